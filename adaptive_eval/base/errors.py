@@ -100,6 +100,17 @@ class Alarmed(AdaptiveEvalError):
     """The answers are implausible, so an alarm stopped the run; all answers are stored, and the run can be resumed."""
 
 
+NEW_RUN = "start a new run: --fresh, or another --run-dir"
+"""The way out of a run directory that cannot be used for what is asked now."""
+ALARMED = "stopped by an alarm: "
+"""The message of `Alarmed` begins with it."""
+
+
+def stop_in_words(reason: str) -> str:
+    """Say that this error, or alarm, stopped a run."""
+    return reason if reason.startswith(ALARMED) else f"stopped by an error: {reason}"
+
+
 class ExitCode(IntEnum):
     """Exit codes of the command line."""
 

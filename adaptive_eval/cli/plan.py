@@ -10,9 +10,9 @@ import typer
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import write_atomic
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import Config, Overrides, report_errors, typed_command
+from adaptive_eval.cli.shared import Overrides, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
-from adaptive_eval.cli.typed_options import read_config, with_typed_options
+from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -40,7 +40,7 @@ Json = Annotated[Path | None, typer.Option(help="Also write the forecast to this
 
 @with_typed_options
 def plan(
-    config: Config,
+    config: ConfigOrQuestions,
     pilot: PilotRun = None,
     simulations: Simulations = 100,
     seed: Seed = 0,
@@ -53,7 +53,7 @@ def plan(
 
     The run is simulated by its own controller, with true scores drawn from the posterior of a pilot, or without one
     from a wide prior. If the pilot is the run of CONFIG itself, the forecast continues from it.
-    Instead of CONFIG a file of questions or a task of Inspect, with --model for each model, as for `run`.
+    The options from --model to --budget are for a file of questions or a task of Inspect, as for `run`.
     """
     with report_errors():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):

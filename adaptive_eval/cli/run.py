@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
-from adaptive_eval.cli.shared import Config, Overrides, print_damage_notes, report_errors, typed_command
+from adaptive_eval.cli.shared import Overrides, print_damage_notes, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
-from adaptive_eval.cli.typed_options import read_config, with_typed_options
+from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -70,7 +70,7 @@ Ray = Annotated[
 
 @with_typed_options
 def run(
-    config: Config,
+    config: ConfigOrQuestions,
     run_dir: RunDir = None,
     overrides: Overrides = None,
     dry_run: DryRun = False,
@@ -86,8 +86,8 @@ def run(
 ) -> None:
     """Rank the models of CONFIG; the same command resumes the run.
 
-    With --model or --command for each model, CONFIG may be a file of questions, with --model also a task of Inspect
-    (inspect_evals/NAME, my_task.py@NAME). Exit codes: adaptive-eval --help.
+    The options from --model to --budget are for a file of questions or a task of Inspect (inspect_evals/NAME,
+    my_task.py@NAME), which need --model (or --command) for each model. Exit codes: adaptive-eval --help.
     """
     with report_errors():
         if start_servers and (not dry_run or ray is not None):

@@ -175,6 +175,8 @@ def _rank_on_questions(
         example = "--model http://localhost:8000/v1 --model large=http://localhost:8001/v1"
         hint = f"{example}, or commands: --command new='./agent --skill v2'"
         raise ConfigError(f"{file} is a file of questions; name the servers of the models to rank: {hint}")
+    if not file.exists():
+        raise ConfigError(f"{file} does not exist; give the path of a file of questions")
     typed, prices = [_parse_model(text) for text in options.models], dict(map(_parse_price, options.prices))
     keys = _parse_keys(options.keys)
     commands = _parse_commands(options.commands, keys)

@@ -12,6 +12,9 @@ from adaptive_eval.cli.typed_config import ConfigOptions, TypedConfig, read_opti
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 
+ConfigOrQuestions = Annotated[
+    Path, typer.Argument(help="Configuration (YAML), file of questions, or task.", metavar="CONFIG")
+]
 Models = Annotated[
     list[str] | None,
     typer.Option(

@@ -6,9 +6,9 @@ from itertools import chain
 
 import typer
 
-from adaptive_eval.cli.shared import MAX_LINE, Config, Overrides, report_errors, typed_command
+from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
-from adaptive_eval.cli.typed_options import read_config, with_typed_options
+from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import NO_ANSWERS, TOO_FEW, first_round_problems
@@ -24,7 +24,7 @@ QUESTION = "Is the configuration correct?"
 
 @with_typed_options
 def validate(
-    config: Config,
+    config: ConfigOrQuestions,
     overrides: Overrides = None,
     *,
     options: ConfigOptions,

@@ -2,7 +2,7 @@
 
 import typer
 
-from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.errors import NEW_RUN, ExitCode
 from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.report.lines import safe_line, several
 from adaptive_eval.report.verified import verify_run
@@ -33,7 +33,7 @@ def verify(run: Run) -> None:
         typer.echo(f"to fix: {safe_line(report.hint)}", err=True)
     places = several(len(report.damages), "place")
     typer.echo(
-        f"error: {safe_line(str(run))} is damaged in {places}. Restore a copy, or start over with --fresh. If only "
+        f"error: {safe_line(str(run))} is damaged in {places}. Restore a copy, or {NEW_RUN}. If only "
         "results.json is damaged, remove it and run the same command again",
         err=True,
     )

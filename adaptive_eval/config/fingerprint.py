@@ -8,7 +8,7 @@ every score is a mean over all questions.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from adaptive_eval.base.errors import RunChanged, first_lines
+from adaptive_eval.base.errors import NEW_RUN, RunChanged, first_lines
 from adaptive_eval.notes.event import Change
 from adaptive_eval.store.header import RunHeader
 
@@ -79,7 +79,7 @@ def require_same_meaning(
         raise RunChanged(
             f"{directory} has a run with other settings, so its answers cannot be used for this one:\n"
             + "\n".join(first_lines(lines, SHOWN_CHANGES))
-            + "\nUndo the change, give a changed model another name, or start a new run with --fresh. If only the "
+            + f"\nUndo the change, give a changed model another name, or {NEW_RUN}. If only the "
             "grader, its source files, the rubric or answer keys have changed, this grades the stored answers again:\n"
             f"  adaptive-eval regrade {directory} --config CONFIG"
         )

@@ -186,6 +186,10 @@ class BudgetAccount:
             if total > cap
         }
 
+    def worst_totals(self, trials: NDArray[np.int64]) -> dict[str, float]:
+        """The worst cost of so many trials of each model, by currency."""
+        return dict(zip(CURRENCIES, (trials @ self._worst).tolist(), strict=True))
+
     def affordable(self) -> float:
         """Number of further trials that the caps would pay for at the mean price so far; infinite without caps."""
         used = self._total_used()

@@ -264,7 +264,11 @@ class Controller:
 
     def _end_short_of(self, trials: NDArray[np.int64]) -> None:
         """End the run because the caps do not cover trials in flight and these further ones of each model."""
-        self.short_caps = self._flight.caps_short_of(trials)
+        short_caps = self._flight.caps_short_of(trials)
+        if not self.taker.taken and self.plan.first is None:  # one number, whatever the answers so far have cost
+            whole = self._flight.account.worst_totals(self.plan.opening.sum(axis=1))
+            short_caps = {currency: max(total, whole[currency]) for currency, total in short_caps.items()}
+        self.short_caps = short_caps
         self.finished = Reason.BUDGET
 
     def new_loss(self, model: int, cost: Cost) -> Loss:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.lines import first_few, safe_name, several
 from adaptive_eval.report.results import AlarmRow, ModelRow, Results
 
@@ -36,6 +37,8 @@ def alarm_rows(alarms: Sequence[AnswerAlarm], models: Sequence[str]) -> tuple[Al
 
 def alarm_sentences(results: Results) -> Iterator[str]:
     """Describe alarms, and comparisons that cut answers could decide; nothing if all is well."""
+    if (unread := unread_answers(results)) is not None:
+        yield f"{unread[0].upper()}{unread[1:]}: fix it before you start over."
     begin = "Stopped by an alarm" if results.run.reason == Reason.ALARM else "Alarm"
     changed = [row for row in results.alarms if row.since is not None]
     if changed:
@@ -45,24 +48,36 @@ def alarm_sentences(results: Results) -> Iterator[str]:
     if silent := [row for row in results.alarms if row.since is None and row.kind != TRUNCATED]:
         examples = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in silent], MAX_NAMES)
         yield f"{begin}: {examples}."
-    cut = {row.model: row.answers / row.of for row in results.alarms if _is_about_cuts(row)}
+    cut = {row.model: (row.answers, row.of) for row in results.alarms if _is_about_cuts(row)}
     if cut:
         yield f"{begin}: {_cut_in_words(results, cut)}; their grades decide nothing."
     elif undecided := cut_off_pairs(results):
         names = {name for pair in undecided for name in pair}
-        shares = {row.name: row.cut / row.trials for row in results.models if row.name in names and row.cut}
-        yield f"{several(len(undecided), 'comparison')} could turn on cut answers: {_cut_in_words(results, shares)}."
+        cut = {row.name: (row.cut, row.trials) for row in results.models if row.name in names and row.cut}
+        yield f"{several(len(undecided), 'comparison')} could turn on cut answers: {_cut_in_words(results, cut)}."
+
+
+def unread_answers(results: Results | None) -> str | None:
+    """Say that the grader found no answer of models with an alarm about cut answers; None if it did."""
+    if results is None:
+        return None
+    cut = {row.model for row in results.alarms if _is_about_cuts(row)}
+    unread = {warning.model for warning in results.warnings if warning.kind == AnswerFault.UNREAD}
+    rows = [row for row in results.models if row.name in cut & unread]
+    names = first_few([safe_name(row.name, LONGEST_NAME) for row in rows], MAX_NAMES)
+    responses = f"any of the {sum(row.trials for row in rows):,} responses of {names}"
+    return f"the grader found no answer in {responses}" if rows else None
 
 
 def _is_about_cuts(row: AlarmRow) -> bool:
     return row.since is None and row.kind == TRUNCATED
 
 
-def _cut_in_words(results: Results, shares: Mapping[str, float]) -> str:
-    """Name the models with the largest shares of cut answers, with their limits."""
+def _cut_in_words(results: Results, cut: Mapping[str, tuple[int, int]]) -> str:
+    """Name the models with the largest shares of cut answers, with their limits; `cut`: such answers, and all."""
     limits = {row.name: token_limit(row) for row in results.models}
-    worst = sorted(shares, key=lambda name: -shares[name])
-    phrases = [f"{_percent(shares[name])} of {safe_name(name, LONGEST_NAME)}" for name in worst]
+    worst = sorted(cut, key=lambda name: -cut[name][0] / cut[name][1])
+    phrases = ["{:,} of {:,} answers of {}".format(*cut[name], safe_name(name, LONGEST_NAME)) for name in worst]
     distinct = {limits[name] for name in worst}
     if len(distinct) > 1:
         phrases = [f"{phrase} ({limits[name] or 'no limit set'})" for phrase, name in zip(phrases, worst, strict=True)]
@@ -71,11 +86,6 @@ def _cut_in_words(results: Results, shares: Mapping[str, float]) -> str:
     return (
         f"answers were cut off at {limit}{'' if common is None else f' ({common:,})'}: {first_few(phrases, MAX_NAMES)}"
     )
-
-
-def _percent(share: float) -> str:
-    """A share in percent; 99.7% is not rounded to all."""
-    return f"{100.0 * share:.3g}%"
 
 
 def token_limit(row: ModelRow) -> int | None:

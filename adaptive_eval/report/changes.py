@@ -20,7 +20,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.errors import NEW_RUN, ConfigError
 from adaptive_eval.base.sections import Section
 from adaptive_eval.config.pace import opening_trials
 from adaptive_eval.config.planning import core_caps
@@ -156,7 +156,7 @@ def _price_problems(reader: RunReader, now: RunConfig) -> Iterator[str]:
         if name in answered:
             yield (
                 f"the price or the gpus of {name} are not those of its first answers, and the choice of the cheapest "
-                "goes by what these have cost; set them as they were, or begin another run with --fresh"
+                f"goes by what these have cost; set them as they were, or {NEW_RUN}"
             )
 
 
@@ -166,12 +166,12 @@ def _first_look_problems(stored: RunConfig, now: RunConfig, reader: RunReader) -
     if before.draw != now.trials.draw:
         yield (
             f"trials.draw cannot change after the first look: it was {before.draw or 'not set'}, and is now "
-            f"{now.trials.draw or 'not set'}; set it back, or start a new run with --fresh"
+            f"{now.trials.draw or 'not set'}; set it back, or {NEW_RUN}"
         )
     elif before.min != now.trials.min:
         yield (
             f"trials.min cannot change after the first look: it was {before.min}, and is now {now.trials.min}; set it "
-            f"to {before.min}, or start a new run with --fresh"
+            f"to {before.min}, or {NEW_RUN}"
         )
     else:
         first = reader.looks()[0]
@@ -182,7 +182,7 @@ def _first_look_problems(stored: RunConfig, now: RunConfig, reader: RunReader) -
         if trials_before != trials_now and not is_capped_opening(first):
             yield (
                 f"the first look came after {trials_before} trials per question, and {_pace_text(now)} would place it "
-                f"at {trials_now}; keep {_pace_text(stored)}, or start a new run with --fresh"
+                f"at {trials_now}; keep {_pace_text(stored)}, or {NEW_RUN}"
             )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.base.errors import ExitCode, first_line
+from adaptive_eval.base.errors import ExitCode, first_line, stop_in_words
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, smallest_cap
 from adaptive_eval.core import Reason, Verdict
@@ -157,7 +157,8 @@ class Ending:
     @property
     def _why(self) -> str:
         if self.fatal_error is not None:
-            return f"Stopped by an error: {self.fatal_error.reason}"
+            stopped = stop_in_words(self.fatal_error.reason)
+            return f"{stopped[0].upper()}{stopped[1:]}"
         outcome = gate_outcome(self.gate)
         settled = self.reason is Reason.SETTLED or self.decided_by_labels
         if self.results is not None and outcome is not None and (outcome == FAIL or settled):
@@ -182,6 +183,8 @@ class Ending:
             return self.without_reason or STOPPED
         if self.reason is Reason.BUDGET and self.results is not None and self.short_caps:
             return f"Stopped by the budget: {' and '.join(self._uncovered_totals())}."
+        if self.reason is Reason.BUDGET and self.short_caps:
+            return _too_small(self.trials > 0)  # the next step says which budget it needs
         return why_finished(self.reason, self.trials > 0, self.results is not None, self.fixed)
 
     def _uncovered_totals(self) -> Iterator[str]:
@@ -315,14 +318,23 @@ def _short_caps(events: Sequence[Event]) -> dict[str, float]:
     """The caps that do not cover the next round of a run that the budget ended, with the values that would."""
     last = newest_turn(events)
     stored = last.short_caps if isinstance(last, RunFinished) else None
-    return {cap_key(name): smallest_cap(name, total) for name, total in (stored or {}).items() if name in UNITS}
+    return caps_by_key(stored or {})
+
+
+def caps_by_key(totals: Mapping[str, float]) -> dict[str, float]:
+    """The smallest caps that cover these totals by currency, by key of `budget`."""
+    return {cap_key(name): smallest_cap(name, total) for name, total in totals.items() if name in UNITS}
 
 
 def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
     """A sentence on why a run is finished, with or without answers, looks, and a fixed number of trials."""
     if reason is Reason.BUDGET and not looked:
-        return TOO_SMALL.format("Stopped without a ranking" if asked else "No answers were requested")
+        return f"{_too_small(asked)} {SEE_VALIDATE}"
     return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
+
+
+def _too_small(asked: bool) -> str:
+    return TOO_SMALL.format("Stopped without a ranking" if asked else "No answers were requested")
 
 
 IMPORTED = "Imported: the trials are from logs, and were judged once."
@@ -332,7 +344,8 @@ KILLED = "Killed: the process died before the run ended. The same command resume
 PRECISE = "Finished: every score has the requested precision."
 LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
 LABELS_LEAVE = "Finished: the grades decide every comparison, but labels leave {} undecided."
-TOO_SMALL = "{}: the budget does not cover the first round. adaptive-eval validate shows the budget it needs."
+TOO_SMALL = "{}: the budget does not cover the first round."
+SEE_VALIDATE = "adaptive-eval validate shows the budget it needs."
 ALL_ISSUED = "Finished: all trials are done, but they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",

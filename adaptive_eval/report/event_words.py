@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 
 from adaptive_eval import notes
-from adaptive_eval.base.errors import first_line
+from adaptive_eval.base.errors import first_line, stop_in_words
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.core.types import Cause
 from adaptive_eval.notes import Change, Event
@@ -140,5 +140,5 @@ def _run_sentence(event: Event) -> str | None:
         case notes.TrialsRegraded():
             return f"graded {event.trials} stored answers again"
         case notes.RunStopped(reason=str(reason)):
-            return f"stopped by an error: {first_line(reason)}"
+            return stop_in_words(first_line(reason))
     return None

@@ -10,7 +10,13 @@ from types import MappingProxyType
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
-from adaptive_eval.report.alarms import has_changed_server, has_cut_answers, has_silent_answers, limit_to_raise
+from adaptive_eval.report.alarms import (
+    has_changed_server,
+    has_cut_answers,
+    has_silent_answers,
+    limit_to_raise,
+    unread_answers,
+)
 from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import safe_name, several
@@ -66,7 +72,7 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         doubted, labels = list(_doubtful_answers(ending, run)), list(_more_labels(ending, run))
         yield from (*doubted, *labels)
         if reason is not Reason.SETTLED:
-            yield _for_more(ending)
+            yield from _for_more(ending)
         elif not (doubted or labels):
             none = "every comparison is decided, and further trials do not change that: for more precision, start over"
             yield _step(ending, none, fresh=True)
@@ -96,6 +102,8 @@ def _needs_answers(results: Results | None) -> bool:
 def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
     """Next steps after an alarm: a server has changed, or too many answers were cut off or are empty."""
     results = ending.results
+    if (unread := unread_answers(results)) is not None:
+        yield Advice(f"{unread}: fix it before you start over; this grades the stored answers again:", regrade)
     if has_changed_server(results):
         again = "fix the server; then discard its answers since the change, and request them again"
         yield _step(ending, again, flag="--ask-again")
@@ -117,7 +125,7 @@ def _whole_answers(ending: Ending, run: str, regrade: str) -> Iterator[Advice]:
     yield Advice(f"if {COUNT_CUT}", regrade)
     yield from _more_labels(ending, run)
     if ending.reason in UNDECIDED_REASONS and any(pair.verdict in further for pair in pairs):
-        yield _for_more(ending)
+        yield from _for_more(ending)
     raised = f"or raise {limit_to_raise(ending.results)}, since cut answers decide nothing, and start over"
     yield _step(ending, raised, fresh=True)
 
@@ -207,8 +215,23 @@ def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
     yield Advice(f"label about {number:,} more answers{unsolvable}:", f"adaptive-eval label {run} --number {number}")
 
 
-def _for_more(ending: Ending) -> Advice:
-    """How to decide what the budget or the horizon has left open."""
+def _for_more(ending: Ending) -> Iterator[Advice]:
+    """How to decide what the budget or the horizon has left open; a recording is made before it is used."""
+    recording = None
+    if ending.results is not None and ending.reason is Reason.OUT_OF_REACH:
+        need = more_answers(ending.results, ending.reason, ending.short_caps)
+        recording = None if need is None else need.recording
+    if recording is not None:
+        number, name = f"{recording.trials:,}", safe_name(recording.model, LONGEST_NAME)
+        yield Advice(
+            f"record {name} anew, since the error of its recording is the limit: run it with trials.min and trials.max "
+            f"{number} (about; now {recording.recorded_trials:,.0f}), and name that run in `recorded`"
+        )
+    yield _answers_for_more(ending)
+
+
+def _answers_for_more(ending: Ending) -> Advice:
+    """The step of `_for_more` with a command."""
     covering = {f"budget.{key}": value for key, value in ending.short_caps.items()}
     results = ending.results
     larger = covering or _doubled_budget(ending)
@@ -234,7 +257,7 @@ def _for_more(ending: Ending) -> Advice:
     if need.fresh:
         anew = "start over, since raising it again would not decide the others"
         if need.recording is not None:
-            anew = f"start over with {need.recording}, whose own error is the limit"
+            anew = "then start over with that recording"
         raised = f"; set {_list_settings(settings)}" if settings else ""
         return _step(ending, f"{anew}{raised}", settings, fresh=True)
     why = ENOUGH if need.all_known else "the others would need an unknown number"

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_eval.base.errors import DamagedValue, StoreError
+from adaptive_eval.base.errors import NEW_RUN, DamagedValue, StoreError
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.machine.charges import NO_MODEL, ChargeKind
@@ -170,9 +170,7 @@ class RunReader:
         try:
             events = events_of_log(notes, charges, self.model_names, counts)
         except StoreError as error:
-            raise StoreError(
-                f"{self.directory}: {error}. Restore a copy of the run, or start over with --fresh"
-            ) from error
+            raise StoreError(f"{self.directory}: {error}. Restore a copy of the run, or {NEW_RUN}") from error
         return [self.with_example(event) for event in events]
 
     def with_example(self, event: Event) -> Event:

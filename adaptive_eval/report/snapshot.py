@@ -12,6 +12,7 @@ from adaptive_eval import __version__
 from adaptive_eval.config.first_round import unbounded_models
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.answer_alarms import AnswerAlarm
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.early_stop import EndedRun
 from adaptive_eval.core.plan import Plan
@@ -22,7 +23,7 @@ from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.repeats import SamplingFreedom
-from adaptive_eval.machine.usage import TrialUsage
+from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, TrialUsage
 from adaptive_eval.notes import (
     Event,
     OutcomesRecorded,
@@ -230,7 +231,7 @@ def complete(
 ) -> Snapshot:
     """All from which a report is built, from what was decided and what was spent."""
     plan, bench, reason = state.plan, state.plan.bench, state.result.reason
-    explained = {alarm.model for alarm in state.alarms}
+    explained = {alarm.model for alarm in state.alarms if not _is_about_grader(alarm, usages[alarm.model])}
     stop_on = setting(subject.decisions, "stopping", "on_alarm")
     alarms = tuple(
         alarm_cautions(subject.models, usages, events, explained, stop_on=stop_on, set_aside=state.set_aside)
@@ -271,6 +272,14 @@ def complete(
         by_grades=state.by_grades,
         alarms=alarm_rows(state.alarms, subject.models),
     )
+
+
+def _is_about_grader(alarm: AnswerAlarm, usage: TrialUsage) -> bool:
+    """Whether answers that were cut off do not explain that the grader finds nothing, since whole ones hold nothing for
+    it either."""
+    whole = usage.answers.number - usage.signals[AnswerKind.TRUNCATED.signal]
+    is_unread = usage.answers.fault is AnswerFault.UNREAD and whole >= MIN_ANSWERS
+    return is_unread and alarm.kind is AnswerKind.TRUNCATED
 
 
 def run_info(

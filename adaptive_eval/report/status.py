@@ -129,6 +129,11 @@ class Status:
         return count_states([row.outcome for row in self.gate] or self.verdicts.elements())
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether no comparison is decided or can be, as after an alarm about every model."""
+        return set(self.verdicts) == {Verdict.BLOCKED}
+
+    @property
     def judged(self) -> int:
         """Trials that looks have judged, which the scores are computed from."""
         rows = () if self.results is None else self.results.models

@@ -454,7 +454,7 @@ def signal_cautions(
             share = (usage.signals[kind.signal] - excluded) / max(usage.trials, 1)
             if share < MIN_REPORTED_SHARE:
                 continue
-            text = f"{share:.1%} of its answers {PHRASES[kind]}{_MORE.get(kind, '')}"
+            text = f"{share:.1%} of its {usage.trials:,} stored answers {PHRASES[kind]}{_MORE.get(kind, '')}"
             if kind is AnswerKind.TRUNCATED and model in rows and rows[model].cut:
                 best = scale.score(min(rows[model].highest, scale.high))
                 text += f"; no comparison is decided that they could reverse: its score could be up to {best}"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from adaptive_eval.base.errors import AdaptiveEvalError, first_line
+from adaptive_eval.base.errors import AdaptiveEvalError, first_line, stop_in_words
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import remove_keys
 from adaptive_eval.report.ending import Ended
@@ -24,7 +24,8 @@ def error_line(name: str, error: Exception) -> str:
     """The error that has ended a run; the text of an unforeseen one may hold anything, and is left out."""
     foreseen = isinstance(error, AdaptiveEvalError)
     text = first_line(str(error)) if foreseen else f"an unexpected error ({type(error).__name__})"
-    return f"{name}: Stopped by an error: {text}"
+    stopped = stop_in_words(text)
+    return f"{name}: {stopped[0].upper()}{stopped[1:]}"
 
 
 def notify_end(config: RunConfig, line: str) -> None:

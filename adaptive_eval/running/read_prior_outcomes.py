@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.errors import NEW_RUN, ConfigError
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun
@@ -143,7 +143,7 @@ def take_outcomes(prepared: PreparedRun, directory: Path, stored: Recorded) -> l
         if event.model in stored and stored[event.model].digest != event.digest:
             raise ConfigError(
                 f"recorded model {event.model}: the run uses its outcomes from {stored[event.model].directory}, and "
-                f"{event.directory} has others; name the first again, or start a new run with --fresh"
+                f"{event.directory} has others; name the first again, or {NEW_RUN}"
             )
     return [event for event in events if event.model not in stored]
 

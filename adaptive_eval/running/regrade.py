@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_eval.base.errors import ConfigError, GraderError, StoreError
+from adaptive_eval.base.errors import NEW_RUN, ConfigError, GraderError, StoreError
 from adaptive_eval.config.fingerprint import differences, require_same_meaning
 from adaptive_eval.config.planning import core_caps, worst_verdict
 from adaptive_eval.config.prepare import (
@@ -340,12 +340,12 @@ def _require_own_grades(reader: RunReader) -> None:
         names, runs = ", ".join(event.model for event in recorded), sorted({event.directory for event in recorded})
         raise StoreError(
             f"{reader.directory} has recorded models ({names}), which only have their old grades here; regrade "
-            f"{', '.join(runs)}, then start a new run (--fresh)"
+            f"{', '.join(runs)}, then {NEW_RUN}"
         )
     if priors := events_of_kind(events, PriorTaken):
         raise StoreError(
             f"{reader.directory} counts outcomes of {priors[-1].run} (R0), which only have their old grades here; "
-            "start a new run with this configuration (--fresh)"
+            f"with this configuration, {NEW_RUN}"
         )
 
 

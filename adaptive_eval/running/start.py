@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import (
+    ALARMED,
+    NEW_RUN,
     AdaptiveEvalError,
     Alarmed,
     ConfigError,
@@ -56,7 +58,7 @@ from adaptive_eval.notes import AlarmRaised, events_of_kind, were_answers_awaite
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.dry_run import matching_dry_run
-from adaptive_eval.report.ending import Ended, Ending, build_ended
+from adaptive_eval.report.ending import Ended, Ending, build_ended, caps_by_key
 from adaptive_eval.report.label_effect import LabelSource
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
@@ -297,12 +299,20 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
     subject = run_subject(config, stored_questions(reader.header()), reader.created)
     shape = len(subject.models), len(subject.questions), len(weights)
     arrived: NDArray[np.integer] = np.zeros(shape, np.int64)
-    reason, lost = None, dict[str, Lost]()
+    reason, lost, short_caps = None, dict[str, Lost](), dict[str, float]()
     if status.machine is not None:
         controller = status.machine.controller
         arrived, reason = controller.arrived.copy(), controller.finished
+        short_caps = caps_by_key(controller.short_caps)
         lost = {subject.models[at]: why for at, why in controller.set_aside.items()}
-    ending = Ending(reason=reason, results=None, trials=int(arrived.sum()), lost=lost, gated=config.objective.gate)
+    ending = Ending(
+        reason=reason,
+        results=None,
+        trials=int(arrived.sum()),
+        lost=lost,
+        gated=config.objective.gate,
+        short_caps=short_caps,
+    )
     results = build_unjudged(
         subject,
         weights,
@@ -489,9 +499,9 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
     whom = "every model" if len(raised) == models else "a model"
     return "\n".join(
         [
-            f"stopped by an alarm: the answers of {whom} are not usable",
+            f"{ALARMED}the answers of {whom} are not usable",
             *(f"  {', '.join(alarm.model for alarm in group)}: {group[0].description}" for group in alike.values()),
-            "Every answer is stored. If you change the prompt, model or server, start over (--fresh). If you change "
+            f"Every answer is stored. If you change the prompt, model or server, {NEW_RUN}. If you change "
             "the grader or answer keys, `adaptive-eval regrade RUN --config CONFIG` grades them again; then resume. "
             "If nothing is wrong, resume with --set stopping.on_alarm=never",
         ]

@@ -113,32 +113,31 @@ class PlainDisplay(Display):
         eta = self._rates.eta(status.trials_to_go)
         remaining = "" if eta is None else f", about {duration(eta)} left"
         for look in looks[-1:] if status.gate else looks:
-            states = (
-                status.states if status.gate else count_states(comparison.verdict for comparison in look.comparisons)
-            )
-            if not self._deserves_line(look, states):
+            of_report = status.gate or (status.is_blocked and look is looks[-1])  # an alarm lets no verdict stand
+            states = status.states if of_report else count_states(pair.verdict for pair in look.comparisons)
+            leaders = "" if status.gate else self._leaders(look, is_blocked=bool(of_report))
+            if not self._deserves_line(states, leaders):
                 continue
-            leaders = "" if status.gate else self._leaders(look)
             first = f"{leaders}; " if leaders else ""
             self._print(
                 f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; {first}"
                 f"{duration(status.elapsed)}{remaining}"
             )
 
-    def _leaders(self, look: Look) -> str:
-        """Names of the first tier; "" if it has every model, or the objective orders none."""
+    def _leaders(self, look: Look, *, is_blocked: bool) -> str:
+        """Names of the first tier; "" if it has every model, the objective orders none, or nothing is decided."""
         scored = [model for model in look.order if not math.isnan(look.scores[model])]
         if not scored:
             return "no model has a score"
         first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
         orders_none = all(math.isnan(comparison.z) for comparison in look.comparisons)
-        if orders_none or len(first) == len(scored) > 1:
+        if is_blocked or orders_none or len(first) == len(scored) > 1:
             return ""
         return f"leading: {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
 
-    def _deserves_line(self, look: Look, states: str) -> bool:
+    def _deserves_line(self, states: str, leaders: str) -> bool:
         """Whether a look differs from the last printed one, or that was long ago; looks may be frequent."""
-        now = (states, self._leaders(look))
+        now = (states, leaders)
         if now == self._printed_states and time.monotonic() - self._printed_states_at < MIN_LOOK_SECONDS:
             return False
         self._printed_states, self._printed_states_at = now, time.monotonic()

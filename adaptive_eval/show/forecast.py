@@ -76,12 +76,15 @@ FORMATS: Mapping[str, tuple[str, Formatter]] = {
 }
 UNLIMITED, NOT_REACHED, LIMITED = "without a limit", "limit not reached", "with the limit"
 """Titles of the outlook: of a run without limits, and of one with limits if it reaches none, and as it is."""
+TOO_SMALL = "the budget does not cover the first round: no ranking"
 LABEL_WIDTH = len(NOT_REACHED) - 2
 
 
 def answer_line(forecast: Forecast) -> str:
     """Expected cost, its share of the fixed design, and the chance to decide all, in one line."""
     outlook = forecast.equal or forecast.capped or forecast.need
+    if not outlook.comparisons:
+        return f"{TOO_SMALL[0].upper()}{TOO_SMALL[1:]}"
     name = next(key for key in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, key) is not None)
     (label, written), cost = FORMATS[name], getattr(outlook.costs, name).median
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]
@@ -100,7 +103,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
     for place, sentence in enumerate(forecast.basis):
         yield f"{'basis' if place == 0 else '':<9} {safe_line(sentence, MAX_LINE)}"
     yield ""
-    if forecast.equal is not None:
+    if forecast.equal is not None and forecast.equal.comparisons:
         median, *ends = (count(getattr(forecast.equal.costs.trials, name)) for name in ("median", "low", "high"))
         yield f"a build exactly as good as the baseline takes {median} trials ({' .. '.join(ends)})\n"
     yield from _score_lines(forecast, scale)
@@ -134,6 +137,9 @@ def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
 
 
 def _outlook_lines(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
+    if not outlook.comparisons:
+        yield f"{title:<{LABEL_WIDTH + 2}}  {TOO_SMALL}"
+        return
     yield f"{title:<{LABEL_WIDTH + 2}}  {'median':>9}  {'80% interval':^21}  fixed design"
     for name, (label, written) in FORMATS.items():
         cost_range: Range | None = getattr(outlook.costs, name)

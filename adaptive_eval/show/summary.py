@@ -1,6 +1,7 @@
 """The last screen: the best models, why the run stopped, the ranking, undecided pairs, cost, and what to do next."""
 
 import math
+import re
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
 from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, wrap_lines
 
 REPEATED = "repeated  the run had already finished, and no requests were sent"
+ANSWERS_SHARE = re.compile(r"^[\d.]+% of its [\d,]+ stored answers ")
+"""Begins a warning that several models may share."""
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
 SHOWN_ROWS = 5
@@ -216,7 +219,8 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
     """Lines of the warnings; equal ones of several models share a line."""
     alike: dict[tuple[str, str], list[Caution]] = {}
     for warning in results.warnings:
-        same = warning.text.partition(" of its answers ")[2] or f"{warning.model}: {warning.text}"
+        same = ANSWERS_SHARE.sub("", warning.text)
+        same = same if same != warning.text else f"{warning.model}: {warning.text}"
         alike.setdefault((warning.kind, same), []).append(warning)
     shown, width = (
         list(alike.values())[: 1 if briefly else SHOWN_WARNINGS],

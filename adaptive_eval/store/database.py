@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
-from adaptive_eval.base.errors import StoreError
+from adaptive_eval.base.errors import NEW_RUN, StoreError
 from adaptive_eval.base.files import FileLock, closed_on_error, require_plain
 from adaptive_eval.store.errors import DATABASE_FILE, INTACT, VERIFY, damaged, replaced_file, translate_errors
 from adaptive_eval.store.forms import misformed_rows
@@ -270,7 +270,7 @@ def _require_ours(connection: sqlite3.Connection, directory: Path) -> None:
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{path} has format {version}, and this version reads format {SCHEMA_VERSION}; "
-            "use the version of adaptive-eval that wrote it, or start over with --fresh"
+            f"use the version of adaptive-eval that wrote it, or {NEW_RUN}"
         )
     for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
         if not _PLAIN.match(sql):

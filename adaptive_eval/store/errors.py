@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from adaptive_eval.base.errors import DamagedValue, StoreError, StoreFull
+from adaptive_eval.base.errors import NEW_RUN, DamagedValue, StoreError, StoreFull
 
 DATABASE_FILE = "run.sqlite"
 VERIFY = ". `adaptive-eval verify {}` says where"
@@ -42,14 +42,14 @@ def _translated(error: sqlite3.Error, directory: Path, verify: str) -> StoreErro
 
 def _unreadable(error: Exception, directory: Path, verify: str) -> StoreError:
     what = f"{directory / DATABASE_FILE} is damaged or is not an SQLite database ({error})"
-    return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or start over with --fresh")
+    return StoreError(f"{what}{verify.format(directory)}; restore a copy of it, or {NEW_RUN}")
 
 
 def damaged(directory: Path, what: object) -> StoreError:
     """The error of a database with a damaged row or structure."""
     return StoreError(
         f"{directory / DATABASE_FILE} is damaged: {what}. `adaptive-eval verify {directory}` lists all that is; "
-        "restore a copy of it, or start over with --fresh"
+        f"restore a copy of it, or {NEW_RUN}"
     )
 
 
@@ -66,5 +66,5 @@ def replaced_file(directory: Path) -> StoreError:
     """The error of a database file that was removed or replaced while a run was writing it."""
     return StoreError(
         f"{directory / DATABASE_FILE} was removed or replaced during the run. All its trials are lost unless "
-        "you have a copy: put the copy back and run the same command, or start over with --fresh"
+        f"you have a copy: put the copy back and run the same command, or {NEW_RUN}"
     )

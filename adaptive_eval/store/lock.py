@@ -7,7 +7,7 @@ write-ahead log, so that a log that is missing or cut off is noticed.
 import time
 from pathlib import Path
 
-from adaptive_eval.base.errors import RunLocked, StoreError
+from adaptive_eval.base.errors import NEW_RUN, RunLocked, StoreError
 from adaptive_eval.base.files import FileLock, is_locked, make_folder, read_holder
 from adaptive_eval.store.errors import DATABASE_FILE
 
@@ -67,7 +67,7 @@ def require_whole(directory: Path, last: int, noted: object) -> None:
     if (problem := missing_commits(directory, last, noted)) is not None:
         raise StoreError(
             f"{problem}. Put it back, or restore a copy of the whole directory; to continue without it, remove "
-            f"{directory / LOCK_FILE}; to start over, use --fresh"
+            f"{directory / LOCK_FILE}; or {NEW_RUN}"
         )
 
 
@@ -89,8 +89,8 @@ def require_nothing_lost(directory: Path, lock: FileLock) -> None:
         remains = f" and left {others}" if others else ""
         raise StoreError(
             f"a run was started in {directory}{remains}, but {DATABASE_FILE} is empty: the file or its log, "
-            f"{DATABASE_FILE}-wal, is missing or damaged. Put it back, or restore a copy of the whole directory; to "
-            "start over, use --fresh"
+            f"{DATABASE_FILE}-wal, is missing or damaged. Put it back, or restore a copy of the whole directory; "
+            f"or {NEW_RUN}"
         )
 
 

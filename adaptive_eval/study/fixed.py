@@ -152,8 +152,8 @@ def fixed_with_as_many(
     seed: int,
     confidence: float,
 ) -> FixedWithAsMany | None:
-    """The smallest fixed design, and the runs' cost relative to it; None if the objective does not compare neighbours,
-    outcomes are known beforehand, or it would take too long."""
+    """The smallest fixed design, and the runs' cost relative to it; None if they call nothing, the objective does not
+    compare neighbours, outcomes are known beforehand, or it would take too long."""
     bench, max_trials = plan.bench, plan.trials.max
     sample = min(len(runs), MAX_WORLDS, MAX_TRIALS // (bench.models * bench.questions * max_trials))
     has_outcomes = plan.drawn or plan.first is not None or bench.prior_counts is not None
@@ -166,6 +166,8 @@ def fixed_with_as_many(
             [sum(comparison.verdict == Verdict.RESOLVED for comparison in run.comparisons) for run in runs[:sample]]
         )
     )
+    if called == 0.0:
+        return None
     trials = float(np.mean([run.trials for run in runs[:sample]]))
     number = smallest_fixed(np.mean(curves, axis=0), called)
     cost = bench.models * bench.questions * (max_trials if number is None else number)

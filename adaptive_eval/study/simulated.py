@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_eval.core import Controller, Plan, Reason
+from adaptive_eval.core import Budget, Controller, Plan, Reason
 from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Layers, Tape
 from adaptive_eval.core.types import PairVerdict, Verdict
@@ -61,6 +61,28 @@ class SimulatedRun(NamedTuple):
     def decided(self) -> int:
         """Number of comparisons that are resolved or tied."""
         return sum(comparison.verdict in DECIDED for comparison in self.comparisons)
+
+    def within(self, budget: Budget) -> "SimulatedRun":
+        """A run that ends before its first look, as far as the caps allow: its answers are simulated all at once."""
+        if self.comparisons:
+            return self
+        used = {
+            "trials": self.trials,
+            "tokens": self.tokens,
+            "usd": self.usd,
+            "gpu_seconds": self.gpu_seconds,
+            "wall_seconds": self.seconds,
+            "held_gpu_seconds": self.gpu_seconds,
+        }
+        caps = {name: cap for name in used if (cap := getattr(budget, name)) is not None}
+        share = min([1.0, *(cap / used[name] for name, cap in caps.items() if used[name] > cap)])
+        return self._replace(
+            trials=int(share * self.trials),
+            tokens=share * self.tokens,
+            usd=share * self.usd,
+            gpu_seconds=share * self.gpu_seconds,
+            seconds=share * self.seconds,
+        )
 
 
 def simulate_run(

@@ -133,7 +133,9 @@ def summarise(
     """Summarise the forecast; `grade` is the cost of grading one answer."""
     bench, worlds = prepared.plan.bench, worlds[: simulated.worlds]
     truth = np.array([bench.mean(world @ bench.weights) for world in worlds])
-    within = simulated.runs[simulated.configured]
+    within = [run.within(simulated.configured) for run in simulated.runs[simulated.configured]]
+    equal = [run.within(simulated.configured) for run in simulated.equal]
+    has_look = any(run.comparisons for run in within)
     plan = scenario.plan(simulated.configured)
     gaps = -np.diff(-np.sort(-truth, axis=1), axis=1).ravel()
     known_costs, margin = _known_costs(scenario, prepared), prepared.plan.objective.margin
@@ -151,13 +153,13 @@ def summarise(
         models=prepared.models,
         scores=tuple(median_range(column) for column in truth.T),
         gap=median_range(gaps) if len(gaps) else Range(0.0, 0.0, 0.0),
-        equal=_outlook(simulated.equal, scenario, known_costs, margin) if simulated.equal else None,
+        equal=_outlook(equal, scenario, known_costs, margin) if equal else None,
         need=_outlook(simulated.runs[simulated.need], scenario, known_costs, margin),
         capped=None if simulated.capped is None else _outlook(within, scenario, known_costs, margin),
         spent=_spent(scenario, known_costs),
         grading=_grade_costs(within, grade, scenario, known_costs),
         fixed=fixed,
-        times_as_long=float(np.nanmedian([run.seconds for run in within])) / alone if alone else None,
+        times_as_long=float(np.nanmedian([run.seconds for run in within])) / alone if alone and has_look else None,
         undecided=_undecided(within, scenario.names),
         limits=smallest_differences(within, plan, worlds),
     )

@@ -53,7 +53,7 @@ class Outlook:
     decided: Range
     """Comparisons that are resolved or tied."""
     comparisons: int
-    """Number of comparisons of the objective."""
+    """Number of comparisons of the objective; 0 if the budget does not cover the first round of any run."""
     ended: Mapping[str, float]
     """Shares of the runs by the reason of their end."""
     gate: Mapping[str, float] = field(default_factory=dict)
@@ -166,5 +166,5 @@ class Forecast:
     why_optimized: str | None = None
     """Why `trials.optimize: auto` chose what the decisions name; None if it was given."""
     as_many: FixedWithAsMany | None = None
-    """Cost of the run within the budget, relative to the fixed design that calls as many pairs; None if neighbours are
-    not compared, outcomes are known beforehand, or it would take too long."""
+    """Cost of the run within the budget, relative to the fixed design that calls as many pairs; None if nothing is
+    decided, neighbours are not compared, outcomes are known beforehand, or it would take too long."""

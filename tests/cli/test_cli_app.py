@@ -146,6 +146,12 @@ def test_the_help_of_run_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(lines) <= 42 and max(map(len, lines)) <= 80
 
 
+@pytest.mark.parametrize("command", ["run", "plan", "validate"])
+def test_help_says_what_may_stand_in_place_of_a_configuration(command: str) -> None:
+    text = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
+    assert "Configuration (YAML), file of questions, or task." in text
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_has_a_long_form(name: str) -> None:
     command = load_command(name)

@@ -172,6 +172,7 @@ def test_a_key_in_place_of_its_variable_is_refused_and_not_shown(given: str) -> 
 def test_missing_file_is_reported_before_a_server_is_asked() -> None:
     message = refused("--model", SMALL.partition("#")[0], "--model", LARGE, file="nope.jsonl")
     assert "nope.jsonl does not exist" in message and "localhost" not in message
+    assert "questions.path" not in message and "configuration" not in message
 
 
 def test_a_variable_that_is_not_set_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

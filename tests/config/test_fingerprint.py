@@ -41,4 +41,8 @@ def test_a_changed_file_is_named(change: dict[str, object], expected: str) -> No
     with pytest.raises(RunChanged) as changed:
         require_same_meaning(stored, replace(stored, meaning=MEANING | change), "runs/one")
     message = str(changed.value)
-    assert f"\n  {expected}\n" in message and "0123abcd" not in message and "--fresh" in message
+    assert (
+        f"\n  {expected}\n" in message
+        and "0123abcd" not in message
+        and "start a new run: --fresh, or another --run-dir" in message
+    )

@@ -106,6 +106,8 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     assert text.startswith(f"  {', '.join(MODELS)}: all 24 answers hold no answer that the grader can parse")
     assert "to question q0: found nothing, key '10'" in ended.stderr
     assert "ALARM ada: all 24 answers hold no answer" in ended.stdout
+    looks = re.findall(r"^look \d+: .*", ended.stdout, re.MULTILINE)
+    assert looks and all(", 1 blocked" in look for look in looks), looks
     assert {(alarm.model, alarm.fault) for alarm in place.alarms()} == {(name, "nothing_extracted") for name in MODELS}
     warnings = place.warnings()
     assert ("alarm", None) in warnings and ("nothing_extracted", "ada") in warnings
@@ -115,6 +117,7 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     assert place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
     assert len(server.requests) == asked and len(place.alarms()) == 2
     report = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "summary", "-o", "-"])
+    assert "Stopped by an alarm: the answers of every model" in report.stdout and "by an error" not in report.stdout
     assert "hold no answer that the grader can parse" in report.stdout
     # no ranking, and no result, is made of such answers; the same command would end as this one has
     assert "No ranking: all answers of every model are empty, identical, unreadable or wrong." in report.stdout

@@ -1,6 +1,7 @@
 """Answers that were cut off, and servers that go bad during a run: whole runs by the command line over loopback."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: 
     ended = place.run()
     assert ended.exit_code == ExitCode.SPENT, ended.stderr
     headline = f"Stopped by an alarm: answers were cut off at sampling.max_tokens ({LIMIT}): "
-    assert headline in ended.stdout and "% of ada; their grades decide nothing." in ended.stdout
+    assert headline in ended.stdout and " answers of ada; their grades decide nothing." in ended.stdout
     assert "worse than" not in ended.stdout and "better than ada" not in ended.stdout
     steps = ended.stdout[ended.stdout.index("to do") :]
     assert "raise sampling.max_tokens" in steps and f"{place.run_dir}-2" in steps and "trials." not in steps
@@ -120,6 +121,17 @@ def test_the_model_with_the_most_cut_answers_comes_first(place: Place, server: S
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("Stopped by an alarm: answers")]
     assert line.index("cyd") < line.index("ada") < line.index("bob")
     assert "No ranking: there is an alarm about the answers of every model." in ended.stdout
+
+
+def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: Place, server: ScriptedServer) -> None:
+    server.finish_reason = lambda model, question, seed: "length" if seed % 5 == 0 else "stop"
+    ended = place.run(models=["ada", "bob"], grader={"kind": "json", "field": "answer"})
+    assert ended.exit_code == ExitCode.SPENT
+    (trials,) = {row["trials"] for row in place.results["models"]}  # type: ignore[attr-defined]
+    unread = f"he grader found no answer in any of the {2 * trials} responses of ada, bob: fix it before you start over"
+    assert f"\nT{unread}.\nStopped by an alarm: answers were cut off" in ended.stdout
+    assert f"to do     t{unread}; this grades the stored answers again:" in ended.stdout
+    assert "ALARM" in ended.stdout and ", 1 blocked" in ended.stdout.partition("ALARM")[0]
 
 
 @pytest.mark.slow
@@ -204,7 +216,10 @@ def test_cut_answers_of_a_recorded_model_decide_nothing_either(
     assert ended.exit_code == ExitCode.SPENT, ended.stdout + ended.stderr
     (pair,) = place.results["pairs"]  # type: ignore[misc]
     assert pair["verdict"] == "blocked" and "1 comparison could turn on cut answers: " in ended.stdout
-    assert "100% of ada" in ended.stdout and "trials." not in ended.stdout[ended.stdout.index("to do") :]
+    assert (
+        re.search(r"(\d+) of \1 answers of ada", ended.stdout)
+        and "trials." not in ended.stdout[ended.stdout.index("to do") :]
+    )
 
 
 class Turning:

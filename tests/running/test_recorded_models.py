@@ -137,7 +137,7 @@ def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Fol
     assert folder.run(folder.config("new", models, objective="place")) is not None
     folder.run(folder.earlier(seed=5), name="other")
     others = [{**model, "recorded": str(folder.path / "other")} for model in moved]
-    with pytest.raises(ConfigError, match=r"has others; name the first again, or start a new run with --fresh"):
+    with pytest.raises(ConfigError, match=r"has others; name the first again, or start a new run: --fresh, or another"):
         folder.run(folder.config("new", [*others, models[-1]], objective="place"))
 
 
@@ -177,18 +177,21 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
         ended = folder.run(folder.config("new", models, objective=gate, stopping={"delta": 0.02}, trials=trials))
     assert isinstance(ended, Ended) and ended.results is not None and ended.reason is Reason.OUT_OF_REACH
     (pair,) = ended.results.pairs
-    (step,) = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
+    *earlier, step = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
     text = "\n".join(findings(ended.results, None, None))
     if recorded > max_trials:
         assert pair.trials_needed is not None and "raise trials.max to " in step.text
-        assert "a recording of" not in text + step.text
+        assert not earlier and "recording" not in text + step.text
         return
     need = recording_need(ended.results, pair)
     assert pair.trials_needed is None and need is not None and need.recorded_trials == 4
     if max_trials == recorded:
         assert pair.z and pair.boundary and need.trials == pytest.approx(4 * (pair.boundary / pair.z) ** 2, abs=1)
     assert f"would need a recording of bob with about {need.trials} trials per question, instead of 4." in text
-    assert "raise trials.max" not in step.text and "start over with a recording of bob with about " in step.text
+    (record,) = earlier
+    assert f"run it with trials.min and trials.max {need.trials} (about; now 4)" in record.text
+    assert record.text.startswith("record bob anew, ") and record.command is None
+    assert "raise trials.max" not in step.text and step.text.startswith("then start over with that recording")
     more = f"--fresh --set trials.max={need.trials}" if need.trials > max_trials else "--set trials.max=4 --fresh"
     assert step.command == f"adaptive-eval run x.yaml {more}"
 

@@ -275,7 +275,7 @@ def test_a_warning_is_cut_between_words() -> None:
 def test_the_same_warning_about_several_models_is_shown_once() -> None:
     results = ten_models()
     cut = [
-        Caution("truncated", row.name, f"{9 + at}.0% of its answers ended at max_tokens")
+        Caution("truncated", row.name, f"{9 + at}.0% of its 1,{at}00 stored answers ended at max_tokens")
         for at, row in enumerate(results.models)
     ]
     away = [Caution("set_aside", name, "it is set aside") for name in ("ada", "bob")]
@@ -283,7 +283,7 @@ def test_the_same_warning_about_several_models_is_shown_once() -> None:
         line for line in findings(replace(results, warnings=(*cut, *away)), None, None) if line.startswith("warning")
     ]
     assert warnings == [
-        f"warning   {results.models[0].name}: 9.0% of its answers ended at max_tokens "
+        f"warning   {results.models[0].name}: 9.0% of its 1,000 stored answers ended at max_tokens "
         "(also 9 more models: see the report)",
         "warning   ada: it is set aside",
         "warning   bob: it is set aside",

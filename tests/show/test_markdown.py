@@ -347,9 +347,9 @@ def _ended_by(results: Results, reason: str | None) -> Results:
 
 def test_the_first_warning_in_a_pull_request_names_its_model_and_is_cut_between_words(view: RunView) -> None:
     assert view.results is not None
-    cut = Caution("truncated", "ada", "15.9% of its answers ended at max_tokens")
+    cut = Caution("truncated", "ada", "15.9% of its 120 stored answers ended at max_tokens")
     text = pull_request(replace(view, results=replace(view.results, warnings=(cut,))))
-    assert "1 warning in the report, the first: ada: 15.9% of its answers ended at max\\_tokens" in text
+    assert "1 warning in the report, the first: ada: 15.9% of its 120 stored answers ended at max\\_tokens" in text
     long = Caution("odd", None, "many words " * 40)
     text = pull_request(replace(view, results=replace(view.results, warnings=(long,))))
     assert text.endswith(("words many …\n", "many words …\n"))

@@ -177,6 +177,12 @@ def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
     assert "Stopped by an error: model-a: 401 <b>refused</b>." in lead and "the same command" not in lead
 
 
+def test_an_alarm_that_ended_a_run_is_not_called_an_error(tabs: Tabs) -> None:
+    error = "stopped by an alarm: the answers of every model are not usable"
+    lead = tabs.report(report_page(replace(simulated(world(MODELS, 4), looks=3), error=error))).inner_text(".lead")
+    assert "Stopped by an alarm: the answers of every model are not usable." in lead and "error" not in lead
+
+
 def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     hostile = tuple(f"{name} {HOSTILE.replace(chr(10), '')}"[:150].replace("\u0007", "") for name in MODELS[:3])
     run = simulated(world(hostile, 4))

@@ -141,6 +141,15 @@ def test_a_budget_is_forecast_beside_the_need() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_budget_below_the_first_round_has_no_ranking_and_no_forecast_beyond_it(timed: bool) -> None:
+    result = forecast(str(write_config(Path())), "--set", "budget.tokens=5000", timed=timed)
+    capped, shown = result["capped"], result["shown"]
+    assert capped["costs"]["tokens"]["high"] <= 5000 and capped["costs"]["trials"]["high"] < 96
+    assert shown.count("he budget does not cover the first round: no ranking") == 2
+    assert "0 of 0" not in shown and "of its trials" not in shown and result["as_many"] is None
+
+
 @pytest.mark.parametrize("cap", [(), ("--set", "budget.trials=5000"), ("--set", "budget.usd=9")])
 def test_no_run_has_more_trials_than_the_maximum_for_everyone(cap: tuple[str, ...]) -> None:
     result = forecast(str(write_config(Path())), *cap, timed=True)

@@ -86,7 +86,10 @@ export function nextSteps(view) {
 
 /** How the run has ended; if by an error, its first line. @param {RunView} view */
 function ending({ error, ended }) {
-  return plain(error === null ? (ended ?? "") : `Stopped by an error: ${error.replace(/[.:]$/, "")}.`, 1000);
+  if (error === null) return plain(ended ?? "", 1000);
+  const [, alarm] = /^stopped by an alarm: (.*)$/s.exec(error) ?? [];
+  const cause = alarm === undefined ? `error: ${error}` : `alarm: ${alarm}`;
+  return plain(`Stopped by an ${cause.replace(/[.:]$/, "")}.`, 1000);
 }
 
 /** @param {RunView} view */
