@@ -50,6 +50,8 @@ Log = Callable[[bool], Iterable[Sequence[Row]]]
 
 Steps = Generator[None, None, Machine]
 """A replay that can be stopped after each block of rows; it returns the machine."""
+_Attempt = Generator[None, None, Machine | Stage]
+"""The same, but it returns a stage before the last that takes no look."""
 
 
 def replay(
@@ -73,16 +75,22 @@ def replay_steps(
     The number of answers that the core gets at a time matters only under caps, and only if the core keeps answers that
     no round requested, answers of other models count, or the cost of an answer is unbounded: then the log is replayed
     commit by commit, as in the run.
+
+    An earlier stage may take no look any more, since answers of it were discarded. Before the first look settings
+    change freely: the log is replayed without that stage.
     """
     plans = [stage.setting.plan for stage in stages]
     is_capped = any(plan.budget.bought for plan in plans)
     is_unbounded = any(cost.is_unbounded for plan in plans for cost in plan.bench.worst_cost)
     has_returned = len(stages) > 1 or any(note.kind == SET_ASIDE for _, note in notes)
     in_commits = is_capped and (is_unbounded or has_returned)
-    machine = yield from _replay(log(in_commits), stages, notes, known_answers)
-    if is_capped and not in_commits and (machine.controller.set_aside or machine.has_others):
-        return (yield from _replay(log(True), stages, notes, known_answers))
-    return machine
+    stages = [*stages]
+    while isinstance(replayed := (yield from _replay(log(in_commits), stages, notes, known_answers)), Stage):
+        stages.remove(replayed)
+    if is_capped and not in_commits and (replayed.controller.set_aside or replayed.has_others):
+        while isinstance(replayed := (yield from _replay(log(True), stages, notes, known_answers)), Stage):
+            stages.remove(replayed)
+    return replayed
 
 
 def _replay(
@@ -90,7 +98,7 @@ def _replay(
     stages: Sequence[Stage],
     notes: Sequence[tuple[int, Note]],
     known_answers: KnownAnswers,
-) -> Steps:
+) -> _Attempt:
     void = void_notes(notes, stages)
     machine, following = Machine(stages[0].setting), iter(zip(stages, stages[1:], strict=False))
     stage = next(following, None)
@@ -100,11 +108,15 @@ def _replay(
             cut = bisect_left(rows, until, key=itemgetter(0))
             machine.handle(Replayed(rows[:cut]))
             rows = rows[cut:]
+            if not machine.has_looked:
+                return stage[0]
             _begin(machine, *stage, known_answers)
             stage = next(following, None)
         machine.handle(Replayed(rows))
         yield
     while stage is not None:
+        if not machine.has_looked:
+            return stage[0]
         _begin(machine, *stage, known_answers)
         stage = next(following, None)
     return machine
