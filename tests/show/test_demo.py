@@ -161,7 +161,7 @@ def test_the_demo_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, wi
     page.click("form button")
     page.fill("#n", "80")
     assert page.locator("tbody tr").first.inner_text().startswith("model 1")
-    assert "for good from trial" in str(page.text_content("#settled"))
+    assert "the ranking stays that of all 80 trials from trial" in str(page.text_content("#settled"))
     spent = re.search(r"(\d+) trials per question instead of 160 .* 1 of 1", str(page.text_content("#spent")))
     assert spent is not None and 8 <= int(spent[1]) < 60, "two models far apart need few of their trials"
     before = page.locator("tbody tr").first.inner_text().split("\t")
