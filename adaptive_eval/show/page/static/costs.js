@@ -70,8 +70,7 @@ export function besides({ besides, results }) {
   const grading = results?.cost.grading ?? null;
   if (!besides.length && !grading) return null;
   const lines = besides.map((row) => `Also spent on ${plain(row.what)}: ${listed(amounts(row))}.`);
-  if (grading?.in_vain)
-    lines.unshift(`Unreadable or replaced verdicts: ${gradingAmounts(grading.in_vain)}.`);
+  if (grading?.in_vain) lines.unshift(`Unreadable or replaced verdicts: ${gradingAmounts(grading.in_vain)}.`);
   if (grading) lines.unshift(`Grading ${plural(grading.answers, "answer")}: ${gradingAmounts(grading)} of it.`);
   const items = lines.map((line) => h("li", null, line));
   return h("ul", { class: "quiet", "data-key": "besides" }, items);

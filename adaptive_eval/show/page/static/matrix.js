@@ -110,7 +110,13 @@ function key(level) {
   const adjusted = ["significant across all pairs: ", term("adjusted_p", "adjusted p"), ` below ${number(level, 2)}`];
   return h("ul", { class: "key" }, [
     h("li", null, swatch("ahead"), swatch("behind"), adjusted),
-    h("li", null, swatch("ahead alone"), swatch("behind alone"), "decided by the run, but not significant across all pairs"),
+    h(
+      "li",
+      null,
+      swatch("ahead alone"),
+      swatch("behind alone"),
+      "decided by the run, but not significant across all pairs",
+    ),
     h("li", null, swatch("compared"), "compared by the objective"),
   ]);
 }

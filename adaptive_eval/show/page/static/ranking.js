@@ -98,7 +98,9 @@ function modelRow(tier, { model, verdict }, scale, facts, hasCosts) {
     tier,
     h("th", { scope: "row", class: model.name.length > LONG_NAME ? "model long" : "model" }, [
       name(model.name, 120),
-      model.set_aside === null ? null : h("small", { class: "aside" }, term("set_aside", "set aside"), ": ", plain(model.set_aside, 120)),
+      model.set_aside === null
+        ? null
+        : h("small", { class: "aside" }, term("set_aside", "set aside"), ": ", plain(model.set_aside, 120)),
       model.recorded === null ? null : h("small", null, " recorded: ", plain(model.recorded, 60)),
     ]),
     h("td", { class: "digits" }, h("b", null, score(facts, model.score)), bounds),
