@@ -31,6 +31,12 @@ RULES: tuple[Rule, ...] = (
 POLICIES: tuple[Policy, ...] = (Weighted(), UnresolvedPairs(), Uniform(), Leader())
 
 
+def never_called(bench: Bench, **settings: object) -> Plan:
+    """A plan by which nothing is ever called or given up, with `Uniform` as its policy if no other is given."""
+    usual = {"rule": ZScore(99.0), "policy": Uniform(), "judging": Judging(futility=None), "prior": "uniform"}
+    return Plan(bench, **(usual | settings))  # type: ignore[arg-type]
+
+
 def unit(*key: int) -> float:
     """A number in [0, 1) that depends on the key alone."""
     return int.from_bytes(blake2b(repr(key).encode(), digest_size=6).digest(), "big") / 2**48

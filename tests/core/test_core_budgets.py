@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, plans, straight
+from core_runs import Answers, Shell, after, exact, never_called, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -26,8 +26,8 @@ from adaptive_eval.core import (
 )
 from adaptive_eval.core.conclusions import UNPAID
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Pairs, Ranking
-from adaptive_eval.core.policies import Uniform, UnresolvedPairs
+from adaptive_eval.core.objectives import Pairs
+from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import NO_COST, Cause, Lost
 
@@ -110,17 +110,7 @@ def test_run_goes_on_once_caps_cover_the_next_round(plan: Plan, seed: int) -> No
 def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
     """The others still get their looks, and with a larger budget the model takes part."""
     bench = Bench(3, 5, np.array([0.0, 1.0]))
-    plan = Plan(
-        bench,
-        objective=Ranking(),
-        rule=ZScore(99.0),
-        policy=Uniform(),
-        judging=Judging(futility=None),
-        prior="uniform",
-        trials=Trials(min=2, max=8),
-        pace=Pace(),
-        budget=Budget(trials=85),
-    )
+    plan = never_called(bench, trials=Trials(min=2, max=8), budget=Budget(trials=85))
     outcomes = [Outcome(m, q, trial, m) for m in (0, 1) for q in range(5) for trial in range(8)]
     controller = Controller(plan)
     assert len(controller.restore(outcomes)) == 7
@@ -150,17 +140,7 @@ BENCH = Bench(2, 5, np.array([0.0, 1.0]), (Cost(100, 0.3, 2.0), Cost(100, 0.1, 8
 
 def never(budget: Budget, pace: Pace | None = None) -> Plan:
     """Nothing is ever called or given up."""
-    return Plan(
-        BENCH,
-        objective=Ranking(),
-        rule=ZScore(99.0),
-        policy=Uniform(),
-        judging=Judging(futility=None),
-        prior="uniform",
-        trials=Trials(min=2, max=50),
-        pace=pace or Pace(),
-        budget=budget,
-    )
+    return never_called(BENCH, trials=Trials(min=2, max=50), pace=pace or Pace(), budget=budget)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, plans, straight
+from core_runs import Answers, Shell, exact, never_called, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
 from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Reason, Trials
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.rules import ZScore
 
 seeds = st.integers(0, 2**20)
 
@@ -73,17 +71,7 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
 def endless(pace: Pace, budget: Budget) -> Plan:
     """Two models that are never called and never given up."""
     bench = Bench(2, 3, np.array([0.0, 1.0]))
-    return Plan(
-        bench,
-        objective=Ranking(),
-        rule=ZScore(99.0),
-        policy=UnresolvedPairs(),
-        judging=Judging(futility=None),
-        prior="uniform",
-        trials=Trials(min=1, max=20),
-        pace=pace,
-        budget=budget,
-    )
+    return never_called(bench, policy=UnresolvedPairs(), trials=Trials(min=1, max=20), pace=pace, budget=budget)
 
 
 def test_a_larger_budget_goes_on_where_a_smaller_one_ended() -> None:

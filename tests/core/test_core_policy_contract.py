@@ -1,6 +1,7 @@
 """The contract of policies. To check a policy of your own: ADAPTIVE_EVAL_POLICY=package.module:attribute pytest ..."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,17 +62,7 @@ def test_every_policy_passes_the_published_checks_on_any_view(policy: Policy, vi
 @settings(max_examples=examples(15), deadline=None)
 @given(plan=plans(most_models=4), seed=seeds)
 def test_it_carries_a_run_to_its_end(policy: Policy, plan: Plan, seed: int) -> None:
-    plan = Plan(
-        plan.bench,
-        objective=plan.objective,
-        rule=plan.rule,
-        policy=policy,
-        judging=plan.judging,
-        prior=plan.prior,
-        trials=plan.trials,
-        pace=plan.pace,
-        budget=plan.budget,
-    )
+    plan = replace(plan, policy=policy)
     answers = Answers(plan, seed)
     expected = straight(plan, answers)
     assert expected.finished in Reason

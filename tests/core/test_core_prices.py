@@ -2,29 +2,17 @@
 
 import numpy as np
 import pytest
-from core_runs import Answers
+from core_runs import Answers, never_called
 
 from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Plan, Reason, Trials
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.rules import ZScore
 
 DEAR, CHEAP = Cost(10, 0.016), Cost(10, 0.001)
 
 
 def plan(budget: Budget, costs: tuple[Cost, ...], max_trials: int = 200) -> Plan:
     bench = Bench(len(costs), 10, np.array([0.0, 1.0]), costs)
-    return Plan(
-        bench,
-        objective=Ranking(),
-        rule=ZScore(99.0),
-        policy=UnresolvedPairs(),
-        judging=Judging(futility=None),
-        prior="uniform",
-        trials=Trials(min=4, max=max_trials),
-        budget=budget,
-    )
+    return never_called(bench, policy=UnresolvedPairs(), trials=Trials(min=4, max=max_trials), budget=budget)
 
 
 def run(chosen: Plan) -> Controller:

@@ -74,17 +74,7 @@ def test_a_smaller_error_takes_a_higher_boundary(rule: Correctable, on: Evidence
 @given(plan=plans(most_models=4), seed=seeds)
 def test_it_carries_a_run_to_its_end(rule: Rule, plan: Plan, seed: int) -> None:
     judging = Judging(plan.judging.delta, plan.judging.futility)
-    plan = Plan(
-        plan.bench,
-        objective=plan.objective,
-        rule=rule,
-        policy=plan.policy,
-        judging=judging,
-        prior=plan.prior,
-        trials=plan.trials,
-        pace=plan.pace,
-        budget=plan.budget,
-    )
+    plan = replace(plan, rule=rule, judging=judging)
     answers = Answers(plan, seed)
     expected = straight(plan, answers)
     assert exact(Shell(plan, answers, np.random.default_rng(seed), 0.05).run().looks) == exact(expected.looks)

@@ -6,17 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, plans, straight
+from core_runs import Answers, Shell, exact, never_called, plans, straight
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from thoroughness import examples, first_of
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Plan, Reason, SetAside, Trials
 from adaptive_eval.core.account import RESERVE_FACTOR, trial_reserve
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.policies import Uniform
-from adaptive_eval.core.rules import ZScore
 
 seeds = st.integers(0, 2**20)
 BINARY = np.array([0.0, 1.0])
@@ -134,18 +130,7 @@ def test_parts_of_a_first_round_are_the_same_after_a_kill(seed: int) -> None:
 
 def two_models(budget: Budget, worst: Cost = Cost(0, math.inf)) -> Controller:  # noqa: B008
     """Nothing is ever called or given up."""
-    return Controller(
-        Plan(
-            Bench(2, 5, BINARY, (worst, worst)),
-            objective=Ranking(),
-            rule=ZScore(99.0),
-            policy=Uniform(),
-            judging=Judging(futility=None),
-            prior="uniform",
-            trials=Trials(min=2, max=50),
-            budget=budget,
-        )
-    )
+    return Controller(never_called(Bench(2, 5, BINARY, (worst, worst)), trials=Trials(min=2, max=50), budget=budget))
 
 
 def tell(controller: Controller, trials: Iterable[Ask], tokens: int) -> None:
