@@ -51,7 +51,7 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         follows = IN_PARTS if part <= cap else TOO_FEW if name == "trials" else NO_ANSWERS
         *others, last = _keys_to_lower(config, name, of_one=follows is NO_ANSWERS)
         key = cap_key(name)
-        words = {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
+        words = cap_unit(key)
         minimum_value, full_value = smallest_cap(name, part), smallest_cap(name, need)
         cost = f"up to {full_value:,.{decimals}f} {words}"
         if follows is NO_ANSWERS:
@@ -65,6 +65,11 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
 def cap_key(currency: str) -> str:
     """The key of `budget` for a currency of the plan."""
     return "gpu_hours" if currency == "gpu_seconds" else currency
+
+
+def cap_unit(key: str) -> str:
+    """What a key of `budget` counts, in words."""
+    return {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
 
 
 def smallest_cap(currency: str, amount: float) -> float:

@@ -643,7 +643,7 @@ class Machine:
 
     def _reserve(self, model: int) -> Cost:
         """The cost to reserve for an answer of a model."""
-        if not self.is_capped or model not in self._worst:
+        if not self.is_capped:
             return NO_COST
         return trial_reserve(self._worst[model], self.account.models[model].largest)
 
@@ -743,15 +743,16 @@ class Machine:
         cost = NO_COST
         for reserve in reserved if self.is_capped else [self.account.mean_cost(model)] * len(reserved):
             cost = cost.plus(reserve)
-        charge = Charge(kind, "answer", model, len(reserved), cost, estimated=not self.is_capped)
-        self.account.charge(charge)
-        return charge
+        return self._new_charge(kind, model, len(reserved), cost)
 
     def _charge_in_flight(self, model: int, number: int) -> Charge:
         """Charge trials without a row that a killed start had in flight; a model that was removed has no reserve."""
         is_reserved = self.is_capped and model in self._worst
         each = self._reserve(model) if is_reserved else self.account.mean_cost(model)
-        charge = Charge(ChargeKind.KILLED, "answer", model, number, each.times(number), estimated=not self.is_capped)
+        return self._new_charge(ChargeKind.KILLED, model, number, each.times(number))
+
+    def _new_charge(self, kind: ChargeKind, model: int, number: int, cost: Cost) -> Charge:
+        charge = Charge(kind, "answer", model, number, cost, estimated=not self.is_capped)
         self.account.charge(charge)
         return charge
 

@@ -84,12 +84,22 @@ def replay_steps(
     is_unbounded = any(cost.is_unbounded for plan in plans for cost in plan.bench.worst_cost)
     has_returned = len(stages) > 1 or any(note.kind == SET_ASIDE for _, note in notes)
     in_commits = is_capped and (is_unbounded or has_returned)
-    stages = [*stages]
+    machine = yield from _replay_what_looks(log, in_commits, stages, notes, known_answers)
+    if is_capped and not in_commits and (machine.controller.set_aside or machine.has_others):
+        return (yield from _replay_what_looks(log, True, stages, notes, known_answers))
+    return machine
+
+
+def _replay_what_looks(
+    log: Log,
+    in_commits: bool,
+    stages: Sequence[Stage],
+    notes: Sequence[tuple[int, Note]],
+    known_answers: KnownAnswers,
+) -> Steps:
+    """Replay the stages but those that take no look."""
     while isinstance(replayed := (yield from _replay(log(in_commits), stages, notes, known_answers)), Stage):
-        stages.remove(replayed)
-    if is_capped and not in_commits and (replayed.controller.set_aside or replayed.has_others):
-        while isinstance(replayed := (yield from _replay(log(True), stages, notes, known_answers)), Stage):
-            stages.remove(replayed)
+        stages = [stage for stage in stages if stage is not replayed]
     return replayed
 
 

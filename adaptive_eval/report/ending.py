@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode, first_line, stop_in_words
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.first_round import UNITS, cap_key, smallest_cap
+from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.notes import (
@@ -190,10 +190,9 @@ class Ending:
     def _uncovered_totals(self) -> Iterator[str]:
         """For each cap that is too small, the total that the next round may lead to."""
         for key, total in self.short_caps.items():
-            unit = {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
             worst = "" if key == "trials" else " if all its answers cost their maximum"
             yield (
-                f"with the next round the run would use {total:,.15g} {unit}{worst}, and budget.{key} is "
+                f"with the next round the run would use {total:,.15g} {cap_unit(key)}{worst}, and budget.{key} is "
                 f"{self.caps.get(key, 0.0):,.15g}"
             )
 
