@@ -150,10 +150,10 @@ def repriced_models(configurations: Iterable[RunConfig], now: RunConfig) -> list
 
 
 def _price_problems(reader: RunReader, now: RunConfig) -> Iterator[str]:
-    header, answered = reader.header(), {row.model for row in reader.sums() if row.trials}
-    configurations = (stored_config(replace(header, configuration=body)) for body in reader.configurations())
-    for name in repriced_models(configurations, now):
-        if name in answered:
+    configurations = (stored_config(replace(reader.header(), configuration=body)) for body in reader.configurations())
+    if names := repriced_models(configurations, now):
+        answered = {row.model for row in reader.sums() if row.trials}
+        for name in (name for name in names if name in answered):
             yield (
                 f"the price or the gpus of {name} are not those of its first answers, and the choice of the cheapest "
                 f"goes by what these have cost; set them as they were, or {NEW_RUN}"

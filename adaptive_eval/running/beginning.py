@@ -149,7 +149,9 @@ def _require_same_meaning(reader: RunReader, prepared: PreparedRun, directory: P
     grader = {"grader": now.meaning["grader"]} if grader_chosen else {}
     try:
         as_now = replace(stored, meaning={**stored.meaning, **grader})
-        require_same_meaning(as_now, now, directory, reader.unanswered_models())
+        has_changed = any(now.models.get(name, settings) != settings for name, settings in stored.models.items())
+        unanswered = reader.unanswered_models() if has_changed else ()  # all rows are read for that
+        require_same_meaning(as_now, now, directory, unanswered)
     except RunChanged:
         reader.require_intact()  # the difference may be damage
         raise
