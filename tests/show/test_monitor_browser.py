@@ -26,7 +26,7 @@ pytestmark = pytest.mark.browser
 
 Play = Callable[..., Played]
 TRIALS = "Number(document.querySelector('[data-key=Trials] .figure').textContent.replace(/\\D/g, ''))"
-LOOKS = "Number((document.querySelector('[data-key=Active] .note')?.textContent ?? '0').replace(/\\D/g, ''))"
+LOOKS = "Number((document.querySelector('[data-key=Duration] .note')?.textContent ?? '0').replace(/\\D/g, ''))"
 FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
 
