@@ -102,13 +102,6 @@ class Alarmed(AdaptiveEvalError):
 
 NEW_RUN = "start a new run: --fresh, or another --run-dir"
 """The way out of a run directory that cannot be used for what is asked now."""
-ALARMED = "stopped by an alarm: "
-"""The message of `Alarmed` begins with it."""
-
-
-def stop_in_words(reason: str) -> str:
-    """Say that this error, or alarm, stopped a run."""
-    return reason if reason.startswith(ALARMED) else f"stopped by an error: {reason}"
 
 
 class ExitCode(IntEnum):
@@ -130,6 +123,11 @@ class ExitCode(IntEnum):
     """A model is worse than the baseline, or below the value, by more than delta, and `objective.gate` was set."""
     RUNNING = 7
     """The run is still running; only `monitor` returns it."""
+
+
+def stop_in_words(reason: str, exit_code: ExitCode | None) -> str:
+    """Say that this alarm, or error, stopped a run; an alarm has the exit code of an undecided run."""
+    return f"stopped by an {'alarm' if exit_code is ExitCode.SPENT else 'error'}: {reason}"
 
 
 def error_exit_code(error: Exception) -> ExitCode:

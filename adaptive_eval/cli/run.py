@@ -45,7 +45,7 @@ AskAgain = Annotated[
     bool,
     typer.Option(
         "--ask-again",
-        help="After an alarm about a server: discard and repeat the model's answers since the change.",
+        help="Discard and repeat a model's answers since an alarm about its server, and its failed requests.",
     ),
 ]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]

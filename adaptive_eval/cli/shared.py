@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import orjson
 import typer
 
-from adaptive_eval.base.errors import AdaptiveEvalError, ExitCode, error_exit_code
+from adaptive_eval.base.errors import AdaptiveEvalError, Alarmed, ExitCode, error_exit_code, stop_in_words
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
 Run = Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]
@@ -91,6 +91,7 @@ def _safe_message(error: AdaptiveEvalError) -> str:
     from adaptive_eval.report.lines import safe_line
     from adaptive_eval.show.text import wrap_lines
 
-    redacted = remove_patterns(f"error: {error}")
+    stopped = stop_in_words(str(error), ExitCode.SPENT) if isinstance(error, Alarmed) else f"error: {error}"
+    redacted = remove_patterns(stopped)
     message = "\n".join(safe_line(line, MAX_LINE) for line in redacted.split("\n"))
     return wrap_lines(message, get_terminal_size().columns) if sys.stderr.isatty() else message

@@ -283,9 +283,19 @@ def compared_pairs(
     objective: Objective, order: IndexArray, evidence: Evidence, available: AvailableTrials
 ) -> IndexArray:
     """The objective's comparisons (n, 2), the model first that is placed higher, or under a gate the one that is ahead
-    with its margin counted; a reference is never first. Models that were set aside are placed last."""
+    with its margin counted; a reference is never first.
+
+    Models that were set aside are placed last. If neighbours are compared, such a model is compared with its neighbours
+    by score: against the last one alone a ranking would count as decided in which its place is open.
+    """
+    aside = np.append(available.set_aside, False)
     in_play_first = order[_sort_within_benches(available.set_aside[order], evidence.benches)]
     pairs = _comparisons_by_bench(objective, in_play_first, evidence.benches)
+    if objective.in_order and aside.any():
+        by_score = _comparisons_by_bench(objective, order, evidence.benches)
+        pairs = np.concatenate(
+            [part[aside[part].any(axis=1) == of_aside] for part, of_aside in ((pairs, False), (by_score, True))]
+        )
     rank = np.argsort(np.append(order, len(order)))  # a reference, number L, stands last
     behind = rank[pairs[:, 0]] > rank[pairs[:, 1]]
     pairs = np.where(behind[:, None], pairs[:, ::-1], pairs)

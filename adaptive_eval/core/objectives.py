@@ -31,6 +31,7 @@ class Objective(Protocol):
         """Pairs (n, 2) of models, either of them first; with a reference value, (model, L).
 
         `order` has the models from best to worst, except that those set aside come last, out of the way of the others.
+        If it is `in_order`, a model that was set aside is compared with its neighbours in the order of all instead.
         """
 
     def family(self, models: int) -> IndexArray | int:
@@ -57,6 +58,11 @@ class Objective(Protocol):
         return None
 
     @property
+    def in_order(self) -> bool:
+        """Whether each model is compared with the next one in the order."""
+        return False
+
+    @property
     def compares(self) -> bool:
         """Whether its pairs are comparisons; otherwise scores are judged without difference, z or boundary."""
         return True
@@ -70,7 +76,7 @@ class ObjectiveEntry(Entry[Objective]):
     compares: bool = True
     """`Objective.compares`."""
     in_order: bool = False
-    """Whether each model is compared with the next one in the order, whichever that is."""
+    """`Objective.in_order`."""
     own_rule: RuleEntry | None = None
     """The entry of the rule that the objective brings itself."""
 
@@ -93,6 +99,10 @@ class Ranking(Objective):
 
     def family(self, models: int) -> IndexArray:
         return np.stack(np.triu_indices(models, k=1), axis=1)
+
+    @property
+    def in_order(self) -> bool:
+        return True
 
 
 RANKING = ObjectiveEntry(
@@ -118,6 +128,10 @@ class Place(Objective):
 
     def family(self, models: int) -> IndexArray:
         return self._drop_recorded_pairs(Ranking().family(models))
+
+    @property
+    def in_order(self) -> bool:
+        return True
 
     def _drop_recorded_pairs(self, pairs: IndexArray) -> IndexArray:
         return pairs[~np.isin(pairs, sorted(self.recorded)).all(axis=1)]

@@ -3,8 +3,8 @@
 The past is rewritten only here, and before the log is replayed, so that this start and all later ones read the same:
 
     1. the note that a start has begun
-    2. requests without an answer, of models that were set aside for that, are forgotten, to be asked again, unless all
-       comparisons of the model are decided, or no server of it can be reached
+    2. requests without an answer, of models that were set aside for that, are forgotten, to be asked again, unless a
+       comparison of the model is decided, which this could undo, or no server of it can be reached
     3. stored answers without a grade are graded, in their places
     4. the log is replayed, stage by stage
     5. what earlier starts had in flight is claimed by its supply, or charged (`Opened`)
@@ -165,7 +165,8 @@ async def begin(
     the run is to stop at once before the whole log is replayed.
 
     `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
-    `ask_again`: discard the answers since alarms about changes of servers; `is_resumed`: whether it was there before.
+    `ask_again`: discard the answers since alarms about changes of servers, and ask models again of which not every
+    comparison is decided; `is_resumed`: whether it was there before.
     """
     setting, verdicts = stages[-1].setting, verdicts_asked(reader)
     kind = RESUMED if is_resumed else STARTED
@@ -173,16 +174,18 @@ async def begin(
     driver.tell(store.append(Note(kind, None, about)))
     if ask_again and (discarded := [*_since_alarms(reader, setting)]):
         driver.tell(store.append(*discarded))
-    if aside := _models_without_answers(reader, setting, store.last_seq):
-        if (machine := await _replay(driver, reader, stages)) is None:
-            driver.tell(store.append(Note(STOPPED)))
-            return None, []
-        aside -= _decided_models(machine)
-        aside -= (await driver.unreachable([*aside])).keys()
-        if not driver.stops and (forgotten := [*_unanswered(reader, aside, store.last_seq)]):
-            driver.tell(store.append(*forgotten))
+    machine, replayed = None, -1
+    if aside := models_without_answers(reader, setting.roster):
+        machine, replayed = await _replay(driver, reader, stages), store.last_seq
+        if machine is not None:
+            aside -= _decided_models(machine, fully=ask_again)
+            aside -= (await driver.unreachable([*aside])).keys()
+            if not driver.stops and (forgotten := [*_unanswered(reader, aside, store.last_seq)]):
+                driver.tell(store.append(*forgotten))
     await _regrade(driver, store, reader, setting, reserve_of, verdicts)
-    if (machine := await _replay(driver, reader, stages)) is None:
+    if store.last_seq != replayed:
+        machine = await _replay(driver, reader, stages)
+    if machine is None:
         driver.tell(store.append(Note(STOPPED)))
         return None, []
     is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
@@ -253,8 +256,9 @@ def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
         yield Note(DISCARDED, model, {"answers": number, "discarded": True})
 
 
-def _decided_models(machine: Machine) -> set[int]:
-    """Models with comparisons at the newest look of which each is decided: asking again could undo a verdict."""
+def _decided_models(machine: Machine, *, fully: bool) -> set[int]:
+    """Models with a decided comparison at the newest look: asking again could undo it; `fully`: only those of which
+    each is decided."""
     controller, roster = machine.controller, machine.setting.roster
     look = controller.latest_look()
     if look is None or controller.finished is Reason.SETTLED:
@@ -263,16 +267,17 @@ def _decided_models(machine: Machine) -> set[int]:
     for pair in look.comparisons:
         models = {roster[position] for position in (pair.first, pair.second) if position is not None}
         (decided if pair.verdict in (Verdict.RESOLVED, Verdict.TIED) else others).update(models)
-    return decided - others
+    return decided - others if fully else decided
 
 
-def _models_without_answers(reader: StoredLog, setting: Setting, last: int) -> set[int]:
-    """Models that were set aside, with requests that were not answered."""
+def models_without_answers(reader: StoredLog, roster: Collection[int]) -> set[int]:
+    """Models of the roster that were set aside, with requests that were not answered."""
     notes = (note for _, note in reader.notes() if note.kind in (SET_ASIDE, CORE_SET_ASIDE))
     aside = {note.model for note in notes if note.model is not None and note.body.get("cause") != Cause.ANSWERS}
-    aside.intersection_update(setting.roster)
+    aside.intersection_update(roster)
     missing = AnswerKind.UNANSWERED | AnswerKind.TIMED_OUT
-    return {trial.model for trial in reader.known_answers(aside, last + 1) if trial.kinds & missing} if aside else set()
+    answers = reader.known_answers(aside, END_OF_LOG) if aside else ()
+    return {trial.model for trial in answers if trial.kinds & missing}
 
 
 def _unanswered(reader: StoredLog, aside: Collection[int], last: int) -> Iterator[Record]:

@@ -6,7 +6,7 @@ from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.machine.usage import AnswerFault
-from adaptive_eval.report.lines import first_few, safe_name, several
+from adaptive_eval.report.lines import capitalised, first_few, safe_name, several
 from adaptive_eval.report.results import AlarmRow, ModelRow, Results
 
 LONGEST_NAME = 40
@@ -38,7 +38,7 @@ def alarm_rows(alarms: Sequence[AnswerAlarm], models: Sequence[str]) -> tuple[Al
 def alarm_sentences(results: Results) -> Iterator[str]:
     """Describe alarms, and comparisons that cut answers could decide; nothing if all is well."""
     if (unread := unread_answers(results)) is not None:
-        yield f"{unread[0].upper()}{unread[1:]}: fix it before you start over."
+        yield f"{capitalised(unread)}: fix it before you start over."
     begin = "Stopped by an alarm" if results.run.reason == Reason.ALARM else "Alarm"
     changed = [row for row in results.alarms if row.since is not None]
     if changed:

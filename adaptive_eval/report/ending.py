@@ -29,7 +29,7 @@ from adaptive_eval.notes import (
 from adaptive_eval.report.alarms import cut_off_pairs, has_cut_answers
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
-from adaptive_eval.report.lines import first_few, safe_line, several
+from adaptive_eval.report.lines import capitalised, first_few, safe_line, several
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.status import Status
 
@@ -51,7 +51,8 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
     last = newest_turn(events)
     if not isinstance(last, RunStopped) or last.error is None:
         return None
-    return FatalError(last.reason or last.error, ExitCode.FAILED if last.exit_code is None else last.exit_code)
+    exit_code = ExitCode.FAILED if last.exit_code is None else last.exit_code
+    return FatalError(last.reason or last.error, exit_code)
 
 
 MAX_NAMED = 3
@@ -157,8 +158,7 @@ class Ending:
     @property
     def _why(self) -> str:
         if self.fatal_error is not None:
-            stopped = stop_in_words(self.fatal_error.reason)
-            return f"{stopped[0].upper()}{stopped[1:]}"
+            return capitalised(stop_in_words(*self.fatal_error))
         outcome = gate_outcome(self.gate)
         settled = self.reason is Reason.SETTLED or self.decided_by_labels
         if self.results is not None and outcome is not None and (outcome == FAIL or settled):

@@ -140,5 +140,5 @@ def _run_sentence(event: Event) -> str | None:
         case notes.TrialsRegraded():
             return f"graded {event.trials} stored answers again"
         case notes.RunStopped(reason=str(reason)):
-            return stop_in_words(first_line(reason))
+            return stop_in_words(first_line(reason), event.exit_code)
     return None

@@ -29,6 +29,11 @@ def safe_name(name: str, longest: int) -> str:
     return f"{clean[: longest - 1 - tail]}…{clean[len(clean) - tail :]}"
 
 
+def capitalised(text: str) -> str:
+    """Make a text begin with a capital."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def several(number: int, of: str) -> str:
     """Number and noun: 1 answer, 1,759 answers."""
     return f"{number:,} {of}{'' if number == 1 else 's'}"

@@ -60,8 +60,9 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield from _after_alarm(ending, regrade)
     elif has_cut_answers(ending.results):
         yield from _whole_answers(ending, run, regrade)
-    elif ending.ungraded and reason is not Reason.SETTLED and _needs_answers(ending.results):
-        yield _step(ending, "fix the servers that fail some requests every time, then")
+    elif ending.ungraded and reason is not Reason.SETTLED and (lacking := _models_lacking_answers(ending.results)):
+        flag = "--ask-again" if any(lacking.values()) else None
+        yield _step(ending, "fix the servers that fail some requests every time, then", flag=flag)
         again = "this retries models that were set aside; for the other models, start over"
         yield _step(ending, again, fresh=True)
     elif ending.ungraded and (not models or any(row.ungraded > row.signals.get("unanswered", 0) for row in models)):
@@ -88,15 +89,17 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield Advice(AGAIN) if ending.arguments is None else _step(ending, "to continue")
 
 
-def _needs_answers(results: Results | None) -> bool:
-    """Whether an undecided comparison lacks answers to requests that fail every time: a resume asks for these again."""
-    if results is None:
-        return False
-    undecided = {Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED}
-    compared = {name for pair in results.pairs for name in (pair.first, pair.second)}
-    open_models = {name for pair in results.pairs if pair.verdict in undecided for name in (pair.first, pair.second)}
-    models = (row for row in results.models if row.signals.get("unanswered"))
-    return any(row.name in open_models or row.name not in compared for row in models)
+def _models_lacking_answers(results: Results | None) -> dict[str, bool]:
+    """Models of which an undecided comparison lacks answers to requests that fail every time, and whether another
+    comparison of the model is decided."""
+    decided = {Verdict.RESOLVED, Verdict.TIED, UNDECIDED_BY_LABELS}
+    pairs_of: dict[str | None, list[bool]] = {}
+    for pair in () if results is None else results.pairs:
+        for name in (pair.first, pair.second):
+            pairs_of.setdefault(name, []).append(pair.verdict in decided)
+    rows = () if results is None else results.models
+    models = (row.name for row in rows if row.signals.get("unanswered"))
+    return {name: any(pairs_of.get(name, ())) for name in models if not all(pairs_of.get(name, (False,)))}
 
 
 def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:

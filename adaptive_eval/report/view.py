@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.base.errors import stop_in_words
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.drawn import drawn_pairs
@@ -155,8 +156,8 @@ class RunView:
     events: tuple[EventView, ...]
     elapsed: float
     """Seconds the run has been active, over all its starts."""
-    error: str | None = None
-    """The error that ended the run, if one did."""
+    stopped: str | None = None
+    """The error or alarm that ended the run, if one did, as a sentence in one line."""
     ended: str | None = None
     """How the run ended, in a sentence; None while it goes on."""
     next_steps: tuple[Advice, ...] = ()
@@ -285,7 +286,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
         besides=() if results is None else summarize_other_costs(results.cost.beside),
         elapsed=sums.elapsed,
-        error=None if ending.fatal_error is None else ending.fatal_error.headline,
+        stopped=None if (error := ending.fatal_error) is None else stop_in_words(error.headline, error.exit_code),
         ended=None if running else ending.why,
         next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
         place=place,

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from adaptive_eval.base.errors import AdaptiveEvalError, first_line, stop_in_words
+from adaptive_eval.base.errors import AdaptiveEvalError, error_exit_code, first_line, stop_in_words
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.secrets import remove_keys
 from adaptive_eval.report.ending import Ended
+from adaptive_eval.report.lines import capitalised
 
 TIMEOUT_SECONDS = 30.0
 
@@ -24,8 +25,7 @@ def error_line(name: str, error: Exception) -> str:
     """The error that has ended a run; the text of an unforeseen one may hold anything, and is left out."""
     foreseen = isinstance(error, AdaptiveEvalError)
     text = first_line(str(error)) if foreseen else f"an unexpected error ({type(error).__name__})"
-    stopped = stop_in_words(text)
-    return f"{name}: {stopped[0].upper()}{stopped[1:]}"
+    return f"{name}: {capitalised(stop_in_words(text, error_exit_code(error)))}"
 
 
 def notify_end(config: RunConfig, line: str) -> None:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import (
-    ALARMED,
     NEW_RUN,
     AdaptiveEvalError,
     Alarmed,
@@ -53,7 +52,7 @@ from adaptive_eval.machine.events import AbortKind, Setting
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.resume import alarms_without_discard, begin
+from adaptive_eval.machine.resume import alarms_without_discard, begin, models_without_answers
 from adaptive_eval.notes import AlarmRaised, events_of_kind, were_answers_awaited
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
@@ -150,7 +149,7 @@ class _Start:
     async def run(self, prepared: PreparedRun, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
         if self._ask_again:
-            _require_alarm(directory)
+            _require_answers_to_repeat(directory)
         agreement = await require_agreement(prepared, directory)
         beginning = load_starting_point(prepared, directory, grader_chosen=agreement is not None)
         if agreement is not None:
@@ -326,14 +325,16 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
     write_results(store.directory, results)
 
 
-def _require_alarm(directory: Path) -> None:
-    """Raise `ConfigError` unless an alarm of the run marks since when to ask again."""
+def _require_answers_to_repeat(directory: Path) -> None:
+    """Raise `ConfigError` unless an alarm of the run marks since when to ask again, or requests have no answer."""
     with RunReader.if_begun(directory) as reader:
         if reader is not None and alarms_without_discard(note for _, note in reader.log.notes()):
             return
+        if reader is not None and models_without_answers(reader.log, reader.log.models().values()):
+            return
     raise ConfigError(
-        f"--ask-again discards the answers since an alarm about a model's server, but {directory} has no such alarm "
-        "whose answers were not discarded already; run it without --ask-again"
+        "--ask-again discards answers since an alarm about a model's server, and repeats failed requests of models "
+        f"that were set aside, but {directory} has neither; run it without --ask-again"
     )
 
 
@@ -499,7 +500,7 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
     whom = "every model" if len(raised) == models else "a model"
     return "\n".join(
         [
-            f"{ALARMED}the answers of {whom} are not usable",
+            f"the answers of {whom} are not usable",
             *(f"  {', '.join(alarm.model for alarm in group)}: {group[0].description}" for group in alike.values()),
             f"Every answer is stored. If you change the prompt, model or server, {NEW_RUN}. If you change "
             "the grader or answer keys, `adaptive-eval regrade RUN --config CONFIG` grades them again; then resume. "

@@ -7,7 +7,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
-from adaptive_eval.report.lines import Scale, count, duration, safe_line, several
+from adaptive_eval.report.lines import Scale, capitalised, count, duration, safe_line, several
 from adaptive_eval.report.results import setting
 from adaptive_eval.report.undecided import pair_names
 from adaptive_eval.report.words import draws_questions, objective_view
@@ -84,7 +84,7 @@ def answer_line(forecast: Forecast) -> str:
     """Expected cost, its share of the fixed design, and the chance to decide all, in one line."""
     outlook = forecast.equal or forecast.capped or forecast.need
     if not outlook.comparisons:
-        return f"{TOO_SMALL[0].upper()}{TOO_SMALL[1:]}"
+        return capitalised(TOO_SMALL)
     name = next(key for key in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, key) is not None)
     (label, written), cost = FORMATS[name], getattr(outlook.costs, name).median
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]

@@ -11,7 +11,6 @@ import scipy
 import yaml
 
 from adaptive_eval import __version__
-from adaptive_eval.base.errors import stop_in_words
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Reason
 from adaptive_eval.exchange.tables.writer import csv_text
@@ -159,8 +158,8 @@ def _findings(view: RunView) -> Iterator[str]:
         yield from _unjudged_paragraphs(view)
         return
     yield from _verdicts(results)
-    if view.error is not None:
-        yield f"The run was {stop_in_words(markdown_cell(view.error, 1000))}"
+    if view.stopped is not None:
+        yield f"The run was {markdown_cell(view.stopped, 1000)}"
     yield _ranking(results)
     yield from _frontier(results)
     yield _headline(results)

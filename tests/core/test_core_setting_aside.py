@@ -116,10 +116,22 @@ def test_the_neighbours_of_a_model_set_aside_become_neighbours() -> None:
     assert pairs_at(controller) == {
         (3, 2): Verdict.OUT_OF_REACH,
         (2, 0): Verdict.OUT_OF_REACH,
+        (2, 1): Verdict.BLOCKED,
         (1, 0): Verdict.BLOCKED,
     }
     assert controller.looks[-1].order == (3, 2, 1, 0)
     assert controller.trials.tolist() == [18, 6, 18, 18]
+
+
+def test_a_ranking_is_not_decided_while_the_place_of_a_model_set_aside_is_open() -> None:
+    plan = Plan(Bench(models=3, questions=40, weights=np.array([0.0, 1.0])), trials=Trials(min=6, max=18))
+    answers = Answers(plan, 0, skill=lambda model, question: 0.5 * (model > 0))  # 1 and 2 are equal, and 0 is worse
+    controller = Controller(plan)
+    controller.tell(answers.of(controller.ask(1000)))
+    drained(controller, answers, [SetAside(2, "gone")])
+    verdicts = {frozenset(pair): verdict for pair, verdict in pairs_at(controller).items()}
+    assert verdicts[frozenset({1, 2})] is Verdict.BLOCKED and verdicts[frozenset({0, 1})] is Verdict.RESOLVED
+    assert controller.finished is Reason.BLOCKED
 
 
 def test_without_its_leader_best_compares_the_next_one() -> None:

@@ -276,7 +276,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
         assert len(server.requests) >= asked + lost.answers
     assert CliRunner().invoke(app, ["verify", str(place.run_dir)]).exit_code == 0
     refused = place.run("--ask-again", concurrency=1)
-    assert refused.exit_code == ExitCode.CONFIGURATION and "has no such alarm" in refused.stderr
+    assert refused.exit_code == ExitCode.CONFIGURATION and "has neither" in refused.stderr
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.records import FINISHED, Note, Row
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import RunStore
 
@@ -30,8 +31,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "DEFAULT", short)
 
 
-def run(config: Path) -> tuple[int, str]:
-    result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(config.parent / "run")])
+def run(config: Path, *options: str) -> tuple[int, str]:
+    words = ["run", str(config), "--display", "plain", "--run-dir", str(config.parent / "run"), *options]
+    result = RUNNER.invoke(app, words)
     return result.exit_code, result.output
 
 
@@ -151,6 +153,39 @@ def test_a_resume_keeps_the_decided_comparison_of_a_run_that_is_not_decided_as_a
         before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
         assert run(config)[0] == code
     assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked
+
+
+@pytest.mark.slow
+def test_a_model_with_a_decided_comparison_is_asked_again_on_request_only(tmp_path: Path) -> None:
+    def script(asked: Asked) -> Reply | None:
+        """Two answer rightly and one wrongly; bob fails a quarter of the requests."""
+        text = "The answer is 8." if asked.model == "carl" else "The answer is 7."
+        return failing("bob", 4)(asked) or Reply(body=answer(asked, content=text))
+
+    def always_failing(asked: Asked) -> Reply | None:
+        return Reply(500, {"error": {"message": WORDS}}) if asked.model == "bob" else script(asked)
+
+    def verdicts() -> dict[tuple[str, str], str]:
+        assert (results := read_results(tmp_path / "run")) is not None
+        return {(pair.first, pair.second): pair.verdict for pair in results.pairs}
+
+    names = ("ada", "bob", "carl")
+    page = Reply(body={"data": [{"id": name} for name in names]})
+    with listening(script, lambda path, _: page if path == "/v1/models" else None) as server:
+        models = [{"name": name, "base_url": server.base_url} for name in names]
+        config = write_config(tmp_path, server, models=models)
+        code, output = run(config)
+        decided = {names for names, verdict in verdicts().items() if verdict == "resolved"}
+        assert ("bob", "carl") in decided and verdicts()["ada", "bob"] == "blocked", output
+        assert rows(tmp_path)["bob"]["set_aside"] and "--ask-again" in output, output
+        before, server.script = outcomes_of(tmp_path / "run"), always_failing
+        assert run(config)[0] == code
+        assert verdicts()["bob", "carl"] == "resolved"
+        assert before.items() <= outcomes_of(tmp_path / "run").items()
+        server.script = lambda asked: script(replace(asked, seed=1))
+        code, output = run(config, "--ask-again")
+    assert "requests had no answer when it was set aside, and were asked again" in output
+    assert rows(tmp_path)["bob"]["set_aside"] is None and None not in outcomes_of(tmp_path / "run").values()
 
 
 def test_a_resume_keeps_a_decision_after_which_the_run_was_killed(tmp_path: Path) -> None:

@@ -468,7 +468,7 @@ interface RunView {
   traffic: ReplicaTraffic[];
   events: EventView[];
   elapsed: number;
-  error: string | null;
+  stopped: string | null;
   ended: string | null;
   next_steps: Advice[];
   place: string;

@@ -170,7 +170,9 @@ def test_a_run_that_was_graded_again_has_results_and_no_looks(tabs: Tabs) -> Non
 
 @pytest.mark.parametrize("looks", [0, 3])
 def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
-    view = replace(simulated(world(MODELS, 4), looks=looks), error="model-a: 401 <b>refused</b>")
+    view = replace(
+        simulated(world(MODELS, 4), looks=looks), stopped="stopped by an error: model-a: 401 <b>refused</b>:"
+    )
     page = tabs.report(report_page(view))
     lead = page.inner_text(".lead")
     assert "stopped" in page.inner_text("h1")
@@ -178,8 +180,8 @@ def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
 
 
 def test_an_alarm_that_ended_a_run_is_not_called_an_error(tabs: Tabs) -> None:
-    error = "stopped by an alarm: the answers of every model are not usable"
-    lead = tabs.report(report_page(replace(simulated(world(MODELS, 4), looks=3), error=error))).inner_text(".lead")
+    stopped = "stopped by an alarm: the answers of every model are not usable"
+    lead = tabs.report(report_page(replace(simulated(world(MODELS, 4), looks=3), stopped=stopped))).inner_text(".lead")
     assert "Stopped by an alarm: the answers of every model are not usable." in lead and "error" not in lead
 
 

@@ -45,7 +45,7 @@ function worstOutcome({ results }) {
 export function statusOf(view, live) {
   const status = view.results?.run.status;
   if (status) return (status === "finished" && worstOutcome(view)) || status;
-  if (live || (view.ended === null && view.error === null)) return "running";
+  if (live || (view.ended === null && view.stopped === null)) return "running";
   const word = /^(UNDECIDED|killed|finished)/i.exec(view.ended ?? "")?.[0];
   return word?.replace(/[KF]/, (letter) => letter.toLowerCase()) ?? "stopped";
 }
@@ -66,7 +66,7 @@ export function headline({ view, live }) {
     return [h("b", { class: own ? `gate-${own}` : null }, plain(line, 2000)), " "];
   });
   // a gate that has ended has said its end as its finding
-  const isSaid = outcome && view.error === null && end.startsWith(outcome);
+  const isSaid = outcome && view.stopped === null && end.startsWith(outcome);
   return [
     findings,
     isSaid ? null : h("span", { class: "quiet" }, end),
@@ -84,12 +84,9 @@ export function nextSteps(view) {
   return h("div", { class: "next" }, steps);
 }
 
-/** How the run has ended; if by an error, its first line. @param {RunView} view */
-function ending({ error, ended }) {
-  if (error === null) return plain(ended ?? "", 1000);
-  const [, alarm] = /^stopped by an alarm: (.*)$/s.exec(error) ?? [];
-  const cause = alarm === undefined ? `error: ${error}` : `alarm: ${alarm}`;
-  return plain(`Stopped by an ${cause.replace(/[.:]$/, "")}.`, 1000);
+/** How the run has ended; if by an error or alarm, its first line. @param {RunView} view */
+function ending({ stopped, ended }) {
+  return plain(stopped === null ? (ended ?? "") : `S${stopped.slice(1).replace(/[.:]$/, "")}.`, 1000);
 }
 
 /** @param {RunView} view */
