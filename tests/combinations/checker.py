@@ -552,6 +552,11 @@ def the_exit_code_is_that_of_the_verdicts(record: Record) -> Iterator[Fault]:
         if stage.done.code not in expected:
             text = f"exit code {stage.done.code}, and the comparisons are {verdicts} {sorted(gate)}"
             yield Fault("the exit code is that of the verdicts", stage.name, text)
+        headlines = [" ".join(shown.headline) for shown in outputs.texts.values()]
+        if stage.done.code == REACHED and (
+            undecided := [line for line in headlines if re.search(r" is (open|out of reach|blocked): ", line)]
+        ):
+            yield Fault("the exit code is that of the verdicts", stage.name, f"exit code 0, and {undecided[0]!r}")
         shown = outputs.printed["monitor"].code
         if shown != stage.done.code:
             text = f"exit code {stage.done.code}, and {shown} of monitor --once"

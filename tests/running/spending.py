@@ -60,12 +60,16 @@ class Spender(World):
 
     def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
         loop = PatientLoop(settle=0.0)
-        try:
-            clock = patch("adaptive_eval.running.start.RunClock", partial(RunClock, clock=loop.time))
-            with clock, asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(run)
-        finally:
-            self.active.append(loop.time())
+
+        async def timed() -> None:
+            try:
+                await run
+            finally:  # the loop's own end waits for threads, while which its clock goes on
+                self.active.append(loop.time())
+
+        clock = patch("adaptive_eval.running.start.RunClock", partial(RunClock, clock=loop.time))
+        with clock, asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(timed())
 
     def _endpoint(self, model: ModelConfig) -> Endpoint:
         wire = SpendingWire(self, model.name, self.usage, self.faults)
