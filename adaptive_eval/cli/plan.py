@@ -51,9 +51,9 @@ def plan(
 ) -> None:
     """Forecast what the run of CONFIG will cost and decide.
 
-    The run is simulated by its own controller, with true scores drawn from the posterior of a pilot, or without one
-    from a wide prior. If the pilot is the run of CONFIG itself, the forecast continues from it.
-    The options from --model to --budget are for a file of questions or a task of Inspect, as for `run`.
+    It simulates the run many times, with true scores as a pilot suggests, or else widely spread. If the pilot is the
+    run of CONFIG itself, the forecast continues from it. The options from --model to --budget are for a file of
+    questions or a task of Inspect, as for `run`.
     """
     with report_errors():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):

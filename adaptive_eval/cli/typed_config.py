@@ -207,7 +207,8 @@ def _rank_on_questions(
         settings = {**name_on_server, "base_url": model.url, **optional}
         models.append({key: value for key, value in settings.items() if value is not None})
         if None in (model.name, model.served):
-            notes.append(f"model: {safe_name(name, MAX_NAME)} is {safe_line(served, MAX_NAME)} at {model.url}")
+            both = safe_name(name, MAX_NAME) + ("" if name == served else f" is {safe_line(served, MAX_NAME)}")
+            notes.append(f"model: {both} at {model.url}")
     return TypedConfig({**located, "models": [*models, *commands], **grading, **options.sections}, notes=notes)
 
 
@@ -319,7 +320,9 @@ def _plain_grader(file: Path, questions: Sequence[Question]) -> tuple[str, str]:
     why = "some answers are numbers, and some questions have choices"
     if unlike:
         answer = f"the answer {safe_line(unlike[0].answer, 40)!r} of question {safe_line(unlike[0].id, 40)}"
-        why = f"{answer} is neither a number nor the letter of a choice"
+        why = f"{answer} is neither a number nor the letter of one of its choices"
+        if not unlike[0].choices:
+            why = f"{answer} is not a number, and the question has no choices"
     kinds = ", ".join(KEYED_GRADERS)
     raise ConfigError(f"{file}: the grader does not follow from the answers: {why}; add --grader with one of {kinds}")
 

@@ -58,7 +58,7 @@ def choose_optimize(models: Sequence[ModelConfig], trials: TrialsConfig) -> tupl
         if len(own_servers) == len(models)
         else (named, "; the other models are asked ahead, too")
     )
-    explanation = "on your own servers (no price or 0, no key), where you pay for time"
+    explanation = "on your own servers (without price and key), where you pay for time"
     return "time", f"{subject} {explanation}{addition}"
 
 

@@ -79,13 +79,13 @@ class AnswerAlarm(NamedTuple):
         """The finding in words that follow the model's name."""
         phrase = PHRASES[self.kind]
         if self.kind is AnswerKind.TRUNCATED:  # those that are surely right do not count
-            phrase += ", and could have another grade"
+            phrase += " before they were right"
         if not self.is_change:
             return f"{self.answers} of its {self.of} answers ({self.answers / self.of:.0%}) {phrase}"
         if not self.before_of:
             return f"{self.answers} of its {self.of} answers {phrase}, more of the later ones than of the first"
         before = f"{self.before} of the {self.before_of} before"
-        return f"{self.answers} of its {self.of} answers since its answer {self.before_of + 1} {phrase}, and {before}"
+        return f"{self.answers} of its last {self.of} answers {phrase}, and {before}"
 
 
 class ServerChange(NamedTuple):

@@ -74,6 +74,8 @@ def require_levels(labels: Labels, grader: GraderOptions, questions: Sequence[st
 def writable_labels_file(directory: Path) -> Path:
     """Path of a run's labels; raises `StoreError` if it cannot be written."""
     path = directory / LABELS_FILE
+    if not directory.is_dir():
+        raise StoreError(f"{directory} has no run: it does not exist")
     if path.is_symlink():
         raise StoreError(f"{path} is a link, and labels are not written through links; remove it")
     if not os.access(path if path.exists() else directory, os.W_OK):

@@ -55,7 +55,7 @@ def part_in_words(results: Results, row: FrontierRow) -> tuple[str, tuple[str, .
         case Part.CANDIDATE:
             return "may do, not shown", ()
         case Part.UNDECIDED:
-            return "may do, undecided", ()
+            return "undecided", ()
         case Part.RULED_OUT:
             return f"more than {margin_in_words(results)} behind", (str(row.behind),)
     return "set aside" if row.part == SET_ASIDE else "costs more", ()

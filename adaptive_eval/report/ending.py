@@ -338,7 +338,7 @@ def _too_small(asked: bool) -> str:
 
 IMPORTED = "Imported: the trials are from logs, and were judged once."
 REGRADED = "Regraded: the run had finished, but with the new grades a comparison is open."
-STOPPED = "Stopped. All received answers are stored."
+STOPPED = "Stopped. The same command goes on from the stored answers."
 KILLED = "Killed: the process died before the run ended. The same command resumes it from the stored answers."
 PRECISE = "Finished: every score has the requested precision."
 LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
@@ -348,7 +348,7 @@ SEE_VALIDATE = "adaptive-eval validate shows the budget it needs."
 ALL_ISSUED = "Finished: all trials are done, but they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",
-    Reason.OUT_OF_REACH: "Finished: no further comparison is likely to be decided within trials.max.",
+    Reason.OUT_OF_REACH: "Finished: no further comparison is likely to be decided within the limits.",
     Reason.BUDGET: "Stopped by the budget: it does not cover the next round.",
     Reason.WALL_TIME: "Stopped by the time limit. The incomplete round is stored, but not scored.",
     Reason.GPU_TIME: (

@@ -235,6 +235,8 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
         yet = " (undecided because of labels)"
     if len(among) == len(scored) or leader.name not in {pair.first for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {standing}."
+    if not verdicts:  # by an objective of a plug-in, say
+        return f"{_list_names(among)} are ahead, and are not compared with each other: {standing}."
     state = next(
         (state_word(verdict).replace("by", "because of") for verdict in UNDECIDED if verdict in verdicts), "open"
     )
@@ -344,7 +346,7 @@ def _relation(results: Results, pair: PairRow, name: str) -> str:
         case Verdict.RESOLVED if margin is not None:
             if _is_reversed(results, pair):
                 return "undecided against"
-            return f"less than {margin} behind" if ahead else f"less than {margin} ahead of"
+            return f"not {margin} behind" if ahead else f"not {margin} ahead of"
         case Verdict.RESOLVED if _is_reversed(results, pair):
             return "ahead now, but decided as worse than" if ahead else "behind now, but decided as better than"
         case Verdict.RESOLVED:

@@ -25,11 +25,11 @@ from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
-ENOUGH = "at least twice the need: an even chance"
+ENOUGH = "for an even chance"
 AFRESH = "--fresh, or another --run-dir"
 AGAIN = "run the same command again"
-COUNT_CUT = "cut answers should count as graded, give them a category (when: {truncated: true}), then:"
-COUNT_EMPTY = "such answers should count as wrong, give them a category (when: {empty: true}), then:"
+COUNT_CUT = "to count cut answers as graded, give them a category (rubric, when: {truncated: true}), then:"
+COUNT_EMPTY = "to count such answers as wrong, give them a category (rubric, when: {empty: true}), then:"
 LABELS_FACTOR = 2
 """Times the labels that would be enough if the corrected difference stayed: labels are best given once."""
 UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
@@ -47,7 +47,7 @@ class Advice:
 def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
     """The next steps; a command names the run as `run`."""
     if ending.gated and not ending.asked:
-        asked = "this start requested nothing and repeats the earlier outcome: for a new build, start over"
+        asked = "this start requested nothing: for a new build, start over"
         yield _step(ending, asked, fresh=True)
     models, reason = () if ending.results is None else ending.results.models, ending.reason
     regrade = shlex.join(["adaptive-eval", "regrade", run, *_grader_arguments(ending)])
@@ -114,23 +114,30 @@ def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
     if has_silent_answers(results):
         hint = "check the server's responses, max_tokens and the reasoning settings; after a change, start over"
         yield _step(ending, hint, fresh=True)
-        yield Advice(f"or, if {COUNT_EMPTY}", regrade)
+        yield Advice(f"or, {COUNT_EMPTY}", regrade)
     if results is None or has_cut_answers(results):
         raised = f"raise {limit_to_raise(results)}, since cut answers decide nothing, then start over"
-        yield _step(ending, raised, fresh=True)
-        yield Advice(f"or, if {COUNT_CUT}", regrade)
+        yield _step(ending, raised, _raised_limit(ending), fresh=True)
+        yield Advice(f"or, {COUNT_CUT}", regrade)
 
 
 def _whole_answers(ending: Ending, run: str, regrade: str) -> Iterator[Advice]:
     """Next steps if a few cut answers keep a comparison from being decided; others may be undecided."""
     further = {Verdict.OPEN, Verdict.OUT_OF_REACH}
     pairs = () if ending.results is None else ending.results.pairs
-    yield Advice(f"if {COUNT_CUT}", regrade)
+    yield Advice(COUNT_CUT, regrade)
     yield from _more_labels(ending, run)
     if ending.reason in UNDECIDED_REASONS and any(pair.verdict in further for pair in pairs):
         yield from _for_more(ending)
     raised = f"or raise {limit_to_raise(ending.results)}, since cut answers decide nothing, and start over"
-    yield _step(ending, raised, fresh=True)
+    yield _step(ending, raised, _raised_limit(ending), fresh=True)
+
+
+def _raised_limit(ending: Ending) -> Mapping[str, str]:
+    """The setting of the command that is to be changed, if it sets the limit on tokens."""
+    limit = limit_to_raise(ending.results)
+    typed = {_set_by(*words) for words in pairwise(ending.arguments or ())}
+    return {limit: "TOKENS"} if limit in typed else {}
 
 
 def hide_folders(ending: Ending) -> Ending:
@@ -179,7 +186,11 @@ def _set_by(option: str, value: str) -> str:
 def _grader_arguments(ending: Ending) -> list[str]:
     """Arguments of `adaptive-eval regrade` for the configuration that the run was started with."""
     config, *others = ending.arguments or ["CONFIG"]
-    sets = [word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1]]
+    sets = [
+        "grader=GRADER" if word.startswith("grader=") else word
+        for at, word in enumerate(others)
+        if "--set" in others[max(at - 1, 0) : at + 1]
+    ]
     is_file = PurePath(config).suffix in CONFIGURATIONS and "--model" not in others  # else of questions
     return ["--config", *([config, *sets] if is_file else ["CONFIG"])]
 
@@ -227,8 +238,8 @@ def _for_more(ending: Ending) -> Iterator[Advice]:
     if recording is not None:
         number, name = f"{recording.trials:,}", safe_name(recording.model, LONGEST_NAME)
         yield Advice(
-            f"record {name} anew, since the error of its recording is the limit: run it with trials.min and trials.max "
-            f"{number} (about; now {recording.recorded_trials:,.0f}), and name that run in `recorded`"
+            f"record {name} again with more answers: trials.min and trials.max about {number} (now "
+            f"{recording.recorded_trials:,.0f}), and name that run in `recorded`"
         )
     yield _answers_for_more(ending)
 
@@ -238,7 +249,7 @@ def _answers_for_more(ending: Ending) -> Advice:
     covering = {f"budget.{key}": value for key, value in ending.short_caps.items()}
     results = ending.results
     larger = covering or _doubled_budget(ending)
-    which_round = f", as the {'next' if results else 'first'} round needs" if covering else ""
+    which_round = f", which the {'next' if results else 'first'} round can cost" if covering else ""
     raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
     more_budget = _step(ending, f"raise {raised}", larger)
     if results is None:
@@ -263,7 +274,8 @@ def _answers_for_more(ending: Ending) -> Advice:
             anew = "then start over with that recording"
         raised = f"; set {_list_settings(settings)}" if settings else ""
         return _step(ending, f"{anew}{raised}", settings, fresh=True)
-    why = ENOUGH if need.all_known else "the others would need an unknown number"
+    unknown = "how many answers it needs is not known" if need.pairs == 1 else "how many some need is not known"
+    why = ENOUGH if need.all_known else unknown
     if need.hopeless:
         why = f"{several(need.hopeless, 'comparison')} would stay too close to call"
     return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)
@@ -281,14 +293,15 @@ def _larger_delta(ending: Ending, results: Results) -> Advice:
     return _step(ending, f"{why}, start over with {size}", {key: delta or "DELTA"}, fresh=True)
 
 
-def _doubled_budget(ending: Ending) -> dict[str, float]:
+def _doubled_budget(ending: Ending) -> dict[str, float | str]:
     """Twice the caps of the run that can have ended it."""
     is_time = ending.reason is Reason.WALL_TIME
     caps = {key: cap for key, cap in ending.caps.items() if (key == "wall_time") is is_time}
     if ending.reason is Reason.GPU_TIME:
         caps = {key: cap for key, cap in caps.items() if key == "gpu_hours"}
-    return {f"budget.{key}": 2 * cap for key, cap in caps.items()}
+    return {f"budget.{key}": f"{2 * cap:.15g}s" if key == "wall_time" else 2 * cap for key, cap in caps.items()}
 
 
-def _list_settings(settings: Mapping[str, float]) -> str:
-    return " and ".join(f"{key} to {value:,.15g}" for key, value in settings.items())
+def _list_settings(settings: Mapping[str, float | str]) -> str:
+    texts = {key: value if isinstance(value, str) else f"{value:,.15g}" for key, value in settings.items()}
+    return " and ".join(f"{key} to {text}" for key, text in texts.items())

@@ -75,41 +75,42 @@ def _how_close(results: Results, pair: PairRow) -> str:
         return f"{both} is too close to {scale.score(asked.value)} to call{apart}"
     first_two = [row.name for row in results.models if row.score is not None][:2]
     if asked.baseline is None and asked.first is None and {pair.first, pair.second} == {*first_two}:
-        both, apart = "These two", ""  # the sentence before says their scores
+        apart = ""  # the sentence before has it
     return f"{both} are not decided yet{ended_by}{apart}" if is_open else f"{both} are too close to call{apart}"
 
 
 def _need_sentence(results: Results, pair: PairRow) -> str:
     """Further answers that would decide a pair, as the next steps say, in a sentence."""
     reason = results.run.reason
+    subject, it = ("It", "it") if pair.second is None else ("They", "them")
     if is_hopeless(results, pair):
         estimate = f"about {math.ceil(pair.trials_needed or 0.0):,} trials per question"
-        return f"At this difference no plausible number of answers would decide it ({estimate})."
+        return f"At this difference no plausible number of answers would decide {it} ({estimate})."
     if recording_need(results, pair) is not None:
-        return f"It {pair_need(results, pair)}."
+        return f"{subject} {pair_need(results, pair)}."
     if pair.trials_needed is None:
-        return "How many answers would decide it is not known yet."
+        return f"How many answers would decide {it} is not known yet."
     need = None if results.setting("trials", "max") is None else more_answers(results, reason)
     given_up = pair.verdict == Verdict.OUT_OF_REACH
     if need is None or draws_questions(results.decisions) or given_up != (reason == Reason.OUT_OF_REACH):
-        return f"It {pair_need(results, pair)}."
+        return f"{subject} {pair_need(results, pair)}."
     raised = " and ".join(f"{key} from {was:,.15g} to {value:,.15g}" for key, (was, value) in need.settings.items())
     answers = "1 more answer" if need.answers == 1 else f"{count(need.answers)} more answers"
     settings = f" ({raised})" if raised and given_up else ""  # of the next round's cost the next steps know more
-    both = _pairs_in_words(need.pairs, sum(row.verdict in UNDECIDED for row in results.pairs))
+    pairs = (
+        it if need.pairs == 1 else _pairs_in_words(need.pairs, sum(row.verdict in UNDECIDED for row in results.pairs))
+    )
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
-        return f"{begin} {answers} would decide {both} in half of all cases{settings}."
+        return f"{begin} {answers} give {pairs} at least an even chance of a decision{settings}."
     if pair.trials_needed > results.setting("trials", "max"):
-        return f"The {answers} that trials.max allows would decide {both} only if the difference grows{settings}."
-    return f"About {answers} would decide {both} if the difference stays{settings}."
+        return f"The {answers} that trials.max allows would decide {pairs} only if the difference grows{settings}."
+    return f"About {answers} give {pairs} an even chance of a decision{settings}."
 
 
 def _pairs_in_words(pairs: int, undecided: int) -> str:
     """The comparisons for which further answers are, of all that are undecided."""
-    if pairs == 1:
-        return "it"
-    all_of_them = "both" if pairs == 2 else f"all {pairs}"
+    all_of_them = "each of the two" if pairs == 2 else f"each of the {pairs}"
     return all_of_them if pairs == undecided else f"{pairs} of these {undecided}"
 
 
@@ -239,7 +240,7 @@ def _larger_horizon(results: Results, pairs: Sequence[PairRow], max_trials: int)
     """
     needs = [pair.trials_needed for pair in pairs]
     needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
-    if needed <= max_trials and all(needs) and larger_caps(results, _answers_to_horizon(results, pairs, 1.0)):
+    if needed <= max_trials and larger_caps(results, _answers_to_horizon(results, pairs, 1.0)):
         return max_trials  # a cap alone stands in the way
     return int(round_up(max(2 * max_trials, needed)))
 

@@ -275,7 +275,7 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         if discarded := [loss for loss in losses if loss.discarded]:
             number, (tokens, *_) = sum(loss.answers for loss in discarded), total_cost(discarded)
             text = f"{several(number, 'answer')} discarded after an alarm and requested again"
-            yield Caution("discarded", model, f"{text}; the cost includes their {tokens:,} tokens")
+            yield Caution("discarded", model, f"{text}; their {tokens:,} tokens count in the budget")
         losses = [loss for loss in losses if not loss.discarded]
         if not losses:
             continue
@@ -457,5 +457,7 @@ def signal_cautions(
             text = f"{share:.1%} of its {usage.trials:,} stored answers {PHRASES[kind]}{_MORE.get(kind, '')}"
             if kind is AnswerKind.TRUNCATED and model in rows and rows[model].cut:
                 best = scale.score(min(rows[model].highest, scale.high))
-                text += f"; no comparison is decided that they could reverse: its score could be up to {best}"
+                text += (
+                    f"; no comparison that they could reverse is decided; with all of them right the score is {best}"
+                )
             yield Caution(kind.signal, name, text)

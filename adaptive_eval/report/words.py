@@ -305,8 +305,7 @@ def run_in_words(config: RunConfig, plan: Plan) -> str:
     """Models, questions, objective and trials of a planned run, in one line."""
     recorded, trials, opening = len(config.recorded), config.trials, plan.opening_size
     beside = f" and {recorded} recorded" if recorded else ""
-    share = f" ({opening / trials.max:.0%} of trials.max)" if opening > trials.min else ""
-    asked = f"up to {trials.max} trials per question, first look after {opening}{share}"
+    asked = f"up to {trials.max} trials per question, first look after {opening} of them"
     return (
         f"{several(len(config.asked), 'model')}{beside}, {several(plan.bench.questions, 'question')}, objective "
         f"{config.objective.kind}, {f'one trial of each in blocks of {trials.draw}' if trials.draw else asked}"
@@ -333,7 +332,7 @@ def _prior(config: RunConfig) -> str:
         )
     if compares_bayes(config.stated()):
         return f"{scale} Models are compared and ranked by Bayes@N: one imagined answer in each category."
-    return f"{scale} Variances use a prior centred on each model's own results."
+    return f"{scale} Variances start from each model's own results."
 
 
 HARMLESS = re.compile(r"[\w\s,.;()'%=+/-]")

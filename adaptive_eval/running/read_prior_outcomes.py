@@ -237,7 +237,7 @@ def _meaning(stored: StoredRun, called: str) -> Json:
     return {"model": header.models.get(called, {}), **graded}
 
 
-REGRADE = "`adaptive-eval regrade` it with this configuration"
+REGRADE = "grade it again with this configuration (`adaptive-eval regrade RUN --config CONFIG`)"
 
 
 def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:

@@ -10,7 +10,7 @@ from adaptive_eval.core import Reason
 from adaptive_eval.report.lines import Scale, capitalised, count, duration, safe_line, several
 from adaptive_eval.report.results import setting
 from adaptive_eval.report.undecided import pair_names
-from adaptive_eval.report.words import draws_questions, objective_view
+from adaptive_eval.report.words import deciding_rule, draws_questions, objective_view
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS
 from adaptive_eval.show.text import amount, dollars, fit_columns, number_or_dash
@@ -74,7 +74,7 @@ FORMATS: Mapping[str, tuple[str, Formatter]] = {
     "gpu_hours": ("GPU hours", _gpu_hours),
     "seconds": ("time", duration),
 }
-UNLIMITED, NOT_REACHED, LIMITED = "without a limit", "limit not reached", "with the limit"
+UNLIMITED, NOT_REACHED, LIMITED = "without a limit", "if no limit is reached", "with the limit"
 """Titles of the outlook: of a run without limits, and of one with limits if it reaches none, and as it is."""
 TOO_SMALL = "the budget does not cover the first round: no ranking"
 LABEL_WIDTH = len(NOT_REACHED) - 2
@@ -244,12 +244,14 @@ def _needed_text(forecast: Forecast, pair: Undecided) -> str:
 
 
 def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
-    limits = forecast.limits
-    if limits.largest is None:
+    limits, rule = forecast.limits, deciding_rule(forecast.decisions)
+    if limits.largest is None or (rule is not None and rule.lenient):  # a pick is not a difference
         return
     yield ""
     chooses = objective_view(forecast.decisions).margin is not None  # its calls are not of differences
-    if limits.gap is None:
+    if forecast.need.gate:  # what it decides is the difference and delta
+        pass
+    elif limits.gap is None:
         yield f"gap       no difference up to {scale.rounded_points(limits.largest)} is decided with a chance of 80%"
     elif not chooses:
         smallest = scale.rounded_points(limits.gap)
@@ -258,5 +260,5 @@ def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
         passes = "an equal build passes" if forecast.equal else "a build exactly at the value passes"
         does = passes if forecast.need.gate else "equal models are shown to be tied"
         if chooses:
-            does = "a cheap model as good as the best is shown to do"
-        yield f"delta     with {scale.rounded_points(limits.delta)} or more {does} with a chance of 80%"
+            does = "a cheap model as good as the best is chosen"
+        yield f"delta     with {scale.rounded_points(limits.delta)}, {does} with a chance of 80%"

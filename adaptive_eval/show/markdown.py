@@ -233,7 +233,7 @@ def _early_end(results: Results) -> Iterator[str]:
         + (
             ""
             if early_end.spread is None
-            else f" In them the typical error of a score was {early_end.spread:.2f} times its σ."
+            else f" In these runs scores were typically off by {early_end.spread:.2f} times their σ."
         )
     )
 

@@ -165,7 +165,8 @@ def parse_faults(settings: Iterable[str]) -> Faults:
     faults = Faults(**parse_settings("fault", asdict(Faults()), settings))
     shares = [getattr(faults, fault.value) for fault in Fault]
     if min(shares) < 0.0 or sum(shares) >= 1.0:
-        raise ConfigError(f"the shares of faulty requests must be at least 0 and sum to less than 1, but got {shares}")
+        given = ", ".join(f"{fault.value}={share:g}" for fault, share in zip(Fault, shares, strict=True) if share)
+        raise ConfigError(f"the shares of faults must not be negative and must sum to less than 1, but got {given}")
     kind, _, after = faults.decline.partition(":")
     if faults.decline and not (kind in set(Decline) and after.isdecimal()):
         kinds = ", ".join(Decline)

@@ -81,7 +81,8 @@ class RunDatabase:
         """Open the database of a run for reading, while another process may write it; without `verify`, damage is
         not reported yet."""
         if not (directory / DATABASE_FILE).exists():
-            why = f"there is no {DATABASE_FILE} in it" if directory.is_dir() else "it does not exist"
+            why = "it is a file; name the folder of a run" if directory.is_file() else "it does not exist"
+            why = f"there is no {DATABASE_FILE} in it" if directory.is_dir() else why
             raise StoreError(f"{directory} has no run: {why}")
         connection = _connect_to_read(directory)
         with closed_on_error(connection), translate_errors(directory, verify):

@@ -229,7 +229,9 @@ def _asked_ahead(scenario: Scenario, *, measured: bool) -> Iterator[str]:
         f"{values.min():g}" if values.min() == values.max() else f"{values.min():g} to {values.max():g}"
         for values in (np.array(served.slots), served.usage.log_spread.round(2))
     )
-    lengths = f"log-normal, of sigma {sigma}" + ("" if measured else ", twice as long if wrong (a guess)")
+    lengths = (
+        f"log-normal (sigma {sigma})" if measured else f"a guess: log-normal (sigma {sigma}), twice as long if wrong"
+    )
     alike = "" if served.usage.knows_seconds else ", equally long for each model"
     yield (
         f"`optimize: time` is simulated with {slots} requests in flight per model; times of answers are "
