@@ -17,7 +17,7 @@ GLOSSARY: Mapping[str, Term] = {
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
         "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ: then "
-        "a column Alike has letters, and models without a common letter differ.",
+        "the details have letters in a column alike, and models without a common letter differ.",
     ),
     "letters": Term(
         "Alike",
@@ -38,8 +38,8 @@ GLOSSARY: Mapping[str, Term] = {
     "corrected": Term(
         "Corrected",
         "The score without the bias of stopping early: runs end when a difference happens to look large, or too small "
-        "to decide. Quote it for size. Take the order from the verdicts: they and the intervals use the uncorrected "
-        "score.",
+        "to decide. Quote it as the score. Take the order from the verdicts: they and the intervals use the "
+        "uncorrected score.",
     ),
     "sigma": Term(
         "σ here, σ like these",
@@ -85,7 +85,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "out_of_reach": Term(
         "Out of reach",
-        "`trials.max`, or the budget, is probably too small to tell, so the pair gets no more trials. It does not mean "
+        "`trials.max`, or the budget, is probably too small to tell, so the pair gets no trials of its own. It does not mean "
         "that the two are equal.",
     ),
     "blocked": Term(
