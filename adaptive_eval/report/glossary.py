@@ -85,8 +85,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "out_of_reach": Term(
         "Out of reach",
-        "`trials.max`, or the budget, is probably too small to tell, so the pair gets no trials of its own. It does not mean "
-        "that the two are equal.",
+        "`trials.max`, or the budget, is probably too small to tell, so the pair gets no trials of its own. It does "
+        "not mean that the two are equal.",
     ),
     "blocked": Term(
         "Blocked",

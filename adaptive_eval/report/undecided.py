@@ -73,9 +73,11 @@ def _how_close(results: Results, pair: PairRow) -> str:
         return f"{both} is not decided yet against {scale.score(asked.value)}{ended_by}{apart}"
     if pair.second is None:
         return f"{both} is too close to {scale.score(asked.value)} to call{apart}"
-    first_two = [row.name for row in results.models if row.score is not None][:2]
-    if asked.baseline is None and asked.first is None and {pair.first, pair.second} == {*first_two}:
-        apart = ""  # the sentence before has it
+    scored = [row for row in results.models if row.score is not None]
+    if asked.baseline is None and asked.first is None and {pair.first, pair.second} == {row.name for row in scored[:2]}:
+        apart = ""  # the sentence before has it, with the names of all in the first tier
+        if asked.in_order and sum(row.tier == scored[0].tier for row in scored) in (2, len(scored)):
+            both = "These two"
     return f"{both} are not decided yet{ended_by}{apart}" if is_open else f"{both} are too close to call{apart}"
 
 
@@ -102,10 +104,10 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
     )
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
-        return f"{begin} {answers} give {pairs} at least an even chance of a decision{settings}."
+        return f"{begin} {answers} give {pairs} at least an even chance{settings}."
     if pair.trials_needed > results.setting("trials", "max"):
         return f"The {answers} that trials.max allows would decide {pairs} only if the difference grows{settings}."
-    return f"About {answers} give {pairs} an even chance of a decision{settings}."
+    return f"About {answers} give {pairs} an even chance{settings}."
 
 
 def _pairs_in_words(pairs: int, undecided: int) -> str:

@@ -305,7 +305,7 @@ def run_in_words(config: RunConfig, plan: Plan) -> str:
     """Models, questions, objective and trials of a planned run, in one line."""
     recorded, trials, opening = len(config.recorded), config.trials, plan.opening_size
     beside = f" and {recorded} recorded" if recorded else ""
-    asked = f"up to {trials.max} trials per question, first look after {opening} of them"
+    asked = f"up to {trials.max} trials per question, first look after {opening}"
     return (
         f"{several(len(config.asked), 'model')}{beside}, {several(plan.bench.questions, 'question')}, objective "
         f"{config.objective.kind}, {f'one trial of each in blocks of {trials.draw}' if trials.draw else asked}"

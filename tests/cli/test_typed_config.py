@@ -128,7 +128,7 @@ def test_the_prompt_has_the_choices_unless_the_question_names_them() -> None:
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        (WORDS, "the answer 'Paris' of question b is neither a number nor the letter of a choice"),
+        (WORDS, "the answer 'Paris' of question b is not a number, and the question has no choices"),
         ([row | {"answer": "1"} for row in LETTERS], "some answers are numbers, and some questions have choices"),
         ([*LETTERS, NUMBERS[0] | {"id": "c"}], "some answers are numbers, and some questions have choices"),
         ([row | {"answer": "C"} for row in LETTERS], "the answer 'C' of question a is neither"),

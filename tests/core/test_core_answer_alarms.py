@@ -178,8 +178,8 @@ def test_the_reason_says_since_which_answer() -> None:
     often = AnswerAlarm(1, AnswerKind.TRUNCATED, 30, 40)
     late = AnswerAlarm(1, AnswerKind.EMPTY, 30, 40, 1, 60, (3, 3))
     early = AnswerAlarm(1, AnswerKind.EMPTY, 30, 40, 0, 0, (0, 0))
-    assert often.reason == "30 of its 40 answers (75%) were cut off at a limit, and could have another grade"
-    assert late.reason == "30 of its 40 answers since its answer 61 are empty, and 1 of the 60 before"
+    assert often.reason == "30 of its 40 answers (75%) were cut off at a limit before they were right"
+    assert late.reason == "30 of its last 40 answers are empty, and 1 of the 60 before"
     assert early.reason == "30 of its 40 answers are empty, more of the later ones than of the first"
 
 

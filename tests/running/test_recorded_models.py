@@ -189,8 +189,8 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
         assert pair.z and pair.boundary and need.trials == pytest.approx(4 * (pair.boundary / pair.z) ** 2, abs=1)
     assert f"would need a recording of bob with about {need.trials} trials per question, instead of 4." in text
     (record,) = earlier
-    assert f"run it with trials.min and trials.max {need.trials} (about; now 4)" in record.text
-    assert record.text.startswith("record bob anew, ") and record.command is None
+    assert f"trials.min and trials.max about {need.trials} (now 4)" in record.text
+    assert record.text.startswith("record bob again ") and record.command is None
     assert "raise trials.max" not in step.text and step.text.startswith("then start over with that recording")
     more = f"--fresh --set trials.max={need.trials}" if need.trials > max_trials else "--set trials.max=4 --fresh"
     assert step.command == f"adaptive-eval run x.yaml {more}"
@@ -253,7 +253,7 @@ def test_other_questions_and_answer_keys_are_refused(folder: Folder) -> None:
     with refused("did not ask q9, and a recorded model needs outcomes of every question"):
         load_starting_point(prepare(folder.placing()), folder.path / "new")
     folder.write_questions(QUESTIONS, answer="wrong")
-    with refused("was graded by another answer key to question 'q0'; `adaptive-eval regrade`"):
+    with refused("was graded by another answer key to question 'q0'; grade it again"):
         load_starting_point(prepare(folder.placing()), folder.path / "new")
     folder.write_questions(QUESTIONS[:2])
     begun = load_starting_point(prepare(folder.placing()), folder.path / "new")

@@ -62,7 +62,7 @@ def advice(results: Results, *arguments: str, short_caps: Mapping[str, float] = 
         ({"tokens": 50_000}, Reason.BUDGET, "--set budget.tokens=5e4", "--set budget.tokens=100000"),
         ({"usd": 20.0}, Reason.BUDGET, "--model A --budget 20usd", "--model A --set budget.usd=40"),
         ({"usd": 20.0}, Reason.BUDGET, "--max-trials 9", "--max-trials 9 --set budget.usd=40"),
-        ({"wall_time": "2h", "usd": 1.0}, Reason.WALL_TIME, "--budget 2h", "--set budget.wall_time=14400"),
+        ({"wall_time": "2h", "usd": 1.0}, Reason.WALL_TIME, "--budget 2h", "--set budget.wall_time=14400s"),
         ({"wall_time": "2h", "usd": 1.0}, Reason.BUDGET, "--budget 2h", "--budget 2h --set budget.usd=2"),
         ({"gpu_hours": 3.0, "usd": 1.0}, Reason.GPU_TIME, "", "--set budget.gpu_hours=6"),
         ({}, Reason.BUDGET, "--set trials.min=2", "--set trials.min=2"),
@@ -93,8 +93,9 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert sentence.startswith(f"{third.first} and {third.second} are too close to call: {gap}; 1 more comparison ")
     rows = {row.name: row for row in results.models}
     further = sum(40 * 6 - rows[name].stored_trials for name in {third.first, third.second, str(fourth.second)})
-    assert f" Up to {further:,} more answers would decide both in half of all cases (trials.max from 12 to 40)." in (
-        sentence
+    assert (
+        f" Up to {further:,} more answers give each of the two at least an even chance (trials.max from 12 to 40)."
+        in (sentence)
     )
     step = advice(results)
     assert "raise trials.max to 40" in step.text and step.command is not None and "trials.max=40" in step.command
@@ -107,11 +108,11 @@ def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
     further = sum(10 * 6 - rows[name].stored_trials for name in (last.first, str(last.second)))
     sentence, step = undecided_sentence(results), advice(results)
     assert sentence is not None and " not decided yet, since the budget ended the run: 25.0 points apart" in sentence
-    assert sentence.endswith(f"About {further} more answers would decide it if the difference stays.")
+    assert sentence.endswith(f"About {further} more answers give them an even chance.")
     raised = step.text.removeprefix("raise budget.trials to ").removesuffix(":")
     assert int(raised) >= results.cost.trials + further
     beyond = undecided_sentence(replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=99.0))))
-    assert beyond is not None and "that trials.max allows would decide it only if the difference grows" in beyond
+    assert beyond is not None and "that trials.max allows would decide them only if the difference grows" in beyond
 
 
 def test_raised_budget_covers_the_next_round() -> None:
@@ -122,14 +123,14 @@ def test_raised_budget_covers_the_next_round() -> None:
     assert 5000 < int(raised) < 5500 and step.text == f"raise budget.trials to {int(raised):,}:"
     unknown = replace(results, pairs=tuple(replace(pair, verdict="blocked") for pair in results.pairs))
     step = advice(unknown, short_caps={"trials": 5000})
-    assert step.text == "raise budget.trials to 5,000, as the next round needs:"
+    assert step.text == "raise budget.trials to 5,000, which the next round can cost:"
 
 
 def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> None:
     results = ended("rrru", needs=5000.0)
     sentence, step = undecided_sentence(results), advice(results)
     assert sentence is not None and sentence.endswith(
-        " At this difference no plausible number of answers would decide it (about 5,000 trials per question)."
+        " At this difference no plausible number of answers would decide them (about 5,000 trials per question)."
     )
     width = results.pairs[3].certifiable_delta
     assert width is not None and step.text.startswith("this comparison is too close for any plausible number")
@@ -140,12 +141,12 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     both = ended("rruu", needs=20.0)
     both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0)))
     assert advice(both).text == "raise trials.max to 40 (1 comparison would stay too close to call):"
-    assert "would decide it in half of" in (undecided_sentence(both) or "")
+    assert "give them at least an even chance" in (undecided_sentence(both) or "")
 
 
 def test_unknown_need_is_not_given_as_a_number() -> None:
     sentence = undecided_sentence(ended("rrru", needs=None))
-    assert sentence is not None and sentence.endswith(" How many answers would decide it is not known yet.")
+    assert sentence is not None and sentence.endswith(" How many answers would decide them is not known yet.")
 
 
 @pytest.mark.parametrize(("verdicts", "at"), [("uruu", 0), ("rruo", 2), ("turr", 1)])
@@ -166,4 +167,4 @@ def test_stopped_run_says_how_many_answers_its_open_pairs_still_need() -> None:
     results = ended("rrro", needs=10.0)
     stopped = replace(results, run=replace(results.run, status="stopped", reason=None))
     sentence = undecided_sentence(stopped)
-    assert sentence is not None and sentence.endswith(" more answers would decide it if the difference stays.")
+    assert sentence is not None and sentence.endswith(" more answers give them an even chance.")

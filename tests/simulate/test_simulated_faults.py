@@ -48,7 +48,7 @@ def test_faults_are_asked_for_by_name() -> None:
         ("down=10", "START:LENGTH"),
         ("ignore_n=maybe", "no value"),
         ("hang=1.5", "less than 1"),
-        ("hang=-0.1", "at least 0"),
+        ("hang=-0.1", "not be negative"),
     ],
 )
 def test_bad_faults_are_refused(setting: str, why: str) -> None:

@@ -136,7 +136,7 @@ def test_a_budget_is_forecast_beside_the_need() -> None:
     result = forecast(str(write_config(Path())), "--set", "budget.trials=200", worlds=12)
     assert result["capped"]["costs"]["trials"]["high"] <= 200 <= result["need"]["costs"]["trials"]["high"]
     assert result["capped"]["reached"] <= result["need"]["reached"]
-    assert "\nlimit not reached " in result["shown"] and "\nwith the limit " in result["shown"]
+    assert "\nif no limit is reached " in result["shown"] and "\nwith the limit " in result["shown"]
     assert "without a limit" not in result["shown"], "where answers are capped, what was begun is asked to its end"
 
 
@@ -293,7 +293,7 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     )
     assert lead < broad["shown"].index("true scores of neighbours differ") < broad["shown"].index("gate: PASS ")
     assert re.search(
-        r"^delta     with [\d.]+ points or more an equal build passes with a chance of 80%$",
+        r"^delta     with [\d.]+ points, an equal build passes with a chance of 80%$",
         broad["shown"],
         re.MULTILINE,
     )
