@@ -706,7 +706,7 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
                     Change("models", [{"name": "ada"}, {"name": "bob"}], [{"name": "bob"}, {"name": "ada"}]),
                 )
             ),
-            "settings changed: models.ada.gpus, models.bob, report.group_by, models",
+            "settings changed: models.ada.gpus, models.bob (removed), report.group_by, models",
         ),
     ],
 )
