@@ -154,12 +154,26 @@ class Host(ServerHost):
         on_event(server.launching(waited))
         started = time.monotonic()  # until now the previous model held the place
         try:
-            await server.start(on_event, locks)
+            await self._start(server, on_event, locks)
         except LaunchFailed:
             on_event(ServerReleased(server.spec.model, self._place))
             raise
         self._loaded = server
         on_event(server.launched(time.monotonic() - started))
+
+    async def _start(self, server: LaunchedServer, on_event: OnEvent, locks: Sequence[int]) -> None:
+        """Start a server; raises `LaunchFailed`.
+
+        Sleeping servers keep some memory of the place. If the start fails, they are stopped, and it is tried again.
+        """
+        sleeping = [other for other in self.servers.values() if other.asleep and other is not server]
+        try:
+            await server.start(on_event, locks, restarts=not sleeping)
+        except LaunchFailed:
+            if not sleeping:
+                raise
+            await self._finish(_stop_all(sleeping))
+            await server.start(on_event, locks)
 
     async def release(self, model: int, on_event: OnEvent) -> None:
         """Stop the server of this model, if it is up."""
@@ -209,3 +223,8 @@ class Host(ServerHost):
         descriptor = await self._places.take(self._place, lambda place, holder: on_event(PlaceAwaited(place, holder)))
         waited = time.monotonic() - started
         return (descriptor,), waited if waited >= MIN_REPORTED_WAIT else None
+
+
+async def _stop_all(servers: Iterable[LaunchedServer]) -> None:
+    """Stop all of them."""
+    await asyncio.gather(*(server.stop() for server in servers))

@@ -159,16 +159,22 @@ class LaunchedServer:
         self._holds: Sequence[int] = ()
         self._asleep = False
 
-    async def start(self, on_event: OnEvent, holds: Sequence[int] = ()) -> None:
+    @property
+    def asleep(self) -> bool:
+        """Whether it sleeps, and so keeps some memory of its place."""
+        return self._asleep
+
+    async def start(self, on_event: OnEvent, holds: Sequence[int] = (), *, restarts: bool = True) -> None:
         """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is restarted when it dies.
 
-        The descriptors `holds` stay open until it has ended.
+        The descriptors `holds` stay open until it has ended. Without `restarts` a server that was up before fails at
+        its first failed start.
         """
         self._holds = holds
         try:
             process = await self._wake_up() or await self._bring_up()
         except LaunchFailed as error:
-            if not self._was_up:  # it never worked, so a restart would fail again
+            if not self._was_up or not restarts:  # if it never worked, a restart would fail again
                 raise
             process = await self._restart(str(error), on_event)
         self._watch = asyncio.create_task(self._keep_up(process, on_event))

@@ -328,6 +328,32 @@ async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("was_up", [False, True])
+async def test_a_server_that_does_not_start_beside_sleeping_ones_is_started_without_them(
+    tmp_path: Path, two_ports: tuple[int, int], was_up: bool
+) -> None:
+    trouble = tmp_path / "memory"
+    beds = [Bed(tmp_path, port, "sleeps", f"fails={trouble}", place="gpu0", sleep_level=1) for port in two_ports]
+    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    events: list[Event] = []
+    try:
+        if was_up:
+            await host.load(1, events.append)
+        await host.load(0, events.append)
+        if was_up:
+            os.kill(beds[1].pid, signal.SIGKILL)
+        trouble.touch()
+        await host.load(1, events.append)
+        assert not trouble.exists() and beds[1].server.served.up
+        assert not running(str(two_ports[0])), "the other one slept, and was stopped"
+        assert ServerDied.KIND not in [event.kind for event in events], "no restart is used up"
+        await host.load(0, events.append)
+        assert beds[0].server.served.up
+    finally:
+        await host.unload()
+
+
+@pytest.mark.slow
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     beds = [Bed(tmp_path, port, f"says={name}", place="gpu0") for name in ("one", "two")]
     host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
