@@ -323,9 +323,9 @@ class LaunchedServer:
         raise LaunchFailed("\n".join([f"{first}, after it was started again {MAX_RESTARTS} times", *lines]))
 
     def launching(self, waited: float | None) -> ServerLaunching:
-        """Event of a server that is starting."""
-        spec = self.spec
-        return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), spec.place, waited)
+        """Event of a server that is starting, or waking up."""
+        spec, wakes = self.spec, self._asleep or None
+        return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), spec.place, waited, wakes)
 
     def launched(self, seconds: float) -> ServerLaunched:
         """Event of a server that is ready."""

@@ -94,6 +94,8 @@ class ServerLaunching(_Launch, kind="launching"):
 
     waited: float | None = optional_field()
     """Seconds for which other runs occupied this place."""
+    wakes: bool | None = optional_field()
+    """Whether it was asleep."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def _model_sentence(event: Event) -> str | None:
         case notes.ServerLaunching():
             where = "" if event.on is None else f" on {event.on}"
             waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"
-            return f"{event.model}: starting its server{where}{waited} (log: {event.log})"
+            begins = "waking" if event.wakes else "starting"
+            return f"{event.model}: {begins} its server{where}{waited} (log: {event.log})"
         case notes.ServerLaunched():
             version = "" if event.version is None else f", version {event.version}"
             return f"{event.model}: its server is ready after {duration(event.seconds)}{version}"

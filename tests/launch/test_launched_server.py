@@ -279,6 +279,7 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
     assert log.count("/sleep?level=1") == 3 and log.count("/wake_up") == 2
     up = [ServerLaunching.KIND, ServerLaunched.KIND]
     assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 3)]
+    assert [event.wakes for event in events if isinstance(event, ServerLaunching)] == [None, None, True, True]
     await host.suspend(1, events.append)
     assert beds[0].log.read_text().splitlines().count("/sleep?level=1") == 4 and running(str(two_ports[1]))
     assert events[-1].kind == ServerReleased.KIND and not beds[1].server.served.expected

@@ -118,6 +118,11 @@ STORED = [
         {"model": "ada", "command": ["vllm"], "version": "1", "log": "ada.log", "on": "gpu0", "waited": 1.5},
     ),
     (
+        ServerLaunching("ada", ("vllm",), "1", "ada.log", "gpu0", wakes=True),
+        "launching",
+        {"model": "ada", "command": ["vllm"], "version": "1", "log": "ada.log", "on": "gpu0", "wakes": True},
+    ),
+    (
         ServerLaunched("ada", ("vllm",), "1", "ada.log", "gpu0", 12.5),
         "launched",
         {"model": "ada", "command": ["vllm"], "version": "1", "log": "ada.log", "on": "gpu0", "seconds": 12.5},
