@@ -93,7 +93,7 @@ def _next_step(command: str, *, healthy: bool) -> str:
 
 
 def _failures(health_by_model: Mapping[str, Health], tried: Sequence[TriedAnswer]) -> Iterator[str]:
-    """What failed, again at the end: each model once, with its reason."""
+    """The failures, repeated at the end: each model once, with its reason."""
     reasons = {
         name: f"{replica.detail} ({replica.url})"
         for name, health in health_by_model.items()

@@ -86,7 +86,7 @@ class TypedConfig(NamedTuple):
     overrides: Sequence[str] = ()
     """Settings that are written like those of `--set`."""
     notes: Sequence[str] = ()
-    """What was chosen, for the user."""
+    """Choices that were made for the user."""
 
     def load(self, overrides: Sequence[str]) -> RunConfig:
         """The configuration, with the settings of `--set`."""

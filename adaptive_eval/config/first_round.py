@@ -68,7 +68,7 @@ def cap_key(currency: str) -> str:
 
 
 def cap_unit(key: str) -> str:
-    """What a key of `budget` counts, in words."""
+    """The quantity that a key of `budget` limits, in words."""
     return {"usd": "USD", "gpu_hours": "GPU hours"}.get(key, key)
 
 

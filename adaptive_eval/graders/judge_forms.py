@@ -1,4 +1,4 @@
-"""What a judge is asked for: a verdict, levels of several criteria, or a comparison with another answer.
+"""The forms of a judgement: a verdict, levels of several criteria, or a comparison with another answer.
 
 A form is data: the task and the possible replies, the fields of a reply, how votes are combined, and the signals of the
 answer. A comparison is made in both orders, so that a judge's position bias does not move scores: if both orders favour

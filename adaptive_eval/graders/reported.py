@@ -24,7 +24,7 @@ class UnusableResult(Exception):
 
 
 class ReportedResult(NamedTuple):
-    """What a command says of its trial; None where it says nothing."""
+    """A command's report of its trial; None where it reports nothing."""
 
     score: float | None = None
     answer: str | None = None
@@ -66,7 +66,7 @@ def parse_result(line: str) -> ReportedResult | None:
 
 
 def split_output(output: str) -> tuple[str, ReportedResult | None]:
-    """What a command has printed, without its last line if that is a result. Raises `UnusableResult`."""
+    """The output of a command, without its last line if that is a result. Raises `UnusableResult`."""
     text = output.rstrip()
     body, _, last = text.rpartition("\n")
     result = parse_result(last)

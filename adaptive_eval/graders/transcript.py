@@ -62,7 +62,7 @@ class GradingForm:
     options: Sequence[tuple[str, str]]
     """The possible replies, with descriptions."""
     what: str = "verdicts"
-    """What the replies are."""
+    """The kind of replies."""
     task: str = "You grade one answer to a question."
     answers: Sequence[str] = ("answer",)
     """Names of the marks around the answers shown; each is shown first in one request."""

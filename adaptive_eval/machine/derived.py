@@ -1,4 +1,4 @@
-"""What follows from the log and is written to it: looks, and notes of which there is one for each cause.
+"""Records that follow from the log and are written to it: looks, and notes of which there is one for each cause.
 
 While the log is replayed these are only collected. At its end they are compared with what the log has, and the
 difference is written.
@@ -21,7 +21,7 @@ from adaptive_eval.machine.records import (
 )
 
 NoteId = tuple[str, int | None, str]
-"""What tells two notes apart that follow from the log: kind, model, and the fault of an alarm."""
+"""Identity of a note that follows from the log: kind, model, and the fault of an alarm."""
 
 
 class DerivedRecords:

@@ -169,7 +169,7 @@ class Driver:
         They are told once all that has happened is handled: a server is not stopped before what needs it."""
         self._gathered: list[Row] = []
         self._in_flight: Mapping[int, int] = {}
-        """What the newest commit says is in flight."""
+        """Trials in flight by model, as of the newest commit."""
         self._has_sent = False
         """Whether requests were sent since the newest commit."""
         self._writing: asyncio.Task[None] | None = None

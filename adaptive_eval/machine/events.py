@@ -1,4 +1,4 @@
-"""What goes into the machine (events) and what comes out of it (actions)."""
+"""The input of the machine (events) and its output (actions)."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -155,7 +155,7 @@ class Wasted(NamedTuple):
     model: int
     answers: int
     cost: Cost | None = None
-    """What they used; None if that is not known."""
+    """Their usage; None if unknown."""
     request: int | None = None
     """The request that is to be repeated if the caps allow it: `Allow` follows. None: nobody waits."""
 

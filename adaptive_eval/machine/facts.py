@@ -1,4 +1,4 @@
-"""What is known of an answer without its texts: enough for sums, and to find answers that come again."""
+"""Facts about an answer, without its texts: enough for sums, and to find repeated answers."""
 
 from hashlib import blake2b
 

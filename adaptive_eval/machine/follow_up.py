@@ -1,4 +1,4 @@
-"""What follows from each kind of failure of a request."""
+"""The reaction to each kind of failed request."""
 
 from enum import StrEnum
 
@@ -44,7 +44,7 @@ MAY_HAVE_COST = frozenset({RequestFailure.CUT_OFF, RequestFailure.LOST, RequestF
 
 
 def follow_up(kind: RequestFailure, *, has_answered: bool, is_paused: bool) -> FollowUp:
-    """What follows from a failure of a model that has answered before or not, and that is paused or not.
+    """The reaction to a failure of a model that has answered before or not, and that is paused or not.
 
     Nobody waits for a paused model, so its failure is not held against it. A refusal of the very first request means
     that the configuration is wrong.

@@ -1,4 +1,4 @@
-"""What the log of a run consists of: rows of a sequence number and a record, in the order in which decisions follow.
+"""The log of a run: rows of a sequence number and a record, in the order in which decisions follow.
 
 A trial, a look and a stored value have one row, the newest: an earlier one of the same key is overwritten.
 """

@@ -1,4 +1,4 @@
-"""What a start does before it asks for anything: it grades what has no grade, and replays the log.
+"""The beginning of a start, before it sends requests: it grades answers without a grade, and replays the log.
 
 The past is rewritten only here, and before the log is replayed, so that this start and all later ones read the same:
 
@@ -111,7 +111,7 @@ class Appendable(Protocol):
 SettingOf = Callable[[int], Setting]
 """The settings of a configuration, by its number."""
 ChangeBetween = Callable[[int, int], SettingsEffect]
-"""What differs between two configurations, by their numbers."""
+"""The effect of the changes between two configurations, by their numbers."""
 ReserveOf = Callable[[Trial], Cost]
 """The most that the grade of a stored answer may cost."""
 

@@ -81,7 +81,7 @@ class AnswerFacts(NamedTuple):
     size: int
     """Bytes of its texts, each counted up to a limit."""
     is_right: bool | None
-    """What the grader says, if it does."""
+    """Whether the grader counts it as right; None if it does not say."""
     has_answer: bool | None
     """Whether the grader has found an answer in it; None if it does not say."""
     completion_tokens: int

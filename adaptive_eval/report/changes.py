@@ -1,4 +1,4 @@
-"""What may be changed when a run goes on, and what follows from it: docs/guide/resuming.md says the same to users.
+"""The settings that a resume may change, and the effect: docs/guide/resuming.md tells users the same.
 
 Looks that were taken stand, and so do the calls that they made; a change holds from the next look on, and no stored
 trial leaves a score because of it.

@@ -48,7 +48,7 @@ def costs_alike(row: FrontierRow, other: FrontierRow) -> bool:
 
 
 def part_in_words(results: Results, row: FrontierRow) -> tuple[str, tuple[str, ...]]:
-    """What a model is in the choice, as words that stand before the name of another model, and that name."""
+    """A model's part in the choice, as words that precede the name of another model, and that name."""
     match row.part:
         case Part.CHOSEN:
             return f"cheapest within {margin_in_words(results)} of the best", ()

@@ -69,7 +69,7 @@ class LabelledAnswer:
     """The value that its label would give it."""
     label: str
     level: str
-    """What the grader said of it."""
+    """The grader's category."""
 
 
 @dataclass(frozen=True, slots=True)

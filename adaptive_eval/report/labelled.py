@@ -1,4 +1,4 @@
-"""What labels of people say of a run, as results have it; `label_effect` computes it."""
+"""The effect of people's labels on a run, as stored in results; `label_effect` computes it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What to do after the end of a run, with the commands that do it."""
+"""Next steps after a run, with their commands."""
 
 import shlex
 from collections.abc import Iterator, Mapping

@@ -94,7 +94,7 @@ PURPOSES = {
     "regrade": "verdicts of an unfinished regrade",
     "baseline": "calibrating the verifier",
 }
-"""What each kind of spending was for; {} are the models."""
+"""The purpose of each kind of spending; {} are the models."""
 SUMMED_KINDS = ("lost", "failed", "discarded", "lost_verdicts")
 """Kinds of spending that are summed over all models."""
 SUMMED_FIELDS = ("trials", "answers", "tokens", "usd", "gpu_seconds", "counted_gpu_seconds")

@@ -256,7 +256,7 @@ SET_ASIDE = "set_aside"
 
 @dataclass(frozen=True, slots=True)
 class FrontierRow:
-    """What a model's answers cost, and what that means for the choice of the cheapest."""
+    """The cost of a model's answers, and its part in the choice of the cheapest."""
 
     model: str
     usd: float | None

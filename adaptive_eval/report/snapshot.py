@@ -116,7 +116,7 @@ class Snapshot:
     ended: EndedRun | None = None
     """The end of the run, if scores are to be corrected for it."""
     labelled: LabelledRun | None = None
-    """What labels say of it; None without labels."""
+    """The effect of labels; None without labels."""
     by_grades: Result | None = None
     """The result by the grades alone, if labels correct scores of `result`."""
     alarms: tuple[AlarmRow, ...] = ()

@@ -1,4 +1,4 @@
-"""What undecided comparisons would take: further answers, labels or recordings, for headline, report and next steps."""
+"""The needs of undecided comparisons: further answers, labels or recordings, for headline, report and next steps."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -161,7 +161,7 @@ class RunView:
     ended: str | None = None
     """How the run ended, in a sentence; None while it goes on."""
     next_steps: tuple[Advice, ...] = ()
-    """What to do next; empty while it goes on."""
+    """Next steps; empty while the run continues."""
     place: str = "RUN"
     """The run as a command names it, without the folders around it."""
     batches: tuple[BatchRow, ...] = ()

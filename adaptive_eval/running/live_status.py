@@ -1,4 +1,4 @@
-"""What watchers of a run in progress are told: events and looks as they are stored, and the status at any moment."""
+"""Updates for watchers of a run in progress: events and looks as they are stored, and the status at any moment."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

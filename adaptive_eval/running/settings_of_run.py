@@ -1,4 +1,4 @@
-"""What a run's configurations mean for its machine: settings by the numbers of the store, stage by stage."""
+"""A machine's settings from a run's configurations: settings by the numbers of the store, stage by stage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

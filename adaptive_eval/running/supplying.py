@@ -1,4 +1,4 @@
-"""What supplies need to open the models of a run, for runs, dry runs and checks."""
+"""Settings with which supplies open the models of a run, for runs, dry runs and checks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack

@@ -132,7 +132,7 @@ def _further_costs(grading: GradingCost | None, rows: Sequence[OtherCostRow]) ->
 
 
 def _next_steps(ended: Ended, brevity: int) -> Iterator[str]:
-    """What to do next, in one list: steps of this ending, then reading the answers and the report."""
+    """Next steps in one list: those of this ending, then reading the answers and the report."""
     directory = shlex.quote(str(ended.directory))
     steps = list(next_steps(ended, directory))
     if ended.results is not None and ended.trials:

@@ -1,4 +1,4 @@
-"""What a run is: its name, its configuration, and what its trials depend on."""
+"""The identity of a run: its name, its configuration, and the settings that its trials depend on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -72,7 +72,7 @@ Models = Mapping[int, SuppliedModel]
 
 
 class RequestLimits(NamedTuple):
-    """What `machine.events.Setting` has of the supply of a model."""
+    """The limits of a supply that `machine.events.Setting` needs."""
 
     slots: int
     """Requests in flight at the beginning; 0: until a server is up."""

@@ -88,7 +88,7 @@ class Feed:
         self._mark: FileMark | None = None
         self._state: tuple[object, ...] = ()
         self._reported: tuple[object, ...] = ()
-        """What says whether there is a new report."""
+        """Changes whenever there is a new report."""
 
     def poll(self) -> bool:
         """Read what is new, and return whether anything was. Raises `StoreError` if the run cannot be read."""

@@ -20,7 +20,7 @@ SHOWN_LINES, SHOWN_CHARS = 4, 160
 
 
 class CommandOutcome(NamedTuple):
-    """What a process has come to."""
+    """The result of a process."""
 
     body: str
     """What it has printed, without its result."""
@@ -31,7 +31,7 @@ class CommandOutcome(NamedTuple):
 
     @property
     def used(self) -> ReportedResult:
-        """What it says that it has used."""
+        """The usage that it reports."""
         return self.result or ReportedResult()
 
 
@@ -46,7 +46,7 @@ def question_text(question: Question, prompt: Prompt, trial: int, seed: int, nam
 
 
 def read_outcome(ended: EndedCommand, timeout: float, redactor: Redactor, *, needs_score: bool) -> CommandOutcome:
-    """What a process that has ended has come to; `needs_score`: its score is the grade."""
+    """Read the result of a process that has ended; `needs_score`: its score is the grade."""
     unusable, result, body = None, None, ended.output.rstrip()
     try:
         body, result = split_output(ended.output)
@@ -100,6 +100,6 @@ def make_answer(outcome: CommandOutcome, seed: int, replica: str, attempts: int,
 
 
 def answer_cost(answer: Answer) -> Cost:
-    """What the command says that an answer has cost."""
+    """The cost of an answer, as the command reports it."""
     result = result_of(answer) or ReportedResult()
     return Cost(result.tokens or 0, result.usd or 0.0)

@@ -45,7 +45,7 @@ class BoundedOutput:
 
     @property
     def text(self) -> str:
-        """What is kept, with a line that says how much is left out."""
+        """The output that is kept, with a line about what is left out."""
         tail = self._tail[-self._max_tail :]
         left_out = self.size - len(self._head) - len(tail)
         gap = f"\n[{left_out:,} bytes are left out]\n".encode() if left_out else b""
