@@ -19,7 +19,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "supplies/batches": ("run", "batches.yaml"),
     "sites": (*QUICKSTART, "--set", "name=remote", "--ray", "auto"),
     "cli/label.py": ("label", "runs/quickstart"),
-    "show/serve/metrics.py": (*QUICKSTART, "--set", "name=another", "--metrics-port", "9"),
 }
 """What can be deleted, and a command that needs it."""
 WITH = {"cli/label.py": ("labels",)}
@@ -45,7 +44,6 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
         "running/test_launched_run.py::test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none",
     ),
     "cli/label.py": ("labels", "running/test_labels_of_judged_runs.py", f"{COMMANDS}[label", f"{EXAMPLES}[label"),
-    "show/serve/metrics.py": ("show/test_monitor_metrics.py",),
 }
 """Tests that need it, below tests/."""
 OF_THE_WHOLE = ("dependencies", "documents", "extras", "layers", "readme")
