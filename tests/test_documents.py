@@ -272,9 +272,7 @@ def needs_nothing(words: list[str]) -> bool:
         return words[2] != "runs/logs"
     if words[1] == "run":
         return words[2] == "configs/quickstart.yaml" and "--fresh" not in words
-    if words[1] == "init":
-        return "--benchmark" not in words
-    return words[1] in {"compare", "export", "schema"} or words[1:3] == ["replay", "runs/quickstart"]
+    return words[1] in {"compare", "export", "init", "schema"} or words[1:3] == ["replay", "runs/quickstart"]
 
 
 @every_document

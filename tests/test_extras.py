@@ -29,7 +29,7 @@ COMMANDS = "cli/test_cli_app.py::test_a_command_says_of_itself_what_the_list_say
 EXAMPLES = "cli/test_cli_app.py::test_the_examples_of_a_command_have_options_that_it_takes"
 OWN_TESTS: Mapping[str, tuple[str, ...]] = {
     "inspect": ("inspect", "show/test_transcripts.py"),
-    "lm_eval": ("lm_eval", "config/test_named_benchmarks.py"),
+    "lm_eval": ("lm_eval",),
     "supplies/batches": (
         "batches",
         "running/test_batched_runs.py",

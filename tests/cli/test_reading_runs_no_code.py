@@ -89,7 +89,6 @@ CASES: dict[str, Sequence[str] | None] = {
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
     "plan": ("plan PLAIN.yaml --pilot RUN --simulations 10", "plan PLAIN.yaml --simulations 10"),
     "validate": ("validate NEW.yaml",),
-    "benchmarks": None,  # reads packages, and files of tasks
     "init": None,  # writes a configuration
     "schema": None,  # prints what configurations may have
     "import": ("import RUN/report.csv --to IMPORTED", "import RUN --to IMPORTED"),
