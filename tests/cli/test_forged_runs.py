@@ -180,7 +180,7 @@ READING = [line for name, lines in CASES.items() for line in lines or () if "RUN
 QUICK = (
     "report RUN --format json",
     "monitor RUN --once",
-    "regrade RUN",
+    "regrade RUN --config PLAIN.yaml",
     "verify RUN",
     "rescore RUN",
     "label RUN --show",

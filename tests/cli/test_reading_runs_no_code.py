@@ -82,7 +82,7 @@ CASES: dict[str, Sequence[str] | None] = {
         "report RUN --plots PLOTS",
     ),
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
-    "regrade": ("regrade RUN",),
+    "regrade": ("regrade RUN --config PLAIN.yaml",),
     "label": ("label RUN --show",),
     "rescore": ("rescore RUN", "rescore RUN --format json", "rescore RUN --rubric RUBRIC.yaml"),
     "verify": ("verify RUN",),
@@ -102,7 +102,6 @@ REFUSED = {
     "run NEW.yaml --dry-run --run-dir RUN",
     "run RECORDED.yaml --run-dir NEW",  # as well
     "report RUN --format junit",  # of a run without a gate
-    "regrade RUN",
     "import RUN/report.csv --to IMPORTED",
     "import RUN --to IMPORTED",
 }
@@ -221,7 +220,7 @@ def opened(audit: None) -> Iterator[list[str]]:
     WATCHING.clear()
 
 
-GIVEN = ("run", "validate", "plan", "import")
+GIVEN = ("run", "validate", "plan", "import", "regrade")
 """These are given settings of the user's, in which variables are filled in."""
 LONG = {("report", "killed"), ("plan", "killed"), ("run", "finished")}
 """These draw figures or worlds or go on with a run, which takes a while: they are tried with the long tests, and the
@@ -348,12 +347,6 @@ def test_results_of_the_run_are_shown_without_its_code(stranger: Stranger) -> No
     counts = read_counts(stranger.run)
     trials = dict(zip(view.looks[-1].models, view.looks[-1].trials, strict=True))
     assert {name: int(cells.sum()) for name, cells in zip(counts.roster.models, counts.cells, strict=True)} == trials
-
-
-def test_grading_again_by_a_stored_function_is_refused(stranger: Stranger) -> None:
-    refused = stranger.command("regrade RUN")
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "adaptive-eval regrade RUN --config CONFIG" in refused.stderr
 
 
 def test_a_run_without_records_of_its_plug_ins_opens(stranger: Stranger) -> None:

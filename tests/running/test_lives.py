@@ -179,18 +179,9 @@ class Lives(RuleBasedStateMachine):
     def break_the_grader(self, question: str) -> None:
         self.world.broken, self.steady = {question}, False
 
-    @rule(killed=st.booleans(), at=st.integers(1, 6))
-    @only_if(lambda life: (life.directory / "run.sqlite").exists())
-    def regrade(self, killed: bool, at: int) -> None:
-        before = len(self.world.log)
-        self.world.regrade(self.directory, Start(Fate.KILL if killed else Fate.NOTHING, at))
-        assert len(self.world.log) == before, "a regrade asks for nothing"
-        self.books.check(self.world, Fate.KILL)
-        self.extended = self.extended or self.books.begins_with_all
-
     @rule(number=st.one_of(st.none(), st.integers(0, 3)), killed=st.booleans(), at=st.integers(1, 60))
     @only_if(lambda life: (life.directory / "run.sqlite").exists())
-    def regrade_all(self, number: int | None, killed: bool, at: int) -> None:
+    def regrade(self, number: int | None, killed: bool, at: int) -> None:
         """`adaptive-eval regrade --config`, perhaps with another answer key for one question."""
         answers = dict(self.books.answers)
         if number is not None:
@@ -362,8 +353,8 @@ def stopped_and_regraded(life: Lives) -> None:
     life.begin(4442250, True, 1, 2, 1, 2, "cost", 81, {"q3"}, False)
     life.start(Fate.STOP_AT_ONCE, 239, {})
     life.break_the_grader("q0")
-    life.regrade(False, 2)
-    life.regrade(False, 1)
+    life.regrade(None, False, 2)
+    life.regrade(None, False, 1)
     life.start(Fate.KILL, 134, {})
 
 
@@ -415,7 +406,7 @@ def rescored_after_a_regrade(life: Lives) -> None:
     life.begin(1216, True, 3, 2, 1, 2, "cost", None, {"q1", "q2"}, False)
     life.start(Fate.NOTHING, 1, {})
     life.break_the_grader("q3")
-    life.regrade(False, 5)
+    life.regrade(None, False, 5)
     life.rescore()
 
 

@@ -140,7 +140,7 @@ def test_the_published_configuration_repeats_the_run(ended: Path) -> None:
 
 def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) -> None:
     before = results_of(ended)
-    invoke("regrade", ended)
+    invoke("regrade", ended, "--config", ended.parent.parent / "run.yaml")
     assert results_of(ended).models == before.models
 
 
