@@ -317,6 +317,8 @@ class Lives(RuleBasedStateMachine):
 
     def mended(self) -> None:
         """In the end everything works, and an undisturbed run of the same settings is the judge."""
+        for model in set(SKILLS).difference(self.models):
+            self.leave_or_come_back(model)
         self.world.broken, self.models = set(), list(SKILLS)
         before = frozenset(self.books.rows)
         ended = self.world.run(self.config(), self.directory, Start())
@@ -416,6 +418,13 @@ def without_a_score(life: Lives) -> None:
     life.start(Fate.STOP, 164, {})
 
 
+def with_one_who_joins_at_the_end(life: Lives) -> None:
+    """The looks of the two who were there from the first stand."""
+    life.begin(0, False, 1, 1, 1, 1, "cost", None, set(), False)
+    life.leave_or_come_back("ada")
+    life.start(Fate.NOTHING, 1, {})
+
+
 ONCE = [
     stopped_and_regraded,
     without_the_best,
@@ -426,6 +435,7 @@ ONCE = [
     without_grades_at_its_first_look,
     rescored_after_a_regrade,
     without_a_score,
+    with_one_who_joins_at_the_end,
 ]
 
 
