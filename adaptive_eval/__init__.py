@@ -1,13 +1,12 @@
 """Rank language models with as few samples as an honest ranking needs.
 
-From Python: `adaptive_eval.run(config)` ranks the models of a configuration, `await adaptive_eval.run_async(config)`
-does so beside other work, and `adaptive_eval.read_run(directory)` opens a run that is stored. Each is imported when it
-is first used.
+From Python: `adaptive_eval.run(config)` ranks the models of a configuration, and
+`adaptive_eval.read_run(directory)` opens a run that is stored. Each is imported when it is first used.
 """
 
 TYPE_CHECKING = False  # type checkers take it to be True; importing `typing` would take half of this import's time
 if TYPE_CHECKING:
-    from adaptive_eval.notebook.started import run, run_async
+    from adaptive_eval.notebook.started import run
     from adaptive_eval.notebook.stored import RunRecord, read_run
 
 try:
@@ -19,9 +18,9 @@ if PART_OF != "adaptive-eval":
 
     raise foreign_scorio()
 
-__all__ = ["RunRecord", "__version__", "read_run", "run", "run_async"]
+__all__ = ["RunRecord", "__version__", "read_run", "run"]
 
-_HOMES = {"RunRecord": "stored", "read_run": "stored", "run": "started", "run_async": "started"}
+_HOMES = {"RunRecord": "stored", "read_run": "stored", "run": "started"}
 
 
 def __getattr__(name: str) -> object:

@@ -69,7 +69,7 @@ class DirectWire:
     def note(self, notice: Notice) -> None:
         self.notices.setdefault(notice)
 
-    async def get(self, path: str, *, large: bool = False) -> object:
+    async def get(self, path: str) -> object:
         return orjson.loads(self._body_of(await self._call("GET", path)))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
@@ -98,8 +98,7 @@ class DirectWire:
         await asyncio.sleep(0)
         self._service.now = asyncio.get_running_loop().time()
         self._service.log.append((method, path))
-        root = "/beta" if "/beta" in path else "/v1"
-        return self._service.api.handle(method, root + path.partition("?")[0], body)
+        return self._service.api.handle(method, "/v1" + path.partition("?")[0], body)
 
     @staticmethod
     def _body_of(reply: ApiReply) -> bytes:
@@ -132,13 +131,3 @@ class DirectModel:
     @property
     def stats(self) -> EndpointStats:
         return EndpointStats(in_flight=self.in_flight)
-
-
-class BetaWire(DirectWire):
-    """At the neighbouring root."""
-
-    async def _call(self, method: str, path: str, body: bytes = b"") -> ApiReply:
-        await asyncio.sleep(0)
-        self._service.now = asyncio.get_running_loop().time()
-        self._service.log.append((method, path))
-        return self._service.api.handle(method, "/beta" + path.partition("?")[0], body)

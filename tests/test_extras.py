@@ -18,12 +18,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "lm_eval": ("validate", "lm_eval.yaml"),
     "supplies/batches": ("run", "batches.yaml"),
     "sites": (*QUICKSTART, "--set", "name=remote", "--ray", "auto"),
-    "cli/track.py": ("track", "runs/quickstart", "--wandb"),
     "cli/label.py": ("label", "runs/quickstart"),
-    "show/serve/metrics.py": (*QUICKSTART, "--set", "name=another", "--metrics-port", "9"),
 }
 """What can be deleted, and a command that needs it."""
-WITH = {"cli/track.py": ("show/track",), "cli/label.py": ("labels",)}
+WITH = {"cli/label.py": ("labels",)}
 """What is deleted with it."""
 NEEDED_BY = {"supplies/batches": "batches"}
 """The golden run that needs it."""
@@ -31,7 +29,7 @@ COMMANDS = "cli/test_cli_app.py::test_a_command_says_of_itself_what_the_list_say
 EXAMPLES = "cli/test_cli_app.py::test_the_examples_of_a_command_have_options_that_it_takes"
 OWN_TESTS: Mapping[str, tuple[str, ...]] = {
     "inspect": ("inspect", "show/test_transcripts.py"),
-    "lm_eval": ("lm_eval", "config/test_named_benchmarks.py"),
+    "lm_eval": ("lm_eval",),
     "supplies/batches": (
         "batches",
         "running/test_batched_runs.py",
@@ -45,16 +43,7 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
         "show/test_sites_shown.py",
         "running/test_launched_run.py::test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none",
     ),
-    "cli/track.py": (
-        "show/test_track.py",
-        "cli/test_forged_runs.py",  # all commands that read
-        "cli/test_reading_runs_no_code.py",  # the same
-        "record/test_files_of_strangers.py",  # with those of labels
-        f"{COMMANDS}[track",
-        f"{EXAMPLES}[track",
-    ),
     "cli/label.py": ("labels", "running/test_labels_of_judged_runs.py", f"{COMMANDS}[label", f"{EXAMPLES}[label"),
-    "show/serve/metrics.py": ("show/test_monitor_metrics.py",),
 }
 """Tests that need it, below tests/."""
 OF_THE_WHOLE = ("dependencies", "documents", "extras", "layers", "readme")

@@ -29,7 +29,7 @@ BOOT = CALL.format("ask")
 WITH_A_TASK = (
     *("inspect_ai._control.scoring", "inspect_ai.agent._acp.server", "inspect_ai.agent._acp.transport_live"),
     *("inspect_ai.model._providers.openai_compatible", "inspect_ai._display.rich.display"),
-    *("anyio._backends._asyncio", "IPython", "jsonschema", "numpy", "rich.markdown"),
+    *("anyio._backends._asyncio", "jsonschema", "numpy", "rich.markdown"),
 )
 """Modules that the first task loads; another version may have others."""
 

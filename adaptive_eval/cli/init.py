@@ -1,4 +1,4 @@
-"""`adaptive-eval init [FILE]`: write a commented configuration to start from, perhaps for a named benchmark."""
+"""`adaptive-eval init [FILE]`: write a commented configuration to start from."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,34 +8,17 @@ import typer
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors, typed_command
 from adaptive_eval.config.starter import short_starter, starter
-from adaptive_eval.questions.benchmark import NamedBenchmark
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
 Full = Annotated[bool, typer.Option("--full", help="Write every setting, most of them in comments.")]
-Benchmark = Annotated[str | None, typer.Option(help="One that `adaptive-eval benchmarks` lists.", metavar="NAME")]
 
 
-def init(
-    file: File = Path("adaptive-eval.yaml"), benchmark: Benchmark = None, full: Full = False, force: Force = False
-) -> None:
+def init(file: File = Path("adaptive-eval.yaml"), full: Full = False, force: Force = False) -> None:
     """Write a commented configuration to start from."""
     with report_errors():
-        short = benchmark is None and not full
-        _write(file, short_starter() if short else starter(_find_named(benchmark)), force)
-    missing = "models and questions" if benchmark is None else "models"
-    typer.echo(f"wrote {file}; fill in {missing}\nNext: {typed_command('validate', file)}")
-
-
-def _find_named(name: str | None) -> NamedBenchmark | None:
-    if name is None:
-        return None
-    from adaptive_eval.config.named_benchmarks import find_benchmark, named_benchmarks
-
-    benchmark = find_benchmark(name, named_benchmarks(Path.cwd()))
-    if name.endswith(".yaml"):
-        raise ConfigError(f"{name} is already a configuration; run it: adaptive-eval run {name}")
-    return benchmark
+        _write(file, starter() if full else short_starter(), force)
+    typer.echo(f"wrote {file}; fill in models and questions\nNext: {typed_command('validate', file)}")
 
 
 def _write(file: Path, text: str, force: bool) -> None:

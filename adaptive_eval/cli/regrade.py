@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors, typed_command
 from adaptive_eval.config.load import load_config
 from adaptive_eval.report.lines import Scale, safe_name, several
@@ -22,10 +21,7 @@ MAX_NAME_WIDTH = 40
 
 def regrade(
     run: Run,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="Grade every answer by the grader, rubric and answer keys of this configuration."),
-    ] = None,
+    config: Annotated[Path, typer.Option(help="Grade by the grader, rubric and answer keys of this configuration.")],
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of --config.")
     ] = None,
@@ -33,17 +29,15 @@ def regrade(
         bool, typer.Option("--beyond-limits", help="Ask a judge even if that may exceed the limits of --config.")
     ] = False,
 ) -> None:
-    """Grade answers of RUN again: failed ones, or with --config all."""
+    """Grade every answer of RUN again, by --config.
+
+    Answers on which the grader failed are graded by the next start of the run, too.
+    """
     with report_errors(run):
-        if overrides and config is None:
-            raise ConfigError("--set changes a setting of --config; add --config, or remove --set")
-        settings = load_config(config, overrides or ()) if config is not None else None
-        command = typed_command("run", config or Path("CONFIG"), overrides, "--run-dir", str(run))
-        arguments = None if config is None else tuple(shlex.split(command)[2:])
+        settings = load_config(config, overrides or ())
+        command = typed_command("run", config, overrides, "--run-dir", str(run))
+        arguments = tuple(shlex.split(command)[2:])
         done = asyncio.run(regrade_run(run, settings, beyond_limits=beyond_limits, arguments=arguments))
-    if not done.answers and settings is None:
-        typer.echo("every stored answer has a grade; --config CONFIG grades all of them again")
-        return
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")
     for line in _score_lines(done, command):

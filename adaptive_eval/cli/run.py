@@ -26,7 +26,6 @@ from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.running.start import execute
-from adaptive_eval.running.watching import Display, Watcher, Watchers
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.supplies.opening import OpenRemote
 
@@ -49,16 +48,6 @@ AskAgain = Annotated[
     ),
 ]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics-port",
-        metavar="[HOST:]PORT",
-        help="Serve metrics for Prometheus.",
-    ),
-]
-
-
 Ray = Annotated[
     str | None,
     typer.Option(
@@ -78,7 +67,6 @@ def run(
     fresh: Fresh = False,
     ask_again: AskAgain = False,
     display: Shown = None,
-    metrics: Metrics = None,
     ray: Ray = None,
     print_config: PrintConfig = False,
     *,
@@ -128,8 +116,8 @@ def run(
         live_display = open_display(display, prepared.rubric.weights)
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
-        with _open_sites(ray, prepared.config, directory) as sites, _open_watcher(live_display, metrics) as watcher:
-            running = execute(prepared, directory, watcher, live_display.ended, sites=sites, ask_again=ask_again)
+        with _open_sites(ray, prepared.config, directory) as sites:
+            running = execute(prepared, directory, live_display, live_display.ended, sites=sites, ask_again=ask_again)
             code = run_to_end(running)
     raise typer.Exit(code)
 
@@ -180,16 +168,3 @@ def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iter
     run = keeper_name(config, directory)
     with join_cluster(address) as ray, sites_of_run(ray, run, config.servers.sites.orphan_timeout) as cluster:
         yield RunSites(cluster).open
-
-
-@contextmanager
-def _open_watcher(shown: Display, metrics: str | None) -> Iterator[Watcher]:
-    """Combine the display with a server of metrics if there is an address."""
-    if metrics is None:
-        yield shown
-        return
-    # imported here: it needs an extra
-    from adaptive_eval.show.serve.metrics import Address, serve_metrics
-
-    with serve_metrics(Address.of(metrics)) as served:
-        yield Watchers(shown, served)

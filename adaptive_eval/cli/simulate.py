@@ -44,7 +44,7 @@ def simulate(
 ) -> None:
     """Serve simulated models with known true scores. It runs on this machine until Ctrl-C.
 
-    The server has the OpenAI chat, completions and models API, and the batch APIs of OpenAI, Anthropic and OpenRouter.
+    The server has the OpenAI chat, completions and models API, and the batch APIs of OpenAI and Anthropic.
     To use it, set `questions: {world: ...}` and this address as `base_url`. If WORLD is a configuration, its models are
     simulated on its questions, with made-up scores.
 

@@ -88,7 +88,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
     options (`GenerateConfig`) and model arguments, as with -M: {model: openai/gpt-x, temperature: 0.6, args: {...}}.
     `sampling.max_tokens` then limits all tokens of a sample (Inspect's `token_limit`)."""
     batch: BatchConfig | None = None
-    """Use the provider's batch service, at about half the price: `batch: openai`, anthropic or openrouter."""
+    """Use the provider's batch service, at about half the price: `batch: openai` or anthropic."""
 
     @field_validator("batch")
     @classmethod

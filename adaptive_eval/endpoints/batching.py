@@ -1,23 +1,21 @@
 """The configuration of a model's batch service, and the mark of the answers that came from it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from adaptive_eval.base.sections import Seconds, Section, config_error
 
 BATCHED = " (batch)"
 """Suffix of the `replica` of an answer from a batch service."""
 
-Kind = Literal["openai", "anthropic", "openrouter"]
-MAX_REQUESTS: Mapping[Kind, int] = {"openai": 50_000, "anthropic": 100_000, "openrouter": 5_000}
+Kind = Literal["openai", "anthropic"]
+MAX_REQUESTS: Mapping[Kind, int] = {"openai": 50_000, "anthropic": 100_000}
 """Most requests in a batch."""
 UNKNOWN_TO_MESSAGES = frozenset({"min_p", "logprobs", "reasoning_effort"})
 """Settings of `sampling` that the Messages API of anthropic does not have."""
-CANNOT_CANCEL: frozenset[Kind] = frozenset({"openrouter"})
-"""Formats whose batches cannot be cancelled."""
 
 
 def _an_address(url: str | None) -> str | None:
@@ -35,23 +33,14 @@ class BatchConfig(Section):
     """A batch service for requests to a model: each round is one batch, answered within a day."""
 
     kind: Kind
-    """API of the service: openai (files of requests), anthropic (message batches), or openrouter (one body)."""
+    """API of the service: openai (files of requests) or anthropic (message batches)."""
     base_url: Annotated[str | None, AfterValidator(_an_address)] = None
-    """API root of the service; default: the model's `base_url`, for openrouter with `/beta` instead of `/v1`."""
+    """API root of the service; default: the model's `base_url`."""
     price_factor: float = Field(0.5, ge=0, le=1)
     """Price of an answer in a batch, as a share of the model's `price`."""
     cancel_after: Seconds | None = Field(None, gt=0)
     """Age at which a batch is cancelled, and its unanswered requests are sent directly, at the full price; default:
-    never. Not for openrouter, whose batches cannot be cancelled."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.cancel_after is not None and self.kind in CANNOT_CANCEL:
-            rule = (
-                f"has `cancel_after`, but batches of {self.kind} cannot be cancelled: their answers would be paid twice"
-            )
-            raise config_error(rule, "remove `cancel_after`")
-        return self
+    never."""
 
     @property
     def max_requests(self) -> int:

@@ -44,7 +44,7 @@ class TableFormat(NamedTuple):
     read: Callable[[LogFile, Rows], Records]
 
 
-TABLES = (TableFormat("details of lighteval", harnesses.is_details, lambda file, _: harnesses.read_details(file)),)
+TABLES: tuple[TableFormat, ...] = ()
 """The first format that recognises a table reads it; other tables must have the columns of `tables.reader`."""
 LOGS = ", ".join(
     ("Inspect logs (.eval, .json)", "samples of lm-eval", *(table.name for table in TABLES), ".npz arrays")
@@ -141,9 +141,7 @@ def _read_json(file: LogFile) -> Records:
     if "eval" in row:
         return inspect_log.read_json(file, row)
     if "results" in row or "config_general" in row:
-        raise file.refuse(
-            "contains only means; import the trials: samples_*.jsonl of lm-eval, details_*.parquet of lighteval"
-        )
+        raise file.refuse("contains only means; import the trials: samples_*.jsonl of lm-eval")
     return _read_table(file, frozenset(row), lambda _: json_rows(file))
 
 

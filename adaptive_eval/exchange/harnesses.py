@@ -1,13 +1,10 @@
-"""Reads samples of lm-evaluation-harness and details of lighteval.
+"""Reads samples of lm-evaluation-harness.
 
-lm-eval writes `samples_TASK_TIME.jsonl`, one row for each document and filter; rows of other filters have the same
+It writes `samples_TASK_TIME.jsonl`, one row for each document and filter; rows of other filters have the same
 answers. The model's name is in `results_TIME.json` beside the file, or is the name of its folder.
 
 A document with one answer has its grade in the row: the value of each metric, by filter. The file of results states
 whether lower values are better. Several answers share one value, so each is graded again.
-
-lighteval writes `details/MODEL/TIME/details_TASK_TIME.parquet`, one row per question with all samples and one aggregate
-score, so each sample is graded again. The column of tokens is not read: 64 answers of 32k tokens take a hundred MB.
 """
 
 import json
@@ -27,9 +24,8 @@ from adaptive_eval.exchange.samples import (
     sequence,
     single_prompt,
     value_of_score,
-    whole_number,
 )
-from adaptive_eval.exchange.tables.reader import Row, json_rows, parquet_rows
+from adaptive_eval.exchange.tables.reader import Row, json_rows
 from adaptive_eval.questions.benchmark import LM_EVAL_SAMPLING
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.report.log_files import MOST_BYTES, LogError, LogFile
@@ -37,30 +33,6 @@ from adaptive_eval.report.log_files import MOST_BYTES, LogError, LogFile
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
 """The text that lm-eval writes if a server gave no content."""
 
-
-def _records(place: str, texts: Sequence[str], thoughts: Sequence[object] = (), **common: Any) -> Iterator[Record]:
-    """One trial per sample of a row."""
-    for trial, text in enumerate(texts):
-        reasoning = as_text(thoughts[trial]) or None if trial < len(thoughts) else None
-        yield Record(
-            place=f"{place}, sample {trial + 1}",
-            trial=trial,
-            answer=logged_answer(text, finish_reason="unknown", reasoning=reasoning),
-            has_text=True,
-            missing="the server gave no content" if text.strip() == NO_ANSWER else None,
-            **common,
-        )
-
-
-def _texts(file: LogFile, place: str, value: object, rule: str) -> list[str]:
-    """The texts of a row's samples; raises `LogError` if there are none."""
-    texts = list(sequence(value))
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise file.refuse(f"has no sampled answers ({rule})", place)
-    return texts
-
-
-# -- lm-eval -------------------------------------------------------------------------------------------------------
 
 SAMPLES_NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<time>\d{4}-\d\d-\d\dT[\d\-.:]+))?\.jsonl")
 
@@ -85,8 +57,10 @@ def read_samples(file: LogFile) -> Iterator[Record]:
         if not scores.is_chosen_filter(row):
             continue
         key, by, asked_for = as_text(row["doc_id"]), as_text(row.get("filter")), sequence(row["resps"])
-        rule = "resps must be one list of texts; only generate_until tasks have trials"
-        answers = _texts(file, place, asked_for[0] if len(asked_for) == 1 else None, rule)
+        answers = list(sequence(asked_for[0])) if len(asked_for) == 1 else []
+        if not answers or not all(isinstance(text, str) for text in answers):
+            rule = "resps must be one list of texts; only generate_until tasks have trials"
+            raise file.refuse(f"has no sampled answers ({rule})", place)
         if key in seen:
             _require_other_filter(file, place, by, answers, seen[key])
             seen[key][2].add(by)
@@ -98,6 +72,19 @@ def read_samples(file: LogFile) -> Iterator[Record]:
         grade = scores.of_row(place, row) if len(answers) == 1 else {}
         common = {"model": model, "question": key, "task": task, "asked": asked, "settings": settings}
         yield from _records(place, answers, **common, **grade)
+
+
+def _records(place: str, answers: Sequence[str], **common: Any) -> Iterator[Record]:
+    """One trial per answer of a row."""
+    for trial, text in enumerate(answers):
+        yield Record(
+            place=f"{place}, sample {trial + 1}",
+            trial=trial,
+            answer=logged_answer(text, finish_reason="unknown"),
+            has_text=True,
+            missing="the server gave no content" if text.strip() == NO_ANSWER else None,
+            **common,
+        )
 
 
 HASHES = ("doc_hash", "prompt_hash", "target_hash")
@@ -219,60 +206,3 @@ def _model_from_folder(file: LogFile) -> str:
             f"does not name its model, and there is no results_TIME.json next to it; write NAME={file.path}"
         )
     return name
-
-
-# -- lighteval -----------------------------------------------------------------------------------------------------
-
-DETAILS_NAME = re.compile(r"details_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d\-.:]+\.parquet")
-DOC = ("query", "choices", "gold_index", "id")
-RESPONSE = ("text", "reasonings", "input")
-NEEDED = [
-    f"{mark}{column}{mark}.{part}"
-    for mark in ("", "__")
-    for column, parts in (("doc", DOC), ("model_response", RESPONSE))
-    for part in parts
-]
-"""Columns that are read, under either name."""
-
-
-def is_details(columns: frozenset[str]) -> bool:
-    """Whether a table has the columns of details; earlier versions of lighteval had underscores around them."""
-    return {"doc", "model_response"} <= columns or {"__doc__", "__model_response__"} <= columns
-
-
-def read_details(file: LogFile) -> Iterator[Record]:
-    """Read the trials of a file of details."""
-    match = DETAILS_NAME.fullmatch(file.path.name)
-    task = match["task"] if match else file.path.stem
-    model = file.model or _model_from_folders(file)
-    for number, (place, row) in enumerate(parquet_rows(file, NEEDED)):
-        doc, response = (mapping(row.get(name) or row.get(f"__{name}__")) for name in ("doc", "model_response"))
-        texts = _texts(file, place, response.get("text"), "model_response.text must be a list of texts")
-        if len(sequence(doc.get("gold_index"))) > 1:
-            raise file.refuse(SEVERAL_ANSWERS, place)
-        asked, system = _lighteval_question(doc, response)
-        settings, key = LoggedSettings(served=model, system=system), as_text(doc.get("id")) or str(number)
-        thoughts = sequence(response.get("reasonings"))
-        yield from _records(
-            place, texts, thoughts, model=model, question=key, task=task, asked=asked, settings=settings
-        )
-
-
-def _lighteval_question(doc: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[LoggedQuestion, str | None]:
-    """The question with its key, which is one of the choices or the only one, and the system message."""
-    choices = tuple(map(as_text, sequence(doc.get("choices"))))
-    gold = doc.get("gold_index")
-    indices = [whole_number(index) for index in (gold if isinstance(gold, list) else [gold])]
-    keys = [choices[index] for index in indices if index is not None and 0 <= index < len(choices)]
-    turns = [(turn.get("role"), as_text(turn.get("content"))) for turn in map(mapping, sequence(response.get("input")))]
-    prompt, system = single_prompt(turns) or (as_text(doc.get("query")), None)
-    return LoggedQuestion(prompt, "\n".join(keys), choices if len(choices) > 1 else ()), system
-
-
-def _model_from_folders(file: LogFile) -> str:
-    """The model's name from its folders, details/MODEL/TIME."""
-    folders = file.path.absolute().parent.parts
-    if "details" not in folders:
-        raise file.refuse(f"does not name its model, nor do its folders (details/MODEL/TIME); write NAME={file.path}")
-    last = len(folders) - 1 - folders[::-1].index("details")
-    return "/".join(folders[last + 1 : -1]) or "/".join(folders[last + 1 :]) or "model"

@@ -1,7 +1,7 @@
 """Grading by requests to the servers of judges and verifiers.
 
 If there is no reply (the server is down, or refuses the request), or the replies do not decide, that is a grader error:
-the answer is stored without a grade, and resuming the run or `adaptive-eval regrade` retries.
+the answer is stored without a grade, and the next start of the run retries.
 
 The first request shows whether a server can enforce the format of replies. If it refuses `response_format` but replies
 without, later requests omit it, and a notice says so. A refusal costs nothing.

@@ -21,9 +21,8 @@ from adaptive_eval.base.errors import ConfigError, Unavailable
 from adaptive_eval.base.imports import python_command
 from adaptive_eval.base.temporary_folders import VARIABLE, TemporaryFolder, clear_leftovers
 from adaptive_eval.endpoints.redaction import Redactor, cannot_be_word, environment_secrets
-from adaptive_eval.inspect.installed import installed_tasks, tasks_in
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
-from adaptive_eval.questions.benchmark import BenchmarkConfig, NamedBenchmark, near_names
+from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.readers import NO_HUB, hub_answers
 
 BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
@@ -38,6 +37,7 @@ LIST_TIMEOUT_SECONDS = 1800.0
 SHUTDOWN_TIMEOUT_SECONDS = 120.0
 """Time for Inspect to close its logs and sandboxes."""
 MAX_TAIL = 600
+HUB_WORDS = re.compile(b"hf_dataset|load_dataset")
 PROBLEM_KEYS = frozenset({"error", "ended", "repeats"})
 """Keys of messages about problems."""
 
@@ -86,12 +86,8 @@ def list_task(
     if "" not in reply:
         why = reply.get("problem") or _tail(done.stderr) or f"its process ended with {done.returncode}"
         why = redactor.message(why)
-        names = [task.name for task in _known_tasks(benchmark.inspect, folder)]
-        near = "" if benchmark.inspect in names else near_names(benchmark.inspect, names)
         hub = f"; {NO_HUB}" if _is_hub_unreachable(benchmark.inspect, folder) else ""
-        raise ConfigError(
-            f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_arguments_hint(why)}{hub}{near}"
-        )
+        raise ConfigError(f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_task_hint(why)}{hub}")
     _require_scorer(section, benchmark, reply[""]["scorers"])
     if note := _epochs_note(reply[""]["epochs"], reply[""]["reducers"]):
         warn(f"{section}.inspect: {note}", stacklevel=2)
@@ -110,8 +106,10 @@ def _epochs_note(epochs: int, reducers: Sequence[str]) -> str:
     return f"the task's {epochs} epochs are ignored: the run decides how often a sample is asked" * (epochs > 1)
 
 
-def _arguments_hint(why: str) -> str:
-    """A hint on how to give missing arguments of a task."""
+def _task_hint(why: str) -> str:
+    """A hint on how to find a task that is not there, or how to give missing arguments of one."""
+    if "there is no task" in why or why.startswith("PrerequisiteError: Task named"):
+        return "; `inspect list tasks FOLDER` lists the tasks of a folder"
     called = re.match(r"TypeError: \w+\(\) missing \d+ required .*?arguments?: ([^;\n]*)", why)
     names = re.findall(r"'(\w+)'", called[1]) if called else []
     options = " ".join(f"--task-arg {name}=VALUE" for name in names)
@@ -287,15 +285,27 @@ def _environment(tasks: Sequence[str], folder: Path, environment: Mapping[str, s
 
 @cache
 def _is_hub_unreachable(task: str, folder: Path) -> bool:
-    name = Path(task).name if "@" in task else task
-    needs_hub = any(known_task.needs_hub for known_task in _known_tasks(task, folder) if known_task.name == name)
-    return needs_hub and find_spec("huggingface_hub") is not None and not hub_answers()
+    return _loads_from_hub(task, folder) and find_spec("huggingface_hub") is not None and not hub_answers()
 
 
-def _known_tasks(task: str, folder: Path) -> list[NamedBenchmark]:
-    """Tasks of the same package, or of files in the same folder."""
-    file, _, is_named = task.partition("@")
-    return list(tasks_in((folder / file).parent) if is_named else installed_tasks(task.partition("/")[0]))
+def _loads_from_hub(task: str, folder: Path) -> bool:
+    """Whether the file of a task, or one beside it in its package, has a word of data sets on the hub."""
+    file, is_file, _ = task.partition("@")
+    if is_file:
+        return _has_words(folder / file, HUB_WORDS)
+    package, _, name = task.partition("/")
+    spec = find_spec(package) if package.isidentifier() else None
+    places = () if spec is None else spec.submodule_search_locations or ()
+    task_words = re.compile(rf"""def {re.escape(name)}\(|["']{re.escape(name)}["']""".encode())
+    files = (source for place in places for source in Path(place).rglob("*.py") if _has_words(source, task_words))
+    return any(_has_words(beside, HUB_WORDS) for source in files for beside in source.parent.glob("*.py"))
+
+
+def _has_words(file: Path, words: re.Pattern[bytes]) -> bool:
+    try:
+        return words.search(file.read_bytes()) is not None
+    except OSError:
+        return False
 
 
 def _encode_line(value: object) -> bytes:

@@ -42,7 +42,7 @@ from adaptive_eval.endpoints.answers import estimated_tokens
 from adaptive_eval.endpoints.redaction import Redactor, cannot_be_word
 from adaptive_eval.inspect.own_logs import redact_loggers, redact_own_logs
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
-from adaptive_eval.questions.benchmark import ADAPTIVE, ADAPTIVE_NOTE, BENCHMARK_OF_RUN, MODEL_OF_RUN, near_names
+from adaptive_eval.questions.benchmark import ADAPTIVE, ADAPTIVE_NOTE, BENCHMARK_OF_RUN, MODEL_OF_RUN
 
 MAX_TEXT_CHARACTERS = 1_000_000
 """Characters of an answer sent to the run; the log has all of it."""
@@ -87,8 +87,7 @@ def require_sandbox(kind: str) -> None:
     except ValueError as error:
         sandboxes = registry_find(lambda info: info.type == "sandboxenv")
         names = sorted(registry_unqualified_name(registry_info(sandbox)) for sandbox in sandboxes)
-        near = near_names(kind, names) or f"; available are {', '.join(names)}"
-        raise ValueError(f"sandbox: {str(error).rstrip('.')}{near}") from None
+        raise ValueError(f"sandbox: {str(error).rstrip('.')}; available are {', '.join(names)}") from None
 
 
 @contextmanager

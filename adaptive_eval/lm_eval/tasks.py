@@ -2,16 +2,13 @@
 
 The harness writes the prompts, with few-shot examples, and grades answers by the task's filters and `process_results`;
 requests, retries and decisions are ours. A question stores its document, so that later changes of the data set do not
-affect grading. The list of tasks is read from the harness's files, since the harness takes ten seconds to list them.
+affect grading.
 """
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +18,6 @@ from adaptive_eval.base.imports import load_extra
 from adaptive_eval.graders.answer_text import final_text
 from adaptive_eval.graders.rubric import DeclaredRubric, Rubric, SignalBounds
 from adaptive_eval.graders.types import score_signals
-from adaptive_eval.questions.benchmark import NamedBenchmark, near_names, read_licence
 from adaptive_eval.questions.readers import use_cache_without_hub
 from adaptive_eval.questions.types import Question
 
@@ -30,16 +26,8 @@ FEW_SHOT_SEED = 1234
 DOCUMENT = "doc"
 """The field of a question with the task's document, as JSON."""
 GENERATES = "generate_until"
-KEYS = "task|output_type|include|dataset_path|dataset_name|unsafe_code|metric_list"
-_KEY = re.compile(rf"^({KEYS}):[ \t]*([^\n#]*)", re.MULTILINE)
-_METRIC = re.compile(r"^[ \t]*(?:-[ \t]+)?metric:[ \t]*([^\s#]+)", re.MULTILINE)
-_TITLE = re.compile(r"^#+[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 FILE_KINDS = {"json", "csv", "parquet", "text"}
 """Values of `dataset_path` for local files; others name a data set."""
-PLACEHOLDER_TITLE = "Task-name"
-"""Title of a README that was not filled in."""
-MAX_INCLUDE_DEPTH = 10
-"""Maximum depth of files that include others."""
 
 
 @cache
@@ -86,8 +74,7 @@ def _name_hint(manager: Any, name: str) -> str:
     """A hint on how to find the name of a task."""
     if name in manager.all_groups or name in manager.all_tags:
         return ", but a group of that name; choose one of its tasks"
-    near = near_names(name, [benchmark.name.removeprefix("lm_eval/") for benchmark in installed_tasks()])
-    return f"{near}; `adaptive-eval benchmarks WORD` lists the tasks, and include_path adds a folder of your own"
+    return "; `lm_eval ls tasks` lists the tasks, and include_path adds a folder of your own"
 
 
 def rows(
@@ -298,61 +285,3 @@ def _weights_by_score(rubric: Rubric, best: float) -> list[float]:
     numbers |= around | {float(condition) for condition in conditions if isinstance(condition, bool | int | float)}
     facts = ({"score": score, "is_correct": score == best, "has_answer": True} for score in sorted(numbers))
     return [rubric.weights[rubric.category(signals)] for signals in facts]
-
-
-# -- installed tasks -----------------------------------------------------------------------------------------------
-
-
-def installed_tasks() -> Iterator[NamedBenchmark]:
-    """The tasks that generate text, as `lm_eval/task`; none if the harness is not installed."""
-    try:
-        package, spec = distribution("lm_eval"), find_spec("lm_eval")
-    except (PackageNotFoundError, ValueError):
-        return
-    source = f"lm_eval {package.version}"
-    licence = read_licence(package)
-    for place in [] if spec is None else spec.submodule_search_locations or ():
-        root = Path(place) / "tasks"
-        for file in sorted(root.rglob("*.yaml")):
-            keys = _keys(file)
-            name, kind = keys.get("task", ""), keys.get("output_type", GENERATES)
-            if not name or name[0] in "[{" or kind != GENERATES or keys.get("unsafe_code", "").lower() == "true":
-                continue
-            data = " ".join(filter(None, (keys.get("dataset_path"), keys.get("dataset_name"))))
-            yield NamedBenchmark(
-                f"lm_eval/{name}",
-                source,
-                about=_title(file.parent, root) or name,
-                description=f"Data: {data}." if data else "",
-                licence=licence,
-                scorers=tuple(filter(None, [keys.get("metric")])),
-                sandbox="no",
-                needs_hub=keys.get("dataset_path") not in FILE_KINDS,
-            )
-
-
-@cache
-def _keys(file: Path, depth: int = 0) -> Mapping[str, str]:
-    """Top-level settings of a file and the files that it includes."""
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    keys = {key: value.strip().strip("\"'") for key, value in _KEY.findall(text)}
-    if metric := _METRIC.search(text):
-        keys["metric"] = metric[1]
-    if depth < MAX_INCLUDE_DEPTH and (included := keys.get("include")):
-        return {**_keys(file.parent / included, depth + 1), **keys}
-    return keys
-
-
-@cache
-def _title(folder: Path, root: Path) -> str | None:
-    """The title of the README of a task's folder."""
-    try:
-        title = _TITLE.search((folder / "README.md").read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        title = None
-    if title is not None and title[1] != PLACEHOLDER_TITLE:
-        return title[1]
-    return None if folder == root else _title(folder.parent, root)

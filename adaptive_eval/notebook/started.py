@@ -12,23 +12,19 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Literal
+from typing import Any
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.notebook.display import NotebookDisplay, notebook
 from adaptive_eval.notebook.stored import RunRecord, read_run
-from adaptive_eval.report.lines import Scale
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.interrupts import MAX_REQUESTS
 from adaptive_eval.running.remembered import choose_run
 from adaptive_eval.running.start import execute
-from adaptive_eval.running.watching import Display
 from adaptive_eval.show.displays import DisplayKind, open_display
 
 Configuration = str | Path | Mapping[str, object] | RunConfig
-Shown = DisplayKind | Literal["notebook"]
 
 
 def run(
@@ -38,7 +34,7 @@ def run(
     directory: str | Path | None = None,
     fresh: bool = False,
     ask_again: bool = False,
-    display: Shown | None = None,
+    display: DisplayKind | None = None,
 ) -> RunRecord:
     """Rank the models of a configuration, and wait for the end; the same call again resumes the run.
 
@@ -49,7 +45,7 @@ def run(
         directory: Directory of the run; default: `store` and the run's name.
         fresh: Start a new run next to the existing one; nothing is deleted.
         ask_again: After an alarm about a server, discard its model's answers since then, and request them again.
-        display: notebook, rich, plain, json or none; default: chosen for the environment.
+        display: rich, plain, json or none; default: rich on a terminal, else plain lines.
 
     Returns:
         The run as stored at its end.
@@ -62,42 +58,9 @@ def run(
         A run without your own server, with at most eight trials per question:
 
             record = adaptive_eval.run("configs/quickstart.yaml", ["trials.max=8"])
-            print(record.to_pandas().ranking[["name", "tier", "score"]])
+            print(record.ranking[["name", "tier", "score"]])
     """
     return _RunThread(_work(config, overrides, directory, fresh, ask_again, display)).wait()
-
-
-async def run_async(
-    config: Configuration,
-    overrides: Sequence[str] = (),
-    *,
-    directory: str | Path | None = None,
-    fresh: bool = False,
-    ask_again: bool = False,
-    display: Shown | None = None,
-) -> RunRecord:
-    """Like `run`, without blocking the event loop; cancelling it stops the run as Ctrl-C does.
-
-    Args:
-        config: As for `run`.
-        overrides: As for `run`.
-        directory: Directory of the run; default: `store` and the run's name.
-        fresh: Start a new run next to the existing one; nothing is deleted.
-        ask_again: After an alarm about a server, discard its model's answers since then, and request them again.
-        display: notebook, rich, plain, json or none; default: chosen for the environment.
-
-    Returns:
-        The run as stored at its end.
-
-    Raises:
-        AdaptiveEvalError: The configuration, the run's directory or the servers cannot be used.
-
-    Example:
-        Together with other work in the same loop:
-
-            record = await adaptive_eval.run_async("configs/quickstart.yaml", display="none")
-    """
-    return await _RunThread(_work(config, overrides, directory, fresh, ask_again, display)).await_end()
 
 
 class StopRequests:
@@ -176,21 +139,6 @@ class _RunThread:
             raise KeyboardInterrupt
         return record
 
-    async def await_end(self) -> RunRecord:
-        """Await the end of the run."""
-        future, cancelled = asyncio.wrap_future(self._future), None
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                cancelled = error
-                self._stops.stop()
-        if cancelled is not None:
-            with suppress(BaseException):
-                future.result()
-            raise cancelled
-        return future.result()
-
 
 def _work(
     config: Configuration,
@@ -198,14 +146,14 @@ def _work(
     directory: str | Path | None,
     fresh: bool,
     ask_again: bool,
-    display: Shown | None,
+    display: DisplayKind | None,
 ) -> Work:
     async def work(stops: StopRequests) -> RunRecord:
         run_directory = None if directory is None else Path(directory)
         may_override = not isinstance(config, RunConfig)
         load = partial(_load_configuration, config)
         prepared, directory_used, _ = choose_run(load, overrides, run_directory, fresh, may_override=may_override)
-        run_display = _open_display(display, prepared.rubric.weights)
+        run_display = open_display(display, prepared.rubric.weights)
         await execute(prepared, directory_used, run_display, run_display.ended, stops, ask_again=ask_again)
         return read_run(directory_used)
 
@@ -220,12 +168,3 @@ def _load_configuration(config: Configuration, overrides: Sequence[str]) -> RunC
     if isinstance(config, Mapping):
         return config_from_mapping(config, overrides)
     return load_config(Path(config), overrides)
-
-
-def _open_display(display: Shown | None, weights: Sequence[float]) -> Display:
-    ipython_display = notebook()
-    if display == "notebook" or (display is None and ipython_display is not None):
-        if ipython_display is None:
-            raise ConfigError("display='notebook' works only in a notebook; omit it, or use display='plain'")
-        return NotebookDisplay(ipython_display, Scale.of(weights))
-    return open_display(display, weights)

@@ -1,68 +1,12 @@
 """The section `benchmark` of the configuration: a task of Inspect or of lm-evaluation-harness."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
-from importlib.metadata import Distribution
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
 from adaptive_eval.base.sections import Price, Section, config_error
-
-MAX_SUGGESTIONS = 4
-"""Maximum number of suggestions for a misspelt name."""
-
-
-@dataclass(frozen=True)
-class NamedBenchmark:
-    """A benchmark that can be run by name, with facts available without running its code."""
-
-    name: str
-    """The name for `init --benchmark`: inspect_evals/gpqa_diamond, lm_eval/gsm8k_cot, my_task.py@sums, or a file."""
-    source: str
-    """The package and its version, or the folder."""
-    about: str
-    """A one-line description."""
-    description: str = ""
-    questions: int | None = None
-    """Number of questions; None if its package does not say."""
-    licence: str | None = None
-    """The licence of the package; the licence of the data may differ."""
-    scorers: tuple[str, ...] = ()
-    """Names of its scorers; empty if they cannot be determined."""
-    sandbox: str | None = None
-    """The part that needs a sandbox (solver, scorer), or "no"; None if that cannot be determined."""
-    needs_hub: bool = False
-    """Whether it loads data from the Hugging Face hub."""
-    args: Mapping[str, str] = field(default_factory=dict)
-    """Arguments of an Inspect task, with their defaults."""
-
-
-def read_licence(package: Distribution | None) -> str | None:
-    """The licence in a package's metadata; None if there is none."""
-    for key in ("License-Expression", "License"):
-        if package is not None and key in package.metadata:
-            return package.metadata[key].partition("\n")[0]
-    return None
-
-
-def near_names(name: str, candidates: Iterable[str]) -> str:
-    """A clause that suggests candidates with a similar last part, those of the same package first."""
-    package, part = name.rpartition("/")[0], _last_part(name)
-    ordered = sorted(candidates, key=lambda candidate: (not candidate.startswith(package), candidate))
-    last_parts = {candidate: _last_part(candidate) for candidate in ordered}
-    by_last_part = {last: candidate for candidate, last in reversed(last_parts.items())}
-    near = [candidate for candidate, last in last_parts.items() if last.startswith(part)][:MAX_SUGGESTIONS]
-    near += [by_last_part[last] for last in get_close_matches(part, by_last_part, MAX_SUGGESTIONS)]
-    suggestions = list(dict.fromkeys(near))[:MAX_SUGGESTIONS]
-    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
-
-
-def _last_part(name: str) -> str:
-    return re.split("[@/]", name)[-1]
-
 
 INSPECT_LOGS = "logs/inspect"
 """The folder of Inspect's logs in a run directory, with one log per model and start of the run."""

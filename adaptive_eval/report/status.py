@@ -1,12 +1,13 @@
 """Current state of a run, as plain values for all displays."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost, Verdict
+from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.report.finding import Clause, count_states, finding, model_clauses
 from adaptive_eval.report.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.sites import SiteRow
@@ -48,27 +49,6 @@ class CurrentTraffic:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelTraffic:
-    """Usage of one model over all starts, and its requests now."""
-
-    model: str
-    trials: int
-    tokens: int
-    usd: float
-    gpu_seconds: float
-    in_flight: int
-    retries: int
-    errors: Mapping[str, int]
-    """Number of errors by kind."""
-    replicas: Mapping[str, bool]
-    """Whether each replica is healthy, by address."""
-    server_seconds: float | None = None
-    """Time for which its servers were held; None if unknown."""
-    server_gpu_seconds: float | None = None
-    """`server_seconds` times its GPUs."""
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """State of a run at one moment."""
 
@@ -77,8 +57,6 @@ class Status:
     """Of the latest look, as a run in progress has them, and without warnings; None before the first look."""
     caps: tuple[Cap, ...]
     traffic: CurrentTraffic
-    models: tuple[ModelTraffic, ...]
-    """Empty if the status was read from the store: known to the run's process alone."""
     trials: int
     """Committed trials over all starts."""
     new_trials: int
@@ -97,6 +75,8 @@ class Status:
     """Cost of grades by a judge or a verifier."""
     sites: tuple[SiteRow, ...] = ()
     """Sites on a cluster."""
+    held: HeldTime = HeldTime()
+    """Of all servers; zero if the status was read from the store."""
 
     @property
     def standings(self) -> tuple[Standing, ...]:

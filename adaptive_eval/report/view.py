@@ -32,6 +32,7 @@ from adaptive_eval.report.lines import several
 from adaptive_eval.report.looks import changed_horizons, read_look
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.other_costs import summarize_other_costs
+from adaptive_eval.report.published import published_text
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import JudgeUse, ReplicaTraffic, Spending
@@ -188,6 +189,8 @@ class RunView:
     """Which answers the scores include, in a sentence; None if it is all that were asked."""
     verdicts: tuple[str, ...] = ()
     """Comparisons of each model of `results.models` in words; empty whenever `finding` is."""
+    published: str = ""
+    """The configuration as YAML, to repeat the run; empty until the view is made for a page."""
 
 
 LARGE = Caution(
@@ -238,7 +241,8 @@ def _build_view(stored: StoredRun, results: Results | None, *, running: bool) ->
 
 
 def drop_rows(view: RunView) -> RunView:
-    """Convert the view for a page: add sentences, and remove the rows of questions, which `posteriors` repeats."""
+    """Convert the view for a page: add texts, and remove the rows of questions, which `posteriors` repeats."""
+    view = replace(view, published=published_text(view.configuration))
     if view.results is None:
         return view
     results = replace(view.results, questions=())

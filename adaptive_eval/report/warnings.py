@@ -427,7 +427,7 @@ def unknown_cautions(
             ends = scale.width(row.lowest), scale.width(row.highest)
             moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
         consequences = ". No comparison is decided that their grades could reverse" if usage.ungraded or row.cut else ""
-        consequences += ". `adaptive-eval regrade` tries to grade them again" if ungraded else ""
+        consequences += ". The next start grades them again" if ungraded else ""
         yield Caution(
             "unknown", names[row.model], f"of {usage.trials} answers {' and '.join(parts)}{moved}{consequences}"
         )

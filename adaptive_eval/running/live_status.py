@@ -1,7 +1,7 @@
 """Updates for watchers of a run in progress: events and looks as they are stored, and the status at any moment."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
@@ -23,7 +23,7 @@ from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.sites import SiteBook, SiteRow
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.spending import HeldServers
-from adaptive_eval.report.status import CurrentTraffic, ModelTraffic, Status, results_in_progress, used_caps
+from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.supplies.served import RunServers
@@ -87,16 +87,17 @@ class LiveStatus:
     def take(self) -> Status:
         """The status now."""
         machine, elapsed = self.machine, self._clock.elapsed()
-        models = tuple(self._models_traffic())
-        trials, tokens = sum(model.trials for model in models), sum(model.tokens for model in models)
+        paid = [NO_COST if machine is None else machine.account.models[number].paid.cost for number in self._numbers]
+        trials = 0 if machine is None else sum(machine.account.models[number].answers for number in self._numbers)
         usage = NO_COST._replace(
-            tokens=tokens,
-            usd=sum(model.usd for model in models),
-            gpu_seconds=sum(model.gpu_seconds for model in models),
+            tokens=sum(cost.tokens for cost in paid),
+            usd=sum(cost.usd for cost in paid),
+            gpu_seconds=sum(cost.gpu_seconds for cost in paid),
         )
         servers = self._servers()
+        times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
-        counted = counted_gpu_seconds(servers, [model.gpu_seconds for model in models], beside)
+        counted = counted_gpu_seconds(servers, [cost.gpu_seconds for cost in paid], beside)
         latest = None if self.reporter is None else self.reporter.latest
         return Status(
             looks=0 if machine is None else len(machine.controller.looks),
@@ -105,10 +106,9 @@ class LiveStatus:
             if machine is None
             else used_caps(machine.setting.plan.budget, trials, usage, counted, elapsed, beside),
             traffic=self._traffic(),
-            models=models,
             trials=trials,
             new_trials=max(trials - self._before[0], 0),
-            new_tokens=max(tokens - self._before[1], 0),
+            new_tokens=max(usage.tokens - self._before[1], 0),
             elapsed=elapsed,
             promise=promise_of(self._config),
             batches=batch_rows(pending_batches(self.events)),
@@ -116,6 +116,7 @@ class LiveStatus:
             beside=beside,
             grading=self._grading_cost(),
             sites=self._site_rows(),
+            held=HeldTime(sum(held.seconds for held in times), sum(held.gpu_seconds for held in times)),
         )
 
     def _servers(self) -> HeldServers:
@@ -133,25 +134,6 @@ class LiveStatus:
             healthy_replicas=sum(replica.healthy for replica in replicas),
             replicas=len(replicas),
         )
-
-    def _models_traffic(self) -> Iterator[ModelTraffic]:
-        held = self._clock.times.held_times()
-        for name, number in zip(self._roster, self._numbers, strict=True):
-            stats, account = self._stats(number), None if self.machine is None else self.machine.account.models[number]
-            paid, time_held = NO_COST if account is None else account.paid.cost, held.get(name)
-            yield ModelTraffic(
-                model=name,
-                trials=0 if account is None else account.answers,
-                tokens=paid.tokens,
-                usd=paid.usd,
-                gpu_seconds=paid.gpu_seconds,
-                in_flight=0 if self.machine is None else self.machine.in_flight[number],
-                retries=stats.retries,
-                errors=stats.errors,
-                replicas={replica.url: replica.healthy for replica in stats.replicas},
-                server_seconds=None if time_held is None else time_held.seconds,
-                server_gpu_seconds=None if time_held is None else time_held.gpu_seconds,
-            )
 
     @property
     def _numbers(self) -> list[int]:

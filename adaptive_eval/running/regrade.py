@@ -1,8 +1,8 @@
 """Grading stored answers again, without a request.
 
-Without a new configuration, the answers on which the grader failed are tried again. With one, every stored answer is
-graded by its grader and rubric, against its answer keys, and the run goes on with these; all grades change or none.
-Where a judge grades, the caps bear all that its verdicts may cost, or nothing is asked (`regrade_costs`).
+Every stored answer is graded by the grader and rubric of a configuration, against its answer keys, and the run goes on
+with these; all grades change or none. Where a judge grades, the caps bear all that its verdicts may cost, or nothing is
+asked (`regrade_costs`).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_eval.base.errors import NEW_RUN, ConfigError, GraderError, StoreError
+from adaptive_eval.base.errors import NEW_RUN, GraderError, StoreError
 from adaptive_eval.config.fingerprint import differences, require_same_meaning
 from adaptive_eval.config.planning import core_caps, worst_verdict
 from adaptive_eval.config.prepare import (
@@ -23,13 +23,12 @@ from adaptive_eval.config.prepare import (
     in_order_of_joining,
     run_header,
     stored_config,
-    stored_questions,
 )
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core.types import NO_COST
-from adaptive_eval.graders.by_benchmark import find_grader, grader_that_asks
+from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import GraderOptions, with_marks
@@ -48,7 +47,7 @@ from adaptive_eval.questions import Question
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.thresholds import kept_rubric, thresholds_from_event, thresholds_from_run
+from adaptive_eval.report.thresholds import thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.regrade_costs import RegradeCosts
@@ -77,7 +76,7 @@ class Regraded(NamedTuple):
 
 async def regrade(
     directory: Path,
-    config: RunConfig | None = None,
+    config: RunConfig,
     *,
     beyond_limits: bool = False,
     arguments: tuple[str, ...] | None = None,
@@ -87,49 +86,36 @@ async def regrade(
     `beyond_limits`: whatever a judge may cost, which is else a `ConfigError` where a cap does not bear it. `arguments`:
     those of the command that goes on with `config`.
     """
-    with closing(RunStore.attach(directory, None if config is None else run_redactor(config))) as store:
+    with closing(RunStore.attach(directory, run_redactor(config))) as store:
         stored, reader = store.reader.header(), RunReader(store.reader)
-        as_stored = stored_config(stored)
-        if config is None:
-            header, config, questions = None, _config_without_code(as_stored, directory), stored_questions(stored)
-        else:
-            config = adopt_stored_trials(config, as_stored, at_any_pace=config.trials.optimize == "auto")
-            config, loaded = load_run(in_order_of_joining(config, stored))
-            header = run_header(config, loaded)
-            as_now = _regraded_header(stored, header)
-            require_same_meaning(as_now, header, directory)
-            if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
-                _require_own_grades(reader)
-            _require_texts(reader)
-            order = {key: place for place, key in enumerate(stored.questions)}
-            questions = tuple(sorted(loaded, key=lambda question: order[question.id]))
+        config = adopt_stored_trials(config, stored_config(stored), at_any_pace=config.trials.optimize == "auto")
+        config, loaded = load_run(in_order_of_joining(config, stored))
+        header = run_header(config, loaded)
+        as_now = _regraded_header(stored, header)
+        require_same_meaning(as_now, header, directory)
+        if (as_now.meaning, as_now.questions) != (stored.meaning, stored.questions):
+            _require_own_grades(reader)
+        _require_texts(reader)
+        order = {key: place for place, key in enumerate(stored.questions)}
+        questions = tuple(sorted(loaded, key=lambda question: order[question.id]))
         return await _Regrading(store, config, questions, header).carry_out(beyond_limits, arguments)
 
 
 class _Regrading:
     """Inputs of a regrade: a stored run, and the configuration by which its answers are graded."""
 
-    def __init__(
-        self, store: RunStore, config: RunConfig, questions: tuple[Question, ...], header: RunHeader | None
-    ) -> None:
-        """`header` is that of the run as graded now; None: the answers on which the grader failed are tried again."""
+    def __init__(self, store: RunStore, config: RunConfig, questions: tuple[Question, ...], header: RunHeader) -> None:
+        """`header` is that of the run as graded now."""
         self._store, self._config, self._questions, self._header = store, config, questions, header
         self._reader = RunReader(store.reader)
 
     async def carry_out(self, beyond_limits: bool, arguments: tuple[str, ...] | None) -> Regraded:
         """Grade answers, and store their grades."""
-        section, thresholds = self._config.rubric, None
-        if self._header is None:
-            rubric = kept_rubric(section, self._reader.events())
-        else:
-            thresholds = thresholds_from_run(section)
-            rubric = open_rubric(section, thresholds_from_event(thresholds))
-        grades = await self._grade(rubric, beyond_limits)
+        thresholds = thresholds_from_run(self._config.rubric)
+        grades = await self._grade(open_rubric(self._config.rubric, thresholds_from_event(thresholds)), beyond_limits)
         _require_some_grade(grades.new.values())
         changed = sum(grades.before[key] != grade.category for key, grade in grades.new.items())
         done = Regraded(len(grades.new), changed, sum(grade.category is None for grade in grades.new.values()))
-        if not grades.new and self._header is None:
-            return done
         return self._write(done, grades, thresholds, arguments)
 
     async def _grade(self, rubric: Rubric, beyond_limits: bool) -> "_Grades":
@@ -172,11 +158,8 @@ class _Regrading:
     def _answers(self, grades: "_Grades") -> Iterator[Trial]:
         """The stored answers that are to be graded; what verdicts on them have cost goes into the charges."""
         asked = verdicts_asked(self._store.reader)
-        states = (JUDGING, DONE, UNGRADED) if self._header is not None else (JUDGING, UNGRADED)
-        state_list = ", ".join(f"'{state.value}'" for state in states)
+        state_list = ", ".join(f"'{state.value}'" for state in (JUDGING, DONE, UNGRADED))
         for _, trial in self._store.reader.trials(f"state IN ({state_list})"):
-            if self._header is None and trial.answer is not None and "unanswered" in trial.answer.signals:
-                continue
             if trial.verdict != NO_COST:
                 if trial.state is not JUDGING:
                     grades.charges.append(self._verdict_charge(ChargeKind.WASTED, trial))
@@ -199,9 +182,7 @@ class _Regrading:
         """Store grades, the events that go with them, and the looks and the report that follow."""
         store, header, stored = self._store, self._header, self._store.reader.header()
         # else no look changes
-        is_anew = done.changed > 0 or (
-            header is not None and header.meaning.get("rubric") != stored.meaning.get("rubric")
-        )
+        is_anew = done.changed > 0 or header.meaning.get("rubric") != stored.meaning.get("rubric")
         machine = self._replay()
         reporter = self._reporter()
         before = None if machine is None else _results(reporter, machine, store)
@@ -212,7 +193,7 @@ class _Regrading:
         records: list[Record] = [note_of(event, {}), *_sum_charges(grades.charges)]
         records += [] if thresholds is None else [note_of(thresholds, {})]
         records += [LooksForgotten(0)] if opening else []
-        changes = [] if header is None else [*differences(stored.configuration, header.configuration)]
+        changes = [*differences(stored.configuration, header.configuration)]
 
         def change(seq: int, trial: Trial) -> Trial | None:
             if trial.state is RESERVED:
@@ -313,23 +294,6 @@ def judged_cells(machine: Machine) -> dict[tuple[int, int], int]:
     return {
         (roster[at], int(question)): int(trials[at, question]) for at, question in zip(*np.nonzero(trials), strict=True)
     }
-
-
-def _config_without_code(config: RunConfig, directory: Path) -> RunConfig:
-    """A stored configuration to grade by; raises `ConfigError` if it names code or a server. Its folder is left out."""
-    if (asked := grader_that_asks(config.grader)) is not None:
-        raise ConfigError(
-            f"{directory} is graded by a {asked.kind} at an address that only the run names, so nothing is sent "
-            "there. With your configuration, `adaptive-eval run` asks for the missing verdicts, and `adaptive-eval "
-            f"regrade {directory} --config CONFIG` judges everything again"
-        )
-    if config.grader.functions:
-        functions = ", ".join(config.grader.functions)
-        raise ConfigError(
-            f"{directory} is graded by the function {functions}, which only the run names, so it is not run. With "
-            f"your configuration: adaptive-eval regrade {directory} --config CONFIG"
-        )
-    return config.model_copy(update={"folder": Path()})
 
 
 def _require_own_grades(reader: RunReader) -> None:

@@ -35,30 +35,3 @@ class Display(Watcher):
 
     def ended(self, ended: Ended) -> None:
         """Show how the run ended and what to do next; called after `closed`, unless an error ended the run."""
-
-
-class Watchers(Watcher):
-    """Several watchers as one."""
-
-    def __init__(self, *watchers: Watcher) -> None:
-        self._watchers = watchers
-
-    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        for watcher in self._watchers:
-            watcher.opened(name, models, take)
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        for watcher in self._watchers:
-            watcher.looked(looks)
-
-    def happened(self, event: Event) -> None:
-        for watcher in self._watchers:
-            watcher.happened(event)
-
-    def stopping(self, in_flight: int, at_most: float) -> None:
-        for watcher in self._watchers:
-            watcher.stopping(in_flight, at_most)
-
-    def closed(self) -> None:
-        for watcher in self._watchers:
-            watcher.closed()

@@ -23,11 +23,11 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.notes import Change, TrialsImported
 from adaptive_eval.report.finding import comparison_state
+from adaptive_eval.report.published import PLACE_SECTIONS
 from adaptive_eval.report.results import setting
 from adaptive_eval.report.run_counts import RunCounts
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import draws_questions
-from adaptive_eval.show.repeatable import PLACE_SECTIONS
 from scorio.moments import CountArray, FloatArray, question_moments, relative_weights
 from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted

@@ -8,7 +8,6 @@ from textwrap import shorten
 
 import numpy as np
 import scipy
-import yaml
 
 from adaptive_eval import __version__
 from adaptive_eval.core.result import TWO_SIDED_95
@@ -28,6 +27,7 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
 from adaptive_eval.report.next_steps import Advice
+from adaptive_eval.report.published import published_configuration, stored_configuration, to_yaml
 from adaptive_eval.report.results import FrontierRow, GroupRow, MetricRow, ModelRow, PairRow, Results
 from adaptive_eval.report.spending import stored_cost
 from adaptive_eval.report.undecided import ENDED_BY, UNDECIDED, needed_in_words
@@ -36,7 +36,7 @@ from adaptive_eval.report.words import compares_bayes, draws_questions, promise_
 from adaptive_eval.show.labelled import label_sections
 from adaptive_eval.show.markdown_costs import cost_section
 from adaptive_eval.show.ranking import model_remark, ranking_table
-from adaptive_eval.show.repeatable import published_configuration, published_version, questions_digest, view_config
+from adaptive_eval.show.repeatable import published_version, questions_digest
 from adaptive_eval.show.summary import (
     allowed_in_words,
     batch_state,
@@ -504,7 +504,7 @@ def _prior_depth(view: RunView) -> str:
 
 
 def _repeat(view: RunView) -> Iterator[str]:
-    config = view_config(view)
+    config = stored_configuration(view.configuration)
     yield "## Reproduce it"
     yield _sampling(
         [{"name": model.name, "model": model.model} | model.sampling.model_dump() for model in config.asked]
@@ -518,8 +518,7 @@ def _repeat(view: RunView) -> Iterator[str]:
         f"{np.__version__}, scipy {scipy.__version__}. The configuration, without settings at the defaults of "
         f"adaptive-eval {published_version(view)}:"
     )
-    text = yaml.safe_dump(published_configuration(config), sort_keys=False, allow_unicode=False, width=100)
-    yield fenced_block(text, "yaml")
+    yield fenced_block(to_yaml(published_configuration(config)), "yaml")
     if events := [(minute(event.at), event.text) for event in view.events if event.text is not None]:
         yield "Events:"
         yield "\n".join(f"- {at} {markdown_cell(text, 500)}" for at, text in events[-SHOWN_EVENTS:])

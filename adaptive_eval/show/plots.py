@@ -109,7 +109,7 @@ STYLE: Any = {
 }
 
 
-def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
+def draw_all(view: RunView, folder: Path) -> list[Path]:
     """Draw all figures into `folder`; none before the first look.
 
     After all answers were regraded there are results, but no looks until the run goes on.
@@ -120,20 +120,18 @@ def draw_all(view: RunView, folder: Path, formats: tuple[str, ...] = FORMATS) ->
     with styled():
         make_folder(folder, WRITE_HINT)
         for name, draw in (FIGURES | OVER_LOOKS if view.looks else FIGURES).items():
-            paths += save_figure(draw(view), folder, name, WRITE_HINT, formats)
+            paths += save_figure(draw(view), folder, name, WRITE_HINT)
         if view.rescored is not None:
-            paths += save_figure(
-                rank_by_rubric(view.rescored, models_in_order(view)), folder, RUBRICS, WRITE_HINT, formats
-            )
+            paths += save_figure(rank_by_rubric(view.rescored, models_in_order(view)), folder, RUBRICS, WRITE_HINT)
     return paths
 
 
-def save_figure(figure: Figure, folder: Path, name: str, hint: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
+def save_figure(figure: Figure, folder: Path, name: str, hint: str) -> list[Path]:
     """Save a figure in every format; `hint` says what to do if it cannot be written."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once, not again for each format
     paths = []
-    for kind in formats:
+    for kind in FORMATS:
         path = folder / f"{name}.{kind}"
         drawn = BytesIO()
         figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)

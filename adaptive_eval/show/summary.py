@@ -116,10 +116,7 @@ def _cost_without_results(status: Status) -> Iterator[str]:
     """The cost of a run that ended before its first look; empty if it asked nothing."""
     if status.trials or status.beside:
         used = [*lost_answers(status.beside), *usage_parts(*status.usage, " of requests")]
-        seconds, gpus = (
-            sum(getattr(model, f"server_{of}") or 0.0 for model in status.models) for of in ("seconds", "gpu_seconds")
-        )
-        held = _server_time(seconds, gpus) if gpus else ()
+        held = _server_time(status.held.seconds, status.held.gpu_seconds) if status.held.gpu_seconds else ()
         yield f"cost      {', '.join([f'{count(status.trials)} trials', *used, *held, duration(status.elapsed)])}"
         yield from _further_costs(status.grading, status.beside)
 

@@ -112,7 +112,7 @@ class BatchHabits:
     expired: float = 0.0
     """Share of batches that expire when half of their requests are answered."""
     failed: float = 0.0
-    """Share of batches that fail as a whole because too many are waiting (openai and openrouter)."""
+    """Share of batches that fail as a whole because too many are waiting (openai)."""
     refused: float = 0.0
     """Share of creations that are refused with 429."""
     lost: float = 0.0

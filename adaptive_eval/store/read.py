@@ -15,7 +15,7 @@ from adaptive_eval.machine.records import SETTINGS, Json, LookTaken, Note, Row
 from adaptive_eval.machine.replay import in_commits
 from adaptive_eval.machine.trial import ANSWERED, JUDGING, UNGRADED, AnswerFacts, GradeDetails, Key, Trial, TrialState
 from adaptive_eval.store.database import RunDatabase, Values
-from adaptive_eval.store.errors import damaged
+from adaptive_eval.store.errors import damaged, translate_errors
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.packing import decompress, parse_object, unpack_json, unpack_logprobs, unpack_text
 from adaptive_eval.store.schema import ANSWER_FIELDS, COVERED
@@ -290,19 +290,20 @@ class LogReader:
 
     def _trials(self, where: str = "") -> Iterator[TimedRow]:
         states, kinds, booleans = STATES, answer_kinds, {None: None, 0: False, 1: True}
-        for (
-            at, seq, model, question, number, round_, state, tokens, usd, gpu, v_tokens, v_usd, v_gpu,
-            category, flags, latency, digest, size, is_right, has_answer, completion_tokens,
-        ) in self.database.connection.execute(f"{_BRIEF} {where} ORDER BY seq"):  # fmt: skip
-            verdict = Cost(v_tokens, v_usd, v_gpu) if v_tokens or v_usd or v_gpu else NO_COST
-            facts = None
-            if completion_tokens is not None:
-                facts = AnswerFacts(digest, size, booleans[is_right], booleans[has_answer], completion_tokens)
-            trial = Trial(
-                model, question, number, round_, states[state], Cost(tokens, usd, gpu), verdict, category,
-                kinds(flags) if flags else 0, latency or 0.0, None, None, facts,
-            )  # fmt: skip
-            yield at, (seq, trial)
+        with translate_errors(self.directory):
+            for (
+                at, seq, model, question, number, round_, state, tokens, usd, gpu, v_tokens, v_usd, v_gpu,
+                category, flags, latency, digest, size, is_right, has_answer, completion_tokens,
+            ) in self.database.connection.execute(f"{_BRIEF} {where} ORDER BY seq"):  # fmt: skip
+                verdict = Cost(v_tokens, v_usd, v_gpu) if v_tokens or v_usd or v_gpu else NO_COST
+                facts = None
+                if completion_tokens is not None:
+                    facts = AnswerFacts(digest, size, booleans[is_right], booleans[has_answer], completion_tokens)
+                trial = Trial(
+                    model, question, number, round_, states[state], Cost(tokens, usd, gpu), verdict, category,
+                    kinds(flags) if flags else 0, latency or 0.0, None, None, facts,
+                )  # fmt: skip
+                yield at, (seq, trial)
 
     def _charges(self) -> Iterator[TimedRow]:
         for at, seq, kind, what, model, number, *cost, estimated in self._rows(_CHARGES):

@@ -86,12 +86,6 @@ def test_an_error_breaks_between_words_on_a_terminal(
     assert " ".join(lines).split() == ["error:", *words]
 
 
-def test_a_setting_for_no_configuration_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["regrade", str(tmp_path), "--set", "grader=exact"])
-    assert result.exit_code == 2
-    assert "--set changes a setting of --config; add --config" in result.stderr
-
-
 def test_a_key_that_is_not_set_is_a_warning_of_validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "run.yaml"
     config.write_text(

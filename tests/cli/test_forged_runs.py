@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 import yaml
 from forging import forging
 from live_runs import ENDED, Site
-from test_reading_runs_no_code import CASES, REFUSED, Listener
+from test_reading_runs_no_code import CASES, REFUSED
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode, StoreError
@@ -26,8 +25,6 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
-from adaptive_eval.report.view import RunView
-from adaptive_eval.show.track.points import write_files
 
 KEY = "sk-0123456789abcdef-of-the-reader"
 CANARY = "canary"
@@ -177,13 +174,13 @@ def command(line: str) -> Result:
         WATCHING.clear()
 
 
-APART = ("run", "benchmarks")
+APART = "run"
 """They look into the user's folder, too."""
-READING = [line for name, lines in CASES.items() for line in lines or () if "RUN" in line and name not in APART]
+READING = [line for name, lines in CASES.items() for line in lines or () if "RUN" in line and name != APART]
 QUICK = (
     "report RUN --format json",
     "monitor RUN --once",
-    "regrade RUN",
+    "regrade RUN --config PLAIN.yaml",
     "verify RUN",
     "rescore RUN",
     "label RUN --show",
@@ -196,7 +193,6 @@ QUICK = (
 def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
     workdir: Path,
     evil: Evil,
-    monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     name: str,
     run: str,
@@ -204,7 +200,6 @@ def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
 ) -> None:
     if (name, run) != ("servers", "RUN"):
         request.getfixturevalue("no_pictures")
-    monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
     forge(workdir / run, *forgery(name, evil.url, workdir))
     run = shutil.move(workdir / run, workdir / "FORGED").name
     shutil.copytree("FORGED", "COPY")
@@ -244,19 +239,3 @@ def test_a_forged_meaning_is_refused(workdir: Path, evil: Evil) -> None:
     done = command("run NEW.yaml --run-dir OPEN --display plain")
     assert done.exit_code == ExitCode.CONFIGURATION and "grader.kind: 'exact' → 'numeric'" in done.stderr
     assert SEEN == []
-
-
-def test_a_tracker_gets_no_file_to_which_a_run_has_a_link(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[Path] = []
-
-    class Uploading(Listener):
-        def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:
-            sent.extend(write_files(view, directory, folder))
-
-    monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Uploading())
-    for names in (["report.md", "configuration.yaml", RESULTS_FILE], ["report.md", "configuration.yaml"]):
-        assert command("track RUN --mlflow").exit_code == ExitCode.REACHED
-        assert [path.name for path in sent] == names
-        sent.clear()
-        (workdir / "RUN" / RESULTS_FILE).unlink()
-        (workdir / "RUN" / RESULTS_FILE).symlink_to(workdir / "NEW.yaml")

@@ -44,7 +44,7 @@ READING = [
         "compare RUN COPY",
         "replay RUN --output REPLAY",
     ),
-    *("verify RUN", "rescore RUN", "label RUN --show", "regrade RUN", "run run.yaml --run-dir RUN"),
+    *("verify RUN", "rescore RUN", "label RUN --show", "regrade RUN --config run.yaml", "run run.yaml --run-dir RUN"),
 ]
 
 

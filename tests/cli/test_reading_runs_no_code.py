@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 import httpx2
@@ -26,8 +25,7 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import COMMANDS, app
 from adaptive_eval.report.stored import read_counts
-from adaptive_eval.report.view import RunView, read_view
-from adaptive_eval.show.track.points import Point, TrackedRun, draw, ranking, settings, tracked_id, write_files
+from adaptive_eval.report.view import read_view
 from adaptive_eval.store.errors import DATABASE_FILE
 
 PLUG_IN = '''
@@ -83,16 +81,14 @@ CASES: dict[str, Sequence[str] | None] = {
         "report RUN --format junit",
         "report RUN --plots PLOTS",
     ),
-    "track": ("track RUN --mlflow",),
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
-    "regrade": ("regrade RUN",),
+    "regrade": ("regrade RUN --config PLAIN.yaml",),
     "label": ("label RUN --show",),
     "rescore": ("rescore RUN", "rescore RUN --format json", "rescore RUN --rubric RUBRIC.yaml"),
     "verify": ("verify RUN",),
     "replay": ("replay RUN --output REPLAY", "replay RUN --runs 2 --output REPLAY"),
     "plan": ("plan PLAIN.yaml --pilot RUN --simulations 10", "plan PLAIN.yaml --simulations 10"),
     "validate": ("validate NEW.yaml",),
-    "benchmarks": None,  # reads packages, and files of tasks
     "init": None,  # writes a configuration
     "schema": None,  # prints what configurations may have
     "import": ("import RUN/report.csv --to IMPORTED", "import RUN --to IMPORTED"),
@@ -106,7 +102,6 @@ REFUSED = {
     "run NEW.yaml --dry-run --run-dir RUN",
     "run RECORDED.yaml --run-dir NEW",  # as well
     "report RUN --format junit",  # of a run without a gate
-    "regrade RUN",
     "import RUN/report.csv --to IMPORTED",
     "import RUN --to IMPORTED",
 }
@@ -176,21 +171,6 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     return site.folder
 
 
-class Listener:
-    """A tracker that is told all that the real ones are, and keeps none of it."""
-
-    def begin(self, view: RunView, created: float, directory: Path) -> TrackedRun:
-        assert tracked_id(view, created) and settings(view)
-        return TrackedRun(-1, "nowhere")
-
-    def log(self, points: Sequence[Point]) -> None:
-        assert points
-
-    def finish(self, view: RunView, status: str, directory: Path, folder: Path) -> None:
-        assert ranking(view) and write_files(view, directory, folder)
-        draw(view, folder / "figures")
-
-
 @pytest.fixture(params=["finished", "killed"])
 def stranger(
     request: pytest.FixtureRequest, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -240,9 +220,9 @@ def opened(audit: None) -> Iterator[list[str]]:
     WATCHING.clear()
 
 
-GIVEN = ("run", "validate", "plan", "import")
+GIVEN = ("run", "validate", "plan", "import", "regrade")
 """These are given settings of the user's, in which variables are filled in."""
-LONG = {("report", "killed"), ("track", "killed"), ("plan", "killed"), ("run", "finished")}
+LONG = {("report", "killed"), ("plan", "killed"), ("run", "finished")}
 """These draw figures or worlds or go on with a run, which takes a while: they are tried with the long tests, and the
 same of a run that has ended otherwise with all the others."""
 
@@ -258,11 +238,10 @@ same of a run that has ended otherwise with all the others."""
     indirect=["stranger"],
 )
 def test_no_command_runs_the_code_of_a_run_or_opens_what_it_names(
-    stranger: Stranger, name: str, opened: list[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    stranger: Stranger, name: str, opened: list[str], request: pytest.FixtureRequest
 ) -> None:
     if (name, request.node.callspec.params["stranger"]) != ("report", "killed"):
         request.getfixturevalue("no_pictures")
-    monkeypatch.setattr(import_module("adaptive_eval.cli.track"), "_tracker", lambda *_: Listener())
     importing = list(sys.path)
     named = {place / file for place in (stranger.home, stranger.folder) for file in (".env", "questions.jsonl")}
     if name == "import":
@@ -368,12 +347,6 @@ def test_results_of_the_run_are_shown_without_its_code(stranger: Stranger) -> No
     counts = read_counts(stranger.run)
     trials = dict(zip(view.looks[-1].models, view.looks[-1].trials, strict=True))
     assert {name: int(cells.sum()) for name, cells in zip(counts.roster.models, counts.cells, strict=True)} == trials
-
-
-def test_grading_again_by_a_stored_function_is_refused(stranger: Stranger) -> None:
-    refused = stranger.command("regrade RUN")
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "adaptive-eval regrade RUN --config CONFIG" in refused.stderr
 
 
 def test_a_run_without_records_of_its_plug_ins_opens(stranger: Stranger) -> None:

@@ -24,7 +24,7 @@ from planted_faults import PLANTS
 from adaptive_eval.core.answer_alarms import FALSE_ALARM, log_chances
 from adaptive_eval.core.answer_kinds import AnswerKind
 
-ELSEWHERE = {"inspect": pytest.mark.slow, "lm_eval": pytest.mark.tracking, "ray": pytest.mark.ray}
+ELSEWHERE = {"inspect": pytest.mark.slow, "lm_eval": pytest.mark.harness, "ray": pytest.mark.ray}
 """Supplies that take long, or need another environment."""
 CONFLICTS = (*REFUSED, *MOOT)
 USUAL = [supply for supply in FACTORS["supply"] if supply not in ELSEWHERE]

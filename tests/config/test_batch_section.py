@@ -38,8 +38,7 @@ def test_a_word_stands_for_the_section() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("batch: azure", "openai, anthropic, openrouter"),
-        ("batch: {kind: openrouter, cancel_after: 2h}", "cannot be cancelled"),
+        ("batch: azure", "openai, anthropic"),
         ("batch: openai, gpus: 1", "has servers of its own"),
         ("batch: openai, service_tier: flex", "has a price of its own"),
         ("batch: openai, concurrency: {samples_per_request: 4}", "one answer in each request"),

@@ -1,4 +1,4 @@
-"""lm-eval and lighteval: answers are graded one by one, and nothing is counted twice."""
+"""lm-eval: answers are graded one by one, and nothing is counted twice."""
 
 import json
 from contextlib import closing
@@ -118,41 +118,9 @@ def records(path: Path) -> list[object]:  # type: ignore[type-arg]
     return list(read_records(file))
 
 
-def lighteval_log(folder: Path, mark: str = "") -> Path:
-    """Details of two questions with three samples each."""
-    path = folder / "details" / "org" / "m" / TIME / f"details_lighteval|sums|0_{TIME}.parquet"
-    path.parent.mkdir(parents=True)
-    docs = [
-        {"query": f"2 + {n}?", "choices": ["4"], "gold_index": 0, "id": str(n), "specific": {"a": 1}} for n in (1, 2)
-    ]
-    responses = [
-        {
-            "input": [{"role": "user", "content": f"Solve 2 + {n}?"}],
-            "text": ["\\boxed{4}", "\\boxed{5}", "none"],
-            "reasonings": ["hm", None, None],
-            "output_tokens": [[1, 2]] * 3,
-        }
-        for n in (1, 2)
-    ]
-    table = {f"{mark}doc{mark}": docs, f"{mark}model_response{mark}": responses, "metric": [{"avg@n": 0.3}] * 2}
-    pyarrow.parquet.write_table(pyarrow.table(table), path)
-    return path
-
-
-@pytest.mark.parametrize("mark", ["", "__"])
-def test_lighteval_samples_are_graded_one_by_one(tmp_path: Path, mark: str) -> None:
-    done = imported(lighteval_log(tmp_path, mark), "--to", tmp_path / "run", "--grader", "contains")
-    assert done.exit_code == 0, done.stderr
-    expected = {("org/m", key, trial): right for key in "12" for trial, right in enumerate([1, 0, 0])}
-    assert outcomes(tmp_path / "run") == expected
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        first = next(reader.trials())
-        assert reader.header().questions["1"]["prompt"] == "Solve 2 + 1?"
-    assert (first.answer.text, first.answer.reasoning) == ("\\boxed{4}", "hm")
-
-
 def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:
-    path = lighteval_log(tmp_path)
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"model": ["m"], "question": ["q"], "text": ["4"]}), path)
     path.write_bytes(path.read_bytes()[:-40])
     refused = imported(path, "--to", tmp_path / "run", "--grader", "math")
     assert refused.exit_code == 2

@@ -1,4 +1,4 @@
-"""Tasks of inspect_evals whose data come with the package, beside a server on this machine: `pytest -m tracking`."""
+"""Tasks of inspect_evals whose data come with the package, beside a server on this machine: `pytest -m harness`."""
 
 import json
 import random
@@ -16,7 +16,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.report.reader import RunReader
 
-pytestmark = pytest.mark.tracking
+pytestmark = pytest.mark.harness
 pytest.importorskip("inspect_evals")
 
 SKILLS = {"good": 0.9, "bad": 0.3}

@@ -16,7 +16,7 @@ from adaptive_eval.graders.rubric import Rubric, RubricConfig, apply_rubric, ope
 from adaptive_eval.lm_eval.tasks import grade, load_task, prepare, require_direction
 from adaptive_eval.questions import Question
 
-pytestmark = pytest.mark.tracking
+pytestmark = pytest.mark.harness
 
 FUNCTIONS = """
 import numpy as np

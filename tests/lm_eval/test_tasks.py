@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness, by the real package and tasks in local files: `pytest -m tracking tests/lm_eval`."""
+"""Tasks of lm-evaluation-harness, by the real package and tasks in local files: `pytest -m harness tests/lm_eval`."""
 
 import json
 import random
@@ -19,7 +19,7 @@ from adaptive_eval.lm_eval.tasks import grade, load_task, rows
 from adaptive_eval.questions import Question
 from adaptive_eval.report.reader import RunReader
 
-pytestmark = pytest.mark.tracking
+pytestmark = pytest.mark.harness
 
 QUESTIONS = 12
 REGEX, FIRST = {"function": "regex"}, {"function": "take_first"}

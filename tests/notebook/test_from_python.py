@@ -1,13 +1,11 @@
 """`adaptive_eval.run` and `adaptive_eval.read_run`: where no loop runs, where one does, and what they give."""
 
-import asyncio
 import inspect
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,7 @@ def place(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
-@pytest.mark.parametrize("name", ["read_run", "run", "run_async"])
+@pytest.mark.parametrize("name", ["read_run", "run"])
 def test_public_functions_document_arguments_returns_and_an_example(name: str) -> None:
     function = getattr(adaptive_eval, name)
     doc = inspect.getdoc(function) or ""
@@ -38,7 +36,7 @@ def test_public_functions_document_arguments_returns_and_an_example(name: str) -
 
 def test_importing_the_package_loads_nothing_else() -> None:
     code = (
-        "import sys, adaptive_eval; assert {'run', 'run_async', 'read_run', 'RunRecord'} <= set(dir(adaptive_eval));"
+        "import sys, adaptive_eval; assert {'run', 'read_run', 'RunRecord'} <= set(dir(adaptive_eval));"
         "heavy = {'numpy', 'scipy', 'pydantic', 'httpx2', 'rich', 'yaml'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -78,15 +76,6 @@ async def test_a_run_waits_for_its_end_where_a_loop_runs_already(
     assert record.results is not None and record.results.run.status == "finished"
     (to_do,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("to do ")]
     assert to_do.endswith(", then run the same command again"), "a call has no options of a command"
-
-
-async def test_other_tasks_go_on_while_a_run_is_awaited(place: Site) -> None:
-    going = asyncio.create_task(adaptive_eval.run_async(place.write(**ONCE), display="none"))
-    turns = 0
-    while not going.done():
-        turns += 1
-        await asyncio.sleep(0.001)
-    assert turns > 10 and (await going).directory == Path("runs/run")
 
 
 @pytest.mark.release
@@ -134,18 +123,6 @@ LONG: dict[str, Any] = {"trials": {"min": 4, "max": 20_000, "policy": "uniform"}
 """A run that nobody waits for."""
 
 
-@pytest.mark.slow
-async def test_a_run_that_is_cancelled_stops_and_can_go_on(site: Site) -> None:
-    path = site.write(**LONG)
-    going = asyncio.create_task(adaptive_eval.run_async(path, directory=site.directory(), display="none"))
-    await asyncio.to_thread(wait_for_trials, site.directory(), 1)
-    going.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await going
-    stopped = adaptive_eval.read_run(site.directory())
-    assert stopped.view.events[-1].kind == "stopped" and stopped.view.stopped is None
-
-
 PROGRAM = """
 import asyncio, sys, adaptive_eval
 
@@ -177,18 +154,15 @@ def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
 def test_a_run_becomes_data_frames(record: adaptive_eval.RunRecord) -> None:
     from pandas import DataFrame
 
-    frames = record.to_pandas(texts=True)
-    assert record.ranking.equals(frames.ranking) and record.comparisons.equals(frames.comparisons)
-    assert record.trials(texts=True).equals(frames.trials) and "text" not in record.trials()
+    trials = record.trials(texts=True)
+    assert isinstance(trials, DataFrame) and "text" not in record.trials()
     assert record.results is not None
-    assert len(frames.trials) == record.results.cost.trials and frames.trials["text"].str.len().min() > 0
-    scores = frames.trials.groupby(["model", "question"])["value"].mean().groupby("model").mean()
+    assert len(trials) == record.results.cost.trials and trials["text"].str.len().min() > 0
+    scores = trials.groupby(["model", "question"])["value"].mean().groupby("model").mean()
     expected = {row.name: row.score for row in record.results.models if row.stored_trials == row.trials}
     assert expected and all(np.isclose(scores[name], score) for name, score in expected.items())
-    assert list(frames.ranking["name"]) == [row.name for row in record.results.models]
-    assert set(frames.comparisons["verdict"]) <= {"resolved", "tied", "open", "out_of_reach", "blocked"}
-    latest = frames.looks[frames.looks["look"] == frames.looks["look"].max()].sort_values("place")
-    assert list(latest["model"]) == list(frames.ranking["name"]) and isinstance(frames.looks, DataFrame)
+    assert list(record.ranking["name"]) == [row.name for row in record.results.models]
+    assert set(record.comparisons["verdict"]) <= {"resolved", "tied", "open", "out_of_reach", "blocked"}
 
 
 def test_without_pandas_the_error_says_how_to_get_it(
@@ -196,51 +170,4 @@ def test_without_pandas_the_error_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match=r"pip install 'adaptive-eval\[pandas\]'"):
-        record.to_pandas()
-
-
-HOSTILE = "<img src=x onerror=alert(1)> & \u202e"
-
-
-def test_a_record_shows_itself_and_no_name_becomes_markup(place: Site) -> None:
-    models = [{"name": name, "base_url": place.base_url, "model": name} for name in MODELS]
-    models[0]["name"] = HOSTILE
-    record = adaptive_eval.run(place.config(name="hostile", models=models, **ONCE), display="none")
-    shown = record._repr_html_()
-    assert "&lt;img src=x" in shown and "<img" not in shown and "\u202e" not in shown
-    assert shown.count("<tr>") == 1 + len(MODELS) and "hostile: finished" in shown
-    assert "hostile" in repr(record)
-
-
-class Kernel:
-    """Stands for IPython in a kernel, and keeps what was displayed."""
-
-    kernel = None
-
-    def __init__(self) -> None:
-        self.shown: list[str] = []
-
-    def HTML(self, html: str) -> str:
-        return html
-
-    def display(self, html: str, display_id: bool) -> "Kernel":
-        assert display_id
-        return self.update(html)
-
-    def update(self, html: str) -> "Kernel":
-        self.shown.append(html)
-        return self
-
-
-@pytest.mark.slow
-def test_in_a_notebook_one_output_is_drawn_anew(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, ipython = Kernel(), ModuleType("IPython")
-    parts: dict[str, Any] = {"display": kernel, "get_ipython": lambda: kernel}
-    ipython.__dict__.update(parts)
-    monkeypatch.setitem(sys.modules, "IPython", ipython)
-    adaptive_eval.run(place.write())
-    assert "<progress" in kernel.shown[0] and "Finished: every comparison is resolved" in kernel.shown[-1]
-    assert all(name in kernel.shown[-2] for name in MODELS)
-    monkeypatch.delitem(sys.modules, "IPython")
-    with pytest.raises(ConfigError, match="only in a notebook"):
-        adaptive_eval.run(place.write(), display="notebook")
+        assert record.ranking is None

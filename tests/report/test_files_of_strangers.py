@@ -15,7 +15,6 @@ from adaptive_eval.report.label_file import LABELS_FILE, Labelled, read_labels
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.verified import verify_run
-from adaptive_eval.show.track.points import exclusive_follower
 from adaptive_eval.store.database import RunDatabase, has_tables
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import LOCK_FILE, lock_run
@@ -47,23 +46,6 @@ def test_the_journal_of_a_database_must_be_a_regular_file(tmp_path: Path, ending
     for opening in (RunReader.open, has_tables, RunDatabase.open_to_write, verify_run):
         with pytest.raises(StoreError, match=f"run.sqlite-{ending} cannot be read: it is not a regular file"):
             opening(tmp_path)
-
-
-@pytest.mark.parametrize("what", ["file", "link", "pipe"])
-def test_a_run_without_a_folder_for_logs_is_not_tracked(tmp_path: Path, what: str) -> None:
-    logs = tmp_path / "logs"
-    match what:
-        case "file":
-            logs.touch()
-        case "link":
-            logs.symlink_to("/etc/passwd")
-        case _:
-            os.mkfifo(logs)
-    with (
-        pytest.raises(StoreError, match="logs cannot be written: File exists"),
-        exclusive_follower(logs / "tracking-wandb.lock"),
-    ):
-        pytest.fail("there is no folder for a lock")
 
 
 def test_a_link_to_a_device_is_not_read_and_no_more_than_can_be_expected(tmp_path: Path) -> None:

@@ -18,10 +18,9 @@ from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
 from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.openai import OpenAiBatches
-from adaptive_eval.supplies.batches.openrouter import OpenRouterBatches
 from adaptive_eval.supplies.batches.types import BatchState
 
-FORMATS = (OpenAiBatches, AnthropicBatches, OpenRouterBatches)
+FORMATS = (OpenAiBatches, AnthropicBatches)
 POINTS = ("planned", "created", "pending", "collecting", "stored")
 
 

@@ -151,8 +151,8 @@ class World:
     def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
         asyncio.run(_without_words_of_the_dead(run))
 
-    def regrade(self, directory: Path, start: Start, config: RunConfig | None = None) -> None:
-        """`adaptive-eval regrade`, perhaps with `--config`."""
+    def regrade(self, directory: Path, start: Start, config: RunConfig) -> None:
+        """`adaptive-eval regrade --config`."""
         with self._in_place_of_the_world(start):
             try:
                 self._carried_out(regrade(directory, config))

@@ -73,7 +73,7 @@ def test_a_key_in_an_answer_is_stored_nowhere_and_shown_nowhere(
     assert len(shown) > 7
     assert_shows_no_piece(shown)
     assert runner.invoke(app, ["verify", str(run)]).exit_code == 0
-    again = runner.invoke(app, ["regrade", str(run)])
+    again = runner.invoke(app, ["regrade", str(run), "--config", str(config)])
     assert again.exit_code == 0, again.output
     assert "***" not in again.output
 

@@ -179,18 +179,9 @@ class Lives(RuleBasedStateMachine):
     def break_the_grader(self, question: str) -> None:
         self.world.broken, self.steady = {question}, False
 
-    @rule(killed=st.booleans(), at=st.integers(1, 6))
-    @only_if(lambda life: (life.directory / "run.sqlite").exists())
-    def regrade(self, killed: bool, at: int) -> None:
-        before = len(self.world.log)
-        self.world.regrade(self.directory, Start(Fate.KILL if killed else Fate.NOTHING, at))
-        assert len(self.world.log) == before, "a regrade asks for nothing"
-        self.books.check(self.world, Fate.KILL)
-        self.extended = self.extended or self.books.begins_with_all
-
     @rule(number=st.one_of(st.none(), st.integers(0, 3)), killed=st.booleans(), at=st.integers(1, 60))
     @only_if(lambda life: (life.directory / "run.sqlite").exists())
-    def regrade_all(self, number: int | None, killed: bool, at: int) -> None:
+    def regrade(self, number: int | None, killed: bool, at: int) -> None:
         """`adaptive-eval regrade --config`, perhaps with another answer key for one question."""
         answers = dict(self.books.answers)
         if number is not None:
@@ -326,6 +317,8 @@ class Lives(RuleBasedStateMachine):
 
     def mended(self) -> None:
         """In the end everything works, and an undisturbed run of the same settings is the judge."""
+        for model in set(SKILLS).difference(self.models):
+            self.leave_or_come_back(model)
         self.world.broken, self.models = set(), list(SKILLS)
         before = frozenset(self.books.rows)
         ended = self.world.run(self.config(), self.directory, Start())
@@ -362,8 +355,8 @@ def stopped_and_regraded(life: Lives) -> None:
     life.begin(4442250, True, 1, 2, 1, 2, "cost", 81, {"q3"}, False)
     life.start(Fate.STOP_AT_ONCE, 239, {})
     life.break_the_grader("q0")
-    life.regrade(False, 2)
-    life.regrade(False, 1)
+    life.regrade(None, False, 2)
+    life.regrade(None, False, 1)
     life.start(Fate.KILL, 134, {})
 
 
@@ -415,7 +408,7 @@ def rescored_after_a_regrade(life: Lives) -> None:
     life.begin(1216, True, 3, 2, 1, 2, "cost", None, {"q1", "q2"}, False)
     life.start(Fate.NOTHING, 1, {})
     life.break_the_grader("q3")
-    life.regrade(False, 5)
+    life.regrade(None, False, 5)
     life.rescore()
 
 
@@ -423,6 +416,13 @@ def without_a_score(life: Lives) -> None:
     """Models with questions without a grade once had a difference, by the uniform prior."""
     life.begin(51, False, 3, 1, 2, 2, "cost", None, {"q0", "q1"}, True)
     life.start(Fate.STOP, 164, {})
+
+
+def with_one_who_joins_at_the_end(life: Lives) -> None:
+    """The looks of the two who were there from the first stand."""
+    life.begin(0, False, 1, 1, 1, 1, "cost", None, set(), False)
+    life.leave_or_come_back("ada")
+    life.start(Fate.NOTHING, 1, {})
 
 
 ONCE = [
@@ -435,6 +435,7 @@ ONCE = [
     without_grades_at_its_first_look,
     rescored_after_a_regrade,
     without_a_score,
+    with_one_who_joins_at_the_end,
 ]
 
 

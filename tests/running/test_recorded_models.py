@@ -267,9 +267,9 @@ def test_a_model_that_was_recorded_cannot_become_one_that_is_asked(folder: Folde
         folder.run(folder.config("new", asked))
 
 
-def test_regrading_by_another_key_is_refused_and_retrying_is_not(folder: Folder) -> None:
+def test_regrading_by_another_key_is_refused_and_by_the_same_is_not(folder: Folder) -> None:
     folder.run(folder.placing())
-    assert asyncio.run(regrade_stored(folder.path / "new")).changed == 0
+    assert asyncio.run(regrade_stored(folder.path / "new", folder.placing())).changed == 0
     folder.write_questions(QUESTIONS, answer="wrong")
     with pytest.raises(StoreError, match=r"has recorded models \(ada, bob\)"):
         asyncio.run(regrade_stored(folder.path / "new", folder.placing()))

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import config_from_mapping, load_config
+from adaptive_eval.report.published import published_configuration, stored_configuration
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.markdown import markdown
-from adaptive_eval.show.repeatable import published_configuration, view_config
 from adaptive_eval.simulate.answering import question_rows
 
 SHARES = {"easy": 0.75, "hard": 0.25}
@@ -132,7 +132,7 @@ def test_the_run_resumes_only_with_the_same_weights(ended: Path, site: Site) -> 
 def test_the_published_configuration_repeats_the_run(ended: Path) -> None:
     view = read_view(ended)
     assert view is not None
-    config = config_from_mapping(published_configuration(view_config(view)))
+    config = config_from_mapping(published_configuration(stored_configuration(view.configuration)))
     original = load_config(ended.parent.parent / "run.yaml")
     for section in ("benchmarks", "questions", "grader", "prompt", "models", "rubric"):
         assert getattr(config, section) == getattr(original, section)
@@ -140,7 +140,7 @@ def test_the_published_configuration_repeats_the_run(ended: Path) -> None:
 
 def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) -> None:
     before = results_of(ended)
-    invoke("regrade", ended)
+    invoke("regrade", ended, "--config", ended.parent.parent / "run.yaml")
     assert results_of(ended).models == before.models
 
 

@@ -484,6 +484,7 @@ interface RunView {
   transcripts: TranscriptEnd[];
   counted: string | null;
   verdicts: string[];
+  published: string;
 }
 
 interface ServerRow {

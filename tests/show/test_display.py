@@ -22,6 +22,7 @@ from adaptive_eval.core import Controller
 from adaptive_eval.core.objectives import PrecisionOf
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
+from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.driver import Driver
 from adaptive_eval.machine.records import LookTaken
 from adaptive_eval.machine.repeats import SamplingFreedom
@@ -53,7 +54,6 @@ from adaptive_eval.report.snapshot import RunSubject
 from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.status import (
     CurrentTraffic,
-    ModelTraffic,
     Standing,
     Status,
     results_in_progress,
@@ -117,10 +117,6 @@ class Watched(MachineBed):
             results=None if results is None else results_in_progress(results),
             caps=used_caps(self.plan.budget, trials, usage, usage.gpu_seconds, 3.0, ()),
             traffic=CurrentTraffic(0, 0, 0, 0, 0),
-            models=tuple(
-                ModelTraffic(name, spent.trials, spent.tokens, spent.usd, spent.gpu_seconds, 0, 0, {}, {})
-                for name, spent in zip(self.names, usages, strict=True)
-            ),
             trials=trials,
             new_trials=trials,
             new_tokens=usage.tokens,
@@ -504,9 +500,8 @@ async def test_a_run_without_a_look_shows_how_long_its_servers_were_held(tmp_pat
     bed = Watched(tmp_path)
     await bed.show(Display())
     status = bed.take()
-    held = [replace(model, server_seconds=300.0, server_gpu_seconds=600.0) for model in status.models]
-    ended = how_it_ended(Reason.GPU_TIME, replace(status, models=tuple(held)), tmp_path)
-    assert f"servers held for {len(held) * 5}m00s in total (0.50 GPU hours)" in last_screen(ended)
+    ended = how_it_ended(Reason.GPU_TIME, replace(status, held=HeldTime(900.0, 1800.0)), tmp_path)
+    assert "servers held for 15m00s in total (0.50 GPU hours)" in last_screen(ended)
     assert "held" not in last_screen(how_it_ended(Reason.WALL_TIME, status, tmp_path))
 
 

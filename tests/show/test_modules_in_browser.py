@@ -1,6 +1,5 @@
-"""The page's own functions, asked one by one: numbers, foreign texts, YAML."""
+"""The page's own functions, asked one by one: numbers and foreign texts."""
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +7,6 @@ from browsing import Tabs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adaptive_eval.config.document import read_document
 from adaptive_eval.report.lines import count
 from adaptive_eval.show.page.documents import script
 
@@ -115,43 +113,3 @@ STAYS = """(() => {
 
 def test_elements_after_a_new_one_are_kept(call: Call) -> None:
     assert call("dom.js", STAYS) == [True, 2, "two"]
-
-
-AWKWARD = [
-    "no",
-    "12:30",
-    "1e5",
-    "a: b",
-    "- x",
-    "#",
-    "",
-    " x",
-    "x ",
-    "~",
-    "0x1f",
-    "'",
-    ".inf",
-    "<<",
-    "\u2028",
-    "${HOME}",
-]
-LINES = ["a\nb", "\na", "a\n", "a\n  b\n\nc", "{prompt}\n  \\boxed{}", "$${A:-b}\n${C}"]
-TEXTS = st.text(max_size=20) | st.sampled_from([*AWKWARD, *LINES])
-LEAVES = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9) | TEXTS
-KEYS = st.text(st.characters(exclude_characters="$"), max_size=20)
-VALUES = st.dictionaries(
-    KEYS,
-    st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)),
-    min_size=1,
-    max_size=4,
-)
-
-
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(VALUES)
-def test_a_run_reads_its_configuration_from_the_page(call: Call, value: dict[str, object]) -> None:
-    text = call("yaml.js", f"it.yaml(JSON.parse({json.dumps(json.dumps(value))}))")
-    assert isinstance(text, str)
-    document = read_document(text, {})
-    assert not document.problems
-    assert document.tree == value

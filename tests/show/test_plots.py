@@ -98,7 +98,7 @@ def test_every_figure_is_drawn_in_both_formats_and_the_same_each_time(view: RunV
     assert {path.name for path in paths} == {
         f"{name}.{kind}" for name in FIGURES | OVER_LOOKS for kind in ("svg", "png")
     }
-    again = draw_all(view, tmp_path / "twice", ("svg",))
+    again = draw_all(view, tmp_path / "twice")
     for path in again:
         assert path.read_bytes() == (tmp_path / "once" / path.name).read_bytes()
     text = (tmp_path / "once" / "intervals.svg").read_text()
@@ -115,7 +115,8 @@ def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> N
         replace(look, models=tuple(names.values()), order=tuple(names[name] for name in look.order), pairs=())
         for look in view.looks
     )
-    for path in draw_all(replace(hostile, looks=looks), tmp_path, ("svg",)):
+    draw_all(replace(hostile, looks=looks), tmp_path)
+    for path in tmp_path.glob("*.svg"):
         assert "<script" not in path.read_text()
 
 

@@ -1,22 +1,17 @@
-"""What a terminal and Prometheus show of sites on a cluster."""
+"""What a terminal shows of sites on a cluster."""
 
 import io
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from adaptive_eval.report.sites import SiteRow
 from adaptive_eval.report.status import CurrentTraffic, Status
 from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import SHOWN_SITES, counted_sites, has_open_site, sites_table, traffic
-from adaptive_eval.show.serve.metrics import Metrics
 from adaptive_eval.show.text import Rates
 
-LABELS = ("model", "site", "host", "node", "devices", "state")
 HOSTILE = "\x1b[2J[red]gpu\u202e"
 SERVES = SiteRow("ada", "site 1", "serving", 1000.0, "gpu-07", "ab12", 8.0, "0,1,2,3,4,5,6,7", 2, 1, 1, "x", 1000.0)
 LOST = SiteRow("bob", "site 2", "lost", 1090.0, HOSTILE, "cd34", 4.0, None, 1, 0, 3, "its node died", None, 60.0)
@@ -25,7 +20,7 @@ OVER = replace(SERVES, model="cyd", state="ended", up=None, moves=0, losses=0)
 
 def status(rows: Sequence[SiteRow] = (SERVES, LOST, OVER)) -> Status:
     now = CurrentTraffic(120, 0, 0, 1, 1)
-    return Status(3, None, (), now, (), 640, 640, 9000, 50.0, None, sites=tuple(rows))
+    return Status(3, None, (), now, 640, 640, 9000, 50.0, None, sites=tuple(rows))
 
 
 def drawn(shown: Status) -> str:
@@ -54,27 +49,3 @@ def test_a_line_counts_the_sites() -> None:
     assert sentence in traffic(status(), Rates()).plain
     assert sentence in pending_look(status()) and "site" not in pending_look(status(()))
     assert has_open_site(status()) and not has_open_site(status([OVER]))
-
-
-@pytest.mark.parametrize("with_sites", [True, False])
-async def test_prometheus_has_metrics_of_sites(with_sites: bool) -> None:
-    metrics, registry = Metrics(), CollectorRegistry()
-    registry.register(metrics)
-    metrics.opened("bench", ("ada", "bob"), lambda: status() if with_sites else status(()))
-    metrics.closed()
-    families = text_string_to_metric_families(generate_latest(registry).decode())
-    samples = [sample for family in families for sample in family.samples]
-    values = {
-        (sample.name, *map(sample.labels.get, filter(sample.labels.get, LABELS))): sample.value for sample in samples
-    }
-    if not with_sites:
-        assert not any("site" in name for name, *_ in values)
-        return
-    for name, value in {
-        "site_serving": 1, "site_state_since_seconds": 1000, "site_gpus": 8, "site_placements_total": 2,
-        "site_moves_total": 1, "site_losses_total": 1,
-    }.items():  # fmt: skip
-        assert values[f"adaptive_eval_{name}", "ada", "site 1"] == value, name
-    assert values["adaptive_eval_site_serving", "bob", "site 2"] == 0
-    assert values["adaptive_eval_site_gpus", "bob", "site 2"] == 0, "a lost one has none"
-    assert ("adaptive_eval_site_info", "ada", "site 1", "gpu-07", "ab12", "0,1,2,3,4,5,6,7", "serving") in values

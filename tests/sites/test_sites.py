@@ -24,13 +24,14 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import SiteRow, answers_by_site
 from adaptive_eval.report.status import Status
 from adaptive_eval.running.start import execute
-from adaptive_eval.running.watching import Watcher, Watchers
+from adaptive_eval.running.watching import Watcher
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
 
 SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
 Kind = TypeVar("Kind", bound=Event)
+NOBODY = Watcher()
 ELSEWHERE = {"name": "bob", "base_url": "http://127.0.0.1:1/v1"}
 
 
@@ -50,10 +51,10 @@ def written(site: Site, **changes: object) -> Path:
     return site.write(trials={"min": 4, "max": 8, "optimize": "cost"}, concurrency=2, **changes)
 
 
-def run_at(cluster: NearCluster, config: Path, site: Site, *watchers: Watcher) -> ExitCode:
+def run_at(cluster: NearCluster, config: Path, site: Site, watcher: Watcher = NOBODY) -> ExitCode:
     """The run with these sites, in the directory of its name."""
     prepared = prepare(load_config(config, ()))
-    running = execute(prepared, site.directory(), Watchers(*watchers), lambda ended: None, sites=RunSites(cluster).open)
+    running = execute(prepared, site.directory(), watcher, lambda ended: None, sites=RunSites(cluster).open)
     return asyncio.run(running)
 
 
@@ -155,11 +156,7 @@ def test_the_live_status_and_the_stored_run_show_the_same_sites(site: Site) -> N
     """One site is lost on its way; each is placed on a node of its own, which makes its return a move."""
     watcher = Glances()
     prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
-    asyncio.run(
-        execute(
-            prepared, site.directory(), Watchers(watcher), lambda ended: None, sites=RunSites(NearCluster([1])).open
-        )
-    )
+    asyncio.run(execute(prepared, site.directory(), watcher, lambda ended: None, sites=RunSites(NearCluster([1])).open))
     feed = Feed(site.directory())
     feed.poll()
     stored, live = stored_status(feed), watcher.seen[-1]

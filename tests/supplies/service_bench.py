@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from batch_bench import CONFIG, SAMPLING, BetaWire, DirectModel, DirectWire, ServiceInMemory, question, truth
+from batch_bench import CONFIG, SAMPLING, DirectModel, DirectWire, ServiceInMemory, question, truth
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.batching import BatchConfig
@@ -138,7 +138,7 @@ class ServiceDesk:
     ) -> ServiceStart:
         """A new start; `delay`: seconds until an answer is on disk; `allows`: whether what is lost may be asked again;
         None: a test does either."""
-        self.wire = BetaWire(self.service) if self.settings.kind == "openrouter" else DirectWire(self.service)
+        self.wire = DirectWire(self.service)
         service = BatchService(CONFIG, SAMPLING, self.settings, self.wire)  # type: ignore[arg-type]
         clock = asyncio.get_running_loop().time
         client = EndpointClient(self.direct, question, lambda question, trial: trial)  # type: ignore[arg-type]

@@ -16,14 +16,14 @@ from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.supplies.batches.anthropic import chat_payload, message_params
 from adaptive_eval.supplies.batches.openai import parse_result, parse_state
-from adaptive_eval.supplies.batches.service import BatchService, batch_root, open_batches
+from adaptive_eval.supplies.batches.service import BatchService, open_batches
 from adaptive_eval.supplies.batches.types import BatchResult, BatchStage, BatchState
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 
 pytestmark = pytest.mark.patient
 
 KEY = "sk-secret-0123456789abcdef"
-KINDS = ("openai", "anthropic", "openrouter")
+KINDS = ("openai", "anthropic")
 ASKED = Prompt(messages=(Message("system", "Be brief."), Message("user", "[q1] which?")))
 
 
@@ -147,11 +147,11 @@ async def test_each_service_gets_its_key_as_it_wants_it() -> None:
             service = opened(server.base_url, kind)
             await service.format.state("b")
             await service.wire.close()
-    openai, anthropic, openrouter = server.seen
-    assert openai.headers["authorization"] == openrouter.headers["authorization"] == f"Bearer {KEY}"
+    openai, anthropic = server.seen
+    assert openai.headers["authorization"] == f"Bearer {KEY}"
     assert anthropic.headers["x-api-key"] == KEY and anthropic.headers["anthropic-version"] == "2023-06-01"
     assert "authorization" not in anthropic.headers
-    assert [request.path for request in server.seen] == ["/v1/batches/b", "/v1/messages/batches/b", "/beta/batches/b"]
+    assert [request.path for request in server.seen] == ["/v1/batches/b", "/v1/messages/batches/b"]
 
 
 async def test_invalid_result_lines_are_skipped() -> None:
@@ -286,14 +286,3 @@ def test_states_and_results_of_openai_in_its_own_words() -> None:
     assert (failed.stage, failed.reason, failed.busy) == (BatchStage.FAILED, "full", True)
     expired = {"custom_id": "k_3", "response": None, "error": {"code": "batch_expired", "message": "not in time"}}
     assert parse_result(expired) == BatchResult("k_3", "expired")
-
-
-def test_where_batches_are() -> None:
-    assert (
-        batch_root(BatchConfig(kind="openrouter"), "https://openrouter.ai/api/v1") == "https://openrouter.ai/api/beta"
-    )
-    assert batch_root(BatchConfig(kind="openai"), "https://api.openai.com/v1") == "https://api.openai.com/v1"
-    assert (
-        batch_root(BatchConfig(kind="openai", base_url="https://other.example/v1/"), "https://a/v1")
-        == "https://other.example/v1"
-    )

@@ -1,5 +1,7 @@
 """The simulated batch service: its states, and its answers to invalid calls."""
 
+from typing import Any
+
 import orjson
 import pytest
 from live_runs import small_world
@@ -26,44 +28,49 @@ class Clocked:
         reply = self.api.handle(method, path, raw)
         return reply.status, orjson.loads(reply.parts[0][1])
 
-    def inline(self, number: int = 4) -> str:
-        requests = [
+    def batch(self, number: int = 4) -> str:
+        """A batch of so many requests."""
+        lines = (
             {"custom_id": f"r{seed}", "body": {"model": "ada", "messages": [{"content": "[q1]"}], "seed": seed}}
             for seed in range(number)
-        ]
-        status, reply = self.call("POST", "/beta/batches", {"endpoint": "/v1/chat/completions", "requests": requests})
-        assert status == 202
+        )
+        part = b'--b\r\nContent-Disposition: form-data; filename="f"\r\n\r\n%b\r\n--b--\r\n'
+        file = self.call("POST", "/v1/files", part % b"\n".join(map(orjson.dumps, lines)))[1]["id"]
+        request = {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        status, reply = self.call("POST", "/v1/batches", request)
+        assert status == 200
         return str(reply["id"])
+
+    def results(self, name: str) -> list[dict[str, Any]]:
+        """What the batch has answered."""
+        file = self.call("GET", f"/v1/batches/{name}")[1]["output_file_id"]
+        reply = self.api.handle("GET", f"/v1/files/{file}/content", b"")
+        return [orjson.loads(line) for line in reply.parts[0][1].splitlines()]
 
 
 def test_a_batch_goes_through_its_states() -> None:
     service = Clocked(seconds=100.0)
-    name = service.inline()
+    name = service.batch()
     words = []
     for service.now in (5.0, 50.0, 95.0, 100.0):
-        words.append(service.call("GET", f"/beta/batches/{name}")[1]["status"])
+        words.append(service.call("GET", f"/v1/batches/{name}")[1]["status"])
     assert words == ["validating", "in_progress", "finalizing", "completed"]
-    results = service.call("GET", f"/beta/batches/{name}")[1]["results"]
-    assert isinstance(results, list) and sorted(result["custom_id"] for result in results) == ["r0", "r1", "r2", "r3"]
+    assert sorted(result["custom_id"] for result in service.results(name)) == ["r0", "r1", "r2", "r3"]
 
 
 def test_an_answer_is_that_of_the_chat_api() -> None:
     service = Clocked(seconds=0.0)
-    name = service.inline(1)
-    (line,) = service.call("GET", f"/beta/batches/{name}")[1]["results"]  # type: ignore[misc]
+    (line,) = service.results(service.batch(1))
     body = {"model": "ada", "messages": [{"content": "[q1]"}], "seed": 0}
     direct = service.call("POST", "/v1/chat/completions", body)[1]
-    assert line["response"]["body"]["choices"] == direct["choices"]  # type: ignore[index]
+    assert line["response"]["body"]["choices"] == direct["choices"]
 
 
 def test_invalid_batch_calls_are_refused_with_a_reason() -> None:
     service = Clocked(seconds=100.0)
-    name = service.inline()
-    assert service.call("POST", f"/beta/batches/{name}/cancel")[0] == 405
     assert service.call("GET", "/v1/batches/none")[0] == 404
     assert service.call("GET", "/v1/messages/batches/none/results")[0] == 404
     for path, body in (
-        ("/beta/batches", {"requests": [], "endpoint": "x"}),
         ("/v1/batches", {"input_file_id": "none", "completion_window": "24h"}),
         ("/v1/batches", b"{"),
         ("/v1/messages/batches", {"requests": [{"custom_id": "a", "params": {"seed": 1, "max_tokens": 4}}]}),
@@ -74,9 +81,9 @@ def test_invalid_batch_calls_are_refused_with_a_reason() -> None:
 
 def test_half_of_a_batch_that_expires_is_answered() -> None:
     service = Clocked(seconds=1.0, expired=1.0)
-    name = service.inline(10)
+    name = service.batch(10)
     service.now = 2.0
-    reply = service.call("GET", f"/beta/batches/{name}")[1]
+    reply = service.call("GET", f"/v1/batches/{name}")[1]
     assert reply["status"] == "expired" and reply["request_counts"] == {"total": 10, "completed": 5, "failed": 5}
     assert service.api.batches.counts["answered"] == 5
 

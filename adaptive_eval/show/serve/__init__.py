@@ -1,1 +1,1 @@
-"""Watch a run from outside: in another terminal, in a browser, by Prometheus."""
+"""Watch a run from outside: in another terminal, in a browser."""

@@ -162,7 +162,6 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         results=None if results is None else results_in_progress(results),
         caps=used_caps(budget, spent.trials, usage, feed.gpu_seconds, elapsed, beside),
         traffic=_traffic(feed),
-        models=(),
         trials=spent.trials,
         new_trials=spent.trials - before.trials,
         new_tokens=spent.tokens - before.tokens,

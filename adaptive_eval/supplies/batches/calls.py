@@ -5,8 +5,8 @@
                                 it has none (openai): it is created again; else its requests are lost
     poll, with a growing pause  ended, or older than `cancel_after`: it is cancelled, and its results are collected
 
-Anthropic and OpenRouter store no metadata. There every unknown batch of the right time and number of requests is waited
-for, and recognised by the ids in its results.
+Anthropic stores no metadata. There every unknown batch of the right time and number of requests is waited for, and
+recognised by the ids in its results.
 """
 
 import asyncio

@@ -6,7 +6,6 @@ https://platform.openai.com/docs/api-reference/batch
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import orjson
 
@@ -99,18 +98,6 @@ def list_entries(page: object) -> Sequence[object]:
     return data
 
 
-def plain_state(batch: Mapping[str, object]) -> BatchState:
-    """The state in a batch object, from the fields that OpenRouter has as well."""
-    word, counts = safe_word(batch.get("status")), batch.get("request_counts")
-    return BatchState(
-        id=identifier(batch.get("id"), "that of the batch"),
-        stage=_STAGES.get(word, BatchStage.RUNNING),
-        status=word,
-        total=parse_count(counts.get("total")) if isinstance(counts, dict) else None,
-        created=parse_time(batch.get("created_at")),
-    )
-
-
 def parse_state(reply: object) -> BatchState:
     """The state in a batch object."""
     batch = require_object(reply, "it")
@@ -119,8 +106,18 @@ def parse_state(reply: object) -> BatchState:
     file_ids = (batch.get("output_file_id"), batch.get("error_file_id"))
     files = tuple(identifier(file, "that of a file of results") for file in file_ids if file)
     reason, busy = _trouble(batch)
-    key = key if isinstance(key, str) else None
-    return replace(plain_state(batch), key=key, files=files, reason=reason, busy=busy)
+    word, counts = safe_word(batch.get("status")), batch.get("request_counts")
+    return BatchState(
+        id=identifier(batch.get("id"), "that of the batch"),
+        stage=_STAGES.get(word, BatchStage.RUNNING),
+        status=word,
+        key=key if isinstance(key, str) else None,
+        total=parse_count(counts.get("total")) if isinstance(counts, dict) else None,
+        created=parse_time(batch.get("created_at")),
+        files=files,
+        reason=reason,
+        busy=busy,
+    )
 
 
 def _trouble(batch: object) -> tuple[str, bool]:

@@ -14,7 +14,6 @@ from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 from adaptive_eval.supplies.batches import anthropic
 from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
 from adaptive_eval.supplies.batches.openai import OpenAiBatches
-from adaptive_eval.supplies.batches.openrouter import OpenRouterBatches
 from adaptive_eval.supplies.batches.types import BatchFormat, BatchResult
 from adaptive_eval.supplies.batches.wire import BatchWire
 
@@ -55,13 +54,6 @@ class BatchService:
         return answer
 
 
-def batch_root(settings: BatchConfig, base_url: str) -> str:
-    """The root URL of a provider's batches."""
-    if settings.base_url is not None:
-        return settings.base_url
-    return base_url.removesuffix("/v1") + "/beta" if settings.kind == "openrouter" else base_url
-
-
 def open_batches(
     config: EndpointConfig,
     sampling: Sampling,
@@ -78,7 +70,7 @@ def open_batches(
         config,
         sampling,
         limits,
-        batch_root(settings, config.replicas[0]),
+        settings.base_url or config.replicas[0],
         SecretStr(key) if key else None,
         folder=folder,
         headers=anthropic.HEADERS if messages else None,
@@ -88,9 +80,6 @@ def open_batches(
 
 
 def _format(config: EndpointConfig, settings: BatchConfig, wire: BatchWire) -> BatchFormat:
-    endpoint = "/v1" + PATHS[config.api]
     if settings.kind == "anthropic":
         return AnthropicBatches(wire)
-    if settings.kind == "openrouter":
-        return OpenRouterBatches(wire, endpoint, config.model)
-    return OpenAiBatches(wire, endpoint)
+    return OpenAiBatches(wire, "/v1" + PATHS[config.api])

@@ -1,4 +1,4 @@
-"""Batch services in the formats of OpenAI, Anthropic and OpenRouter, in addition to the simulated chat API.
+"""Batch services in the formats of OpenAI and Anthropic, in addition to the simulated chat API.
 
 A batch passes through its service's states within `seconds`, and then has the chat API's answer for each request.
 `BatchHabits` defines faults, which depend on a request and its number of repetitions, never on its answer.
@@ -26,7 +26,7 @@ ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 ISO = "%Y-%m-%dT%H:%M:%S+00:00"
 _JSON_LINES = "application/jsonl"
 _ROUTES = re.compile(
-    r"/(?P<kind>v1/messages|v1|beta)/(?P<what>batches|files)"
+    r"/(?P<kind>v1/messages|v1)/(?P<what>batches|files)"
     r"(?:/(?P<id>[\w-]+)(?:/(?P<part>content|results|cancel))?)?"
 )
 
@@ -119,7 +119,7 @@ class BatchApi:
         if self._habits.meets("lost", serial):
             self._counts["lost"] += 1
             return ApiReply((), reset_after=0.0)
-        return _json(202 if kind == "beta" else 200, self._batch_status(batch))
+        return _json(200, self._batch_status(batch))
 
     def _requests(self, kind: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         """The requests, each with a custom_id and a body for the chat API."""
@@ -128,10 +128,6 @@ class BatchApi:
                 {"custom_id": request["custom_id"], "body": _chat_body(request["params"])}
                 for request in body["requests"]
             ]
-        if kind == "beta":
-            if next(iter(body)) == "requests":
-                raise ValueError("endpoint and model come before requests")
-            return [{"custom_id": request["custom_id"], "body": request["body"]} for request in body["requests"]]
         if body["completion_window"] != "24h":
             raise ValueError("completion_window must be 24h")
         return [orjson.loads(line) for line in self._files[body["input_file_id"]].splitlines()]
@@ -149,8 +145,6 @@ class BatchApi:
         return whole_reply(self._files[name], kind=_JSON_LINES)
 
     def _cancel(self, batch: SimulatedBatch) -> ApiReply:
-        if batch.kind == "beta":
-            return _json(405, _error("batches cannot be cancelled", "invalid_request_error"))
         if self._word(batch) in ENDED:
             return _json(409, _error("the batch has ended", "invalid_request_error"))
         batch.cancelled = self._now()
@@ -187,9 +181,6 @@ class BatchApi:
             "created_at": round(self._created(batch)),
             "request_counts": {"total": total, "completed": len(lines) - failed, "failed": failed},
         }
-        if batch.kind == "beta":
-            error = {"message": "too many requests wait"} if word == "failed" else None
-            return status | {"results": lines if word in ENDED else None, "error": error}
         queue_error = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached", "line": None}
         if word == "failed":
             status["errors"] = {"object": "list", "data": [queue_error]}

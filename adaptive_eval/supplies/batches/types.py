@@ -46,8 +46,6 @@ class BatchState:
     """Seconds since 1970."""
     files: tuple[str, ...] = ()
     """Ids of the files with results."""
-    inline: tuple[object, ...] = ()
-    """Results that arrived with the state."""
     reason: str = ""
     """Why it failed."""
     busy: bool = False

@@ -91,10 +91,9 @@ class BatchWire:
         """Add a notice for readers, once."""
         self.notices.setdefault(notice)
 
-    async def get(self, path: str, *, large: bool = False) -> object:
-        """GET a path; if `large`, the reply may be as large as results."""
-        max_bytes, limit = (RESULT_BYTES, TRANSFER_SECONDS) if large else (ANSWER_BYTES, CALL_SECONDS)
-        return await self._retry(lambda: self._call("GET", path, limit=limit, max_bytes=max_bytes))
+    async def get(self, path: str) -> object:
+        """GET a path."""
+        return await self._retry(lambda: self._call("GET", path))
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
         """POST an idempotent request."""

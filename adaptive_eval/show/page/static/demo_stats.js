@@ -1,5 +1,7 @@
 // The statistics of the demonstration, on counts of right answers: the same numbers as the Python package's scorio.
 
+import { sumOf } from "./parts.js";
+
 /** Right answers to each of M questions, of n trials of each. @typedef {number[]} Rights */
 /** The mean of a score and its standard error. @typedef {[mean: number, sigma: number]} Estimate */
 
@@ -27,15 +29,10 @@ export function chances(mean, questions, difficulty, draw) {
   let [low, high] = [-60, 60];
   for (let step = 0; step < 100; step += 1) {
     const middle = (low + high) / 2;
-    if (sum(shifted(middle)) / questions < mean) low = middle;
+    if (sumOf(shifted(middle), Number) / questions < mean) low = middle;
     else high = middle;
   }
   return shifted((low + high) / 2);
-}
-
-/** @param {number[]} values */
-export function sum(values) {
-  return values.reduce((total, value) => total + value, 0);
 }
 
 /**
@@ -45,13 +42,13 @@ export function sum(values) {
 export function bayes(right, n, prior = 1) {
   const total = n + 2 * prior;
   const means = right.map((answers) => (answers + prior) / total);
-  const spread = sum(means.map((mean) => mean * (1 - mean))) / (total + 1);
-  return [sum(means) / right.length, Math.sqrt(spread) / right.length];
+  const spread = sumOf(means, (mean) => mean * (1 - mean)) / (total + 1);
+  return [sumOf(means, Number) / right.length, Math.sqrt(spread) / right.length];
 }
 
 /** The same on the average scale. @param {Rights} right @param {number} n @returns {Estimate} */
 export function avg(right, n) {
-  return [sum(right) / (n * right.length), (bayes(right, n)[1] * (n + 2)) / n];
+  return [sumOf(right, Number) / (n * right.length), (bayes(right, n)[1] * (n + 2)) / n];
 }
 
 /** Pass@k without bias; NaN before there are k trials. @param {Rights} right @param {number} n @param {number} k */
@@ -62,7 +59,7 @@ export function passAtK(right, n, k) {
     for (let draw = 0; draw < k; draw += 1) chance *= Math.max(0, n - answers - draw) / (n - draw);
     return chance;
   });
-  return 1 - sum(missed) / right.length;
+  return 1 - sumOf(missed, Number) / right.length;
 }
 
 /** z of the first estimate against the second. @param {Estimate} a @param {Estimate} b */

@@ -10,6 +10,7 @@ import { name, plain } from "./text.js";
 /** @typedef {{row: FrontierRow, model: ModelRow, usd: number, low: number, high: number}} Point */
 
 const SIDES = 1.96;
+/** @type {Record<string, string>} */
 const PARTS = {
   chosen: "chosen",
   candidate: "may do",
@@ -94,14 +95,9 @@ function costs({ view: { results }, facts }) {
       column("Model", (/** @type {FrontierRow} */ { model }) => name(model, 60)),
       column("USD an answer", (row) => (row.usd === null ? "–" : `$${row.usd.toPrecision(3)}${half(row)}`)),
       column("Score", ({ model }) => score(facts, scores.get(model) ?? null)),
-      column("Choice", ({ part, behind }) => partOf(part) + (behind === null ? "" : `: behind ${plain(behind, 60)}`)),
+      column("Choice", ({ part, behind }) => PARTS[part] + (behind === null ? "" : `: behind ${plain(behind, 60)}`)),
     ],
     rows: results?.frontier ?? [],
     key: ({ model }) => model,
   });
-}
-
-/** What a model is in the choice. @param {string} part */
-function partOf(part) {
-  return PARTS[/** @type {keyof typeof PARTS} */ (part)];
 }

@@ -19,7 +19,7 @@ import { recipe } from "./recipe.js";
 import { rubrics } from "./rubrics.js";
 import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
-import { embeddedView, readAnswers, readTranscript } from "./sent.js";
+import { embedded, readAnswers, readTranscript } from "./sent.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
 import { glossaryList, openTerms, term } from "./terms.js";
@@ -199,9 +199,9 @@ function announce(announcer, before, facts) {
 async function begin() {
   const page = /** @type {HTMLElement} */ (document.getElementById("page"));
   openTerms();
-  const embedded = embeddedView();
+  const carried = embedded("view");
   const { api, runs } = document.documentElement.dataset;
-  if (embedded) openPage(page, embedded, null);
+  if (carried) openPage(page, carried, null);
   else if (runs !== undefined) await showRuns(page, runs);
   else await monitor(page, api ?? "");
 }

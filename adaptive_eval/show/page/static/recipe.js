@@ -1,18 +1,13 @@
-// How to repeat the run: how answers were sampled and graded, and the whole configuration.
+// How to repeat the run: how answers were sampled and graded, and the configuration.
 
 import { h } from "./dom.js";
 import { column, factList, note, region, table, titledTable } from "./parts.js";
 import { count, listed, name, plain, visible } from "./text.js";
-import { yaml } from "./yaml.js";
 /** @import { Section } from "./parts.js" */
 
 /** @typedef {{settings: Map<string, unknown>, names: string[]}} Group of models that were asked alike */
 
 const SERVER_DEFAULT = "server default";
-/** The order in which people write a configuration. */
-const ORDER = "name seed questions models prompt sampling grader rubric objective stopping trials budget".split(" ");
-const OWN_KEYS = ["name", "model", "base_url"];
-const SHARED_KEYS = ["sampling", "prompt", "concurrency"];
 
 /** @type {Section} */
 export const recipe = {
@@ -50,8 +45,8 @@ export const recipe = {
         ],
       }),
       h("h3", null, "Configuration"),
-      note("Empty settings are not shown; keys and secrets never are."),
-      region("Configuration", "tall", h("pre", { class: "yaml" }, visible(yaml(tidied(view.configuration))))),
+      note("Settings at their defaults are not shown; keys and secrets never are."),
+      region("Configuration", "tall", h("pre", { class: "yaml" }, visible(view.published))),
     ];
   },
 };
@@ -66,10 +61,9 @@ function shown(value) {
 function sampling(view) {
   /** @type {Map<string, Group>} */
   const groups = new Map();
-  // the results have what the requests carry; before there are any, the configuration has what they would
-  for (const model of view.results?.models ?? view.configuration.models) {
+  for (const model of view.results?.models ?? []) {
     if (model.recorded) continue; // its own run has its settings
-    const settings = Object.entries(model.sampling).filter(([, value]) => isPresent(value) && value !== false);
+    const settings = Object.entries(model.sampling);
     const key = JSON.stringify(settings);
     const group = groups.get(key) ?? { settings: new Map(settings), names: /** @type {string[]} */ ([]) };
     groups.set(key, group);
@@ -98,35 +92,4 @@ function sampling(view) {
     }),
     defaults.length ? note("Left to the servers: ", listed(defaults), ".") : null,
   ];
-}
-
-/** The configuration as people write it, without empty settings. @param {Record<string, any>} configuration */
-function tidied({ store, folder, ...settings }) {
-  const whole = withoutEmpty(ordered(settings, ORDER));
-  const models = whole.models?.map((/** @type {Record<string, any>} */ model) => {
-    const isOwn = (/** @type {string} */ key) =>
-      !(SHARED_KEYS.includes(key) && JSON.stringify(model[key]) === JSON.stringify(whole[key])) &&
-      !(model.simulate && key === "base_url"); // the simulator has a new address at every start
-    return Object.fromEntries(Object.entries(ordered(model, OWN_KEYS)).filter(([key]) => isOwn(key)));
-  });
-  return models ? { ...whole, models } : whole;
-}
-
-/** @param {Record<string, any>} settings @param {string[]} first */
-function ordered(settings, first) {
-  const keys = [...new Set([...first, ...Object.keys(settings)])].filter((key) => key in settings);
-  return Object.fromEntries(keys.map((key) => [key, settings[key]]));
-}
-
-/** @param {any} value @returns {any} */
-function withoutEmpty(value) {
-  if (Array.isArray(value)) return value.map(withoutEmpty);
-  if (value === null || typeof value !== "object") return value;
-  const settings = Object.entries(value).map(([key, setting]) => [key, withoutEmpty(setting)]);
-  return Object.fromEntries(settings.filter(([, setting]) => isPresent(setting)));
-}
-
-/** @param {unknown} value */
-function isPresent(value) {
-  return !(value === null || value === undefined || (typeof value === "object" && Object.keys(value).length === 0));
 }

@@ -1,17 +1,7 @@
 // What a server sends, or a report carries. Its types are in tests/show/sent.d.ts, written from the Python types.
 
-/** The run that a report carries. @returns {RunView | null} */
-export function embeddedView() {
-  return embedded("view");
-}
-
-/** The glossary, which each document carries. @returns {Glossary} */
-export function embeddedGlossary() {
-  return embedded("glossary");
-}
-
-/** @param {string} id */
-function embedded(id) {
+/** What the document carries: the run of a report, or the glossary. @param {"view" | "glossary"} id */
+export function embedded(id) {
   const element = document.getElementById(id);
   return element && JSON.parse(element.textContent);
 }

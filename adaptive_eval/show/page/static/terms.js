@@ -1,7 +1,7 @@
 // Words that explain themselves: buttons that show their entry in the glossary, by pointer, touch and keyboard.
 
 import { h } from "./dom.js";
-import { embeddedGlossary } from "./sent.js";
+import { embedded } from "./sent.js";
 
 const GAP = 6;
 const EDGE = 8;
@@ -11,7 +11,7 @@ const LEAVING_MS = 200;
 let words = null;
 
 function glossary() {
-  words ??= embeddedGlossary();
+  words ??= /** @type {Glossary} */ (embedded("glossary"));
   return words;
 }
 

@@ -1,1 +1,0 @@
-"""Log runs to experiment trackers: W&B and MLflow, each of which is an extra."""
