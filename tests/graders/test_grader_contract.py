@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from contracts.reaching import check_reach
 from grader_cases import CASES, graders
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reaching import check_reach
 from thoroughness import examples
 
 from adaptive_eval.graders.registry import GRADERS
