@@ -1,14 +1,13 @@
 """The suites that ship: every built-in passes them, and each finds the bugs planted here, and says what is wrong."""
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing import check_grader, check_objective, check_policy, check_rule
-from adaptive_eval.testing import graders as grader_suite
 from adaptive_eval.testing.policies import view_cases
 from adaptive_eval.testing.rules import evidence_cases
 
@@ -371,10 +369,6 @@ def descending(text: str, question: Question) -> bool:
     return descending(text[1:], question) if text[:1] in ("{", "(") else pong(text, question)
 
 
-def slow(text: str, question: Question) -> bool:
-    return re.search(r"^(\w+\s?)*\.$", text) is None and pong(text, question)
-
-
 def near(text: str, question: Question) -> bool:
     try:
         return not abs(float(text) - 4.0) > 0.1  # the bug: nan is no further away than anything
@@ -388,41 +382,17 @@ def leaving(text: str, question: Question) -> bool:
     return pong(text, question)
 
 
-class Keeping:
-    """Keeps the first key, or the marks of a text, for the questions that follow."""
-
-    def __init__(self, what: Literal["key", "text"]) -> None:
-        self.what, self.kept = what, dict[str, Any]()
-        self.__name__ = "keeping"
-
-    def __call__(self, text: str, question: Question) -> bool:
-        if self.what == "text":
-            return bool(self.kept.setdefault(text, pong(text, question)))
-        return pong(text, replace(question, answer=self.kept.setdefault("key", question.answer)))
-
-
-def nothing_is_nothing(text: str, question: Question) -> bool:
-    """What cannot be read as a number is None, in an answer as in a key."""
-    answered, key = (float(number) if number in ("4", "5") else None for number in (text, question.answer))
-    return answered == key
-
-
-def powers(text: str, question: Question) -> bool:
-    factors = re.findall(r"(\d{1,9})\^(\d+)", text)
-    return all(int(base) ** int(power) for base, power in factors) and pong(text, question)
-
-
 BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (drawing, "so it remembers or draws"),
     (running, "runs what a model has written as code"),
     (descending, "raises RecursionError"),
-    (near, "calls what is no number right: 'nan'"),
+    (near, "near must find 'nan' wrong"),
     (leaving, "raises SystemExit"),
     (
         lambda text, question: {"is_correct": int(pong(text, question))},
         "must give is_correct, true or false, but gives 1",
     ),
-    (lambda text, question: not text.strip() or pong(text, question), "calls an empty answer right"),
+    (lambda text, question: not text.strip() or pong(text, question), "must find '' wrong"),
     (lambda text, question: True, "must find '5' wrong"),
     (lambda text, question: False, "must find '4' right"),
     (lambda text, question: None, "must return true, false, a number or a mapping"),
@@ -431,24 +401,8 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (mutating, "changes the question"),
     (remembering, "so it remembers or draws"),
     (raising, "raises ValueError"),
-    (Keeping("key"), "keeping must find '4' right, but says False"),
-    (Keeping("text"), "keeping must find '4' right, but says False"),
-    (lambda text, question: question.answer in text, "finds the key '4' in a longer word, and calls '7774' right"),
-    (lambda text, question: text.strip(".").endswith(question.answer), "in a longer word, and calls '7774' right"),
-    (lambda text, question: text.startswith(question.answer), "in a longer word, and calls '4777' right"),
-    (nothing_is_nothing, "calls an empty answer right for the keys ['?'"),
     (lambda text, question: {"is_correct": pong(text, question), "has_answer": False}, "says by has_answer"),
 ]
-
-
-def test_a_grader_that_takes_a_part_of_a_signed_key_is_found() -> None:
-    with pytest.raises(AssertionError, match="finds the key '-4' in a longer word, and calls 'It is -4777' right"):
-        check_grader(lambda text, question: question.answer in text, Question("q", "?", "-4"), ["It is -4"], ["5"])
-
-
-def test_a_grader_that_takes_a_part_of_a_key_with_a_sign_behind_is_found() -> None:
-    with pytest.raises(AssertionError, match="finds the key '4%' in a longer word, and calls 'It is 7774%' right"):
-        check_grader(lambda text, question: question.answer in text, Question("q", "?", "4%"), ["It is 4%"], ["5%"])
 
 
 @pytest.mark.parametrize(("function", "message"), BROKEN_FUNCTIONS, ids=range(len(BROKEN_FUNCTIONS)))
@@ -457,14 +411,6 @@ def test_a_bug_in_a_function_that_grades_is_found(function: Callable[..., object
     with pytest.raises(AssertionError) as caught:
         check_grader(function, question, ["4"], ["5"])
     assert message in str(caught.value)
-
-
-def test_a_grader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grader_suite, "MAX_CPU_SECONDS", 0.2)
-    with pytest.raises(AssertionError, match="slow takes more than 0.2 s of the processor for the answer 'a"):
-        check_grader(slow, KEY, ["4"], ["5"])
-    with pytest.raises(AssertionError, match="powers takes more than 0.2 s of the processor for the answer '10"):
-        check_grader(powers, KEY, ["4"], ["5"])
 
 
 # -- what differs from process to process -------------------------------------------------------------------------
