@@ -10,6 +10,7 @@ from time import time
 import numpy as np
 import pytest
 from logs import imported, lines, outcomes
+from stored_runs import stored_header
 
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.detect import log_files, read_records
@@ -46,8 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = folder / "run"
     done = imported(lines(folder / "trials.jsonl", list(made_up_rows())), "--to", directory)
     assert done.exit_code == 0, done.output
-    with closing(RunReader.open(directory)) as reader:
-        header = reader.header()
+    header = stored_header(directory)
     stored = header.configuration
     configuration = {**stored, "models": [model for model in stored["models"] if model["name"] != GONE]}
     with closing(RunStore.attach(directory)) as store:

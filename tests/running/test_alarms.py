@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -13,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 from scripted_server import ScriptedServer, scripted_server
+from stored_runs import events_in
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.machine.usage import AnswerFault
-from adaptive_eval.notes import AlarmRaised, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import AlarmRaised
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6
@@ -82,8 +81,7 @@ class Place:
         return [(warning["kind"], warning["model"]) for warning in self.results["warnings"]]
 
     def alarms(self) -> list[AlarmRaised]:
-        with closing(RunReader.open(self.run_dir)) as reader:
-            return events_of_kind(reader.events(), AlarmRaised)
+        return events_in(self.run_dir, AlarmRaised)
 
 
 @pytest.fixture

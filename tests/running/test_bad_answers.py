@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from scripted_server import ScriptedServer, scripted_server
+from stored_runs import events_in
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -287,8 +288,7 @@ def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(place: Pl
     again = place.run("--ask-again", concurrency=1)
     assert again.exit_code == ExitCode.SPENT and "Stopped by an alarm" in again.stdout
     assert asked < len(server.requests) <= 2 * asked
-    with closing(RunReader.open(place.run_dir)) as reader:
-        assert len(events_of_kind(reader.events(), AlarmRaised)) == 2
+    assert len(events_in(place.run_dir, AlarmRaised)) == 2
 
 
 @pytest.mark.slow
