@@ -1,9 +1,18 @@
-"""A server on the loopback address that answers by a function, and records its requests."""
+"""A server on the loopback address that answers by a function, and records its requests; and runs against it."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
 
+import yaml
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
+from stored_runs import events_in
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.notes import AlarmRaised
 
 AnswerRule = Callable[[str, str, int], str]
 """The text by model, question (the last line of the prompt) and seed."""
@@ -44,3 +53,44 @@ class _Handler(JsonHandler):
 def scripted_server(models: tuple[str, ...], answer: AnswerRule) -> AbstractContextManager[ScriptedServer]:
     """The server, while the block runs."""
     return serving_in_a_thread(ScriptedServer(models, answer))
+
+
+class ScriptedPlace:
+    """A folder with a benchmark for one server: each question names the number that is right."""
+
+    def __init__(self, folder: Path, server: ScriptedServer, questions: int, **usual: object) -> None:
+        """`usual`: settings that its runs have unless they are given others."""
+        self.folder, self.server, self.run_dir, self._usual = folder, server, folder / "run", usual
+        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(questions)]
+        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def config(self, models: Sequence[str | dict[str, str]] = (), **changes: object) -> Path:
+        address = {"base_url": self.server.base_url}
+        named = [{"name": model, **address} if isinstance(model, str) else model for model in models]
+        settings = {
+            "questions": "questions.jsonl",
+            "models": named or [{"name": name, **address} for name in self.server.models],
+            "prompt": "{prompt}",
+            "grader": "numeric",
+        }
+        path = self.folder / "run.yaml"
+        path.write_text(yaml.safe_dump(settings | self._usual | changes))
+        return path
+
+    def run(self, *options: str, **changes: Any) -> Result:
+        config = str(self.config(**changes))
+        return CliRunner().invoke(app, ["run", config, "--run-dir", str(self.run_dir), "--display", "plain", *options])
+
+    def report(self, form: str) -> str:
+        return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
+
+    @property
+    def results(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.run_dir / "results.json").read_bytes())
+        return document
+
+    def warnings(self) -> list[tuple[str, str | None]]:
+        return [(warning["kind"], warning["model"]) for warning in self.results["warnings"]]
+
+    def alarms(self) -> list[AlarmRaised]:
+        return events_in(self.run_dir, AlarmRaised)

@@ -2,22 +2,18 @@
 
 import sys
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from live_runs import MODELS, RunOutcome, Site
 from near_sites import NearCluster
 from patient_time import HANGS
-from stored_runs import events_in
-from test_sites import LetsGo, places_of_its_own, run_at
+from test_sites import SERVER, LetsGo, events, places_of_its_own, run_at
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.notes import Event, ServerLaunched, ServerReleased, SiteLost, SitePlaced
+from adaptive_eval.notes import ServerLaunched, ServerReleased, SiteLost, SitePlaced
 
 __all__ = ["places_of_its_own"]
-SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
-Kind = TypeVar("Kind", bound=Event)
 
 
 def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **changes: object) -> Path:
@@ -27,10 +23,6 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "optimize": "cost"}, "concurrency": 2}
     places = {"places": "cluster", "max_places": 2} if pool is None else pool
     return site.write(**{**settings, "models": models, "servers": {"pool": places}, **changes})
-
-
-def events(site: Site, kind: type[Kind]) -> list[Kind]:
-    return events_in(site.directory(), kind)
 
 
 @pytest.fixture(scope="module")
