@@ -173,37 +173,29 @@ def test_a_rubric_that_names_empty_answers_lets_them_count(place: ScriptedPlace,
     assert "better than bob" in ended.stdout and not place.results["alarms"]
 
 
-def test_a_gate_does_not_call_a_model_worse_that_gave_empty_answers(
-    place: ScriptedPlace, server: ScriptedServer
+@pytest.mark.parametrize("fault", ["are empty", "exceed the context"])
+def test_a_gate_does_not_call_a_model_worse_for_answers_that_show_nothing(
+    place: ScriptedPlace, server: ScriptedServer, fault: str
 ) -> None:
+    def is_spoiled(model: str, question: str, seed: int) -> bool:
+        return model == "bob" and share(question, seed) < 0.4
+
+    def says(model: str, question: str, seed: int) -> str:
+        empty = fault == "are empty" and is_spoiled(model, question, seed)
+        return "" if empty else honest("ada", question, seed)
+
+    server.answer = says
+    if fault == "exceed the context":
+        server.finish_reason = lambda *asked: "context" if is_spoiled(*asked) else "stop"
     gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    server.answer = lambda model, question, seed: (
-        "" if model == "bob" and share(question, seed) < 0.4 else honest("ada", question, seed)
-    )
     ended = place.run(objective=gate, trials={"min": 8, "max": 12})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "UNDECIDED: bob" in ended.stdout
     assert "FAIL, but answers of bob that timed out, were cut off, are empty or" in ended.stdout
     assert "worse than ada" not in ended.stdout
-    match = re.search(r"to do     bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
+    match = re.search(rf"to do     bob: of (\d+) answers (\d+) {fault}\n", ended.stdout)
     assert match is not None and int(match[2]) > 0 and "start over" in ended.stdout
     assert "trials.max" not in ended.stdout, "further trials change nothing"
-
-
-def test_a_gate_does_not_call_a_model_worse_whose_requests_exceed_the_context(
-    place: ScriptedPlace, server: ScriptedServer
-) -> None:
-    gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    server.answer = lambda model, question, seed: honest("ada", question, seed)
-    server.finish_reason = lambda model, question, seed: (
-        "context" if model == "bob" and share(question, seed) < 0.4 else "stop"
-    )
-    ended = place.run(objective=gate, trials={"min": 8, "max": 12})
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    assert "UNDECIDED: bob" in ended.stdout and "FAIL, but answers of bob that" in ended.stdout
-    assert "worse than ada" not in ended.stdout
-    match = re.search(r"to do     bob: of (\d+) answers (\d+) exceed the context\n", ended.stdout)
-    assert match is not None and int(match[2]) > 0
 
 
 @pytest.mark.parametrize("gated", [True, False])

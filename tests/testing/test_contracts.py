@@ -191,14 +191,6 @@ BROKEN_RULES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "message"), BROKEN_RULES, ids=range(len(BROKEN_RULES)))
-def test_a_bug_in_a_rule_is_found(rule: Any, message: str) -> None:
-    with pytest.raises(AssertionError) as caught:
-        check_rule(rule)
-    assert message in str(caught.value)
-    assert type(rule).__name__ in str(caught.value)
-
-
 # -- policies with a bug ------------------------------------------------------------------------------------------
 
 
@@ -253,13 +245,6 @@ BROKEN_POLICIES: list[tuple[Any, str]] = [
     (Bad(_own), "by its own outcomes"),
     (Drawing(), "when it is asked again"),
 ]
-
-
-@pytest.mark.parametrize(("policy", "message"), BROKEN_POLICIES, ids=range(len(BROKEN_POLICIES)))
-def test_a_bug_in_a_policy_is_found(policy: Any, message: str) -> None:
-    with pytest.raises(AssertionError) as caught:
-        check_policy(policy)
-    assert message in str(caught.value)
 
 
 # -- objectives with a bug ----------------------------------------------------------------------------------------
@@ -319,11 +304,23 @@ BROKEN_OBJECTIVES: list[tuple[Odd, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "message"), BROKEN_OBJECTIVES, ids=range(len(BROKEN_OBJECTIVES)))
-def test_a_bug_in_an_objective_is_found(objective: Odd, message: str) -> None:
+BROKEN = [
+    pytest.param(check, broken, message, id=f"{check.__name__}-{number}")
+    for check, cases in (
+        (check_rule, BROKEN_RULES),
+        (check_policy, BROKEN_POLICIES),
+        (check_objective, BROKEN_OBJECTIVES),
+    )
+    for number, (broken, message) in enumerate(cases)
+]
+
+
+@pytest.mark.parametrize(("check", "broken", "message"), BROKEN)
+def test_a_bug_is_found_and_named(check: Callable[[Any], None], broken: Any, message: str) -> None:
     with pytest.raises(AssertionError) as caught:
-        check_objective(objective)
+        check(broken)
     assert message in str(caught.value)
+    assert type(broken).__name__ in str(caught.value) or check is not check_rule
 
 
 @pytest.mark.slow
