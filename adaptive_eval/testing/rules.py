@@ -103,10 +103,11 @@ def evidence_cases(cases: int = CASES) -> Iterator[Evidence]:
         sigma = np.where(rng.random(models) < 0.2, np.inf, 10.0 ** rng.uniform(-4.0, -0.3, models))
         z = np.where(rng.random(pairs) < 0.2, 0.0, rng.uniform(-12.0, 12.0, pairs))
         information = np.where(rng.random(pairs) < 0.2, rng.choice([0.0, 0.05, 1.0]), rng.uniform(0, 1.5, pairs))
-        yield _evidence(models, reference, z, information, sigma)
+        yield made_evidence(models, reference, z, information, sigma)
 
 
-def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArray, sigmas: FloatArray) -> Evidence:
+def made_evidence(models: int, reference: bool, z: FloatArray, information: FloatArray, sigmas: FloatArray) -> Evidence:
+    """Each pair of models, or each model against a fixed value, with these z and information."""
     first, second = pair_indices(models, reference)
     both = np.append(sigmas, 0.0)
     sigma = np.hypot(both[first], both[second])
@@ -126,13 +127,13 @@ def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArr
 def _check_extremes(rule: Rule, name: str) -> None:
     """Check that a certain difference is called, and that a difference typical of ties is not."""
     ones = np.ones(1)
-    clear = _evidence(1, True, CERTAIN_Z * ones, ones, CERTAIN_SIGMA * ones)
+    clear = made_evidence(1, True, CERTAIN_Z * ones, ones, CERTAIN_SIGMA * ones)
     called = _called(_boundary(rule, clear, name), clear).all()
     fail_unless(bool(called), f"{name} calls nothing, not even with all the trials allowed where {_first(clear, 0)}")
     confidence = getattr(rule, "confidence", 1.0)  # one that promises little may call what shows little
     z = min(UNCLEAR_Z, float(ndtri(confidence)) / 2.0)
     for information in (0.0, 0.01, 0.1, 0.5, 1.0):
-        unclear = _evidence(1, True, z * ones, information * ones, UNCLEAR_SIGMA * ones)
+        unclear = made_evidence(1, True, z * ones, information * ones, UNCLEAR_SIGMA * ones)
         called = _called(_boundary(rule, unclear, name), unclear).any()
         problem = "calls a pair that differs by next to nothing, as exact ties do by chance"
         fail_unless(not called, f"{name} {problem}: {_first(unclear, 0)}")
@@ -145,7 +146,7 @@ def _check_ties(rule: Correctable, name: str) -> None:
     for t in times:
         walk += rng.standard_normal(PATHS) * np.sqrt(t - before)
         before = t
-        on = _evidence(PATHS, True, walk / np.sqrt(t), np.full(PATHS, t), np.full(PATHS, 0.03))
+        on = made_evidence(PATHS, True, walk / np.sqrt(t), np.full(PATHS, t), np.full(PATHS, 0.03))
         smallest = np.minimum(smallest, rule.p_value(on, 1))
     for alpha in (0.01, 0.05, 0.2):
         share, error = float(np.mean(smallest <= alpha)), 4.0 * np.sqrt(alpha * (1.0 - alpha) / PATHS)
