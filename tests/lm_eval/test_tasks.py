@@ -120,7 +120,7 @@ def served(skills: dict[str, float]) -> Iterator[str]:
             (number,) = re.findall(r"(\d+) \+ \d+\?\nA:$", request["messages"][-1]["content"])
             chance = random.Random(f"{request['model']} {request['seed']} {number}")
             right = 2 * int(number) + (chance.random() >= skills[request["model"]])
-            self.reply({**completion(f"{number} twice.\n#### {right}"), "model": request["model"]})
+            self.reply({**completion(f"{number} twice.\n#### {right}", usage=(20, 9)), "model": request["model"]})
 
         def do_GET(self) -> None:
             self.reply(b"", 404)
