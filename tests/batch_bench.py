@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+from fakes import WellEndpoint
 from live_runs import small_world
 
 from adaptive_eval.endpoints.failures import Refusal, error_signal
@@ -12,8 +13,6 @@ from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.types import (
     Answer,
     EndpointConfig,
-    EndpointStats,
-    Health,
     Message,
     Notice,
     Prompt,
@@ -109,25 +108,14 @@ class DirectWire:
         return body
 
 
-class DirectModel:
+class DirectModel(WellEndpoint):
     """The model asked directly."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
-        self.in_flight = 0
 
     async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         self.asked += seeds
         assert prompt.messages is not None
         number = int(prompt.messages[0].content[2 : prompt.messages[0].content.index("]")])
         return [Answer(truth(number, seed), "stop", seed, "http://service/v1", 1.0) for seed in seeds]
-
-    async def check(self) -> Health:
-        return Health(())
-
-    async def close(self) -> None:
-        return None
-
-    @property
-    def stats(self) -> EndpointStats:
-        return EndpointStats(in_flight=self.in_flight)

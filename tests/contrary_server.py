@@ -3,14 +3,14 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import yaml
+from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6
@@ -52,15 +52,11 @@ Pages = Callable[[str, Mapping[str, str]], Reply | None]
 
 def answer(asked: Asked, **message: Any) -> dict[str, Any]:
     """The body of an answer."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": asked.text, **message}, "finish_reason": "stop"}
-    return {"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 4}}
+    return completion(message.pop("content", asked.text), **message)
 
 
-class Contrary(ThreadingHTTPServer):
+class Contrary(ThreadedServer):
     """It answers as it should where the script says nothing."""
-
-    daemon_threads = True
-    request_queue_size = 256
 
     def __init__(self, script: Callable[[Asked], Reply | None], pages: Pages) -> None:
         self.script, self.pages = script, pages
@@ -68,26 +64,19 @@ class Contrary(ThreadingHTTPServer):
         self.statuses: list[int] = []
         """Every status so far."""
         self.guard = threading.Lock()
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        super().__init__(_Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(JsonHandler):
     server: Contrary
 
     def do_GET(self) -> None:
         page = self.server.pages(self.path, {name.title(): value for name, value in self.headers.items()})
-        models = {"data": [{"id": name} for name in MODELS]}
-        usual = Reply(body=models) if self.path == "/v1/models" else Reply(200 if self.path == "/health" else 404)
-        self._reply(page or usual)
+        usual = Reply(200 if self.path == "/health" else 404)
+        self._answer(page or (Reply(body=model_list(*MODELS)) if self.path == "/v1/models" else usual))
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.asked()
         model, seed = body["model"], body.get("seed", 0)
         prompt = body["messages"][-1]["content"] if "messages" in body else json.dumps(body.get("input"))
         headers = {name.title(): value for name, value in self.headers.items()}
@@ -97,31 +86,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.counts.update([model, key])
             reply = self.server.script(asked) or Reply(body=answer(asked))
             self.server.statuses.append(reply.status)
-        self._reply(reply)
+        self._answer(reply)
 
-    def _reply(self, reply: Reply) -> None:
-        content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-        self.send_response(reply.status)
-        for name, value in {**reply.headers, "Content-Length": str(len(content))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
+    def _answer(self, reply: Reply) -> None:
+        self.reply(reply.body, reply.status, reply.headers)
 
 
-@contextmanager
-def listening(script: Callable[[Asked], Reply | None], pages: Pages = lambda path, headers: None) -> Iterator[Contrary]:
+def listening(
+    script: Callable[[Asked], Reply | None], pages: Pages = lambda path, headers: None
+) -> AbstractContextManager[Contrary]:
     """The server, until the end of the context; `pages` may say what it answers to a GET, by path and headers."""
-    with Contrary(script, pages) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    return serving_in_a_thread(Contrary(script, pages))
 
 
 def write_config(folder: Path, server: Contrary, **changes: Any) -> Path:

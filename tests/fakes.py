@@ -27,8 +27,24 @@ def uniform(*parts: object) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
+class WellEndpoint:
+    """What an endpoint has besides its answers."""
+
+    in_flight: int = 0
+
+    async def check(self) -> Health:
+        return Health(())
+
+    async def close(self) -> None:
+        return None
+
+    @property
+    def stats(self) -> EndpointStats:
+        return EndpointStats(in_flight=self.in_flight)
+
+
 @dataclass
-class FakeEndpoint:
+class FakeEndpoint(WellEndpoint):
     """Right with probability `skill`, by the seed; answers come back in random order."""
 
     model: str
@@ -67,12 +83,6 @@ class FakeEndpoint:
         return Answer(
             "right" if right else "wrong", "stop", seed, "fake", self.seconds, prompt_tokens=3, completion_tokens=tokens
         )
-
-    async def check(self) -> Health:
-        return Health(())
-
-    async def close(self) -> None:
-        return None
 
     @property
     def stats(self) -> EndpointStats:

@@ -1,21 +1,25 @@
-"""A server on the loopback address that answers by a function, and records its requests."""
+"""A server on the loopback address that answers by a function, and records its requests; and runs against it."""
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
+
+import yaml
+from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
+from stored_runs import events_in
+from typer.testing import CliRunner, Result
+
+from adaptive_eval.cli import app
+from adaptive_eval.notes import AlarmRaised
 
 AnswerRule = Callable[[str, str, int], str]
 """The text by model, question (the last line of the prompt) and seed."""
 
 
-class ScriptedServer(ThreadingHTTPServer):
+class ScriptedServer(ThreadedServer):
     """Serves every model of `models`; `answer` may be changed while it runs."""
-
-    daemon_threads = True
-    request_queue_size = 256
 
     def __init__(self, models: tuple[str, ...], answer: AnswerRule) -> None:
         self.models, self.answer = models, answer
@@ -23,53 +27,70 @@ class ScriptedServer(ThreadingHTTPServer):
         """The finish reason by the same; "context" refuses the request, since it exceeds the context, and "reasoning"
         moves the text to `reasoning_content`."""
         self.requests: list[tuple[str, str, int]] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        super().__init__(_Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(JsonHandler):
     server: ScriptedServer
 
     def do_GET(self) -> None:
-        self._reply({"data": [{"id": name} for name in self.server.models]})
+        self.reply(model_list(*self.server.models))
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = self.asked()
         question = (asked["model"], asked["messages"][-1]["content"].splitlines()[-1], asked.get("seed", 0))
         self.server.requests.append(question)
         text, reason = self.server.answer(*question), self.server.finish_reason(*question)
+        usage = (9, len(text) // 4 + 1)
         if reason == "context":
-            self._reply({"error": {"message": "maximum context length", "code": "context_length_exceeded"}}, 400)
-            return
-        message = {"role": "assistant", "content": text}
-        if reason == "reasoning":
-            message, reason = {"role": "assistant", "content": "", "reasoning_content": text}, "stop"
-        choice = {"index": 0, "message": message, "finish_reason": reason}
-        self._reply({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": len(text) // 4 + 1}})
-
-    def _reply(self, body: Any, status: int = 200) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
+            self.reply({"error": {"message": "maximum context length", "code": "context_length_exceeded"}}, 400)
+        elif reason == "reasoning":
+            self.reply(completion("", usage=usage, reasoning_content=text))
+        else:
+            self.reply(completion(text, reason, usage))
 
 
-@contextmanager
-def scripted_server(models: tuple[str, ...], answer: AnswerRule) -> Iterator[ScriptedServer]:
+def scripted_server(models: tuple[str, ...], answer: AnswerRule) -> AbstractContextManager[ScriptedServer]:
     """The server, while the block runs."""
-    server = ScriptedServer(models, answer)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
+    return serving_in_a_thread(ScriptedServer(models, answer))
+
+
+class ScriptedPlace:
+    """A folder with a benchmark for one server: each question names the number that is right."""
+
+    def __init__(self, folder: Path, server: ScriptedServer, questions: int, **usual: object) -> None:
+        """`usual`: settings that its runs have unless they are given others."""
+        self.folder, self.server, self.run_dir, self._usual = folder, server, folder / "run", usual
+        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(questions)]
+        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def config(self, models: Sequence[str | dict[str, str]] = (), **changes: object) -> Path:
+        address = {"base_url": self.server.base_url}
+        named = [{"name": model, **address} if isinstance(model, str) else model for model in models]
+        settings = {
+            "questions": "questions.jsonl",
+            "models": named or [{"name": name, **address} for name in self.server.models],
+            "prompt": "{prompt}",
+            "grader": "numeric",
+        }
+        path = self.folder / "run.yaml"
+        path.write_text(yaml.safe_dump(settings | self._usual | changes))
+        return path
+
+    def run(self, *options: str, **changes: Any) -> Result:
+        config = str(self.config(**changes))
+        return CliRunner().invoke(app, ["run", config, "--run-dir", str(self.run_dir), "--display", "plain", *options])
+
+    def report(self, form: str) -> str:
+        return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
+
+    @property
+    def results(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.run_dir / "results.json").read_bytes())
+        return document
+
+    def warnings(self) -> list[tuple[str, str | None]]:
+        return [(warning["kind"], warning["model"]) for warning in self.results["warnings"]]
+
+    def alarms(self) -> list[AlarmRaised]:
+        return events_in(self.run_dir, AlarmRaised)

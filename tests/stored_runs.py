@@ -1,16 +1,41 @@
-"""Runs that are stored without a server: their trials are made up, so that every value in them is known."""
+"""Runs that are stored without a server: their trials are made up, so that every value in them is known.
+
+And what is stored of any run, read once."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.notes import Event
+from adaptive_eval.notes import Event, events_of_kind
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.write import RunStore
+
+Kind = TypeVar("Kind", bound=Event)
+
+
+def stored_header(directory: Path) -> RunHeader:
+    with closing(RunReader.open(directory)) as reader:
+        return reader.header()
+
+
+def stored_trials(directory: Path) -> list[TrialRecord]:
+    with closing(RunReader.open(directory)) as reader:
+        return list(reader.trials())
+
+
+def stored_events(directory: Path) -> list[Event]:
+    with closing(RunReader.open(directory)) as reader:
+        return list(reader.events())
+
+
+def events_in(directory: Path, kind: type[Kind]) -> list[Kind]:
+    """Those of a kind."""
+    return list(events_of_kind(stored_events(directory), kind))
 
 
 def store_records(

@@ -13,11 +13,7 @@ ORDERS = 40
 
 
 def check_objective(objective: Objective, models: int = 4) -> None:
-    """Raise AssertionError if the objective breaks its contract, in runs of this many models.
-
-    >>> from adaptive_eval.core import Ranking
-    >>> check_objective(Ranking())
-    """
+    """Raise AssertionError if the objective breaks its contract, in runs of this many models."""
     name, reference = type(objective).__name__, objective.reference
     finite = reference is None or math.isfinite(reference)
     fail_unless(finite, f"{name}: reference must be a finite number, or None, but got {reference!r}")

@@ -1,8 +1,8 @@
 """Contract of a rule, on evidence from no information to more than the horizon."""
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from adaptive_eval.core.evidence import Evidence, pair_indices
 from adaptive_eval.core.rules import Correctable, Rule
-from adaptive_eval.testing.runs import check_runs, fail_unless, no_error
+from adaptive_eval.testing.runs import check_runs, fail_unless, no_error, read_only, with_arrays
 from scorio.moments import FloatArray
 
 CASES = 60
@@ -24,11 +24,7 @@ UNCLEAR_Z, UNCLEAR_SIGMA = 0.99, 0.5
 
 
 def check_rule(rule: Rule) -> None:
-    """Raise AssertionError if the rule breaks its contract; its p-values, if any, are tested on exact ties.
-
-    >>> from adaptive_eval.core import Optimal
-    >>> check_rule(Optimal(confidence=0.95))
-    """
+    """Raise AssertionError if the rule breaks its contract; its p-values, if any, are tested on exact ties."""
     name = type(rule).__name__
     members = [part for part in CORRECTABLE if hasattr(rule, part)]
     fail_unless(
@@ -56,7 +52,7 @@ def check_boundary(rule: Rule, on: Evidence) -> None:
     again = _boundary(rule, on, name)
     fail_unless(np.array_equal(again, boundary), f"{name} gives another boundary when it is asked again: it remembers")
     for at in range(min(len(boundary), 3)):
-        alone = _boundary(rule, _part(on, at), name)
+        alone = _boundary(rule, with_arrays(on, itemgetter([at])), name)
         same = np.allclose(alone, boundary[at], rtol=1e-9, atol=0.0, equal_nan=True)
         fail_unless(same, f"{name}: the boundary of a pair depends on which other pairs there are: {_first(on, at)}")
     turned = replace(on, difference=-on.difference, z=-on.z)
@@ -107,10 +103,11 @@ def evidence_cases(cases: int = CASES) -> Iterator[Evidence]:
         sigma = np.where(rng.random(models) < 0.2, np.inf, 10.0 ** rng.uniform(-4.0, -0.3, models))
         z = np.where(rng.random(pairs) < 0.2, 0.0, rng.uniform(-12.0, 12.0, pairs))
         information = np.where(rng.random(pairs) < 0.2, rng.choice([0.0, 0.05, 1.0]), rng.uniform(0, 1.5, pairs))
-        yield _evidence(models, reference, z, information, sigma)
+        yield made_evidence(models, reference, z, information, sigma)
 
 
-def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArray, sigmas: FloatArray) -> Evidence:
+def made_evidence(models: int, reference: bool, z: FloatArray, information: FloatArray, sigmas: FloatArray) -> Evidence:
+    """Each pair of models, or each model against a fixed value, with these z and information."""
     first, second = pair_indices(models, reference)
     both = np.append(sigmas, 0.0)
     sigma = np.hypot(both[first], both[second])
@@ -130,13 +127,13 @@ def _evidence(models: int, reference: bool, z: FloatArray, information: FloatArr
 def _check_extremes(rule: Rule, name: str) -> None:
     """Check that a certain difference is called, and that a difference typical of ties is not."""
     ones = np.ones(1)
-    clear = _evidence(1, True, CERTAIN_Z * ones, ones, CERTAIN_SIGMA * ones)
+    clear = made_evidence(1, True, CERTAIN_Z * ones, ones, CERTAIN_SIGMA * ones)
     called = _called(_boundary(rule, clear, name), clear).all()
     fail_unless(bool(called), f"{name} calls nothing, not even with all the trials allowed where {_first(clear, 0)}")
     confidence = getattr(rule, "confidence", 1.0)  # one that promises little may call what shows little
     z = min(UNCLEAR_Z, float(ndtri(confidence)) / 2.0)
     for information in (0.0, 0.01, 0.1, 0.5, 1.0):
-        unclear = _evidence(1, True, z * ones, information * ones, UNCLEAR_SIGMA * ones)
+        unclear = made_evidence(1, True, z * ones, information * ones, UNCLEAR_SIGMA * ones)
         called = _called(_boundary(rule, unclear, name), unclear).any()
         problem = "calls a pair that differs by next to nothing, as exact ties do by chance"
         fail_unless(not called, f"{name} {problem}: {_first(unclear, 0)}")
@@ -149,7 +146,7 @@ def _check_ties(rule: Correctable, name: str) -> None:
     for t in times:
         walk += rng.standard_normal(PATHS) * np.sqrt(t - before)
         before = t
-        on = _evidence(PATHS, True, walk / np.sqrt(t), np.full(PATHS, t), np.full(PATHS, 0.03))
+        on = made_evidence(PATHS, True, walk / np.sqrt(t), np.full(PATHS, t), np.full(PATHS, 0.03))
         smallest = np.minimum(smallest, rule.p_value(on, 1))
     for alpha in (0.01, 0.05, 0.2):
         share, error = float(np.mean(smallest <= alpha)), 4.0 * np.sqrt(alpha * (1.0 - alpha) / PATHS)
@@ -162,24 +159,14 @@ def _check_ties(rule: Correctable, name: str) -> None:
 
 def _boundary(rule: Rule, on: Evidence, name: str) -> FloatArray:
     """The boundary, from arrays that cannot be written to."""
-    arrays = {field.name: getattr(on, field.name) for field in fields(on)}
-    arrays = {key: value.copy() for key, value in arrays.items() if isinstance(value, np.ndarray)}
-    for array in arrays.values():
-        array.flags.writeable = False
     with no_error(name, lambda: f"for {on!r:.300}"):
-        boundary = rule.boundary(replace(on, **arrays))
+        boundary = rule.boundary(with_arrays(on, read_only))
     shape = getattr(boundary, "shape", None)
     one_each = f"boundary has shape {shape}, but there are {on.z.shape} pairs: one for each"
     fail_unless(shape == on.z.shape, f"{name}: {one_each}")
     floats = bool(np.issubdtype(boundary.dtype, np.floating))
     fail_unless(floats, f"{name}: boundary must be the floats that |z| has to reach, but is of {boundary.dtype}")
     return boundary
-
-
-def _part(on: Evidence, at: int) -> Evidence:
-    arrays = {field.name: getattr(on, field.name) for field in fields(on)}
-    chosen: dict[str, Any] = {key: value[[at]] for key, value in arrays.items() if isinstance(value, np.ndarray)}
-    return replace(on, **chosen)
 
 
 def _called(boundary: FloatArray, on: Evidence) -> NDArray[np.bool_]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from adaptive_eval.core.policies import Weighted
 
 MAX_ROUNDS = 10_000
 SEEDS = 12
+Case = TypeVar("Case")
 
 
 def fail_unless(condition: bool, message: str) -> None:
@@ -43,6 +46,20 @@ def no_error(what: str, where: Callable[[], str]) -> Iterator[None]:
         written = isinstance(error, ValueError) and "read-only" in str(error)
         does = "writes into what it is shown, which raises" if written else "raises"
         raise AssertionError(f"{what} {does} {error!r:.300} {where()}") from error
+
+
+def with_arrays(case: Case, change: Callable[[Any], Any]) -> Case:
+    """The evidence or the view with each of its arrays changed."""
+    values = {field.name: getattr(case, field.name) for field in fields(case)}  # type: ignore[arg-type]
+    arrays = {name: change(value) for name, value in values.items() if isinstance(value, np.ndarray)}
+    return replace(case, **arrays)  # type: ignore[type-var]
+
+
+def read_only(array: Any) -> Any:
+    """A copy that cannot be written to."""
+    array = array.copy()
+    array.flags.writeable = False
+    return array
 
 
 def check_runs(

@@ -1,17 +1,16 @@
 """The source of a grader is part of what a run means; that of a rule may change, and the change is recorded."""
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from live_runs import RunOutcome, Site
+from stored_runs import events_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.imports import docstring_summary, fingerprints
 from adaptive_eval.cli import app
-from adaptive_eval.notes import SettingsChanged, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import SettingsChanged
 
 GRADER = "from marking.keys import right\n\n\ndef grade(text, question):\n    return right(text, question)\n"
 KEYS = "def right(text, question):\n    return '{' + question.answer + '}' in text\n"
@@ -57,8 +56,7 @@ def test_an_edited_rule_goes_on_and_is_recorded(site: Site) -> None:
     assert site.run(config).exit_code == ExitCode.SPENT
     rule.write_text(RULE + "\n# another\n")
     assert site.run(config).exit_code == ExitCode.SPENT
-    with closing(RunReader.open(site.directory())) as reader:
-        changed = events_of_kind(reader.events(), SettingsChanged)
+    changed = events_in(site.directory(), SettingsChanged)
     assert [change.path for event in changed for change in event.changes] == [
         "plug_ins.stopping.rule.sources.my_own_rule.py"
     ]

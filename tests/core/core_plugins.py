@@ -1,17 +1,9 @@
-"""A rule and policies as a user might write them, which need only what the Protocols require."""
+"""Policies as a user might write them, which need only what the Protocols require."""
 
 import numpy as np
 
-from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.policies import View
-from scorio.moments import FloatArray, IntArray
-
-
-class Stern:
-    """A boundary that is higher with less information: 4 - 2 t."""
-
-    def boundary(self, evidence: Evidence) -> FloatArray:
-        return np.maximum(4.0 - 2.0 * evidence.information, 1.0)
+from scorio.moments import IntArray
 
 
 class OneByOne:

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from test_core_gate import allowed, outcome
+from test_core_gate import allowed, carry_out, outcome
 from thoroughness import first_of, sizes
 
 from adaptive_eval.core import Bench, Controller, Optimal, Plan, Trials, ZScore
@@ -41,15 +41,6 @@ def chances(*means: tuple[float, float]) -> NDArray[np.float64]:
     """The chances of each model (L, M), from its mean on each benchmark."""
     spread = np.concatenate([np.linspace(-0.1, 0.1, size) for size in SIZES])
     return np.array([np.array(mean)[BENCHMARK] + spread for mean in means])
-
-
-def carry_out(plan: Plan, true: NDArray[np.float64], seed: int, *, keep_looks: bool = False) -> Controller:
-    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=keep_looks, followed=True)
-    while controller.finished is None:
-        for asked in controller.ask_rounds():
-            right = rng.binomial(asked.extra, true)
-            controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
-    return controller
 
 
 def shares(plan: Plan, true: NDArray[np.float64], runs: int) -> dict[str, float]:
@@ -163,7 +154,7 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
 def test_each_model_has_its_own_decision_and_figures() -> None:
     plan = gate(models=3, deltas=(0.2, 0.15), trials=Trials(min=4, max=80))
     true = chances(PRODUCTION, (0.4, 0.89), PRODUCTION)
-    controller = carry_out(plan, true, 1, keep_looks=True)
+    controller = carry_out(plan, true, 1, followed=True)
     result = controller.result()
     assert result is not None
     decisions = {(decision.model, decision.part): decision for decision in result.gates}
@@ -184,7 +175,7 @@ def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
     """Calls stand, and each part keeps the error guarantee of the rule."""
     first = Trials(min=4, max=10)
     true = chances(PRODUCTION, PRODUCTION)
-    short = carry_out(gate(rule=Sequential(start=0.4), trials=first), true, 3)
+    short = carry_out(gate(rule=Sequential(start=0.4), trials=first), true, 3, followed=True)
     assert outcome(short) == "UNDECIDED"
     before = StageBefore(short, (0, 1))
     longer = carry_out(gate(rule=Sequential(start=0.4), trials=Trials(min=4, max=200), before=before), true, 3)

@@ -5,13 +5,19 @@ import math
 import numpy as np
 import pytest
 from core_evidence import evidence
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
+from thoroughness import examples
 
 from adaptive_eval.core.anytime import Anytime
+from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.near_best import NearBest
-from adaptive_eval.core.rules import Precision, ZScore
+from adaptive_eval.core.registry import RULES, make
+from adaptive_eval.core.rules import Correctable, Precision, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.testing.rules import check_boundary, check_p_values
 
 
 def test_the_published_boundary_is_a_constant() -> None:
@@ -80,3 +86,33 @@ def test_precision_looks_at_the_width_alone(sigma: float, reached: bool) -> None
     """1.96 sigma against 0.05."""
     on = evidence(1, [4e7], [0.3], [sigma], reference=True)
     assert (on.z >= Precision(0.05).boundary(on)).tolist() == [reached]
+
+
+@st.composite
+def any_evidence(draw: st.DrawFn) -> Evidence:
+    """Pairs with no information up to more than complete information; some models have no trial."""
+    models, reference = draw(st.integers(1, 4)), draw(st.booleans())
+    pairs = models if reference else models * (models - 1) // 2
+    z = draw(st.lists(st.floats(-12.0, 12.0), min_size=pairs, max_size=pairs))
+    information = draw(st.lists(st.floats(0.0, 1.5), min_size=pairs, max_size=pairs))
+    sigma = st.one_of(st.floats(1e-4, 0.5), st.just(float("inf")))
+    return evidence(models, z, information, draw(st.lists(sigma, min_size=models, max_size=models)), reference)
+
+
+EVERY: list[Rule] = [Sequential(0.8, 0.2, 0.5), Precision(0.05)]
+EVERY += dict.fromkeys(make(entry.make, {}, {"confidence": 0.9, "start": 0.1}) for entry in RULES.values())
+
+
+@pytest.mark.parametrize("rule", EVERY, ids=lambda rule: type(rule).__name__)
+@settings(max_examples=examples(30), deadline=None)
+@given(on=any_evidence(), share=st.integers(2, 40_000))
+def test_any_evidence_passes_the_published_checks_at_any_level(rule: Rule, on: Evidence, share: int) -> None:
+    check_boundary(rule, on)
+    if not isinstance(rule, Correctable):
+        return
+    check_p_values(rule, on)
+    stricter = rule.at_level((1.0 - rule.confidence) / share)
+    assert 1.0 - stricter.confidence == pytest.approx((1.0 - rule.confidence) / share)
+    finite = np.isfinite(rule.boundary(on))
+    assert np.all(stricter.boundary(on)[finite] > rule.boundary(on)[finite])
+    np.testing.assert_allclose(stricter.p_value(on, 1), rule.p_value(on, 1), rtol=1e-9)

@@ -13,7 +13,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.retry import Retries
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Answer, Limits
+from adaptive_eval.endpoints.types import Answer, Limits, RetryGate
 
 WORDS = {"error": {"message": "does not match the expected format", "code": 500}}
 BAD = 3
@@ -29,6 +29,10 @@ def failing(*seeds: int) -> Script:
             await asked.answer(*["42"] * asked.body.get("n", 1))  # type: ignore[operator]
 
     return script
+
+
+async def with_leave() -> bool:
+    return True
 
 
 async def ask(model: ModelEndpoint, number: int) -> list[Answer]:
@@ -113,13 +117,10 @@ UNPAUSED = EndpointSettings(tick=0.1, backoff=0.01, longest_pause=0.001, probe_e
 
 
 async def test_under_caps_a_request_that_fails_alone_does_not_take_all_the_patience(endpoint: Opener) -> None:
-    async def again() -> bool:
-        return True
-
     async with raw_server(failing(BAD)) as server:
         model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, settings=UNPAUSED)
-        await model.sample(CHAT, range(1), again)
-        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), again), HANGS)
+        await model.sample(CHAT, range(1), with_leave)
+        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), with_leave), HANGS)
     assert answer.signals == {"unanswered"} and answer.attempts == 6, "five, and one after the tiny request"
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
@@ -136,13 +137,10 @@ async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(end
         else:
             await asked.answer("42")
 
-    async def again() -> bool:
-        return True
-
     async with raw_server(script) as server:
         model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, settings=UNPAUSED)
-        await model.sample(CHAT, range(1), again)
-        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
+        await model.sample(CHAT, range(1), with_leave)
+        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), with_leave)) for seed in range(1, 7)]
         answers = [answer for batch in await asyncio.wait_for(asyncio.gather(*asked), HANGS) for answer in batch]
     assert [answer.text for answer in answers] == ["42"] * 6
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
@@ -161,13 +159,10 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
         if failed == 6 * 5:
             all_fail.set()
 
-    async def again() -> bool:
-        return True
-
     async with raw_server(script) as server:
         model = endpoint(server.base_url, max_tokens=500, settings=UNPAUSED)
-        await model.sample(CHAT, range(1), again)
-        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), again)) for seed in range(1, 7)]
+        await model.sample(CHAT, range(1), with_leave)
+        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), with_leave)) for seed in range(1, 7)]
         answers = [answer for batch in await asyncio.gather(*asked) for answer in batch]
     assert [answer.signals for answer in answers] == [{"unanswered"}] * 6
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
@@ -182,13 +177,10 @@ async def test_under_caps_requests_that_fail_at_two_servers_go_by_a_tiny_one_at_
             both.set() if tiny[0] == 2 else await both.wait()
         await failing(BAD, BAD + 1)(asked)
 
-    async def again() -> bool:
-        return True
-
     async with raw_server(script) as first, raw_server(script) as second:
         model = endpoint(first.base_url, second.base_url, max_tokens=500)
-        await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1), again) for seed in range(2)))
-        tasks = [model.sample(CHAT, range(seed, seed + 1), again) for seed in (BAD, BAD + 1)]
+        await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1), with_leave) for seed in range(2)))
+        tasks = [model.sample(CHAT, range(seed, seed + 1), with_leave) for seed in (BAD, BAD + 1)]
         answers = await asyncio.wait_for(asyncio.gather(*tasks), HANGS)
     assert [answer.signals for (answer,) in answers] == [{"unanswered"}] * 2
     assert model.stats.lost == 2
@@ -206,23 +198,6 @@ async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opene
     assert all(asked.body["max_tokens"] == 500 for asked in server.seen)
 
 
-async def test_under_caps_a_server_that_fails_everything_loses_the_model(endpoint: Opener) -> None:
-    async def script(asked: Exchange) -> None:
-        if asked.index == 0:
-            await asked.answer("42")
-        else:
-            await asked.reply(500, WORDS)
-
-    async def again() -> bool:
-        return True
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500)
-        await model.sample(CHAT, range(1), again)
-        with pytest.raises(Unavailable, match="given up after 5 attempts"):
-            await model.sample(CHAT, range(BAD, BAD + 1), again)
-
-
 async def test_of_several_answers_in_one_request_one_is_missing(endpoint: Opener) -> None:
     async def script(asked: Exchange) -> None:
         seeds = range(asked.body["seed"], asked.body["seed"] + asked.body.get("n", 1))  # type: ignore[operator]
@@ -235,8 +210,14 @@ async def test_of_several_answers_in_one_request_one_is_missing(endpoint: Opener
     assert [bool(answer.signals) for answer in answers] == [False, False, False, True]
 
 
-@pytest.mark.parametrize("answered_before", [False, True])
-async def test_a_server_that_fails_everything_loses_the_model(endpoint: Opener, answered_before: bool) -> None:
+@pytest.mark.parametrize(
+    ("answered_before", "leave"),
+    [(False, None), (True, None), (True, with_leave)],
+    ids=["never answered", "answered before", "under caps"],
+)
+async def test_a_server_that_fails_everything_loses_the_model(
+    endpoint: Opener, answered_before: bool, leave: RetryGate | None
+) -> None:
     async def script(asked: Exchange) -> None:
         if asked.index == 0 and answered_before:
             await asked.answer("42")
@@ -246,9 +227,9 @@ async def test_a_server_that_fails_everything_loses_the_model(endpoint: Opener, 
     async with raw_server(script) as server:
         model = endpoint(server.base_url, max_tokens=500)
         if answered_before:
-            await model.sample(CHAT, range(1))
+            await model.sample(CHAT, range(1), leave)
         with pytest.raises(Unavailable, match="given up after 5 attempts"):
-            await model.sample(CHAT, range(BAD, BAD + 1))
+            await model.sample(CHAT, range(BAD, BAD + 1), leave)
 
 
 class Played:

@@ -64,20 +64,15 @@ async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, wh
         assert len(server.seen) == before, "nothing is asked after that"
 
 
-async def test_with_leave_the_answer_comes(endpoint: Opener) -> None:
-    leave = Leave(9)
-    async with raw_server(first(2, reset)) as server:
+@pytest.mark.parametrize(("what", "lost"), [(reset, 2), (broken, 0)], ids=["lost", "told of an error"])
+async def test_what_was_lost_needs_leave_and_what_a_server_reports_as_failed_none(
+    endpoint: Opener, what: Script, lost: int
+) -> None:
+    leave = Leave(9 if lost else 0)
+    async with raw_server(first(2, what)) as server:
         model = endpoint(server.base_url)
         (answer,) = await model.sample(CHAT, range(1), leave)
-    assert (answer.text, leave.asked, model.stats.lost) == ("fine", 2, 2)
-
-
-async def test_an_error_that_a_server_reports_has_lost_nothing(endpoint: Opener) -> None:
-    leave = Leave(0)
-    async with raw_server(first(2, broken)) as server:
-        model = endpoint(server.base_url)
-        (answer,) = await model.sample(CHAT, range(1), leave)
-    assert (answer.text, leave.asked, model.stats.lost) == ("fine", 0, 0)
+    assert (answer.text, leave.asked, model.stats.lost) == ("fine", lost, lost)
 
 
 async def test_answers_that_go_with_a_lost_one_are_lost_too(endpoint: Opener) -> None:

@@ -267,12 +267,6 @@ def test_a_response_that_is_no_stream_has_an_end() -> None:
     assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
-def test_the_model_that_a_stream_names_is_kept() -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(event([delta("4")], model="old") + event([delta("2", reason="stop")], model="new"))
-    assert reader.payload()["model"] == "new"
-
-
 @pytest.mark.parametrize("cut", range(5))
 def test_a_mark_of_the_byte_order_is_passed_over(cut: int) -> None:
     for text, replacement in ((STREAM, None), (b'{"choices": []}', b'{"choices": []}')):
@@ -291,7 +285,8 @@ def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:
             reader.payload()
 
 
-def test_id_of_a_stream_is_that_of_its_first_event() -> None:
+def test_a_stream_has_the_id_of_its_first_event_and_the_model_that_it_names_last() -> None:
     reader = StreamReader(True, lambda: 0.0)
-    reader.feed(event([delta("a")], id="x1") + event([delta("b", reason="stop")], id="x2") + b"data: [DONE]\n\n")
-    assert reader.payload()["id"] == "x1"
+    reader.feed(event([delta("a")], id="x1", model="old"))
+    reader.feed(event([delta("b", reason="stop")], id="x2", model="new") + b"data: [DONE]\n\n")
+    assert (reader.payload()["id"], reader.payload()["model"]) == ("x1", "new")

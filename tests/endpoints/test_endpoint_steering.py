@@ -191,22 +191,21 @@ def saying(running: float, waiting: float) -> Page:
     return page
 
 
-@pytest.mark.parametrize("status", [401, 404, 501])
-async def test_a_server_without_metrics_is_asked_a_few_times(endpoint: Opener, status: int) -> None:
-    async def page(asked: Exchange) -> None:
-        await asked.reply(status, b"no")
+@pytest.mark.parametrize(
+    ("statuses", "text", "seconds"),
+    [((401, 404, 501), b"no", 0.3), ((200, 302, 500), b"<html>Hello</html>", 0.5)],
+    ids=["no metrics", "no load on the page"],
+)
+async def test_a_server_that_does_not_tell_its_load_is_asked_a_few_times(
+    endpoint: Opener, statuses: tuple[int, ...], text: bytes, seconds: float
+) -> None:
+    for status in statuses:
 
-    seen, reads = await window_under(endpoint, page, 0.3)
-    assert 3 <= reads <= 6 and seen[-1] == 100
+        async def page(asked: Exchange, status: int = status) -> None:
+            await asked.reply(status, text)
 
-
-@pytest.mark.parametrize("status", [200, 302, 500])
-async def test_a_page_that_shows_no_load_is_asked_a_few_times(endpoint: Opener, status: int) -> None:
-    async def page(asked: Exchange) -> None:
-        await asked.reply(status, b"<html>Hello</html>")
-
-    seen, reads = await window_under(endpoint, page)
-    assert 3 <= reads <= 6 and seen[-1] == 100
+        seen, reads = await window_under(endpoint, page, seconds)
+        assert 3 <= reads <= 6 and seen[-1] == 100
 
 
 async def test_metrics_that_hang_hold_nothing_up(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,18 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from tempfile import gettempdir
 
 from engine_runs import RUN_SECONDS, Finished, Key, Workplace
 from engine_servers import llama
 from family import checkpoints, weights
+from stored_runs import stored_events, stored_trials
 from to_gguf import convert_weights
 
 from adaptive_eval.base.errors import AdaptiveEvalError
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.notes import ServerLaunched, ServerLaunching, ServerReleased
-from adaptive_eval.report.reader import RunReader
 
 SIX = (*checkpoints(), "abacus-900-tuned-250")
 """The whole models, and one that an adapter is merged into."""
@@ -50,8 +49,9 @@ def killed_in_a_swap(workplace: Workplace, config: Path) -> dict[Key, Answer]:
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    with closing(RunReader.open(workplace.directory(config))) as reader:
-        return {(trial.model, trial.question, trial.trial): trial.answer for trial in reader.trials()}
+    return {
+        (trial.model, trial.question, trial.trial): trial.answer for trial in stored_trials(workplace.directory(config))
+    }
 
 
 def _await_swap(directory: Path, process: "subprocess.Popen[str]") -> None:
@@ -67,8 +67,7 @@ def _await_swap(directory: Path, process: "subprocess.Popen[str]") -> None:
 
 def _kinds(directory: Path) -> "Counter[str]":
     try:
-        with closing(RunReader.open(directory)) as reader:
-            return Counter(event.kind for event in reader.events())
+        return Counter(event.kind for event in stored_events(directory))
     except AdaptiveEvalError:  # it is not there yet
         return Counter()
 

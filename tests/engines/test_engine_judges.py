@@ -7,7 +7,6 @@ probabilities are those of its weights for the very request that was sent, and w
 
 import signal
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,12 @@ from engine_runs import Finished, Workplace
 from engine_servers import Server, llama
 from family import checkpoints
 from judging_model import CONTEXT, judging_weights, slot_of
+from stored_runs import stored_trials
 from to_gguf import convert, convert_weights
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.graders.verifier import LABELS, Verifier, label_probabilities, label_scores
 from adaptive_eval.questions.types import Question
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
 
 pytestmark = pytest.mark.engine
@@ -161,8 +160,7 @@ def test_a_kill_between_answer_and_verdict_loses_neither(
         workplace.await_trials(config, 8, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    with closing(RunReader.open(workplace.directory(config))) as reader:
-        waiting = [record for record in reader.trials() if record.grader_error == AWAITS_VERDICT]
+    waiting = [record for record in stored_trials(workplace.directory(config)) if record.grader_error == AWAITS_VERDICT]
     assert waiting
     finished = workplace.run(config, accepted=(0, 3))
     after = {(record.model, record.question, record.trial): record for record in finished.records}

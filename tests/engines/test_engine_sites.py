@@ -4,7 +4,6 @@ A server answers one request at a time, and reads each prompt anew: then what it
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from engine_runs import Finished, Workplace
 from engine_servers import llama
 from family import checkpoints
 from raylets import Raylets
+from stored_runs import stored_events
 from to_gguf import convert
 
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import SiteRow, site_rows
 
 pytestmark = pytest.mark.engine
@@ -58,8 +57,7 @@ def at_home(served: list[dict[str, object]], tmp_path_factory: pytest.TempPathFa
 
 
 def sites(directory: Path) -> tuple[SiteRow, ...]:
-    with closing(RunReader.open(directory)) as reader:
-        return site_rows(reader.events())
+    return site_rows(stored_events(directory))
 
 
 def test_three_raylets_find_what_one_machine_finds(

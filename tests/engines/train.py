@@ -259,14 +259,6 @@ def write_exact(folder: Path) -> None:
     (folder / "exact.json").write_text(json.dumps(exact, indent=1) + "\n")
 
 
-def write_machine(folder: Path) -> None:
-    """`made_on.json`: what decides the last digits of every sum."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = {line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")}
-    made_on = {"torch": torch.__version__, "kernels": torch.backends.cpu.get_cpu_capability(), "cpu": sorted(cpu)}
-    (folder / "made_on.json").write_text(json.dumps(made_on) + "\n")
-
-
 def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -274,7 +266,6 @@ def main() -> None:
     train_checkpoints(folder)
     train_adapters(folder)
     write_exact(folder)
-    write_machine(folder)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,13 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import zstandard
+from stored_runs import stored_trials
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.cli import app
-from adaptive_eval.report.reader import RunReader
 
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93
 Outcomes = dict[tuple[str, str, int], int | None]
@@ -24,8 +23,7 @@ def imported(*words: object) -> Result:
 
 def outcomes(run: Path) -> Outcomes:
     """The categories of a run's trials."""
-    with closing(RunReader.open(run)) as reader:
-        return {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
+    return {(trial.model, trial.question, trial.trial): trial.category for trial in stored_trials(run)}
 
 
 def archive(

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,11 @@ from live_runs import MODELS as LIVE_MODELS
 from live_runs import Site
 from logs import header, imported, inspect_log, lines, outcomes, sample
 from small_run import HOSTILE, make_run, make_trial, ragged
+from stored_runs import stored_trials
 
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.export import ExportRequest, export
 from adaptive_eval.exchange.samples import NO_ANSWER
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE
 
 if TYPE_CHECKING:
@@ -209,5 +208,4 @@ def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tm
     done = imported(path, "--to", tmp_path / "again")
     assert done.exit_code == 0, done.stderr
     assert outcomes(tmp_path / "again") == outcomes(tmp_path / "run")
-    with closing(RunReader.open(tmp_path / "again")) as reader:
-        assert {record.answer for record in reader.trials()} == {NO_ANSWER}
+    assert {record.answer for record in stored_trials(tmp_path / "again")} == {NO_ANSWER}

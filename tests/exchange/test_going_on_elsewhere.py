@@ -11,6 +11,7 @@ import pytest
 import yaml
 from live_runs import ENDED, MODELS, RunOutcome, Site
 from logs import imported, lines, outcomes
+from stored_runs import stored_trials
 from thoroughness import first_of
 
 from adaptive_eval.base.errors import ExitCode
@@ -45,8 +46,7 @@ def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun
 
 def seeds(run: Path) -> list[tuple[str, str, int]]:
     """The seed of every trial, with its model and question."""
-    with closing(RunReader.open(run)) as reader:
-        return [(trial.model, trial.question, trial.answer.seed) for trial in reader.trials()]
+    return [(trial.model, trial.question, trial.answer.seed) for trial in stored_trials(run)]
 
 
 FORMS: dict[str, Callable[[Path, Path], Path]] = {

@@ -1,7 +1,6 @@
 """lm-eval: answers are graded one by one, and nothing is counted twice."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import pyarrow
@@ -10,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import imported, lines, lm_eval_row, outcomes
+from stored_runs import stored_header
 from thoroughness import examples
 
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.report.log_files import LogError
-from adaptive_eval.report.reader import RunReader
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 
@@ -42,8 +41,7 @@ def test_lm_eval_repeats_are_graded_one_by_one_and_filters_count_once(tmp_path: 
     assert "missing   2 of org/m: 2 the server gave no content" in done.stdout
     expected = {("org/m", key, trial): right for key in "01" for trial, right in enumerate([1, 0, 1])}
     assert outcomes(tmp_path / "run") == expected
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        stored = reader.header()
+    stored = stored_header(tmp_path / "run")
     assert stored.questions["0"]["prompt"] == "question 0?"
     assert stored.models["org/m"]["sampling"] == {"temperature": 0.8, "max_tokens": 64, "stop": ["\n\n"]}
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from logs import header, imported, inspect_log, lines, outcomes, sample
 from scripted_server import ScriptedServer, scripted_server
+from stored_runs import stored_header
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -87,8 +88,7 @@ def run_on(run: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, *
 
 
 def kind_of(run: Path) -> str:
-    with closing(RunReader.open(run)) as reader:
-        return stored_config(reader.header()).grader.kind
+    return stored_config(stored_header(run)).grader.kind
 
 
 def test_a_scorer_of_numbers_is_known(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from live_runs import MODELS, RunOutcome, Site
 from logs import imported, lines, outcomes
-from stored_runs import store_records
+from stored_runs import events_in, store_records, stored_events
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
@@ -21,7 +21,7 @@ from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Reason
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
-from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported, events_of_kind
+from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import read_counts
@@ -83,8 +83,7 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert {trial: after[trial] for trial in common} == {trial: before[trial] for trial in common}
     cells = Counter((model, question) for model, question, _ in after)
     assert all((*cell, trial) in after for cell, held in cells.items() for trial in range(held))
-    with closing(RunReader.open(run)) as reader:
-        kinds = [event.kind for event in reader.events()]
+    kinds = [event.kind for event in stored_events(run)]
     assert kinds[0] == TrialsImported.KIND
     assert RunResumed.KIND in kinds
 
@@ -100,8 +99,7 @@ def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_p
     assert imported(full_run.log(site), "--to", site.directory(), "--config", config).exit_code == 0
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
-    with closing(RunReader.open(site.directory())) as reader:
-        assert not events_of_kind(reader.events(), SettingsChanged)
+    assert not events_in(site.directory(), SettingsChanged)
     results = json.loads((site.directory() / "results.json").read_text())
     assert "redecided" not in [warning["kind"] for warning in results["warnings"]]
 

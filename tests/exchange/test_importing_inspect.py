@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from logs import DEFLATED, STORED, ZSTANDARD, archive, header, imported, inspect_log, outcomes, sample
+from stored_runs import stored_trials
 
 from adaptive_eval.notes import TrialsImported, events_of_kind
 from adaptive_eval.report.reader import RunReader
@@ -106,8 +107,7 @@ def test_everything_that_is_logged_is_kept(tmp_path: Path, method: int) -> None:
 )
 def test_an_answer_keeps_its_signals(tmp_path: Path, changes: dict[str, object], signal: str, reason: str) -> None:
     assert imported(inspect_log(tmp_path / "l.eval", [sample(**changes)]), "--to", tmp_path / "run").exit_code == 0
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        (record,) = reader.trials()
+    (record,) = stored_trials(tmp_path / "run")
     assert signal in record.answer.signals
     assert record.answer.finish_reason == reason
 
@@ -116,8 +116,7 @@ def test_reasoning_and_texts_that_lie_elsewhere_are_found(tmp_path: Path) -> Non
     content = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "attachment://x"}]
     log = inspect_log(tmp_path / "l.eval", [sample(output=wrote(content), attachments={"x": "forty-two"})])
     assert imported(log, "--to", tmp_path / "run").exit_code == 0
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        (record,) = reader.trials()
+    (record,) = stored_trials(tmp_path / "run")
     assert (record.answer.text, record.answer.reasoning) == ("forty-two", "hm")
 
 

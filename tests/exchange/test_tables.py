@@ -1,7 +1,6 @@
 """Tables with one row a trial, and arrays; and what `export` writes of a run comes back as it was."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from live_runs import EndedRuns, Site
 from logs import imported, lines, outcomes
 from small_run import MODELS, QUESTIONS, make_run, make_trial
+from stored_runs import stored_header, stored_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -16,7 +16,6 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.detect import TABLES
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
 
@@ -161,8 +160,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stored(run: Path) -> list[TrialRecord]:
-    with closing(RunReader.open(run)) as reader:
-        return sorted(reader.trials(), key=lambda record: (record.model, record.question, record.trial))
+    return sorted(stored_trials(run), key=lambda record: (record.model, record.question, record.trial))
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
@@ -271,8 +269,7 @@ def test_the_configuration_that_is_written_is_the_one_that_is_stored(
         assert f"base_url: ${{{name}}}" in text
         monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
     header = prepare(load_config(tmp_path / "run" / "config.yaml")).header
-    with closing(RunReader.open(tmp_path / "run")) as reader:
-        before = reader.header()
+    before = stored_header(tmp_path / "run")
     assert (header.meaning, header.models, header.questions) == (before.meaning, before.models, before.questions)
 
 

@@ -90,11 +90,19 @@ def test_the_key_may_be_a_letter_or_a_choice(key: str) -> None:
     assert Choice().grade("The answer is C", question).signals["is_correct"] is True
 
 
-@pytest.mark.parametrize("key", ["E", "2", "London", "AB", ""])
-def test_any_other_key_is_reported_before_a_run(key: str) -> None:
-    problem = Choice().key_problem(Question("q", "?", key, CITIES.choices))
-    assert problem is not None
-    assert problem.startswith("needs a letter A to D, or the text of a choice, as its answer")
+@pytest.mark.parametrize(
+    ("kind", "keys", "needs"),
+    [
+        ("letter", ("E", "2", "London", "AB", ""), "a letter A to D, or the text of a choice,"),
+        ("index", ("4", "-1", "C", "1.0", "²"), "an index from 0 to 3"),
+    ],
+)
+def test_any_other_key_is_reported_before_a_run(
+    kind: Literal["letter", "index"], keys: tuple[str, ...], needs: str
+) -> None:
+    for key in keys:
+        problem = Choice(key=kind).key_problem(Question("q", "?", key, CITIES.choices))
+        assert problem is not None and problem.startswith(f"needs {needs} as its answer"), key
 
 
 def test_a_choice_whose_text_is_a_letter_is_meant_by_its_text() -> None:
@@ -105,13 +113,6 @@ def test_a_choice_whose_text_is_a_letter_is_meant_by_its_text() -> None:
 def test_positions_count_from_zero(key: str, letter: str) -> None:
     question = Question("q", "?", key, CITIES.choices)
     assert Choice(key="index").grade(f"Answer: {letter}", question).signals["is_correct"] is True
-
-
-@pytest.mark.parametrize("key", ["4", "-1", "C", "1.0", "²"])
-def test_a_position_beyond_the_choices_is_reported_before_a_run(key: str) -> None:
-    problem = Choice(key="index").key_problem(Question("q", "?", key, CITIES.choices))
-    assert problem is not None
-    assert problem.startswith("needs an index from 0 to 3 as its answer")
 
 
 @pytest.mark.parametrize("key", ["letter", "index"])

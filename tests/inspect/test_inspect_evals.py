@@ -3,13 +3,12 @@
 import json
 import random
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 import yaml
+from small_http import JsonHandler, ThreadedServer, serving_in_a_thread
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -46,38 +45,22 @@ def reply_to(request: dict[str, Any]) -> dict[str, Any]:
     return {"content": "a fine text" if right else "no"}
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class Handler(JsonHandler):
     def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = self.asked()
         message = {"role": "assistant", **reply_to(request)}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
         usage = {"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}
         response = {"id": "1", "object": "chat.completion", "created": 1, "model": request["model"], "usage": usage}
-        body = json.dumps({**response, "choices": [choice]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None: ...
+        self.reply({**response, "choices": [choice]})
 
 
 @pytest.fixture(autouse=True)
 def _served(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(ThreadingHTTPServer, "request_queue_size", 256)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv("OWN_BASE_URL", f"http://127.0.0.1:{server.server_address[1]}/v1")
-    monkeypatch.setenv("OWN_API_KEY", "none")
-    yield
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving_in_a_thread(ThreadedServer(Handler)) as server:
+        monkeypatch.setenv("OWN_BASE_URL", server.base_url)
+        monkeypatch.setenv("OWN_API_KEY", "none")
+        yield
 
 
 FINE = [{"name": "fine", "weight": 1.0, "when": {"score": {"at_least": 5}}}, {"name": "poor", "weight": 0.0}]

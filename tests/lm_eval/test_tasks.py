@@ -5,12 +5,11 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import yaml
+from small_http import JsonHandler, ThreadedServer, completion, serving_in_a_thread
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError
@@ -115,49 +114,19 @@ def test_what_cannot_be_asked_is_refused_with_the_reason(tasks: Path, monkeypatc
 def served(skills: dict[str, float]) -> Iterator[str]:
     """A model server that adds right with a probability that its model's name says, by the seed."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(JsonHandler):
         def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked = request["messages"][-1]["content"]
-            (number,) = re.findall(r"(\d+) \+ \d+\?\nA:$", asked)
+            request = self.asked()
+            (number,) = re.findall(r"(\d+) \+ \d+\?\nA:$", request["messages"][-1]["content"])
             chance = random.Random(f"{request['model']} {request['seed']} {number}")
             right = 2 * int(number) + (chance.random() >= skills[request["model"]])
-            message = {"role": "assistant", "content": f"{number} twice.\n#### {right}"}
-            body = json.dumps(
-                {
-                    "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-                    "usage": {"prompt_tokens": 20, "completion_tokens": 9},
-                    "model": request["model"],
-                }
-            ).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply({**completion(f"{number} twice.\n#### {right}", usage=(20, 9)), "model": request["model"]})
 
         def do_GET(self) -> None:
-            self.send_response(404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.reply(b"", 404)
 
-        def log_message(self, *_: object) -> None: ...
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 256
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving_in_a_thread(ThreadedServer(Handler)) as server:
+        yield server.base_url
 
 
 def test_a_run_of_a_task_ranks_models_and_stores_its_grades(

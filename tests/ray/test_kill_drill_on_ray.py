@@ -11,6 +11,7 @@ import pytest
 from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets
+from stored_runs import stored_events
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
@@ -93,8 +94,7 @@ class Drill:
         return sum(event.model == model for event in events_of_kind(self._events(), SitePlaced))
 
     def _events(self) -> list[Event]:
-        with closing(RunReader.open(self._site.directory())) as reader:
-            return reader.events()
+        return stored_events(self._site.directory())
 
     def _await(self, true: Callable[[list[Event]], bool]) -> None:
         """Wait until the events of the run say so."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +14,12 @@ import pytest
 from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials, wait_until
 from patient_time import HANGS
 from raylets import Raylets, stop
+from stored_runs import events_in, stored_events
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.notes import Event, ServerLaunched, SiteLost, SitePlaced, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import Event, ServerLaunched, SiteLost, SitePlaced
 from adaptive_eval.report.sites import site_rows
 from adaptive_eval.running import start
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
@@ -47,8 +47,7 @@ def written(site: Site, *, sites: dict[str, float] | None = None, **changes: obj
 
 
 def events(site: Site, kind: type[Kind]) -> list[Kind]:
-    with closing(RunReader.open(site.directory())) as reader:
-        return events_of_kind(reader.events(), kind)
+    return events_in(site.directory(), kind)
 
 
 def begun(site: Site, config: Path, raylets: Raylets) -> WarmProcess:
@@ -123,8 +122,7 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Run
     assert "ada: site 1" in output and "(raylet)" not in output and "rpc_code" not in output
     assert ("ada", "site 1") in [(event.model, event.on) for event in events(site, SiteLost)]
     assert sum(event.model == "ada" for event in events(site, SitePlaced)) >= 2
-    with closing(RunReader.open(site.directory())) as reader:
-        (row,) = [row for row in site_rows(reader.events()) if row.model == "ada"]
+    (row,) = [row for row in site_rows(stored_events(site.directory())) if row.model == "ada"]
     assert row.moves >= 1 and row.losses >= 1 and row.node, "another raylet of the same machine is another node"
 
 

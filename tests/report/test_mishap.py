@@ -1,14 +1,12 @@
 """A run that an error has ended says so to later readers, without secrets."""
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from live_runs import MODELS, Site
 from patient_time import HANGS
+from small_http import JsonHandler, ThreadedServer, serving_in_a_thread
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -21,7 +19,7 @@ from adaptive_eval.report.view import read_view
 KEY = "sk-never-to-be-seen-0123456789"
 
 
-class Refusing(BaseHTTPRequestHandler):
+class Refusing(JsonHandler):
     """Refuses every request, and repeats the key that it was given."""
 
     def do_GET(self) -> None:
@@ -29,29 +27,15 @@ class Refusing(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        message = f"no such key: {self.headers['Authorization']}"
-        body = json.dumps({"error": {"message": message}}).encode()
-        self.send_response(401)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
+        self.reply({"error": {"message": f"no such key: {self.headers['Authorization']}"}}, 401)
 
 
 @pytest.fixture
 def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("SOME_KEY", KEY)
     monkeypatch.setattr(machine, "REFUSALS_SECONDS", HANGS)  # until all were heard: else what is cut off may be lost
-    monkeypatch.setattr(ThreadingHTTPServer, "request_queue_size", 256)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield Site.make(tmp_path, f"http://127.0.0.1:{server.server_address[1]}/v1")
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving_in_a_thread(ThreadedServer(Refusing)) as server:
+        yield Site.make(tmp_path, server.base_url)
 
 
 def keyed(site: Site) -> list[dict[str, str]]:

@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from fakes import WellEndpoint
+
 from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import Look
-from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Health, Prompt, RetryGate
+from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt, RetryGate
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
@@ -237,12 +239,12 @@ async def _without_words_of_the_dead(run: Coroutine[Any, Any, object]) -> object
     return await run
 
 
-class _Endpoint:
+class _Endpoint(WellEndpoint):
     """One model at the server; answers come back in an order of their own."""
 
     def __init__(self, world: World, model: str) -> None:
         self._world, self._model = world, model
-        self._requests = self._in_flight = 0
+        self._requests = 0
 
     async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         world = self._world
@@ -253,12 +255,12 @@ class _Endpoint:
         asked = [Request(world.starts, self._model, match[1], seed) for seed in seeds]
         world.log += asked
         self._requests += 1
-        self._in_flight += 1
+        self.in_flight += 1
         try:
             for _ in range(int(8 * share_of("turns", *asked[0]))):
                 await asyncio.sleep(0)
         finally:
-            self._in_flight -= 1
+            self.in_flight -= 1
         if self._requests > world.start.failing.get(self._model, self._requests):
             world.refused += asked
             raise Unavailable("no replica left")
@@ -275,16 +277,6 @@ class _Endpoint:
             )
             for request in asked
         ]
-
-    async def check(self) -> Health:
-        return Health(())
-
-    async def close(self) -> None:
-        return None
-
-    @property
-    def stats(self) -> EndpointStats:
-        return EndpointStats(in_flight=self._in_flight)
 
 
 class _Pool(GradingPool):

@@ -16,8 +16,11 @@ import signal
 import sys
 import time
 from hashlib import blake2b
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))
+from small_http import JsonHandler, completion, model_list
 
 HELD = dict(word.partition("=")[::2] for word in sys.argv if word.partition("=")[0] == "held")
 HELD_AFTER = int(HELD.get("held") or 10)
@@ -26,27 +29,23 @@ if "bare" in sys.argv:
     del SKILLS["ada"]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     """The chat API, the list of models, and the health check."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
     def do_GET(self) -> None:
-        models = {"data": [{"id": name} for name in SKILLS]}
-        replies = {"/health": {}, "/v1/models": models}
-        self._reply(200 if self.path in replies else 404, replies.get(self.path, {}))
+        replies = {"/health": {}, "/v1/models": model_list(*SKILLS)}
+        self.reply(replies.get(self.path, {}), 200 if self.path in replies else 404)
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = self.asked()
         if asked["model"] not in SKILLS:
-            self._reply(404, {"error": {"message": f"the model {asked['model']} does not exist"}})
+            self.reply({"error": {"message": f"the model {asked['model']} does not exist"}}, 404)
             return
         if "slow" in sys.argv:
             time.sleep(1.0)
         picked = asked["model"] == "ada" and QUESTIONS[0]["prompt"] in asked["messages"][-1]["content"]
         if "picky" in sys.argv and picked and GO.exists():
-            self._reply(500, {"error": {"message": "no such format"}})
+            self.reply({"error": {"message": "no such format"}}, 500)
             return
         number = next(COUNT)
         while HELD and number > HELD_AFTER and not GO.exists():
@@ -61,18 +60,7 @@ class Handler(BaseHTTPRequestHandler):
                 diary.write(json.dumps([asked["model"], os.getpid(), time.monotonic()]) + "\n")
         if "wordy" in sys.argv:
             text = f"{blake2b(str(number).encode()).hexdigest() * 2} is what I thought of first. {text}"
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        self._reply(200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
-
-    def _reply(self, status: int, body: object) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
+        self.reply(completion(text, usage=(9, 3)))
 
 
 def answer(model: str, prompt: str, seed: int) -> str:

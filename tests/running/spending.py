@@ -1,27 +1,32 @@
-"""Servers that count what they generate, report any usage, and lose some answers on the way.
+"""Servers that count what they generate, report any usage, and lose some answers on the way; a judge's among them.
 
 The run is the product's own, its endpoints with their repeats and time limits included. Only the wire is left out, and
 the time is that of a patient loop.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+import json
+import re
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from lives import QUESTIONS, World, server_answer, share_of
+from lives import QUESTIONS, Killed, Start, World, server_answer, share_of
 from patient_time import PatientLoop
 
-from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.replica import ProbeTrouble
-from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.endpoints.types import Endpoint, EndpointConfig, Limits, Sampling
 from adaptive_eval.machine.clocks import RunClock
+from adaptive_eval.running.regrade import regrade
 
 MAX_TOKENS = 2000
 """Answers nearly as long: what is reserved is little more than what is generated."""
@@ -33,6 +38,11 @@ GPUS = 2.0
 TRUE, MISSING, ABSURD, LOW, BEYOND = "true", "missing", "absurd", "low", "beyond"
 TIMES_BEYOND = 3
 RESET, HUNG, GARBLED, REFUSED = "reset", "hung", "garbled", "refused"
+JUDGE = "judge"
+REPLY_TOKENS = 1000
+"""The most tokens that a judge may use; it uses nearly as many."""
+_SHOWN = re.compile(r"<(reference|answer|first|second)-[0-9a-f]{16}>\n(.*?)\n</", re.DOTALL)
+_LINE = re.compile(r"^([A-Z]+-[0-9a-f]{16}): <verdict>", re.MULTILINE)
 
 
 @dataclass
@@ -54,6 +64,13 @@ class Spender(World):
     usage: str = TRUE
     faults: Mapping[str, float] = field(default_factory=dict)
     """Shares of attempts that end so."""
+    judge_usage: str = ""
+    """What the judge's server reports of its usage; empty: what the others do."""
+    judge_faults: Mapping[str, float] = field(default_factory=dict)
+    judge_excess: int = 1
+    """How many times its limit of tokens the judge generates."""
+    mute: float = 0.0
+    """A share of the judge's replies that have no verdict."""
     attempts: list[Attempt] = field(default_factory=list)
     active: list[float] = field(default_factory=list)
     """Seconds of each start."""
@@ -72,11 +89,32 @@ class Spender(World):
             runner.run(timed())
 
     def _endpoint(self, model: ModelConfig) -> Endpoint:
-        wire = SpendingWire(self, model.name, self.usage, self.faults)
+        wire = _Wire(self, model.name, self.usage, self.faults)
         return ModelEndpoint(model, model.sampling, model.concurrency, wire)
 
+    @contextmanager
+    def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
+        def opened(
+            config: EndpointConfig, sampling: Sampling, limits: Limits, *, keys: object, folder: Path
+        ) -> ModelEndpoint:
+            return ModelEndpoint(config, sampling, limits, _JudgeWire(self))
 
-class SpendingWire:
+        place = "adaptive_eval.graders.asking.open_endpoint"
+        with super()._in_place_of_the_world(start), patch(place, opened):
+            yield
+
+    def judge_anew(self, config: RunConfig, directory: Path, start: Start) -> None:
+        """`adaptive-eval regrade --config`: every verdict is asked for once more."""
+        with self._in_place_of_the_world(start), suppress(Killed):
+            self._carried_out(regrade(directory, config))
+
+    @property
+    def judged(self) -> list[Attempt]:
+        """What the judge's server has done."""
+        return [attempt for attempt in self.attempts if attempt.model == JUDGE]
+
+
+class _Wire:
     """The `Caller` of one model; a word of four letters is a token."""
 
     redactor = EMPTY_REDACTOR
@@ -180,3 +218,37 @@ class SpendingWire:
 
     async def close(self) -> None:
         return None
+
+
+class _JudgeWire(_Wire):
+    """The judge's: it knows what is right by the reference, and says so in the form that it is asked for."""
+
+    longest = REPLY_TOKENS
+
+    def __init__(self, world: Spender) -> None:
+        super().__init__(world, JUDGE, world.judge_usage or world.usage, world.judge_faults)
+        self._mute, self._excess = world.mute, world.judge_excess
+
+    def _tokens(self, seed: int) -> int:
+        return self._excess * super()._tokens(seed)
+
+    def _text(self, body: Mapping[str, Any], seed: int) -> str:
+        content = "\n".join(message["content"] for message in body["messages"])
+        shown, line = dict(_SHOWN.findall(content)), _LINE.search(content)
+        if not shown:
+            return "OK."  # a tiny request shows no answer
+        if share_of("mute", seed, shown.get("answer", shown.get("first"))) < self._mute:
+            return "I cannot say."
+        verdict = _said_of(shown)
+        if "response_format" in body:
+            return json.dumps({"reasoning": "As they are.", "verdict": verdict})
+        assert line is not None
+        return f"As they are.\n{line[1]}: {verdict}"
+
+
+def _said_of(shown: Mapping[str, str]) -> str:
+    """Of one answer whether it is right, of two which of them is."""
+    right = {name: text == shown["reference"] for name, text in shown.items()}
+    if "answer" in right:
+        return "correct" if right["answer"] else "wrong"
+    return "tie" if right["first"] == right["second"] else "first" if right["first"] else "second"

@@ -4,22 +4,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import pytest
-import yaml
-from scripted_server import ScriptedServer, scripted_server
-from typer.testing import CliRunner, Result
+from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
+from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.machine.usage import AnswerFault
-from adaptive_eval.notes import AlarmRaised, events_of_kind
-from adaptive_eval.report.reader import RunReader
 
 MODELS = ("ada", "bob")
 QUESTIONS = 6
@@ -42,53 +37,15 @@ def server() -> Iterator[ScriptedServer]:
         yield model_server
 
 
-class Place:
+def place_of(folder: Path, server: ScriptedServer, questions: int = QUESTIONS) -> ScriptedPlace:
     """A folder with a benchmark for one server."""
-
-    def __init__(self, folder: Path, server: ScriptedServer, questions: int = QUESTIONS) -> None:
-        self.folder, self.server = folder, server
-        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(questions)]
-        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        self.run_dir = folder / "run"
-
-    def run(self, *options: str, **changes: object) -> Result:
-        return CliRunner().invoke(
-            app, ["run", str(self.config(**changes)), "--run-dir", str(self.run_dir), "--display", "plain", *options]
-        )
-
-    def config(self, **changes: object) -> Path:
-        models = [{"name": name, "base_url": self.server.base_url} for name in MODELS]
-        settings = {
-            "questions": "questions.jsonl",
-            "models": models,
-            "prompt": "{prompt}",
-            "sampling": {"temperature": 0.6, "max_tokens": 100},
-            "grader": "numeric",
-            "trials": {"min": 4, "max": 8, "optimize": "cost"},
-        }
-        path = self.folder / "run.yaml"
-        path.write_text(yaml.safe_dump(settings | changes))
-        return path
-
-    @property
-    def results(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.run_dir / "results.json").read_bytes())
-        return document
-
-    def report(self, form: str) -> str:
-        return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
-
-    def warnings(self) -> list[tuple[str, str | None]]:
-        return [(warning["kind"], warning["model"]) for warning in self.results["warnings"]]
-
-    def alarms(self) -> list[AlarmRaised]:
-        with closing(RunReader.open(self.run_dir)) as reader:
-            return events_of_kind(reader.events(), AlarmRaised)
+    sampling = {"temperature": 0.6, "max_tokens": 100}
+    return ScriptedPlace(folder, server, questions, sampling=sampling, trials={"min": 4, "max": 8, "optimize": "cost"})
 
 
 @pytest.fixture
-def place(tmp_path: Path, server: ScriptedServer) -> Place:
-    return Place(tmp_path, server)
+def place(tmp_path: Path, server: ScriptedServer) -> ScriptedPlace:
+    return place_of(tmp_path, server)
 
 
 NEVER = {"kind": "json", "field": "answer"}
@@ -97,7 +54,7 @@ NEVER = {"kind": "json", "field": "answer"}
 
 @pytest.mark.slow
 def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
-    place: Place, server: ScriptedServer
+    place: ScriptedPlace, server: ScriptedServer
 ) -> None:
     ended = place.run(grader=NEVER, concurrency=1, stopping={"delta": 0.9})
     assert ended.exit_code == ExitCode.SPENT
@@ -127,7 +84,7 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
 
 
 @pytest.mark.slow
-def test_a_gate_is_undecided_if_nothing_can_be_read_of_any_model(place: Place) -> None:
+def test_a_gate_is_undecided_if_nothing_can_be_read_of_any_model(place: ScriptedPlace) -> None:
     gate = {"kind": "baseline", "baseline": MODELS[0], "gate": True}
     assert place.run(grader=NEVER, objective=gate, stopping={"delta": 0.9}).exit_code == ExitCode.SPENT
     results = json.loads((place.run_dir / "results.json").read_bytes())
@@ -135,7 +92,7 @@ def test_a_gate_is_undecided_if_nothing_can_be_read_of_any_model(place: Place) -
 
 
 @pytest.mark.slow
-def test_a_regraded_run_goes_on_after_an_alarm(place: Place, server: ScriptedServer) -> None:
+def test_a_regraded_run_goes_on_after_an_alarm(place: ScriptedPlace, server: ScriptedServer) -> None:
     assert place.run(grader=NEVER).exit_code == ExitCode.SPENT
     asked = len(server.requests)
     regraded = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(place.config())])
@@ -146,7 +103,7 @@ def test_a_regraded_run_goes_on_after_an_alarm(place: Place, server: ScriptedSer
     assert len(set(server.requests)) == len(server.requests) >= asked
 
 
-def test_the_user_may_go_on_in_spite_of_an_alarm(place: Place) -> None:
+def test_the_user_may_go_on_in_spite_of_an_alarm(place: ScriptedPlace) -> None:
     ended = place.run("--set", "stopping.on_alarm=never", grader=NEVER)
     assert "are not usable" not in ended.stderr
     assert ("nothing_extracted", "bob") in place.warnings()
@@ -157,7 +114,7 @@ def test_the_user_may_go_on_in_spite_of_an_alarm(place: Place) -> None:
     [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)],
 )
 def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
-    place: Place, server: ScriptedServer, text: str | None, fault: AnswerFault
+    place: ScriptedPlace, server: ScriptedServer, text: str | None, fault: AnswerFault
 ) -> None:
     def says(model: str, question: str, seed: int) -> str:
         return honest(model, question, seed) if model == "ada" else f"It is {seed}." if text is None else text
@@ -183,7 +140,7 @@ EMPTY_IS_WRONG = {
 @pytest.mark.parametrize("kind", ["empty", "context_length"])
 @pytest.mark.parametrize("share_of_them", [1.0, 0.8])
 def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
-    place: Place, server: ScriptedServer, kind: str, share_of_them: float
+    place: ScriptedPlace, server: ScriptedServer, kind: str, share_of_them: float
 ) -> None:
     def silent(model: str, question: str, seed: int) -> bool:
         return model == "bob" and share(question, seed) < share_of_them
@@ -206,7 +163,7 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     assert place.run().exit_code == ExitCode.SPENT and len(server.requests) == asked  # it buys nothing more
 
 
-def test_a_rubric_that_names_empty_answers_lets_them_count(place: Place, server: ScriptedServer) -> None:
+def test_a_rubric_that_names_empty_answers_lets_them_count(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.answer = lambda *asked: "" if asked[0] == "bob" else honest(*asked)
     assert place.run().exit_code == ExitCode.SPENT
     config = place.config(rubric=EMPTY_IS_WRONG)
@@ -216,39 +173,33 @@ def test_a_rubric_that_names_empty_answers_lets_them_count(place: Place, server:
     assert "better than bob" in ended.stdout and not place.results["alarms"]
 
 
-def test_a_gate_does_not_call_a_model_worse_that_gave_empty_answers(place: Place, server: ScriptedServer) -> None:
+@pytest.mark.parametrize("fault", ["are empty", "exceed the context"])
+def test_a_gate_does_not_call_a_model_worse_for_answers_that_show_nothing(
+    place: ScriptedPlace, server: ScriptedServer, fault: str
+) -> None:
+    def is_spoiled(model: str, question: str, seed: int) -> bool:
+        return model == "bob" and share(question, seed) < 0.4
+
+    def says(model: str, question: str, seed: int) -> str:
+        empty = fault == "are empty" and is_spoiled(model, question, seed)
+        return "" if empty else honest("ada", question, seed)
+
+    server.answer = says
+    if fault == "exceed the context":
+        server.finish_reason = lambda *asked: "context" if is_spoiled(*asked) else "stop"
     gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    server.answer = lambda model, question, seed: (
-        "" if model == "bob" and share(question, seed) < 0.4 else honest("ada", question, seed)
-    )
     ended = place.run(objective=gate, trials={"min": 8, "max": 12})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "UNDECIDED: bob" in ended.stdout
     assert "FAIL, but answers of bob that timed out, were cut off, are empty or" in ended.stdout
     assert "worse than ada" not in ended.stdout
-    match = re.search(r"to do     bob: of (\d+) answers (\d+) are empty\n", ended.stdout)
+    match = re.search(rf"to do     bob: of (\d+) answers (\d+) {fault}\n", ended.stdout)
     assert match is not None and int(match[2]) > 0 and "start over" in ended.stdout
     assert "trials.max" not in ended.stdout, "further trials change nothing"
 
 
-def test_a_gate_does_not_call_a_model_worse_whose_requests_exceed_the_context(
-    place: Place, server: ScriptedServer
-) -> None:
-    gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    server.answer = lambda model, question, seed: honest("ada", question, seed)
-    server.finish_reason = lambda model, question, seed: (
-        "context" if model == "bob" and share(question, seed) < 0.4 else "stop"
-    )
-    ended = place.run(objective=gate, trials={"min": 8, "max": 12})
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    assert "UNDECIDED: bob" in ended.stdout and "FAIL, but answers of bob that" in ended.stdout
-    assert "worse than ada" not in ended.stdout
-    match = re.search(r"to do     bob: of (\d+) answers (\d+) exceed the context\n", ended.stdout)
-    assert match is not None and int(match[2]) > 0
-
-
 @pytest.mark.parametrize("gated", [True, False])
-def test_a_run_that_an_alarm_ends_decides_nothing(place: Place, server: ScriptedServer, gated: bool) -> None:
+def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: ScriptedServer, gated: bool) -> None:
     """Each text says what the exit code says, and so do the results."""
     server.answer = lambda model, question, seed: (
         honest(model, question, seed) if model == "ada" else f"It is {seed + 1000}."
@@ -272,7 +223,7 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: Place, server: Scripted
     assert [pair["verdict"] for pair in after["pairs"]] == ["resolved"]
 
 
-def test_servers_that_ignore_the_seed_are_reported_everywhere(place: Place, server: ScriptedServer) -> None:
+def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:
     """For one model there is a warning; if all do, the run would be wasted."""
     words = " because the number is what it is and was" * 12
 
@@ -291,7 +242,7 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: Place, serv
     assert "pairs of trials agree word for word" in written
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
-    all_of_them = Place(place.folder / "all", server).run()
+    all_of_them = place_of(place.folder / "all", server).run()
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
 
 
@@ -299,7 +250,7 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: Place, serv
 @pytest.mark.parametrize("stuck", [pytest.param(True, id="cache"), pytest.param(False, id="honest")])
 def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: ScriptedServer, stuck: bool) -> None:
     """Thirty tokens each, all but one wrong, from one cache for every model; an honest server uses the same words."""
-    place = Place(tmp_path, server, questions=25)
+    place = place_of(tmp_path, server, questions=25)
 
     def says(model: str, question: str, seed: int) -> str:
         result = 10 if question == "number 10" else int(share(model, question, 0 if stuck else seed) * 4)
@@ -327,7 +278,7 @@ def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: ScriptedServ
     assert "are not usable" not in gone_on.stderr and len(place.alarms()) == 2
 
 
-def test_letters_of_a_choice_raise_no_alarm(place: Place, server: ScriptedServer) -> None:
+def test_letters_of_a_choice_raise_no_alarm(place: ScriptedPlace, server: ScriptedServer) -> None:
     """Models that are sure of their letters, right and wrong, are no server that ignores the seed."""
 
     def says(model: str, question: str, seed: int) -> str:
@@ -365,7 +316,7 @@ class Cache:
 @pytest.mark.slow
 @pytest.mark.parametrize("models", [MODELS, ("bob",)])
 def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
-    place: Place, server: ScriptedServer, models: tuple[str, ...]
+    place: ScriptedPlace, server: ScriptedServer, models: tuple[str, ...]
 ) -> None:
     server.answer = Cache(models, 8)
     sections = {"trials": {"min": 4, "max": 60, "optimize": "cost"}, "stopping": {"delta": 0.01}}
@@ -389,7 +340,7 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
 
 
 @pytest.mark.slow
-def test_blank_answers_of_a_changed_server_are_no_repeats(place: Place, server: ScriptedServer) -> None:
+def test_blank_answers_of_a_changed_server_are_no_repeats(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.answer = Declining(100)
     ended = place.run(trials={"min": 4, "max": 60, "optimize": "cost"}, stopping={"delta": 0.01})
     assert ended.exit_code == ExitCode.SPENT and {alarm["kind"] for alarm in place.results["alarms"]} == {"empty"}
@@ -410,13 +361,13 @@ class Declining:
 
 
 @pytest.mark.slow
-def test_short_answers_of_honest_models_raise_no_alarm_later(place: Place, server: ScriptedServer) -> None:
+def test_short_answers_of_honest_models_raise_no_alarm_later(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.answer = short
     place.run(trials={"min": 4, "max": 24, "optimize": "cost"}, stopping={"delta": 0.01})
     assert place.alarms() == [] and "repeats" not in dict(place.warnings())
 
 
-def test_honest_answers_raise_no_alarm(place: Place) -> None:
+def test_honest_answers_raise_no_alarm(place: ScriptedPlace) -> None:
     assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     assert place.alarms() == []
     assert not {kind for kind, _ in place.warnings()} & {"alarm", *AnswerFault}

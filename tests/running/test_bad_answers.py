@@ -1,15 +1,14 @@
 """Answers that were cut off, and servers that go bad during a run: whole runs by the command line over loopback."""
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-import yaml
-from scripted_server import ScriptedServer, scripted_server
-from typer.testing import CliRunner, Result
+from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
+from stored_runs import events_in
+from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
@@ -44,48 +43,21 @@ def server() -> Iterator[ScriptedServer]:
         yield model_server
 
 
-class Place:
+def place_of(folder: Path, server: ScriptedServer) -> ScriptedPlace:
     """A folder with a benchmark for one server."""
-
-    def __init__(self, folder: Path, server: ScriptedServer) -> None:
-        self.folder, self.server, self.run_dir = folder, server, folder / "run"
-        rows = [{"id": f"q{n}", "prompt": f"number {n + 10}", "answer": str(n + 10)} for n in range(QUESTIONS)]
-        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-
-    def config(self, models: Sequence[str | dict[str, str]] = MODELS, **changes: object) -> Path:
-        address = {"base_url": self.server.base_url}
-        settings = {
-            "questions": "questions.jsonl",
-            "models": [{"name": model, **address} if isinstance(model, str) else model for model in models],
-            "prompt": "{prompt}",
-            "sampling": {"temperature": 0.6, "max_tokens": LIMIT},
-            "grader": "numeric",
-            "trials": {"min": 6, "max": 20, "optimize": "cost"},
-        }
-        path = self.folder / "run.yaml"
-        path.write_text(yaml.safe_dump(settings | changes))
-        return path
-
-    def run(self, *options: str, **changes: object) -> Result:
-        config = str(self.config(**changes))  # type: ignore[arg-type]
-        return CliRunner().invoke(app, ["run", config, "--run-dir", str(self.run_dir), "--display", "plain", *options])
-
-    def report(self, form: str) -> str:
-        return CliRunner().invoke(app, ["report", str(self.run_dir), "--format", form, "-o", "-"]).stdout
-
-    @property
-    def results(self) -> dict[str, object]:
-        document: dict[str, object] = json.loads((self.run_dir / "results.json").read_bytes())
-        return document
+    sampling = {"temperature": 0.6, "max_tokens": LIMIT}
+    return ScriptedPlace(folder, server, QUESTIONS, sampling=sampling, trials={"min": 6, "max": 20, "optimize": "cost"})
 
 
 @pytest.fixture
-def place(tmp_path: Path, server: ScriptedServer) -> Place:
-    return Place(tmp_path, server)
+def place(tmp_path: Path, server: ScriptedServer) -> ScriptedPlace:
+    return place_of(tmp_path, server)
 
 
 @pytest.mark.slow
-def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: Place, server: ScriptedServer) -> None:
+def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(
+    place: ScriptedPlace, server: ScriptedServer
+) -> None:
     server.answer = lambda model, question, seed: (
         "Well" if model == "ada" and seed % 20 else answer(model, question, seed)
     )
@@ -99,9 +71,9 @@ def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: 
     assert "worse than" not in ended.stdout and "better than ada" not in ended.stdout
     steps = ended.stdout[ended.stdout.index("to do") :]
     assert "raise sampling.max_tokens" in steps and f"{place.run_dir}-2" in steps and "trials." not in steps
-    (alarm,) = place.results["alarms"]  # type: ignore[misc]
+    (alarm,) = place.results["alarms"]
     assert (alarm["model"], alarm["kind"], alarm["since"]) == ("ada", "truncated", None)
-    assert place.results["run"]["reason"] == "alarm"  # type: ignore[index]
+    assert place.results["run"]["reason"] == "alarm"
     for form in ("md", "pr", "summary", "html"):
         assert "were cut off at sampling.max" in place.report(form), form
     assert drop_rows(read_view(place.run_dir)).finding[0].startswith(headline)  # on the page
@@ -112,7 +84,7 @@ def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(place: 
     assert again.exit_code == ExitCode.SPENT and len(server.requests) == asked and headline in again.stdout
 
 
-def test_the_model_with_the_most_cut_answers_comes_first(place: Place, server: ScriptedServer) -> None:
+def test_the_model_with_the_most_cut_answers_comes_first(place: ScriptedPlace, server: ScriptedServer) -> None:
     share = {"ada": 3, "bob": 2, "cyd": 10}
     server.answer = lambda *_: "Well"
     server.finish_reason = lambda model, question, seed: "length" if seed % 10 < share[model] else "stop"
@@ -123,11 +95,11 @@ def test_the_model_with_the_most_cut_answers_comes_first(place: Place, server: S
     assert "No ranking: there is an alarm about the answers of every model." in ended.stdout
 
 
-def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: Place, server: ScriptedServer) -> None:
+def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.finish_reason = lambda model, question, seed: "length" if seed % 5 == 0 else "stop"
     ended = place.run(models=["ada", "bob"], grader={"kind": "json", "field": "answer"})
     assert ended.exit_code == ExitCode.SPENT
-    (trials,) = {row["trials"] for row in place.results["models"]}  # type: ignore[attr-defined]
+    (trials,) = {row["trials"] for row in place.results["models"]}
     unread = f"he grader found no answer in any of the {2 * trials} responses of ada, bob: fix it before you start over"
     assert f"\nT{unread}.\nStopped by an alarm: answers were cut off" in ended.stdout
     assert f"to do     t{unread}; this grades the stored answers again:" in ended.stdout
@@ -135,7 +107,7 @@ def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: Place, serv
 
 
 @pytest.mark.slow
-def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: Place, server: ScriptedServer) -> None:
+def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.answer = lambda model, question, seed: (
         "Well" if model == "ada" and seed % 20 else answer(model, question, seed)
     )
@@ -152,20 +124,20 @@ def test_a_rubric_that_names_cut_answers_lets_their_grades_stand(place: Place, s
 
 @pytest.mark.slow
 def test_a_few_cut_answers_block_the_pairs_they_could_decide_and_the_headline_says_so(
-    place: Place, server: ScriptedServer
+    place: ScriptedPlace, server: ScriptedServer
 ) -> None:
     cut = [(7 * seed) % 13 == 0 for seed in range(13)]
     server.answer = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
     server.finish_reason = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
     ended = place.run(models=("ada", "bob"), stopping={"delta": 0.04, "on_alarm": "never"})
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    blocked = [pair["verdict"] == "blocked" for pair in place.results["pairs"]]  # type: ignore[attr-defined]
+    blocked = [pair["verdict"] == "blocked" for pair in place.results["pairs"]]
     mentioned = any("could turn on cut answers" in line or "were cut off" in line for line in ended.stdout.splitlines())
     assert mentioned and (not any(blocked) or "raise sampling.max_tokens" in ended.stdout)
 
 
 @pytest.mark.slow
-def test_labels_may_decide_what_cut_answers_block(place: Place, server: ScriptedServer) -> None:
+def test_labels_may_decide_what_cut_answers_block(place: ScriptedPlace, server: ScriptedServer) -> None:
     cut = [(7 * seed) % 13 == 0 for seed in range(13)]
     server.answer = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
     server.finish_reason = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
@@ -193,7 +165,7 @@ def test_labels_may_decide_what_cut_answers_block(place: Place, server: Scripted
     assert "up to 100.0%" in ended.stdout
 
 
-def test_a_dry_run_says_that_its_answers_were_cut_off(place: Place, server: ScriptedServer) -> None:
+def test_a_dry_run_says_that_its_answers_were_cut_off(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.finish_reason = lambda model, question, seed: "length" if model == "bob" else "stop"
     ended = place.run("--dry-run")
     assert ended.exit_code == 0
@@ -205,7 +177,7 @@ def test_a_dry_run_says_that_its_answers_were_cut_off(place: Place, server: Scri
 
 @pytest.mark.slow
 def test_cut_answers_of_a_recorded_model_decide_nothing_either(
-    place: Place, server: ScriptedServer, tmp_path: Path
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path
 ) -> None:
     server.answer = lambda model, question, seed: "Well" if model == "ada" else answer(model, question, seed)
     server.finish_reason = lambda model, question, seed: "length" if model == "ada" else "stop"
@@ -214,7 +186,7 @@ def test_cut_answers_of_a_recorded_model_decide_nothing_either(
     recorded = {"name": "ada", "recorded": str(before)}
     ended = place.run(models=[recorded, "bob"])
     assert ended.exit_code == ExitCode.SPENT, ended.stdout + ended.stderr
-    (pair,) = place.results["pairs"]  # type: ignore[misc]
+    (pair,) = place.results["pairs"]
     assert pair["verdict"] == "blocked" and "1 comparison could turn on cut answers: " in ended.stdout
     assert (
         re.search(r"(\d+) of \1 answers of ada", ended.stdout)
@@ -247,16 +219,16 @@ class Turning:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["reasoning", "content_filter"])
 def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
-    place: Place, server: ScriptedServer, tmp_path: Path, how: str
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, how: str
 ) -> None:
     (tmp_path / "good").mkdir()
-    place_of_good_run = Place(tmp_path / "good", server)
+    place_of_good_run = place_of(tmp_path / "good", server)
     assert place_of_good_run.run(concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     turning = Turning(server, how)
     ended = place.run(concurrency=1)
     assert ended.exit_code == ExitCode.SPENT and "Stopped by an alarm: a server has changed; bob: " in ended.stdout
     assert "better than bob" not in ended.stdout and "worse than" not in ended.stdout
-    (alarm,) = place.results["alarms"]  # type: ignore[misc]
+    (alarm,) = place.results["alarms"]
     assert alarm["model"] == "bob" and 9 <= alarm["since"] <= 21
     assert "--ask-again" in ended.stdout
     asked = len(server.requests)
@@ -280,19 +252,20 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
 
 
 @pytest.mark.slow
-def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(place: Place, server: ScriptedServer) -> None:
+def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(
+    place: ScriptedPlace, server: ScriptedServer
+) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
     asked = len(server.requests)
     again = place.run("--ask-again", concurrency=1)
     assert again.exit_code == ExitCode.SPENT and "Stopped by an alarm" in again.stdout
     assert asked < len(server.requests) <= 2 * asked
-    with closing(RunReader.open(place.run_dir)) as reader:
-        assert len(events_of_kind(reader.events(), AlarmRaised)) == 2
+    assert len(events_in(place.run_dir, AlarmRaised)) == 2
 
 
 @pytest.mark.slow
-def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: Place, server: ScriptedServer) -> None:
+def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: ScriptedPlace, server: ScriptedServer) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT
     accepted = place.run("--set", "stopping.on_alarm=never", concurrency=1)

@@ -12,6 +12,7 @@ import pytest
 from killed_in_batches import POINTS
 from live_runs import MODELS, RunOutcome, Site, small_world
 from patient_time import HANGS
+from stored_runs import stored_events, stored_header
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
@@ -69,8 +70,7 @@ def batched(url: str, kind: str = "openai", **more: object) -> list[dict[str, ob
 
 
 def events(directory: Path) -> list[Event]:
-    with closing(RunReader.open(directory)) as reader:
-        return reader.events()
+    return stored_events(directory)
 
 
 def undisturbed(site: Site, **changes: object) -> RunOutcome:
@@ -100,8 +100,7 @@ def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
     created = len(events_of_kind(run_events, BatchPlanned))
     assert server.batch_counts["created"] == created <= len(MODELS) * (len(result.looks) + 1)
     assert server.counts == {} and server.batch_counts["answered"] == len(result.outcomes)
-    with closing(RunReader.open(site.directory())) as reader:
-        assert reader.header().configuration["trials"]["optimize"] == "cost"  # type: ignore[index]
+    assert stored_header(site.directory()).configuration["trials"]["optimize"] == "cost"  # type: ignore[index]
     assert len(result.looks) < 10, "few large rounds"
 
 

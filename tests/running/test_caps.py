@@ -1,10 +1,15 @@
-"""Whatever servers say and lose, and whenever a run is killed, no cap is exceeded by what was generated and charged."""
+"""Whatever servers say and lose, and whenever a run is killed, no cap is exceeded by what was generated and charged.
+
+Also with a judge, whose verdicts are worked out by hand, and where it compares with the answers of another run.
+"""
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import reduce
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -12,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import event, given, seed
 from hypothesis import strategies as st
-from ledger_check import stored_rows
+from ledger_check import Row, Trial, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start
 from spending import (
     ABSURD,
@@ -20,12 +25,14 @@ from spending import (
     GARBLED,
     GPUS,
     HUNG,
+    JUDGE,
     LOW,
     MAX_TOKENS,
     MISSING,
     PRICE,
     PROMPT_TOKENS,
     REFUSED,
+    REPLY_TOKENS,
     RESET,
     SLOTS,
     TIMEOUT,
@@ -36,181 +43,277 @@ from spending import (
 )
 from thoroughness import examples, only_drawn
 
+from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError, GraderError, StoreError, Unavailable
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import RESERVE_FACTOR
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.driver import TICK_SECONDS
+from adaptive_eval.machine.follow_up import FIRST_ANSWERS
+from adaptive_eval.machine.trial import ANSWERED, DONE, UNGRADED
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.stored import StoredRun
 
 MOST_SLACK = TICK_SECONDS + 0.1
 """A cap on time is looked at with every tick."""
+EXACT, JUDGED, COMPARED = "exact", "judged", "compared"
+BASELINE, DEPTH = "bob", 2
+"""The model whose answers others are compared with, and how many it has to each question."""
+BETTER, TIE, WORSE = range(3)
+JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
+SERVER = {"base_url": "http://127.0.0.1:9/v1"}
 
 
-@dataclass
+@dataclass(frozen=True)
+class Setting:
+    """How a run is configured."""
+
+    budget: Mapping[str, float]
+    grader: str = EXACT
+    samples: int = 1
+    slots: int = SLOTS
+    bounded: bool = True
+    """The run knows how many tokens an answer may have."""
+    votes: int = 1
+    structured: bool | None = None
+
+    def config(self, folder: Path, absent: str | None = None, horizon: int = 8) -> RunConfig:
+        rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
+        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        model = {**SERVER, "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
+        document: dict[str, Any] = {
+            "questions": "questions.jsonl",
+            "models": [{"name": name, **model} for name in SKILLS if name != absent],
+            "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS if self.bounded else None, "timeout": TIMEOUT},
+            "grader": EXACT if self.grader == EXACT else self._judge(folder),
+            "stopping": {"rule": "published", "options": {"threshold": 50}, "on_alarm": "never"},  # budgets end it
+            "trials": {"min": 1, "max": horizon, "optimize": "cost" if self.grader == EXACT else "auto"},
+            "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in self.budget.items()},
+            "concurrency": {
+                "in_flight": self.slots, "samples_per_request": self.samples, "attempts": 3, "retry_for": 5.0
+            },
+        }  # fmt: skip
+        (folder / "run.yaml").write_text(json.dumps(document))
+        return load_config(folder / "run.yaml")
+
+    def _judge(self, folder: Path) -> dict[str, object]:
+        price = {"input": JUDGE_PRICE, "output": JUDGE_PRICE}
+        judge = {
+            "kind": "judge",
+            "server": {**SERVER, "model": JUDGE, "price": price, "gpus": JUDGE_GPUS},
+            "sampling": {"temperature": 0.5, "max_tokens": REPLY_TOKENS, "timeout": TIMEOUT},
+            "max_answer_bytes": 1024,
+            "votes": self.votes,
+            "structured": self.structured,
+            "concurrency": {"in_flight": JUDGE_SLOTS, "attempts": 3, "retry_for": 5.0},
+        }
+        compared = {"compare_to": {"run": str(folder / "earlier"), "model": BASELINE}}
+        return judge | (compared if self.grader == COMPARED else {})
+
+
+@dataclass(frozen=True)
 class Life:
-    """The starts of one run."""
+    """The starts of one run, and what its files say in the end."""
 
     world: Spender
-    budget: Mapping[str, float]
-    slots: int
-    samples: int
-    trials: int
-    lost: list[AnswersLost]
+    setting: Setting
+    rows: Mapping[Trial, Row]
+    lost: Sequence[AnswersLost]
     set_aside: bool
     reason: str | None
-    bounded: bool
+    failed: AdaptiveEvalError | None
+    """Why the last start ended."""
+    stored: Cost
+    """What it has spent on stored answers."""
+    parts: Mapping[str, Cost]
+    """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
+    others: Mapping[Trial, Row]
+    """Answers of an earlier run that this one's are compared with."""
+
+    def expected(self, trial: Trial) -> int:
+        """The category of an answer by a grader that makes no mistakes."""
+        text, (_, question, number) = self.rows[trial].text, trial
+        if not self.others:
+            return int(text == "right")
+        other_text = self.others[BASELINE, question, number % DEPTH].text
+        return TIE if text == other_text else BETTER if text == "right" else WORSE
 
 
-def config_of(
-    folder: Path,
-    budget: Mapping[str, float],
-    samples: int,
-    slots: int,
-    absent: str | None = None,
-    *,
-    bounded: bool = True,
-) -> RunConfig:
-    rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    model = {"base_url": "http://127.0.0.1:9/v1", "price": {"input": PRICE, "output": PRICE}, "gpus": GPUS}
+def earlier_answers(folder: Path) -> Mapping[Trial, Row]:
+    """Those of a run with seeds of its own, with which others are compared."""
+    Setting({}).config(folder)
     document: dict[str, Any] = {
         "questions": "questions.jsonl",
-        "models": [{"name": name, **model} for name in SKILLS if name != absent],
-        "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS if bounded else None, "timeout": TIMEOUT},
-        "grader": "exact",
-        "stopping": {
-            "rule": "published",
-            "options": {"threshold": 50},
-            "on_alarm": "never",
-        },
-        "trials": {"min": 1, "max": 8, "optimize": "cost"},
-        "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in budget.items()},
-        "concurrency": {"in_flight": slots, "samples_per_request": samples, "attempts": 3, "retry_for": 5.0},
+        "seed": 1,
+        "models": [{"name": BASELINE, **SERVER}],
+        "sampling": {"max_tokens": MAX_TOKENS},
+        "grader": EXACT,
+        "trials": {"min": DEPTH, "max": DEPTH},
+        "objective": {"kind": "threshold", "value": 0.5},
     }
-    (folder / "run.yaml").write_text(json.dumps(document))
-    return load_config(folder / "run.yaml")
+    (folder / "earlier.yaml").write_text(json.dumps(document))
+    assert Spender().run(load_config(folder / "earlier.yaml"), folder / "earlier", Start()) is not None
+    rows = stored_rows(folder / "earlier")
+    assert set(rows) == {(BASELINE, key, number) for key in QUESTIONS for number in range(DEPTH)}
+    return rows
+
+
+OF_WORLD = ("usage", "faults", "judge_usage", "judge_faults", "judge_excess", "mute")
 
 
 def lead(
     budget: Mapping[str, float],
-    usage: str = TRUE,
-    samples: int = 1,
-    slots: int = SLOTS,
-    faults: Mapping[str, float] | None = None,
     starts: tuple[Start, ...] = (),
     absent: tuple[str | None, ...] = (),
-    bounded: bool = True,
+    regrades: tuple[Start | None, ...] = (),
+    **how: Any,
 ) -> Life:
     """A run with these starts, and then one that is left alone; each has all models but one, where one is `absent`.
-
-    `bounded`: the run knows how many tokens an answer may have.
-    """
-    place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+    After each of them all may be judged anew, and from then on the horizon is larger."""
+    world = Spender(**{name: how.pop(name) for name in OF_WORLD if name in how})
+    setting, horizon, place = Setting(budget, **how), 8, Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
-        folder, world = Path(name), Spender(usage=usage, faults=faults or {})
-        for start, missing in zip_longest((*starts, Start()), absent[: len(starts) + 1]):
-            ended = world.run(
-                config_of(folder, budget, samples, slots, missing, bounded=bounded), folder / "run", start
-            )
-        reader = RunReader.open(folder / "run")
-        try:
-            events = reader.events()
-            aside = any(True for _ in events_of_kind(events, ModelSetAside))
-            reason = str(ended.reason) if ended is not None else None
-            lost = list(events_of_kind(events, AnswersLost))
-        finally:
-            reader.close()
-        return Life(world, budget, slots, samples, len(stored_rows(folder / "run")), lost, aside, reason, bounded)
-
-
-SHARES = st.sampled_from([0.0, 0.0, 0.05, 0.3])
-BUDGETS = {
-    "budget": st.fixed_dictionaries(
-        {},
-        optional={
-            "tokens": st.integers(20_000, 300_000),
-            "trials": st.integers(12, 100),
-            "usd": st.floats(0.04, 0.6),
-            "gpu_hours": st.floats(0.04, 0.4),
-            "wall_time": st.floats(4.0, 80.0),
-        },
-    ).filter(bool),
-    "usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
-    "samples": st.sampled_from([1, 1, 3]),
-    "slots": st.sampled_from([1, SLOTS]),
-    "faults": st.fixed_dictionaries({fate: SHARES for fate in (RESET, HUNG, GARBLED, REFUSED)}).filter(
-        lambda shares: sum(shares.values()) < 0.9
-    ),
-    "starts": st.lists(
-        st.builds(
-            Start,
-            st.sampled_from([Fate.KILL, Fate.KILL, Fate.NOTHING, Fate.STOP_AT_ONCE]),
-            st.integers(2, 200),
-            st.one_of(st.just({}), st.dictionaries(st.sampled_from(sorted(SKILLS)), st.integers(1, 20), max_size=1)),
-        ),
-        max_size=3,
-    ).map(tuple),
-    "absent": st.lists(st.sampled_from([None, None, *sorted(SKILLS)]), max_size=4).map(tuple),
-}
-"""Now and then a model is left out, which comes back or does not."""
+        folder = Path(name)
+        others = earlier_answers(folder) if setting.grader == COMPARED else {}
+        count = len(starts) + 1
+        for start, missing, anew in zip_longest((*starts, Start()), absent[:count], regrades[:count]):
+            ended = failed = None
+            config = setting.config(folder, missing, horizon)
+            try:
+                ended = world.run(config, folder / "run", start)
+            except Unavailable as error:
+                assert setting.grader != EXACT
+                failed = error
+            if anew is not None:
+                with suppress(ConfigError, GraderError, StoreError, Unavailable):  # as caps may bring about
+                    world.judge_anew(config, folder / "run", anew)
+                horizon *= 2
+        with closing(RunReader.open(folder / "run")) as reader:
+            events, account = reader.events(), reader.account()
+            uses, trials = reader.grading_uses().values(), list(reader.trials())
+        paid = [line.cost for line in account if line.state in ANSWERED]
+        paid += [line.verdicts for line in account if line.state in {DONE, UNGRADED} or line.kind == "wasted"]
+        spent = sum(trial.answer.prompt_tokens + trial.answer.completion_tokens for trial in trials)
+        return Life(
+            world,
+            setting,
+            stored_rows(folder / "run"),
+            list(events_of_kind(events, AnswersLost)),
+            any(True for _ in events_of_kind(events, ModelSetAside)),
+            None if ended is None else str(ended.reason),
+            failed,
+            reduce(Cost.plus, paid, NO_COST),
+            {
+                "answers": Cost(spent, spent * PRICE / 1e6),
+                "grades": reduce(Cost.plus, (use.cost for use in uses), NO_COST),
+                "in vain": reduce(Cost.plus, (use.wasted for use in uses), NO_COST),
+            },
+            others,
+        )
 
 
 def within_reserve(attempt: Attempt) -> int:
     """Its tokens, but no more of each answer than a server gives that keeps to `max_tokens`."""
-    return sum(min(tokens, MAX_TOKENS + PROMPT_TOKENS) for tokens in attempt.tokens)
+    longest = REPLY_TOKENS if attempt.model == JUDGE else MAX_TOKENS
+    return sum(min(tokens, longest + PROMPT_TOKENS) for tokens in attempt.tokens)
 
 
 def holds(life: Life) -> None:
-    """Counted at the servers: what was generated, whether it came or not, and what is charged for it."""
-    attempts, budget = life.world.attempts, life.budget
-    tokens = sum(map(within_reserve, attempts))
-    if not life.bounded:  # nobody knows what an answer has cost that is lost before the first of its model is stored
-        tokens -= sum(loss.answers for loss in life.lost if not loss.tokens) * (MAX_TOKENS + PROMPT_TOKENS)
+    """Counted at the servers: what was generated, whether it came or not, and what is charged for it. Every grade comes
+    from a grader, and what answers have cost, their grades, and verdicts that led to none, are all that is stored."""
+    attempts, setting, budget = life.world.attempts, life.setting, life.setting.budget
+    unseen = 0
+    if not setting.bounded:  # nobody knows what an answer has cost that is lost before the first of its model is stored
+        unseen = sum(loss.answers for loss in life.lost if not loss.tokens) * (MAX_TOKENS + PROMPT_TOKENS)
+    tokens = sum(map(within_reserve, attempts)) - unseen
     assert tokens <= budget.get("tokens", tokens)
-    assert tokens * PRICE <= 1e6 * budget.get("usd", tokens * PRICE)
-    seconds = sum(attempt.seconds for attempt in attempts if attempt.tokens) * GPUS / life.slots
+    prices = [JUDGE_PRICE if attempt.model == JUDGE else PRICE for attempt in attempts]
+    usd = sum(price * within_reserve(attempt) for price, attempt in zip(prices, attempts, strict=True)) - unseen * PRICE
+    assert usd <= 1e6 * budget.get("usd", usd)
+    seconds = sum(
+        attempt.seconds * (JUDGE_GPUS / JUDGE_SLOTS if attempt.model == JUDGE else GPUS / setting.slots)
+        for attempt in attempts
+        if attempt.tokens
+    )
     assert seconds <= 3600.0 * budget.get("gpu_hours", seconds)
-    assert life.trials <= budget.get("trials", life.trials)
+    assert len(life.rows) <= budget.get("trials", len(life.rows))
     active = sum(life.world.active)
     assert active <= budget.get("wall_time", active) + MOST_SLACK
     if life.world.usage == BEYOND and budget.keys() & {"tokens", "usd", "gpu_hours"}:
         noticed = [sum(attempt.tokens) - within_reserve(attempt) for attempt in attempts if attempt.came]
-        starts = len(life.world.active)
-        assert sum(noticed) <= starts * len(SKILLS) * life.slots * life.samples * (TIMES_BEYOND - 1) * MAX_TOKENS
+        most = len(life.world.active) * len(SKILLS) * setting.slots * setting.samples
+        assert sum(noticed) <= most * (TIMES_BEYOND - 1) * MAX_TOKENS
+    for trial, row in life.rows.items():
+        assert row.category in (None, life.expected(trial)), "a grade that nobody gave"
+    if setting.grader != EXACT:
+        total = reduce(Cost.plus, life.parts.values())
+        assert (total.tokens, total.usd) == (life.stored.tokens, pytest.approx(life.stored.usd))
 
 
-def check(**chosen: Any) -> None:
-    life = lead(**chosen)
-    event(f"ended: {life.reason}")
-    event(f"set aside: {life.set_aside}")
-    event(f"lost: {bool(life.lost)}")
-    holds(life)
+# -- any of them --------------------------------------------------------------------------------------------------
+
+SHARES = st.sampled_from([0.0, 0.0, 0.05, 0.3])
+FAULTS = st.fixed_dictionaries({fate: SHARES for fate in (RESET, HUNG, GARBLED, REFUSED)}).filter(
+    lambda shares: sum(shares.values()) < 0.9
+)
+FATES = st.sampled_from([Fate.KILL, Fate.KILL, Fate.NOTHING, Fate.STOP_AT_ONCE])
+GONE = st.one_of(st.just({}), st.dictionaries(st.sampled_from(sorted(SKILLS)), st.integers(1, 20), max_size=1))
 
 
-@seed(1)
-@only_drawn(3)
-@given(**BUDGETS)
-def test_some_budgets_hold(**chosen: Any) -> None:
-    check(**chosen)
+def budgets(**caps: st.SearchStrategy[float]) -> st.SearchStrategy[dict[str, float]]:
+    return st.fixed_dictionaries({}, optional=caps).filter(bool)
 
 
-UNBOUNDED = BUDGETS | {
-    "budget": BUDGETS["budget"].filter(lambda budget: budget.keys() & {"tokens", "usd"}),
-    "usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW]),
-    "absent": st.just(()),
-    "bounded": st.just(False),
+def several(starts: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(starts, max_size=most).map(tuple)
+
+
+BUDGETS: dict[str, st.SearchStrategy[Any]] = {
+    "budget": budgets(
+        tokens=st.integers(20_000, 300_000),
+        trials=st.integers(12, 100),
+        usd=st.floats(0.04, 0.6),
+        gpu_hours=st.floats(0.04, 0.4),
+        wall_time=st.floats(4.0, 80.0),
+    ),
+    "usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
+    "samples": st.sampled_from([1, 1, 3]),
+    "slots": st.sampled_from([1, SLOTS]),
+    "faults": FAULTS,
+    "starts": several(st.builds(Start, FATES, st.integers(2, 200), GONE)),
+    "absent": several(st.sampled_from([None, None, *sorted(SKILLS)]), 4),
 }
-
-
-@pytest.mark.slow
-@seed(3)
-@only_drawn(examples(12))
-@given(**UNBOUNDED)
-def test_some_budgets_hold_without_a_limit_on_the_length_of_answers(**chosen: Any) -> None:
-    """Its answers are nearly as long as each other: what is reserved by the largest is enough for any."""
-    check(**chosen)
+"""Now and then a model is left out, which comes back or does not."""
+OF_A_JUDGE = {
+    "grader": st.just(JUDGED),
+    "budget": budgets(tokens=st.integers(40_000, 400_000), usd=st.floats(0.1, 1.0), gpu_hours=st.floats(0.05, 0.4)),
+    "usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW]),
+    "judge_usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
+    "slots": st.sampled_from([1, SLOTS]),
+    "votes": st.sampled_from([1, 1, 3]),
+    "structured": st.sampled_from([None, False]),
+    "mute": st.sampled_from([0.0, 0.2]),
+    "faults": FAULTS,
+    "judge_faults": FAULTS,
+    "starts": several(st.builds(Start, FATES, st.integers(2, 300))),
+    "regrades": several(st.none() | st.builds(Start, st.sampled_from([Fate.KILL, Fate.NOTHING]), st.integers(2, 80))),
+}
+KINDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    EXACT: BUDGETS,
+    # answers are nearly as long as each other: what is reserved by the largest is enough for any
+    "without a limit on the length of answers": BUDGETS
+    | {
+        "budget": BUDGETS["budget"].filter(lambda budget: budget.keys() & {"tokens", "usd"}),
+        "usage": OF_A_JUDGE["usage"],
+        "absent": st.just(()),
+        "bounded": st.just(False),
+    },
+    "much is sent twice": BUDGETS,
+    JUDGED: OF_A_JUDGE,
+    COMPARED: OF_A_JUDGE | {"grader": st.just(COMPARED), "regrades": st.just(())},
+}
 
 
 @contextmanager
@@ -224,98 +327,212 @@ def much_is_sent_twice() -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
-@seed(5)
-@only_drawn(examples(12))
-@given(**BUDGETS)
-def test_some_budgets_hold_where_much_is_sent_twice(**chosen: Any) -> None:
-    with much_is_sent_twice():
-        check(**chosen)
-
-
-@pytest.mark.slow
-def test_a_request_sent_twice_is_reported_as_lost_once() -> None:
-    with much_is_sent_twice():
-        life = lead({"tokens": 3_000_000})
-    sent = sum(len(attempt.tokens) for attempt in life.world.attempts)
-    assert sent - life.trials == sum(loss.answers for loss in life.lost) > 10
+def check(**chosen: Any) -> None:
+    life = lead(**chosen)
+    event(f"ended: {life.reason}")
+    event(f"set aside: {life.set_aside}")
+    event(f"lost: {bool(life.lost)}")
+    event(f"judged: {bool(life.world.judged)}, in vain: {life.parts['in vain'].tokens > 0}")
     holds(life)
 
 
+def drawn(kind: str, number: int, lives: int, mark: str = "") -> Any:
+    marks = [getattr(pytest.mark, mark)] if mark else []
+    return pytest.param(kind, number, lives, marks=marks, id=f"{kind}-{number}")
+
+
 @pytest.mark.parametrize(
-    "chosen",
+    ("kind", "number", "lives"),
     [
-        {"budget": {"tokens": 34_502}, "usage": ABSURD, "faults": {RESET: 0.3, HUNG: 0.3}},
-        {
-            "budget": {"tokens": 34_558, "wall_time": 4.0},
-            "usage": BEYOND,
-            "samples": 3,
-            "slots": 1,
-            "faults": {GARBLED: 0.3},
-        },
-        {"budget": {"tokens": 104_940, "wall_time": 34.4}, "samples": 3, "faults": {HUNG: 0.3, REFUSED: 0.3}},
-        {
-            "budget": {"wall_time": 77.46362850901633},
-            "usage": LOW,
-            "slots": 4,
-            "faults": {GARBLED: 0.3},
-            "starts": (Start(Fate.KILL, 187), Start(Fate.KILL, 81), Start(Fate.NOTHING, 35)),
-            "absent": (None, "ada", "cyd", "ada"),
-        },
-        {"budget": {"trials": 40}, "starts": (Start(),), "absent": ("ada",)},
-        {"budget": {"tokens": 80_000}, "starts": (Start(),), "absent": ("ada",)},
-        {"budget": {"trials": 60}, "starts": (Start(),), "absent": (None, "ada")},
-        {"budget": {"tokens": 110_000}, "starts": (Start(),), "absent": (None, "ada")},
-    ],
-    ids=[
-        "asked again",
-        "time over at the end",
-        "time over while the last come back",
-        "looks of earlier settings are taken no more",
-        "one joins, trials",
-        "one joins, tokens",
-        "one leaves, trials",
-        "one leaves, tokens",
+        drawn(EXACT, 1, 3),
+        drawn(JUDGED, 1, examples(2)),
+        drawn(COMPARED, 1, examples(2), "slow"),
+        drawn("without a limit on the length of answers", 3, examples(12), "slow"),
+        drawn("much is sent twice", 5, examples(12), "slow"),
+        *(drawn(kind, 2, 25, "slow") for kind in (JUDGED, COMPARED)),
+        *(drawn(kind, number, 25, "release") for kind in (JUDGED, COMPARED) for number in (3, 4, 5)),
+        *(drawn(EXACT, number, 50, "release") for number in range(2, 12)),
     ],
 )
+def test_any_budget_holds(kind: str, number: int, lives: int) -> None:
+    with much_is_sent_twice() if kind == "much is sent twice" else nullcontext():
+        seed(number)(only_drawn(lives)(given(**KINDS[kind])(check)))()
+
+
+# -- single ones --------------------------------------------------------------------------------------------------
+
+ONCE_EXCEEDED: dict[str, dict[str, Any]] = {
+    "asked again": {"budget": {"tokens": 34_502}, "usage": ABSURD, "faults": {RESET: 0.3, HUNG: 0.3}},
+    "time over at the end": {
+        "budget": {"tokens": 34_558, "wall_time": 4.0},
+        "usage": BEYOND,
+        "samples": 3,
+        "slots": 1,
+        "faults": {GARBLED: 0.3},
+    },
+    "time over while the last come back": {
+        "budget": {"tokens": 104_940, "wall_time": 34.4},
+        "samples": 3,
+        "faults": {HUNG: 0.3, REFUSED: 0.3},
+    },
+    "looks of earlier settings are taken no more": {
+        "budget": {"wall_time": 77.46362850901633},
+        "usage": LOW,
+        "slots": 4,
+        "faults": {GARBLED: 0.3},
+        "starts": (Start(Fate.KILL, 187), Start(Fate.KILL, 81), Start(Fate.NOTHING, 35)),
+        "absent": (None, "ada", "cyd", "ada"),
+    },
+    "one joins, trials": {"budget": {"trials": 40}, "starts": (Start(),), "absent": ("ada",)},
+    "one joins, tokens": {"budget": {"tokens": 80_000}, "starts": (Start(),), "absent": ("ada",)},
+    "one leaves, trials": {"budget": {"trials": 60}, "starts": (Start(),), "absent": (None, "ada")},
+    "one leaves, tokens": {"budget": {"tokens": 110_000}, "starts": (Start(),), "absent": (None, "ada")},
+}
+
+
+@pytest.mark.parametrize("chosen", ONCE_EXCEEDED.values(), ids=ONCE_EXCEEDED)
 def test_budgets_that_were_once_exceeded_hold(chosen: dict[str, Any]) -> None:
     holds(lead(**chosen))
 
 
-def test_refused_requests_cost_nothing() -> None:
-    life = lead({"tokens": 300_000}, faults={REFUSED: 1.0}, starts=(Start(),))
-    assert (life.lost, life.set_aside) == ([], True)
+def generated(life: Life) -> int:
+    return sum(sum(attempt.tokens) for attempt in life.world.attempts)
 
 
-CHUNKS = 10
+def what_was_sent_twice_is_lost_once(life: Life) -> bool:
+    sent = sum(len(attempt.tokens) for attempt in life.world.attempts)
+    return sent - len(life.rows) == sum(loss.answers for loss in life.lost) > 10
 
 
-@pytest.mark.release
-@pytest.mark.parametrize("number", range(2, CHUNKS + 2))
-def test_five_hundred_budgets_hold(number: int) -> None:
-    seed(number)(only_drawn(500 // CHUNKS)(given(**BUDGETS)(check)))()
+def lost_at_their_worst_case(life: Life) -> bool:
+    return bool(life.lost) and all(loss.killed and loss.tokens >= loss.answers * MAX_TOKENS for loss in life.lost)
 
 
-def test_requests_in_flight_at_a_kill_count_at_their_worst_case() -> None:
-    life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 40),))
-    assert life.lost
-    assert all(event.killed and event.tokens >= event.answers * MAX_TOKENS for event in life.lost)
+def lost_at_the_size_of_stored_answers(life: Life) -> bool:
+    sizes = [loss.tokens / loss.answers / RESERVE_FACTOR for loss in life.lost]
+    killed = [loss.killed for loss in life.lost]
+    return bool(killed) and all(killed) and all(MAX_TOKENS - 50 < size < MAX_TOKENS + 5 for size in sizes)
+
+
+def judged_again_at_a_cost(life: Life) -> bool:
+    replaced = life.parts["in vain"].tokens >= life.parts["grades"].tokens > 0
+    return len(life.world.judged) > len(life.rows) and life.stored.tokens == generated(life) and replaced
+
+
+def each_judged_by_three_votes(life: Life) -> bool:
+    return len(life.world.judged) == 3 * len(life.rows) > 0 and life.stored.tokens == generated(life) <= 400_000
+
+
+def compared_by_two_requests_a_vote_and_ties_by_none(life: Life) -> bool:
+    graded = Counter(row.category for row in life.rows.values())
+    assert set(SKILLS) == {model for model, _, _ in life.rows} and None not in graded
+    return len(life.world.judged) == 2 * 3 * (graded[BETTER] + graded[WORSE]) > 0
+
+
+def some_ungraded_and_none_failed(life: Life) -> bool:
+    ungraded = sum(row.category is None for row in life.rows.values())
+    return FIRST_ANSWERS < ungraded < len(life.rows) and life.failed is None
+
+
+def verdicts_lost_by_a_kill(life: Life) -> bool:
+    return any(loss.killed and loss.verdicts for loss in life.lost)
+
+
+def ended_by_the_judge(life: Life) -> bool:
+    """A cap is exceeded only by the requests in flight when that was noticed, once a start."""
+    ended = "" if life.failed is None else str(life.failed)
+    starts = len(life.world.active)
+    noticed = "does not keep to grader.sampling.max_tokens" in ended or (starts > 1 and life.reason == "budget")
+    return noticed and 0 < len(life.world.judged) <= starts * 2 * JUDGE_SLOTS
+
+
+Case = tuple[dict[str, Any], Callable[[Life], bool]]
+SINGLE: dict[str, Case] = {
+    "refused requests cost nothing": (
+        {"budget": {"tokens": 300_000}, "faults": {REFUSED: 1.0}, "starts": (Start(),)},
+        lambda life: not life.lost and life.set_aside,
+    ),
+    "a run without kills loses nothing": (
+        {"budget": {"tokens": 300_000}, "samples": 3},
+        lambda life: not life.lost and not life.set_aside,
+    ),
+    "a model that exceeds its reservation is set aside": (
+        {"budget": {"tokens": 300_000}, "usage": BEYOND, "slots": 1},
+        lambda life: life.set_aside,
+    ),
+    "requests in flight at a kill count at their worst case": (
+        {"budget": {"tokens": 300_000}, "starts": (Start(Fate.KILL, 40),)},
+        lost_at_their_worst_case,
+    ),
+    "a judge that exceeds its reservation ends a run": (
+        {"budget": {"tokens": 150_000}, "grader": JUDGED, "judge_excess": 60},
+        ended_by_the_judge,
+    ),
+    "a judge that exceeds its reservation ends a killed run": (
+        {
+            "budget": {"tokens": 150_000},
+            "grader": JUDGED,
+            "judge_excess": 60,
+            "starts": (Start(Fate.KILL, 90), Start()),
+        },
+        ended_by_the_judge,
+    ),
+}
+SLOW: dict[str, Case] = {
+    "a request sent twice is reported as lost once": (
+        {"budget": {"tokens": 3_000_000}},
+        what_was_sent_twice_is_lost_once,
+    ),
+    "without a limit requests in flight count as the largest stored answer": (
+        {"budget": {"tokens": 300_000}, "starts": (Start(Fate.KILL, 60),), "bounded": False},
+        lost_at_the_size_of_stored_answers,
+    ),
+    "verdicts that are given again count again": (
+        {"budget": {"tokens": 4_000_000}, "grader": JUDGED, "regrades": (Start(),)},
+        judged_again_at_a_cost,
+    ),
+    "nothing is judged twice without a kill": (
+        {"budget": {"tokens": 400_000}, "grader": JUDGED, "votes": 3},
+        each_judged_by_three_votes,
+    ),
+    "a comparison takes two requests a vote, and a tie word for word none": (
+        {"budget": {"tokens": 600_000}, "grader": COMPARED, "votes": 3},
+        compared_by_two_requests_a_vote_and_ties_by_none,
+    ),
+    "a judge with earlier verdicts may fail on the first requests of a later start": (
+        {"budget": {"tokens": 900_000}, "grader": JUDGED, "starts": (Start(),), "mute": 0.2},
+        some_ungraded_and_none_failed,
+    ),
+    "an unreadable verdict is not reported as lost by a later kill": (
+        {"budget": {"tokens": 900_000}, "grader": JUDGED, "starts": (Start(), Start(Fate.KILL, 8)), "mute": 0.2},
+        verdicts_lost_by_a_kill,
+    ),
+    "verdicts cut off by a kill are reported when everything is judged again": (
+        {"budget": {"tokens": 400_000}, "grader": JUDGED, "starts": (Start(Fate.KILL, 60),), "regrades": (Start(),)},
+        verdicts_lost_by_a_kill,
+    ),
+}
+CASES = [
+    *(pytest.param(name, *case, id=name) for name, case in SINGLE.items()),
+    *(pytest.param(name, *case, id=name, marks=pytest.mark.slow) for name, case in SLOW.items()),
+]
+
+
+@pytest.mark.parametrize(("name", "chosen", "as_it_says"), CASES)
+def test_what_is_lost_and_judged_counts_once(
+    name: str, chosen: dict[str, Any], as_it_says: Callable[..., bool]
+) -> None:
+    with much_is_sent_twice() if "sent twice" in name else nullcontext():
+        life = lead(**chosen)
+    assert as_it_says(life), (life.lost, life.set_aside, life.reason, life.failed, life.parts)
     holds(life)
 
 
-@pytest.mark.slow
-def test_without_a_limit_requests_in_flight_count_as_the_largest_stored_answer() -> None:
-    life = lead({"tokens": 300_000}, starts=(Start(Fate.KILL, 60),), bounded=False)
-    assert life.lost
-    sizes = [event.tokens / event.answers / RESERVE_FACTOR for event in life.lost]
-    assert all(event.killed for event in life.lost) and all(MAX_TOKENS - 50 < size < MAX_TOKENS + 5 for size in sizes)
-    holds(life)
-
-
-def test_a_run_without_kills_loses_nothing() -> None:
-    life = lead({"tokens": 300_000}, samples=3)
-    assert (life.lost, life.set_aside) == ([], False)
-
-
-def test_a_model_that_exceeds_its_reservation_is_set_aside() -> None:
-    assert lead({"tokens": 300_000}, usage=BEYOND, slots=1).set_aside
+def test_answers_without_their_verdicts_are_in_the_cost_of_a_killed_run(tmp_path: Path) -> None:
+    config = Setting({}, grader=JUDGED).config(tmp_path)
+    Spender().run(config, tmp_path / "run", Start(Fate.KILL, 300))
+    with closing(RunReader.open(tmp_path / "run")) as reader:
+        results, trials = StoredRun(reader).results(running=False), list(reader.trials())
+    assert results is not None and any(trial.awaits_verdict for trial in trials)
+    assert results.cost.trials == len(trials)
+    assert results.cost.tokens == sum(trial.cost.tokens for trial in trials)

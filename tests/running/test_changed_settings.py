@@ -5,9 +5,10 @@ from contextlib import closing
 
 import pytest
 from live_runs import ENDED, MODELS, Site
+from stored_runs import events_in
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.notes import SettingsChanged, events_of_kind
+from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
 
 NEW = "dan"
@@ -50,8 +51,7 @@ def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> N
     assert "settings of an earlier start still apply (budget.trials=2000, trials.max=120)" in again.stderr
     assert stored_and_counted(site) == counts and not warnings(site, "uncounted")
     assert results(site)["pairs"] == decided["pairs"]
-    with closing(RunReader.open(site.directory())) as reader:
-        assert len(events_of_kind(reader.events(), SettingsChanged)) == 1
+    assert len(events_in(site.directory(), SettingsChanged)) == 1
 
 
 @pytest.mark.slow

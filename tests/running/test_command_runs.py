@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import tempfile
-from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import yaml
 from live_runs import RunOutcome, Site, kill, stored, wait_for_trials, wait_until
 from patient_time import HANGS
 from process_list import all_end, commands
+from stored_runs import events_in
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -358,8 +358,7 @@ def test_what_the_machine_lacks_ends_the_run_and_is_no_failure_of_a_command(
         lack.setattr(tempfile, "TemporaryFile", opening)
         ended = site.run(config)
     assert ended.exit_code == ExitCode.FAILED and says in ended.output and "Traceback" not in ended.output
-    with closing(RunReader.open(site.directory())) as reader:
-        assert not events_of_kind(reader.events(), ModelSetAside)
+    assert not events_in(site.directory(), ModelSetAside)
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert len(stored(site)) == 4 * QUESTIONS

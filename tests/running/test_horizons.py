@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 from live_runs import Site
+from stored_runs import stored_header
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -70,8 +71,7 @@ def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raise
     for max_trials in (6, 20):
         ended = site.run(site.write(trials={"max": max_trials}))
         assert ended.exit_code in FINISHED, ended.stderr
-        with closing(RunReader.open(site.directory())) as reader:
-            assert stored_config(reader.header()).trials.min == 2
+        assert stored_config(stored_header(site.directory())).trials.min == 2
         assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
         report = (site.directory() / "report.md").read_text()
         assert "2 trials per question before the first look" in report, "not what a run of today's horizon begins with"
@@ -107,13 +107,11 @@ def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> 
     assert begun.exit_code in FINISHED, begun.stderr
     again = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus))
     assert again.exit_code in FINISHED, again.stderr
-    with closing(RunReader.open(site.directory())) as reader:
-        assert reader.header().configuration["trials"]["optimize"] == "cost"
+    assert stored_header(site.directory()).configuration["trials"]["optimize"] == "cost"
     folder = str(site.directory("fresh"))
     fresh = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus), "--run-dir", folder)
     assert fresh.exit_code in FINISHED, fresh.stderr
-    with closing(RunReader.open(site.directory("fresh"))) as reader:
-        assert reader.header().configuration["trials"]["optimize"] == "time"
+    assert stored_header(site.directory("fresh")).configuration["trials"]["optimize"] == "time"
 
 
 @pytest.mark.slow

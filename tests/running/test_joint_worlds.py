@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 from known_answers import KnownRespondent, answer_serial, known_models, known_server
 from live_runs import ENDED, Site, stored
+from stored_runs import events_in
 
-from adaptive_eval.notes import ThresholdsFrozen, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import ThresholdsFrozen
 from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.server import serving
 from adaptive_eval.simulate.worlds import Latency
@@ -56,8 +55,7 @@ def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site,
     ended = site.run(config)
     assert ended.exit_code in ENDED, ended.output
     population = known_respondent().population
-    with closing(RunReader.open(Path(site.directory()))) as reader:
-        (frozen,) = events_of_kind(reader.events(), ThresholdsFrozen)
+    (frozen,) = events_in(Path(site.directory()), ThresholdsFrozen)
     categories = classify(population.signals, SCHEMATA[name], Thresholds(**frozen.values))
     trials = stored(site)
     assert len(trials) >= 2 * 5 * 3

@@ -14,6 +14,7 @@ from contrary_server import Asked, Reply, listening
 from gated import GatedServer
 from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, stored, wait_for_trials, wait_until
 from scripted_server import scripted_server
+from stored_runs import events_in
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
@@ -263,8 +264,7 @@ def test_a_lost_reply_of_the_judge_counts_at_its_worst_case(
         capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64, "trials": {"min": 2, "max": 2}}
         config = site.write(**settings(fair_url, grader=judged_by(url, **ABREAST), **capped))
         assert site.run(config).exit_code in ENDED
-    with closing(RunReader.open(site.directory())) as reader:
-        losses = list(events_of_kind(reader.events(), AnswersLost))
+    losses = events_in(site.directory(), AnswersLost)
     assert sum(loss.verdicts for loss in losses) == judge.counts["reset"] > 0
     assert all(1000 * loss.verdicts < loss.tokens < 10_000 * loss.verdicts and loss.answers == 0 for loss in losses)
     assert judge.counts["answered"] == len(stored(site)) and all(trial.category is not None for trial in stored(site))
@@ -308,8 +308,7 @@ def test_judging_again_stays_within_the_caps_or_is_confirmed(site: Site, fair_ur
         assert meant.exit_code == 0, meant.output
     after = stored(site)
     assert sum(trial.cost.tokens for trial in after) > sum(trial.cost.tokens for trial in before)
-    with closing(RunReader.open(site.directory())) as reader:
-        lost = events_of_kind(reader.events(), AnswersLost)
+    lost = events_in(site.directory(), AnswersLost)
     assert sum(event.verdicts for event in lost) > 0 and all(event.tokens > 0 for event in lost)
 
 

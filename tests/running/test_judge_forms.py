@@ -3,17 +3,16 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
+from stored_runs import events_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import ServersNoticed, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_report
@@ -82,8 +81,7 @@ def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(s
         config = site.write("plain", **settings(site, url, SCORES))
         assert site.run(config, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
     refused = judge.counts["rejected"]
-    with closing(RunReader.open(site.directory("plain"))) as reader:
-        notices = [event for event in events_of_kind(reader.events(), ServersNoticed) if not event.model]
+    notices = [event for event in events_in(site.directory("plain"), ServersNoticed) if not event.model]
     assert [event.notice for event in notices] == ["judge_unstructured"] and 0 < refused <= 3 * 16
     results = read_results(site.directory("plain"))
     assert results is not None

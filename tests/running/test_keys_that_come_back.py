@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from contrary_server import Asked, Reply, answer, listening, write_config
+from stored_runs import stored_events, stored_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -117,8 +118,7 @@ def test_no_part_of_a_response_leaves_the_key_in_a_file_or_an_output(
     for form in ("jsonl", "csv"):
         exported = runner.invoke(app, ["export", str(run), "--format", form, "--output", str(tmp_path / f"out.{form}")])
         assert exported.exit_code == 0, exported.output
-    with closing(RunReader.open(run)) as reader:
-        events, answers = list(reader.events()), [record.answer for record in reader.trials()]
+    events, answers = stored_events(run), [record.answer for record in stored_trials(run)]
     assert {
         stored_answer.token_logprobs.tokens for stored_answer in answers if stored_answer.token_logprobs is not None
     } == {("", "", "")}
@@ -145,8 +145,7 @@ def test_keys_of_others_are_removed_too(tmp_path: Path, monkeypatch: pytest.Monk
             app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "runs" / "run")]
         )
     assert result.exit_code == ExitCode.ENDPOINTS, result.output
-    with closing(RunReader.open(tmp_path / "runs" / "run")) as reader:
-        records = list(reader.trials())
+    records = stored_trials(tmp_path / "runs" / "run")
     assert records and all(record.answer.text.startswith("*** ") for record in records)
     shown = [result.output, repr(records), *files_in(tmp_path)]
     assert_shows_no_piece(shown)

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,13 +20,13 @@ from live_runs import MODELS, RunOutcome, Site, kill
 from patient_time import HANGS
 from ports import HOST, held_port
 from process_list import all_end, commands
+from stored_runs import events_in
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import Event, ModelSetAside, RunFinished, ServerDied, ServerLaunched, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import Event, ModelSetAside, RunFinished, ServerDied, ServerLaunched
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12, "optimize": "cost"}
@@ -79,8 +79,7 @@ def wait_for_server(port: int) -> None:
 
 
 def events(directory: Path, kind: type[Kind]) -> list[Kind]:
-    with closing(RunReader.open(directory)) as reader:
-        return events_of_kind(reader.events(), kind)
+    return events_in(directory, kind)
 
 
 def results(directory: Path) -> dict[str, list[dict[str, object]]]:

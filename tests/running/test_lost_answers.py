@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from hashlib import blake2b
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from live_runs import MODELS, Site, kill, trials_in, wait_until
 from patient_time import HANGS
+from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 from typer.testing import CliRunner
 from warm_start import WarmProcess
 
@@ -33,15 +33,12 @@ HELD_AFTER = 150
 RESET_AT_ONCE = struct.pack("ii", 1, 0)
 
 
-class Meter(ThreadingHTTPServer):
+class Meter(ThreadedServer):
     """Generates every answer in full, counts it, and resets some of the connections before the answer is out; after
     so many it waits until it is let go on."""
 
-    daemon_threads = True
-    request_queue_size = 256
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.begun, self.generated, self.waiting, self.held_after, self.resets = 0, 0, 0, HELD_AFTER, RESETS
         self.holds, self.go_on, self.fails = threading.Event(), threading.Event(), threading.Event()
         self.attempts: Counter[str] = Counter()
@@ -75,48 +72,30 @@ class Meter(ThreadingHTTPServer):
         """Whoever asked was killed, or the connection was reset."""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(JsonHandler):
     server: Meter
 
     def do_GET(self) -> None:
-        self._reply({"data": [{"id": name} for name in MODELS]})
+        self.reply(model_list(*MODELS))
 
     def do_POST(self) -> None:
         asked = self.rfile.read(int(self.headers["Content-Length"]))
         number = json.loads(asked)["seed"] % 3
-        choice = {"message": {"content": f"It is {number}." + " so" * 80}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": PROMPT, "completion_tokens": COMPLETION}
         if self.server.fails.is_set():
-            self._reply({"error": {"message": "overloaded"}}, 503)
+            self.reply({"error": {"message": "overloaded"}}, 503)
         elif self.server.charge(asked):
-            self._reply({"choices": [choice], "usage": usage})
+            self.reply(completion(f"It is {number}." + " so" * 80, usage=(PROMPT, COMPLETION)))
         else:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_ONCE)
             self.connection.close()
             self.close_connection = True
 
-    def _reply(self, body: object, status: int = 200) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
-
 
 @pytest.fixture
 def meter() -> Iterator[Meter]:
-    with Meter() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving_in_a_thread(Meter()) as server:
         yield server
         server.go_on.set()
-        server.shutdown()
-        thread.join()
 
 
 def stored(directory: Path) -> tuple[int, list[AnswersLost], int]:

@@ -1,13 +1,12 @@
 """The cheapest is chosen by what first answers have cost, so that these are never at another price than the run."""
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from live_runs import MODELS, Site
+from stored_runs import stored_trials
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.report.reader import RunReader
 
 CHEAPEST = {"kind": "cheapest", "delta": "20%"}
 REFUSAL = "the price or the gpus of bob are not those of its first answers"
@@ -24,8 +23,7 @@ def write(site: Site, bob: float, **changes: object) -> Path:
 
 def costs_of_bob(site: Site) -> set[float]:
     """What a token of its answers has cost."""
-    with closing(RunReader.open(site.directory())) as reader:
-        trials = [trial for trial in reader.trials() if trial.model == "bob"]
+    trials = [trial for trial in stored_trials(site.directory()) if trial.model == "bob"]
     return {round(trial.cost.usd / trial.cost.tokens * 1e6, 6) for trial in trials}
 
 

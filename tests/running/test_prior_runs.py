@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from live_runs import MODELS, EndedRuns, RunOutcome, Site
+from stored_runs import events_in
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.prepare import stored_setup
-from adaptive_eval.notes import PriorTaken, events_of_kind
+from adaptive_eval.notes import PriorTaken
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.beginning import stored_plan
 
@@ -76,8 +77,7 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     assert changed in caution and changed in output
     assert [row["prior_depth"] for row in results["models"]] == [1.0, 1.0, 1.0]
     assert all(row["score_without_prior"] is not None for row in results["models"])
-    with closing(RunReader.open(site.directory())) as reader:
-        (event,) = events_of_kind(reader.events(), PriorTaken)
+    (event,) = events_in(site.directory(), PriorTaken)
     assert event.outcomes == {
         name: {f"q{at}": first_outcomes(site.directory("greedy"), 1)[name, f"q{at}"] for at in range(8)}
         for name in MODELS
@@ -99,8 +99,7 @@ def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
 def test_a_model_may_take_the_outcomes_of_another_model(site: Site, earlier: Path) -> None:
     run_with(site, {"run": str(earlier), "models": {"ada": "bob", "cyd": "cyd"}})
     expected = first_outcomes(earlier, 3)
-    with closing(RunReader.open(site.directory())) as reader:
-        (event,) = events_of_kind(reader.events(), PriorTaken)
+    (event,) = events_in(site.directory(), PriorTaken)
     outcomes = event.outcomes
     assert outcomes["ada"]["q3"] == expected["bob", "q3"]
     assert outcomes["bob"]["q3"] == expected["bob", "q3"]
@@ -112,8 +111,7 @@ def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: P
     section: dict[str, object] = {"run": str(earlier)}
     run_with(site, section, models=models[:2])
     run_with(site, section, models=models)
-    with closing(RunReader.open(site.directory())) as reader:
-        before, after = [event.outcomes for event in events_of_kind(reader.events(), PriorTaken)]
+    before, after = [event.outcomes for event in events_in(site.directory(), PriorTaken)]
     assert before.keys() == set(MODELS[:2])
     assert after.keys() == set(MODELS)
 

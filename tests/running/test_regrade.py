@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from live_runs import RunOutcome, Site
+from stored_runs import stored_events
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -64,8 +65,7 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
     assert f"graded {stored} answers again: {len(ungraded)} have another category" in done.stdout
     assert None not in RunOutcome.of(site.directory()).outcomes.values()
     assert site.run(fragile).exit_code == ExitCode.SPENT
-    with closing(RunReader.open(site.directory())) as reader:
-        assert TrialsRegraded.KIND in [event.kind for event in reader.events()]
+    assert TrialsRegraded.KIND in [event.kind for event in stored_events(site.directory())]
 
 
 @pytest.mark.slow
@@ -91,8 +91,7 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     done = regrade(site.directory(), "--config", contains)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert f"graded {len(before.outcomes)} answers again" in done.stdout
-    with closing(RunReader.open(site.directory())) as reader:
-        goes_on = find_arguments(reader.events())
+    goes_on = find_arguments(stored_events(site.directory()))
     assert goes_on == (str(contains), "--run-dir", str(site.directory())), "the first configuration would be refused"
     resumed = site.run(contains)
     assert resumed.exit_code == ExitCode.SPENT, resumed.stderr

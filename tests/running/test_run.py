@@ -24,6 +24,7 @@ import pytest
 from gated import GatedServer
 from live_runs import MODELS, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
+from stored_runs import events_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -197,8 +198,7 @@ def test_fresh_starts_over_beside_the_old_run(site: Site, monkeypatch: pytest.Mo
     assert RunOutcome.of(site.directory("run~2")) == RunOutcome.of(site.directory())
     CliRunner().invoke(app, command)
     assert not site.directory("run~3").exists()
-    with closing(RunReader.open(site.directory("run~2"))) as reader:
-        assert RunResumed.KIND in [event.kind for event in reader.events()], "the newest is continued"
+    assert events_in(site.directory("run~2"), RunResumed), "the newest is continued"
 
 
 def test_a_run_without_answers_does_not_block_other_settings(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from gated import GatedServer
 from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, wait_for_trials
+from stored_runs import events_in
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.notes import RunFinished, events_of_kind
+from adaptive_eval.notes import RunFinished
 from adaptive_eval.report.looks import trials_at
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import rescore
@@ -86,5 +87,4 @@ def judged_trials(directory: Path) -> dict[str, int]:
 
 
 def ended(directory: Path) -> RunFinished:
-    with closing(RunReader.open(directory)) as reader:
-        return events_of_kind(reader.events(), RunFinished)[-1]
+    return events_in(directory, RunFinished)[-1]

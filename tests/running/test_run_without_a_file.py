@@ -2,18 +2,18 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 from contrary_server import Reply, listening
 from live_runs import ENDED, FAST, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials
+from stored_runs import stored_header
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import World
 
@@ -55,8 +55,7 @@ def run(*options: str) -> Result:
 
 def models_of(directory: Path) -> list[tuple[str, str]]:
     """Names of a run's models, and their names on servers."""
-    with closing(RunReader.open(directory)) as reader:
-        models = reader.header().configuration["models"]
+    models = stored_header(directory).configuration["models"]
     assert isinstance(models, list)
     return [(model["name"], model["model"]) for model in models]
 

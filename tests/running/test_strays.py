@@ -1,12 +1,12 @@
 """Whole runs against servers that sometimes refuse requests or reply absurdly."""
 
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from contrary_server import MODELS, Asked, Reply, listening, write_config
 from patient_time import HANGS
+from stored_runs import events_in, stored_trials
 from thoroughness import first_of
 from typer.testing import CliRunner
 
@@ -14,8 +14,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.machine import machine
-from adaptive_eval.notes import ModelSetAside, ServersNoticed, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import ModelSetAside, ServersNoticed
 
 RUNNER = CliRunner()
 ALL = 48
@@ -23,13 +22,11 @@ Outcomes = dict[tuple[str, str, int], int | None]
 
 
 def outcomes_of(run: Path) -> Outcomes:
-    with closing(RunReader.open(run)) as reader:
-        return {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
+    return {(trial.model, trial.question, trial.trial): trial.category for trial in stored_trials(run)}
 
 
 def noticed(run: Path) -> set[tuple[str, str]]:
-    with closing(RunReader.open(run)) as reader:
-        return {(event.model, event.notice) for event in events_of_kind(reader.events(), ServersNoticed)}
+    return {(event.model, event.notice) for event in events_in(run, ServersNoticed)}
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +90,7 @@ def test_a_revoked_key_sets_one_model_aside_and_a_resume_goes_on(
     with listening(script) as server:
         config, run = write_config(tmp_path, server, concurrency=concurrency), tmp_path / "run"
         result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
-        with closing(RunReader.open(run)) as reader:
-            (aside,) = events_of_kind(reader.events(), ModelSetAside)
+        (aside,) = events_in(run, ModelSetAside)
         assert (aside.model, aside.reason) == ("bob", "HTTP 403: revoked (the key may not use this model)")
         assert result.exit_code != ExitCode.REACHED
         rounds = EndpointSettings().refusals

@@ -2,19 +2,18 @@
 
 import json
 from collections import Counter, defaultdict
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from live_runs import ENDED, MODELS, Site
+from stored_runs import events_in, stored_trials
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import ThresholdsFrozen, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import ThresholdsFrozen
 from adaptive_eval.report.records import TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,13 +47,11 @@ def taking(rubric: dict[str, object], run: Path, **numbers: float) -> dict[str, 
 
 
 def stored(directory: Path) -> list[TrialRecord]:
-    with closing(RunReader.open(directory)) as reader:
-        return list(reader.trials())
+    return stored_trials(directory)
 
 
 def frozen(directory: Path) -> list[ThresholdsFrozen]:
-    with closing(RunReader.open(directory)) as reader:
-        return events_of_kind(reader.events(), ThresholdsFrozen)
+    return events_in(directory, ThresholdsFrozen)
 
 
 def command(*arguments: object) -> Result:

@@ -5,7 +5,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import yaml
 from bed import MachineBed
 from fakes import QUESTIONS as FAKE_QUESTIONS
 from patient_time import HANGS
+from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -30,11 +30,8 @@ QUESTIONS = 8
 SOON = 0.2
 
 
-class Hanging(ThreadingHTTPServer):
+class Hanging(ThreadedServer):
     """A server that answers for all models except the silent; skilled models are right, others rarely."""
-
-    daemon_threads = True
-    request_queue_size = 256
 
     def __init__(self) -> None:
         self.silent = {"bob"}
@@ -43,46 +40,29 @@ class Hanging(ThreadingHTTPServer):
         self.late: Callable[[str, int], bool] = lambda model, seed: False
         """Further requests that it does not answer."""
         self.released = threading.Event()
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
 
     def hangs(self, asked: Mapping[str, Any]) -> bool:
         """Whether it never answers this."""
         return asked["model"] in self.silent or self.late(asked["model"], asked["seed"])
 
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
 
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class Handler(JsonHandler):
     server: Hanging
 
     def do_GET(self) -> None:
-        self._reply({"data": [{"id": "ada"}, {"id": "bob"}]})
+        self.reply(model_list("ada", "bob"))
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = self.asked()
         model, seed = asked["model"], asked["seed"]
         if self.server.hangs(asked):
             self.server.released.wait(HANGS)
             self.close_connection = True
             return
         text = "The answer is 7." if model in self.server.skilled or seed % 8 == 0 else "The answer is 1."
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": self.server.reason}
-        self._reply({"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 4}})
-
-    def _reply(self, body: object) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
         with suppress(ConnectionError):  # a run that has ended does not wait for it
-            self.end_headers()
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
+            self.reply(completion(text, self.server.reason))
 
 
 @pytest.fixture
@@ -99,13 +79,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
                 return await send(self, base_url, body, attempt)
 
     monkeypatch.setattr(Caller, "send", patient_send)
-    with Hanging() as listening:
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with serving_in_a_thread(Hanging()) as listening:
         yield listening
         listening.released.set()
-        listening.shutdown()
-        thread.join()
 
 
 def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tuple[int, str]:

@@ -105,13 +105,24 @@ def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_i
     assert "given up" not in output
 
 
-def test_a_resume_of_a_decided_run_asks_no_missing_answer_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "ends"),
+    [
+        ({"ada": "ada", "bob": "bob"}, ExitCode.REACHED),  # bob has 25% at most
+        ({"ada": "ada", "carl": "ada", "bob": "bob"}, ExitCode.SPENT),
+    ],
+    ids=["all is decided", "two alike are not"],
+)
+def test_a_resume_asks_no_missing_answer_of_a_decided_comparison_again(
+    tmp_path: Path, names: dict[str, str], ends: ExitCode
+) -> None:
     with listening(failing("bob", 4)) as server:
-        config = write_config(tmp_path, server)
+        models = [{"name": name, "base_url": server.base_url, "model": model} for name, model in names.items()]
+        config = write_config(tmp_path, server, models=models)
         code, output = run(config)
-        assert code == ExitCode.REACHED, output  # bob has 25% at most
+        assert code == ends, output
         assert "6 of its 24 trials have no grade, more than 5%" in rows(tmp_path)["bob"]["set_aside"]
-        assert "fix the server" not in output
+        assert "fix the server" not in output and ("raise trials.max" in output) == (ends is ExitCode.SPENT)
         before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
         assert run(config)[0] == code
     assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked
@@ -139,20 +150,6 @@ def test_a_model_that_lacks_too_many_answers_is_asked_again_once_its_server_is_r
         assert code == ExitCode.SPENT, output  # too close, but for no missing answer
     assert "6 of its requests had no answer when it was set aside, and were asked again" in output
     assert rows(tmp_path)["bob"]["set_aside"] is None and None not in outcomes_of(tmp_path / "run").values()
-
-
-def test_a_resume_keeps_the_decided_comparison_of_a_run_that_is_not_decided_as_a_whole(tmp_path: Path) -> None:
-    with listening(failing("bob", 4)) as server:
-        names = {"ada": "ada", "carl": "ada", "bob": "bob"}
-        models = [{"name": name, "base_url": server.base_url, "model": model} for name, model in names.items()]
-        config = write_config(tmp_path, server, models=models)
-        code, output = run(config)
-        assert code == ExitCode.SPENT, output
-        assert "6 of its 24 trials have no grade, more than 5%" in rows(tmp_path)["bob"]["set_aside"]
-        assert "fix the server" not in output and "raise trials.max" in output
-        before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
-        assert run(config)[0] == code
-    assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked
 
 
 @pytest.mark.slow

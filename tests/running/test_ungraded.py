@@ -1,20 +1,19 @@
 """Whole runs with a grader that fails on some answers: they go on, and nothing is lost by it."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from live_runs import RunOutcome, Site
 from patient_time import HANGS
+from stored_runs import events_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
-from adaptive_eval.notes import ModelSetAside, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import ModelSetAside
 
 IN_FLIGHT = 8
 WHOLE = 3 * 8 * 12
@@ -103,8 +102,7 @@ def test_a_grader_that_fails_on_a_third_sets_the_models_aside(site: Site, patchy
     assert "more than 5%" in ended.stdout
     assert "raise grader.timeout" in ended.stdout
     bought = requests(site)
-    with closing(RunReader.open(site.directory())) as reader:
-        aside = events_of_kind(reader.events(), ModelSetAside)
+    aside = events_in(site.directory(), ModelSetAside)
     assert {event.cause for event in aside} == {Cause.GRADER}
     again = site.run(patchy)
     assert again.exit_code == ExitCode.SPENT, again.stdout

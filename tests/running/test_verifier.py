@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored, trials_in
+from stored_runs import events_in
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.machine.charges import Charge, ChargeKind
-from adaptive_eval.notes import BaselineAsked, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import BaselineAsked
 from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import OTHERS_SCORE, SimulatedVerifier
@@ -43,8 +43,7 @@ def settings(url: str, **changes: object) -> dict[str, object]:
 
 
 def baselines(site: Site) -> list[BaselineAsked]:
-    with closing(RunReader.open(site.directory())) as reader:
-        return events_of_kind(reader.events(), BaselineAsked)
+    return events_in(site.directory(), BaselineAsked)
 
 
 def expected(thinks: int, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.ndarray:

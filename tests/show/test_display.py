@@ -570,15 +570,16 @@ def test_safe_keeps_letters_and_one_line() -> None:
     assert safe_line("x" * 500, 10) == "x" * 9 + "…"
 
 
-async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None:
-    bed = Watched(tmp_path, ("模型一", "bob", "long-" * 12))
+async def shown_results(bed: Watched) -> Results:
     await bed.show(Display())
-    results = results_of(
-        RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0),) * 3, created=0.0),
-        bed.controller,
-        [TrialUsage()] * 3,
-    )
+    subject = RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0),) * 3, created=0.0)
+    results = results_of(subject, bed.controller, [TrialUsage()] * 3)
     assert results is not None
+    return results
+
+
+async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None:
+    results = await shown_results(Watched(tmp_path, ("模型一", "bob", "long-" * 12)))
     header, *rows = list(findings(results, None, tmp_path))[:4]
     column = cell_len(header[: header.index("score")])
     for row in rows:
@@ -625,14 +626,7 @@ def test_abbreviated_names_are_told_apart() -> None:
 
 
 async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
-    bed = Watched(tmp_path)
-    await bed.show(Display())
-    results = results_of(
-        RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0),) * 3, created=0.0),
-        bed.controller,
-        [TrialUsage()] * 3,
-    )
-    assert results is not None
+    results = await shown_results(Watched(tmp_path))
     for trials, sentence in (
         (900, "900 trials (at most 1,800 were allowed)"),
         (2484, "2,484 trials (1,800 are allowed now)"),

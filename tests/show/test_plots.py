@@ -2,10 +2,13 @@
 
 import sys
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from live_runs import MODELS, EndedRuns, Site
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from page_views import simulated, world
 from typer.testing import CliRunner
 
@@ -14,10 +17,12 @@ from adaptive_eval.cli import app
 from adaptive_eval.report.view import LookView, RunView, read_view
 from adaptive_eval.show.plots import (
     FIGURES,
+    MAX_NAME,
     OVER_LOOKS,
     RUBRICS,
     draw_all,
     pair_paths,
+    plain_name,
     rank_paths,
     styled,
     width_paths,
@@ -118,6 +123,52 @@ def test_hostile_names_are_drawn_as_they_are(view: RunView, tmp_path: Path) -> N
     draw_all(replace(hostile, looks=looks), tmp_path)
     for path in tmp_path.glob("*.svg"):
         assert "<script" not in path.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES | OVER_LOOKS)
+def test_models_that_are_listed_in_another_order_give_the_same_figure(view: RunView, name: str) -> None:
+    def turned(seen: Any, *fields: str) -> Any:
+        return replace(seen, **{field: getattr(seen, field)[::-1] for field in fields})
+
+    looks = tuple(turned(look, "models", "trials", "tiers", "scores", "sigmas") for look in view.looks)
+    other = replace(turned(view, "models", "trials", "posterior_of", "traffic"), looks=looks)
+    drawn = []
+    for seen in (view, other):
+        with styled():
+            drawn.append(BytesIO())
+            FigureCanvasSVG((FIGURES | OVER_LOOKS)[name](seen)).print_svg(drawn[-1], metadata={"Date": None})
+    assert view.models != other.models and drawn[0].getvalue() == drawn[1].getvalue()
+
+
+def test_what_is_known_of_a_model_is_drawn_beside_its_name(view: RunView) -> None:
+    assert view.results is not None
+    first, second, last = view.results.models
+    assert first.lo is not None
+    first = replace(first, lo=first.lo - 0.01)  # the ends of an interval need not be equally far
+    lost = replace(last, **dict.fromkeys(("score", "sigma", "lo", "hi", "bayes", "bayes_sigma")))
+    shown = replace(view, results=replace(view.results, models=(first, second, lost)))
+    with styled():
+        scores, trials = (FIGURES[name](shown).axes[0] for name in ("intervals", "trials"))
+        ranks = OVER_LOOKS["ranks"](view).axes[0]
+    names = [label.get_text().split()[0] for label in scores.get_yticklabels()]
+    assert names == [first.name, second.name], "what has no score is not drawn as 0"
+    ends = [(line.get_xdata().tolist(), line.get_ydata().tolist()) for line in scores.lines]
+    for place, row in enumerate((first, second)):
+        assert ends[2 * place : 2 * place + 2] == [([row.lo, row.hi], [place, place]), ([row.score], [place])]
+    assert len(ends) == 4
+    names = [label.get_text() for label in trials.get_yticklabels()]
+    counts = dict(zip(names, trials.images[0].get_array().tolist(), strict=True))
+    assert counts == {name: [*row] for name, row in zip(view.models, view.trials, strict=True)}
+    assert [text.get_text() for text in sorted(ranks.texts, key=lambda text: text.xy[1])] == [
+        row.name for row in view.results.models
+    ]
+
+
+def test_names_are_no_formulas_and_keep_apart_where_only_their_ends_differ() -> None:
+    assert plain_name("$a^2$") == r"\$a^2\$"
+    assert len(plain_name("x" * 300)) <= MAX_NAME and plain_name("\x1b[2J\u202e").isprintable()
+    assert len({plain_name(f"organisation/{'a-model-' * 5}step-{number}000") for number in range(4)}) == 4
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import warm_inspect
 import yaml
 from browsing import Tabs
 from live_runs import Site, stored
-from test_monitor_browser import Monitors, open_cell
+from test_monitor_browser import Monitors, monitors, open_cell
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -22,6 +21,7 @@ from adaptive_eval.report import log_files
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.transcripts import LOG_MISSING, transcript_ends
 
+__all__ = ["monitors"]
 OWN = Path(__file__).parents[1] / "inspect" / "own_tasks.py"
 HOSTILE = "<img src=x onerror=alert(1)>\u202eevil</script>"
 
@@ -101,14 +101,6 @@ def test_labelling_shows_the_last_message_and_a_report_names_each_log(run: Path,
         os.truncate(log, 10)
     damaged = LabelSession(run, 2).current
     assert damaged is not None and "or the log is damaged" in damaged.texts[LAST_MESSAGE]
-
-
-@pytest.fixture
-def monitors(tabs: Tabs) -> Iterator[Monitors]:
-    monitors = Monitors()
-    yield monitors
-    tabs.leave()
-    monitors.stop()
 
 
 @pytest.mark.browser

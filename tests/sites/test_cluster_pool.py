@@ -1,24 +1,19 @@
 """A pool of a cluster: any model is served at any place, as places come and go, and what is found stays the same."""
 
 import sys
-from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from live_runs import MODELS, RunOutcome, Site
 from near_sites import NearCluster
 from patient_time import HANGS
-from test_sites import LetsGo, places_of_its_own, run_at
+from test_sites import SERVER, LetsGo, events, places_of_its_own, run_at
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.notes import Event, ServerLaunched, ServerReleased, SiteLost, SitePlaced, events_of_kind
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.notes import ServerLaunched, ServerReleased, SiteLost, SitePlaced
 
 __all__ = ["places_of_its_own"]
-SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
-Kind = TypeVar("Kind", bound=Event)
 
 
 def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **changes: object) -> Path:
@@ -28,11 +23,6 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "optimize": "cost"}, "concurrency": 2}
     places = {"places": "cluster", "max_places": 2} if pool is None else pool
     return site.write(**{**settings, "models": models, "servers": {"pool": places}, **changes})
-
-
-def events(site: Site, kind: type[Kind]) -> list[Kind]:
-    with closing(RunReader.open(site.directory())) as reader:
-        return events_of_kind(reader.events(), kind)
 
 
 @pytest.fixture(scope="module")

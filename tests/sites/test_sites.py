@@ -13,13 +13,14 @@ import pytest
 from live_runs import MODELS, RunOutcome, Site
 from near_sites import NearCluster
 from patient_time import HANGS
+from stored_runs import events_in
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, LaunchFailed
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
-from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, SiteAwaited, SiteLost, SitePlaced, events_of_kind
+from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, SiteAwaited, SiteLost, SitePlaced
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.sites import SiteRow, answers_by_site
 from adaptive_eval.report.status import Status
@@ -71,8 +72,7 @@ class LetsGo(Watcher):
 
 
 def events(site: Site, kind: type[Kind]) -> list[Kind]:
-    with closing(RunReader.open(site.directory())) as reader:
-        return events_of_kind(reader.events(), kind)
+    return events_in(site.directory(), kind)
 
 
 @pytest.fixture(scope="module")

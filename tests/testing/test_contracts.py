@@ -1,16 +1,16 @@
 """The suites that ship: every built-in passes them, and each finds the bugs planted here, and says what is wrong."""
 
-import re
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from contracts.elsewhere import check_elsewhere
 from grader_cases import CASES, pong
 from scipy.special import ndtr
 
@@ -20,7 +20,6 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.questions.types import Question
 from adaptive_eval.testing import check_grader, check_objective, check_policy, check_rule
-from adaptive_eval.testing import graders as grader_suite
 from adaptive_eval.testing.policies import view_cases
 from adaptive_eval.testing.rules import evidence_cases
 
@@ -192,14 +191,6 @@ BROKEN_RULES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "message"), BROKEN_RULES, ids=range(len(BROKEN_RULES)))
-def test_a_bug_in_a_rule_is_found(rule: Any, message: str) -> None:
-    with pytest.raises(AssertionError) as caught:
-        check_rule(rule)
-    assert message in str(caught.value)
-    assert type(rule).__name__ in str(caught.value)
-
-
 # -- policies with a bug ------------------------------------------------------------------------------------------
 
 
@@ -254,13 +245,6 @@ BROKEN_POLICIES: list[tuple[Any, str]] = [
     (Bad(_own), "by its own outcomes"),
     (Drawing(), "when it is asked again"),
 ]
-
-
-@pytest.mark.parametrize(("policy", "message"), BROKEN_POLICIES, ids=range(len(BROKEN_POLICIES)))
-def test_a_bug_in_a_policy_is_found(policy: Any, message: str) -> None:
-    with pytest.raises(AssertionError) as caught:
-        check_policy(policy)
-    assert message in str(caught.value)
 
 
 # -- objectives with a bug ----------------------------------------------------------------------------------------
@@ -320,11 +304,23 @@ BROKEN_OBJECTIVES: list[tuple[Odd, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "message"), BROKEN_OBJECTIVES, ids=range(len(BROKEN_OBJECTIVES)))
-def test_a_bug_in_an_objective_is_found(objective: Odd, message: str) -> None:
+BROKEN = [
+    pytest.param(check, broken, message, id=f"{check.__name__}-{number}")
+    for check, cases in (
+        (check_rule, BROKEN_RULES),
+        (check_policy, BROKEN_POLICIES),
+        (check_objective, BROKEN_OBJECTIVES),
+    )
+    for number, (broken, message) in enumerate(cases)
+]
+
+
+@pytest.mark.parametrize(("check", "broken", "message"), BROKEN)
+def test_a_bug_is_found_and_named(check: Callable[[Any], None], broken: Any, message: str) -> None:
     with pytest.raises(AssertionError) as caught:
-        check_objective(objective)
+        check(broken)
     assert message in str(caught.value)
+    assert type(broken).__name__ in str(caught.value) or check is not check_rule
 
 
 @pytest.mark.slow
@@ -370,10 +366,6 @@ def descending(text: str, question: Question) -> bool:
     return descending(text[1:], question) if text[:1] in ("{", "(") else pong(text, question)
 
 
-def slow(text: str, question: Question) -> bool:
-    return re.search(r"^(\w+\s?)*\.$", text) is None and pong(text, question)
-
-
 def near(text: str, question: Question) -> bool:
     try:
         return not abs(float(text) - 4.0) > 0.1  # the bug: nan is no further away than anything
@@ -387,41 +379,17 @@ def leaving(text: str, question: Question) -> bool:
     return pong(text, question)
 
 
-class Keeping:
-    """Keeps the first key, or the marks of a text, for the questions that follow."""
-
-    def __init__(self, what: Literal["key", "text"]) -> None:
-        self.what, self.kept = what, dict[str, Any]()
-        self.__name__ = "keeping"
-
-    def __call__(self, text: str, question: Question) -> bool:
-        if self.what == "text":
-            return bool(self.kept.setdefault(text, pong(text, question)))
-        return pong(text, replace(question, answer=self.kept.setdefault("key", question.answer)))
-
-
-def nothing_is_nothing(text: str, question: Question) -> bool:
-    """What cannot be read as a number is None, in an answer as in a key."""
-    answered, key = (float(number) if number in ("4", "5") else None for number in (text, question.answer))
-    return answered == key
-
-
-def powers(text: str, question: Question) -> bool:
-    factors = re.findall(r"(\d{1,9})\^(\d+)", text)
-    return all(int(base) ** int(power) for base, power in factors) and pong(text, question)
-
-
 BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (drawing, "so it remembers or draws"),
     (running, "runs what a model has written as code"),
     (descending, "raises RecursionError"),
-    (near, "calls what is no number right: 'nan'"),
+    (near, "near must find 'nan' wrong"),
     (leaving, "raises SystemExit"),
     (
         lambda text, question: {"is_correct": int(pong(text, question))},
         "must give is_correct, true or false, but gives 1",
     ),
-    (lambda text, question: not text.strip() or pong(text, question), "calls an empty answer right"),
+    (lambda text, question: not text.strip() or pong(text, question), "must find '' wrong"),
     (lambda text, question: True, "must find '5' wrong"),
     (lambda text, question: False, "must find '4' right"),
     (lambda text, question: None, "must return true, false, a number or a mapping"),
@@ -430,24 +398,8 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (mutating, "changes the question"),
     (remembering, "so it remembers or draws"),
     (raising, "raises ValueError"),
-    (Keeping("key"), "keeping must find '4' right, but says False"),
-    (Keeping("text"), "keeping must find '4' right, but says False"),
-    (lambda text, question: question.answer in text, "finds the key '4' in a longer word, and calls '7774' right"),
-    (lambda text, question: text.strip(".").endswith(question.answer), "in a longer word, and calls '7774' right"),
-    (lambda text, question: text.startswith(question.answer), "in a longer word, and calls '4777' right"),
-    (nothing_is_nothing, "calls an empty answer right for the keys ['?'"),
     (lambda text, question: {"is_correct": pong(text, question), "has_answer": False}, "says by has_answer"),
 ]
-
-
-def test_a_grader_that_takes_a_part_of_a_signed_key_is_found() -> None:
-    with pytest.raises(AssertionError, match="finds the key '-4' in a longer word, and calls 'It is -4777' right"):
-        check_grader(lambda text, question: question.answer in text, Question("q", "?", "-4"), ["It is -4"], ["5"])
-
-
-def test_a_grader_that_takes_a_part_of_a_key_with_a_sign_behind_is_found() -> None:
-    with pytest.raises(AssertionError, match="finds the key '4%' in a longer word, and calls 'It is 7774%' right"):
-        check_grader(lambda text, question: question.answer in text, Question("q", "?", "4%"), ["It is 4%"], ["5%"])
 
 
 @pytest.mark.parametrize(("function", "message"), BROKEN_FUNCTIONS, ids=range(len(BROKEN_FUNCTIONS)))
@@ -456,14 +408,6 @@ def test_a_bug_in_a_function_that_grades_is_found(function: Callable[..., object
     with pytest.raises(AssertionError) as caught:
         check_grader(function, question, ["4"], ["5"])
     assert message in str(caught.value)
-
-
-def test_a_grader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grader_suite, "MAX_CPU_SECONDS", 0.2)
-    with pytest.raises(AssertionError, match="slow takes more than 0.2 s of the processor for the answer 'a"):
-        check_grader(slow, KEY, ["4"], ["5"])
-    with pytest.raises(AssertionError, match="powers takes more than 0.2 s of the processor for the answer '10"):
-        check_grader(powers, KEY, ["4"], ["5"])
 
 
 # -- what differs from process to process -------------------------------------------------------------------------
@@ -494,6 +438,12 @@ def decisions_of_built_ins() -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("another_process")
 def test_every_built_in_is_the_same_in_another_process() -> None:
-    check_elsewhere(decisions_of_built_ins, (), "a built-in")
+    """Processes have other seeds for the hashes of texts, by which sets are ordered."""
+    code = "import sys; sys.path[:0] = sys.argv[1:]; import test_contracts as a; print(a.decisions_of_built_ins())"
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    first, second = (
+        subprocess.check_output([sys.executable, "-c", code, *paths], env=os.environ | {"PYTHONHASHSEED": hashes})
+        for hashes in ("1", "2")
+    )
+    assert first == second and first.count(b"grader ") == len(CASES)
