@@ -665,7 +665,7 @@ def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
     ("code", "message"),
     [
         ({"sandbox": "podmn"}, "type 'podmn' not recognized; available are "),
-        ({"sandbox": "dokcer:compose.yaml"}, "type 'dokcer' not recognized; available are docker, k8s"),
+        ({"sandbox": "dokcer:compose.yaml"}, "type 'dokcer' not recognized; available are broken, docker, local"),
     ],
 )
 def test_what_a_task_lacks_is_reported_with_its_benchmark(site: Site, code: dict[str, object], message: str) -> None:
