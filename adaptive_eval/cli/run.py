@@ -35,7 +35,7 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Check everything, with two answers per model, one per command.",
+        help="Check everything, with two answers per model (one if it is a command).",
     ),
 ]
 StartServers = Annotated[bool, typer.Option("--start-servers", help="With --dry-run: also start servers.")]
@@ -44,7 +44,7 @@ AskAgain = Annotated[
     bool,
     typer.Option(
         "--ask-again",
-        help="Discard and repeat a model's answers since an alarm about its server, and its failed requests.",
+        help="Discard and repeat a model's failed requests and, after an alarm, its answers since its server changed.",
     ),
 ]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]

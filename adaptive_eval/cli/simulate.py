@@ -53,14 +53,14 @@ def simulate(
     connections), storm (429 to all), stuck (nothing is answered, and /health says 503). retry_after=S: seconds that a
     429 asks to wait. slow=N: answers take N times as long. ignore_n: one answer instead of n. count_one: usage counts
     one answer of n. decline=KIND:N: after N answers all are empty, cut, reasoning (no other text) or context (refused
-    as too long). seed=N: other requests fail.
+    as too long). seed=N chooses which requests fail.
 
     Batches: seconds=60 is the time of a batch. Shares of requests: errored, left_out (no result), doubled (two),
     strange (a further result with an unknown id). Shares of batches: expired (halfway), failed. Shares of creations:
     refused (429), lost (no reply). broken: share of other calls that get a 500.
 
-    A judge and a verifier are served, too, and know the right answers. Shares for --judge: right and wrong (right and
-    wrong answers that it accepts), position_bias (it gives the first verdict whatever the answer), susceptibility (it
+    A judge and a verifier are served, too, and know the right answers. Shares for --judge: right, wrong (such answers
+    that it accepts), position_bias (it gives the first verdict whatever the answer), susceptibility (it
     gives the verdict that an answer asks for), mute (it replies without a verdict).
     """
     with report_errors():

@@ -8,7 +8,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.report.alarms import LONGEST_NAME, MAX_NAMES, alarm_sentences
 from adaptive_eval.report.choice import choice_sentence, part_in_words
-from adaptive_eval.report.gate import OUTCOMES
+from adaptive_eval.report.gate import FAIL, OUTCOMES, PASS
 from adaptive_eval.report.lines import Scale, safe_line, safe_name, several
 from adaptive_eval.report.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.report.undecided import UNDECIDED, undecided_sentence
@@ -179,7 +179,9 @@ def gate_line(results: Results, row: GateRow) -> str:
     scale = Scale.of(results.weights)
     value = objective_view(results.decisions).value
     other = f"value {scale.score(value)}" if row.baseline is None else _score_of(results, row.baseline)
-    apart = difference_text(results, gate_pair(results, row), row.model, INTERVAL)
+    delta = results.setting("stopping", "delta")
+    allowed = f"-{scale.points(delta)} allowed; " if delta and row.outcome not in (PASS, FAIL) else ""
+    apart = difference_text(results, gate_pair(results, row), row.model, f"{allowed}{INTERVAL}")
     return f"{row.outcome}: {_score_of(results, row.model)}, {other}, difference {apart}; {safe_line(row.why, 300)}."
 
 
@@ -346,7 +348,7 @@ def _relation(results: Results, pair: PairRow, name: str) -> str:
         case Verdict.RESOLVED if margin is not None:
             if _is_reversed(results, pair):
                 return "undecided against"
-            return f"not {margin} behind" if ahead else f"not {margin} ahead of"
+            return f"not {margin} worse than" if ahead else f"not {margin} better than"
         case Verdict.RESOLVED if _is_reversed(results, pair):
             return "ahead now, but decided as worse than" if ahead else "behind now, but decided as better than"
         case Verdict.RESOLVED:
@@ -372,6 +374,11 @@ def _against_value(results: Results, relation: str, name: str) -> str:
 def _within_delta(results: Results) -> str:
     delta = results.setting("stopping", "delta")
     return f" within {Scale.of(results.weights).points(delta)}" if delta else ""
+
+
+def has_tiers(results: Results) -> bool:
+    """Whether tiers say anything: a gate judges each model alone, and a pick compares rivals with the leader only."""
+    return not results.gate and pick_margin(results) is None
 
 
 def pick_margin(results: Results) -> str | None:

@@ -17,7 +17,7 @@ GLOSSARY: Mapping[str, Term] = {
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
         "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ: then "
-        "the details have letters in a column alike, and models without a common letter differ.",
+        "the details have a column `alike`: models without a common letter differ.",
     ),
     "letters": Term(
         "Alike",

@@ -87,10 +87,10 @@ def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: S
 LONGEST_NAME = 32
 PURPOSES = {
     "left": "{}, no longer in the run",
-    "lost": "answers of {} that never came",
+    "lost": "lost answers of {}",
     "failed": "answers of {} that failed in a task",
     "discarded": "answers of {} that were discarded after an alarm",
-    "lost_verdicts": "verdicts on answers of {} that never came",
+    "lost_verdicts": "lost verdicts on answers of {}",
     "regrade": "verdicts of an unfinished regrade",
     "baseline": "calibrating the verifier",
 }

@@ -98,7 +98,10 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
         return f"{subject} {pair_need(results, pair)}."
     raised = " and ".join(f"{key} from {was:,.15g} to {value:,.15g}" for key, (was, value) in need.settings.items())
     answers = "1 more answer" if need.answers == 1 else f"{count(need.answers)} more answers"
-    settings = f" ({raised})" if raised and given_up else ""  # of the next round's cost the next steps know more
+    reserve = ", with a reserve" if any(key.startswith("budget.") for key in need.settings) else ""
+    settings = (
+        f" ({raised}{reserve})" if raised and given_up else ""
+    )  # of the next round's cost the next steps know more
     pairs = (
         it if need.pairs == 1 else _pairs_in_words(need.pairs, sum(row.verdict in UNDECIDED for row in results.pairs))
     )
@@ -112,8 +115,8 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
 
 def _pairs_in_words(pairs: int, undecided: int) -> str:
     """The comparisons for which further answers are, of all that are undecided."""
-    all_of_them = "each of the two" if pairs == 2 else f"each of the {pairs}"
-    return all_of_them if pairs == undecided else f"{pairs} of these {undecided}"
+    all_of_them = "both comparisons" if pairs == 2 else f"all {pairs} comparisons"
+    return all_of_them if pairs == undecided else f"{pairs} of these {undecided} comparisons"
 
 
 def pair_names(first: str, second: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -137,7 +140,8 @@ def pair_need(results: Results, pair: PairRow) -> str:
         return f"would need {recording}"
     if pair.trials_needed is None:
         return "would need an unknown number of further trials"
-    return f"would need about {' '.join(needed_in_words(results, pair.trials_needed))}"
+    need = "would have needed" if pair.verdict == Verdict.OUT_OF_REACH else "would need"
+    return f"{need} about {' '.join(needed_in_words(results, pair.trials_needed))}"
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:

@@ -27,7 +27,14 @@ from adaptive_eval.report.build import finite_or_none
 from adaptive_eval.report.ending import find_ending
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.events import has_foreign_trials
-from adaptive_eval.report.finding import counted_sentence, finding, model_verdicts, pairing_sentences, state_word
+from adaptive_eval.report.finding import (
+    counted_sentence,
+    finding,
+    has_tiers,
+    model_verdicts,
+    pairing_sentences,
+    state_word,
+)
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.looks import changed_horizons, read_look
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
@@ -179,6 +186,8 @@ class RunView:
     """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
     besides: tuple[OtherCostRow, ...] = ()
     """Spending that caps count besides the stored answers of the current models."""
+    has_tiers: bool = True
+    """`finding.has_tiers`."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
     finding: tuple[str, ...] = ()
@@ -295,6 +304,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
         place=place,
         thresholds=_thresholds_sentence(config.rubric, events),
+        has_tiers=results is None or has_tiers(results),
         by_trial=() if results is None else pairing_sentences(results.pairs),
     )
 

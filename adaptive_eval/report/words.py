@@ -135,7 +135,7 @@ def promise_in_short(decisions: Mapping[str, object], scale: Scale = PERCENT) ->
     if rule.lenient:
         wrong = _percent(1.0 - stopping["confidence"])
         points = scale.points(stopping["delta"])
-        return f"per pair, at most {wrong} risk that the model ahead is {points} or more behind the other{beside}"
+        return f"per pair, at most {wrong} risk that the leader is truly {points} or more behind{beside}"
     if not rule.correctable:
         return None
     wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
@@ -296,7 +296,7 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
     fewer = f" ({trials.min} if the budget does not pay for twice as many)" if first > trials.min else ""
     return (
-        f"{text}: {first} trials per question before the first look{fewer}, then at most {trials.max} on average. "
+        f"{text}: {first} trials per question before the first look{fewer}, at most {trials.max} in all on average. "
         f"Optimizing {optimizing_in_words(config)}."
     )
 

@@ -21,11 +21,11 @@ def changes_markdown(diff: RunDiff, weights: Sequence[float]) -> str:
 
 def _headline(diff: RunDiff) -> str:
     sure = [change for change in diff.models if change.p < SIGNIFICANCE_LEVEL]
-    changed = f"{len(sure)} of {len(diff.models)} models have changed by more than chance"
+    changed = f"{several(len(sure), 'model')} of {len(diff.models)} {'differs' if len(sure) == 1 else 'differ'}"
     drawn_note = ", each model on those that it was asked in both" if diff.drawn else ""
     return (
-        f"{changed} (p < {SIGNIFICANCE_LEVEL:g} each) on the {diff.questions} questions that both runs have"
-        f"{drawn_note}; {', '.join(_cost_changes(diff))}."
+        f"{changed} (p < {SIGNIFICANCE_LEVEL:g}, not corrected for their number) on the {diff.questions} questions "
+        f"that both runs have{drawn_note}; {', '.join(_cost_changes(diff))}."
     )
 
 

@@ -94,7 +94,7 @@ def answer_line(forecast: Forecast) -> str:
     decides = f"{_decided_text(outlook)} comparisons decided. Chance that all are decided: {outlook.reached:.0%}"
     if forecast.equal is not None:
         decides = f"a build exactly as good as the baseline: {_gate_chances(forecast.equal)}"
-    return f"Expected: {written(cost)}{unit}{compared}; {decides}"
+    return f"Median: {written(cost)}{unit}{compared}; {decides}"
 
 
 def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[str]:
@@ -181,10 +181,10 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     many = f"resolves as many comparisons ({smallest.called:.1f} on average, without ties)"
     if smallest.number is None:
         yield f"  no fixed design within trials.max {many};"
-        yield f"  the run takes {smallest.cost:.0%} of the trials of the largest"
+        yield f"  the run takes {smallest.cost:.0%} of the trials of the largest on average"
         return
     yield f"  the smallest fixed design that {many}"
-    yield f"  asks {smallest.number:.0f} answers per question; the run takes {smallest.cost:.0%} of its trials"
+    yield f"  asks {smallest.number:.0f} times per question; the run takes {smallest.cost:.0%} of its trials on average"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:
@@ -245,20 +245,15 @@ def _needed_text(forecast: Forecast, pair: Undecided) -> str:
 
 def _limit_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     limits, rule = forecast.limits, deciding_rule(forecast.decisions)
-    if limits.largest is None or (rule is not None and rule.lenient):  # a pick is not a difference
-        return
+    if limits.largest is None or forecast.need.gate or (rule is not None and rule.lenient):
+        return  # a gate and a pick decide no difference
     yield ""
     chooses = objective_view(forecast.decisions).margin is not None  # its calls are not of differences
-    if forecast.need.gate:  # what it decides is the difference and delta
-        pass
-    elif limits.gap is None:
+    if limits.gap is None:
         yield f"gap       no difference up to {scale.rounded_points(limits.largest)} is decided with a chance of 80%"
     elif not chooses:
         smallest = scale.rounded_points(limits.gap)
         yield f"gap       a difference of {smallest} or more is decided with a chance of 80%"
     if limits.delta is not None:
-        passes = "an equal build passes" if forecast.equal else "a build exactly at the value passes"
-        does = passes if forecast.need.gate else "equal models are shown to be tied"
-        if chooses:
-            does = "a cheap model as good as the best is chosen"
+        does = "a cheap model as good as the best is chosen" if chooses else "equal models are shown to be tied"
         yield f"delta     with {scale.rounded_points(limits.delta)}, {does} with a chance of 80%"

@@ -20,6 +20,7 @@ from adaptive_eval.core.types import Verdict
 from adaptive_eval.notes import Event
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.finding import has_tiers
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name
 from adaptive_eval.report.sites import SiteRow, SiteState
 from adaptive_eval.report.status import Cap, Standing, Status
@@ -107,7 +108,13 @@ class LiveDisplay(Display):
         return Group(
             title_line(self._name, status, self._rates.eta(status.trials_to_go)),
             *above,
-            ranking(status.standings, self._scale, self._console.width, rows, gated=bool(status.gate)),
+            ranking(
+                status.standings,
+                self._scale,
+                self._console.width,
+                rows,
+                without_tiers=status.results is not None and not has_tiers(status.results),
+            ),
             Text(status.states),
             *below,
         )
@@ -130,12 +137,14 @@ def title_line(name: str, status: Status, eta: float | None) -> Text:
     return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{remaining}")
 
 
-def ranking(standings: Sequence[Standing], scale: Scale, width: int, rows: int, *, gated: bool) -> RenderableType:
+def ranking(
+    standings: Sequence[Standing], scale: Scale, width: int, rows: int, *, without_tiers: bool
+) -> RenderableType:
     """Models from best to worst."""
     if not standings:
         return Text("first round: no look yet", style="dim")
     shown = standings[:rows]
-    head, lines, *_ = ranking_text(shown, scale, width, gated=gated)
+    head, lines, *_ = ranking_text(shown, scale, width, without_tiers=without_tiers)
     parts = [Text(head, style="dim")]
     for standing, (before, verdict) in zip(shown, lines, strict=True):
         state = standing.clauses[0].verdict if standing.clauses else ""

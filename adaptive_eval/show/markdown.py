@@ -20,6 +20,7 @@ from adaptive_eval.report.finding import (
     counted_sentence,
     difference_text,
     finding,
+    has_tiers,
     letters_tell_more,
     model_verdicts,
     state_word,
@@ -212,7 +213,7 @@ def _column_notes(results: Results) -> str:
         "imagined answer of every category, which pulls it to the middle of the scale, more so with fewer trials. "
         f"Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
     )
-    if not results.gate:
+    if has_tiers(results):
         notes += (
             " A new tier begins where neighbours are shown to differ, so the first and last model of a tier may differ."
         )
@@ -251,13 +252,13 @@ def _headline(results: Results) -> str:
 
 
 def _ranking(results: Results) -> str:
-    scale, gated = Scale.of(results.weights), bool(results.gate)
+    scale, without_tiers = Scale.of(results.weights), not has_tiers(results)
     verdicts = zip(results.models, model_verdicts(results), strict=True)
     rows = (
         (row, markdown_cell(row.name) + model_remark(row), markdown_cell(verdict, 500)) for row, verdict in verdicts
     )
-    head, *lines = ranking_table(rows, scale, gated=gated)
-    return markdown_table(head, lines, left_columns=2 - gated, last=True)
+    head, *lines = ranking_table(rows, scale, without_tiers=without_tiers)
+    return markdown_table(head, lines, left_columns=2 - without_tiers, last=True)
 
 
 def _frontier(results: Results) -> Iterator[str]:

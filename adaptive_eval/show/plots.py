@@ -19,7 +19,7 @@ from adaptive_eval.base.files import make_folder, write_atomic
 from adaptive_eval.base.imports import load_extra
 from adaptive_eval.base.roster import Names
 from adaptive_eval.core.result import TWO_SIDED_95
-from adaptive_eval.report.finding import state_word
+from adaptive_eval.report.finding import has_tiers, state_word
 from adaptive_eval.report.lines import safe_name
 from adaptive_eval.report.rescore import Rescoring
 from adaptive_eval.report.view import RunView
@@ -141,19 +141,19 @@ def save_figure(figure: Figure, folder: Path, name: str, hint: str) -> list[Path
 
 
 def intervals(view: RunView) -> Figure:
-    """Scores with 95% intervals, best on top; models of a tier share a band (a gate has no tiers)."""
+    """Scores with 95% intervals, best on top; models of a tier share a band (a gate or pick has no tiers)."""
     assert view.results is not None
-    gated = bool(view.results.gate)
+    without_tiers = not has_tiers(view.results)
     rows = [row for row in view.results.models if row.score is not None]
     figure, axes = _figure(0.32 * len(rows) + 1.0)
     for place, row in enumerate(rows):
         assert row.score is not None and row.lo is not None and row.hi is not None and row.tier is not None
-        if row.tier % 2 and not gated:
+        if row.tier % 2 and not without_tiers:
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.05, linewidth=0)
         drawn: Any = {"color": colour(models_in_order(view).index(row.name)), "linewidth": 1.6}
         axes.plot([row.lo, row.hi], [place, place], **drawn)
         axes.plot(row.score, place, "o", markersize=4.5, **drawn)
-    tiers = ("" if gated else f"  ·  tier {row.tier}" for row in rows)
+    tiers = ("" if without_tiers else f"  ·  tier {row.tier}" for row in rows)
     axes.set_yticks(range(len(rows)), [plain_name(row.name) + tier for row, tier in zip(rows, tiers, strict=True)])
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlabel("score, with its 95% interval on these questions")

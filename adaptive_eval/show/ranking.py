@@ -18,9 +18,9 @@ MIN_NAME_WIDTH = 6
 
 
 def ranking_table(
-    rows: Iterable[tuple[ModelRow, str, str]], scale: Scale, *, gated: bool, per_answer: bool = True
+    rows: Iterable[tuple[ModelRow, str, str]], scale: Scale, *, without_tiers: bool, per_answer: bool = True
 ) -> list[list[str]]:
-    """Head and lines of a ranking of models, with verdicts; no tiers under a gate, which judges each model alone."""
+    """Head and lines of a ranking of models, with verdicts; without tiers, if `finding.has_tiers` says so."""
     shown = list(rows)
     columns, cells = per_answer_columns([row for row, _, _ in shown] if per_answer else [])
     head = [*RANKING[:4], *columns, *RANKING[4:]]
@@ -29,7 +29,7 @@ def ranking_table(
         + [*(cells[at] if columns else ()), f"{row.trials:,}", verdict]
         for at, (row, name, verdict) in enumerate(shown)
     ]
-    return [line[gated:] for line in (head, *lines)]
+    return [line[without_tiers:] for line in (head, *lines)]
 
 
 def per_answer_columns(rows: Sequence[ModelRow]) -> tuple[list[str], list[list[str]]]:
@@ -63,17 +63,19 @@ class RankingText(NamedTuple):
     """A table of price, tokens and seconds per answer, if there is no room for them in the lines."""
 
 
-def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *, gated: bool) -> RankingText:
+def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *, without_tiers: bool) -> RankingText:
     """Fit the ranking into `width` columns: shorten verdicts, omit trials, put the columns per answer into a table of
     their own, then cut names in the middle."""
     max_name = min(MAX_NAME_WIDTH, max((cell_len(safe_line(standing.row.name)) for standing in ranked), default=0))
     for brevity in range(MAX_BREVITY + 1):
-        ranking, over = _fit_ranking(ranked, scale, width, max_name, brevity, gated=gated)
+        ranking, over = _fit_ranking(ranked, scale, width, max_name, brevity, without_tiers=without_tiers)
         if over <= 0:
             return ranking
     brevity = 0
     while True:
-        ranking, over = _fit_ranking(ranked, scale, width, max_name, brevity, gated=gated, per_answer=False)
+        ranking, over = _fit_ranking(
+            ranked, scale, width, max_name, brevity, without_tiers=without_tiers, per_answer=False
+        )
         if over <= 0 or max_name <= MIN_NAME_WIDTH:
             return ranking._replace(per_answer=_per_answer_lines(ranked, ranking.names))
         brevity, max_name = (
@@ -93,7 +95,7 @@ def _fit_ranking(
     max_name: int,
     brevity: int,
     *,
-    gated: bool,
+    without_tiers: bool,
     per_answer: bool = True,
 ) -> tuple[RankingText, int]:
     """The ranking with names of up to `max_name` columns, and the number of columns by which it is too wide."""
@@ -108,7 +110,7 @@ def _fit_ranking(
         )
         for standing in ranked
     )
-    table = ranking_table(rows, scale, gated=gated, per_answer=per_answer)
+    table = ranking_table(rows, scale, without_tiers=without_tiers, per_answer=per_answer)
     if brevity >= MAX_BREVITY:
         table = [[*line[:-2], line[-1]] for line in table]  # the trials
     widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from adaptive_eval.core.types import Reason
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.ending import Ended
-from adaptive_eval.report.finding import counted_sentence, finding
+from adaptive_eval.report.finding import counted_sentence, finding, has_tiers
 from adaptive_eval.report.lines import Scale, count, duration, minute, safe_line, safe_name, several
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import summarize_other_costs
@@ -85,7 +85,7 @@ def findings(
         yield from [*finding(results), ""]
     if any(row.score is not None for row in results.models):
         shown = standings(results)[:SHOWN_MODELS]
-        ranking = ranking_text(shown, Scale.of(results.weights), width, gated=bool(results.gate))
+        ranking = ranking_text(shown, Scale.of(results.weights), width, without_tiers=not has_tiers(results))
         yield from (ranking.head, *(f"{before}{verdict}".rstrip() for before, verdict in ranking.lines))
         if len(results.models) > SHOWN_MODELS:
             yield f"      and {len(results.models) - SHOWN_MODELS} more"

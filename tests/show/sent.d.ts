@@ -479,6 +479,7 @@ interface RunView {
   judge: JudgeUse | null;
   orders: string | null;
   besides: OtherCostRow[];
+  has_tiers: boolean;
   by_trial: string[];
   finding: string[];
   transcripts: TranscriptEnd[];

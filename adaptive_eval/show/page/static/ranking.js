@@ -36,7 +36,7 @@ export const ranking = {
     const hasCosts = models.some((row) => costPerAnswer(row).length);
     const column = (/** @type {string} */ kind) => ({ scope: "col", class: kind });
     const heads = [
-      facts.gate ? null : h("th", column("tier"), term("tier")),
+      view.has_tiers ? h("th", column("tier"), term("tier")) : null,
       h("th", column("model"), "Model"),
       h("th", column("digits"), term("score", "Score"), h("small", null, "95% interval")),
       hasCosts ? h("th", column("digits each"), term("per_answer", "Per answer")) : null,
@@ -44,11 +44,11 @@ export const ranking = {
       h("th", column("says"), "Verdict"),
     ];
     const rows = models.map((model, index) => ({ model, verdict: view.verdicts[index] ?? "" }));
-    const tiers = tiersOf(rows, facts).map(({ number, rows }) =>
+    const tiers = tiersOf(rows, view).map(({ number, rows }) =>
       h("tbody", { "data-key": `tier-${number}-${rows[0].model.rank}` }, [
         rows.map((row, index) => {
           const attributes = { scope: "rowgroup", rowspan: rows.length, class: "tier" };
-          const tier = index || facts.gate ? null : h("th", attributes, h("span", null, number ?? "–"));
+          const tier = index || !view.has_tiers ? null : h("th", attributes, h("span", null, number ?? "–"));
           return modelRow(tier, row, scale, facts, hasCosts);
         }),
       ]),
@@ -65,12 +65,12 @@ export const ranking = {
   },
 };
 
-/** A gate judges each model by itself, and puts none in a tier. @param {Row[]} rows @param {Facts} facts */
-function tiersOf(rows, { gate }) {
+/** A gate and a pick put no model in a tier. @param {Row[]} rows @param {RunView} view */
+function tiersOf(rows, { has_tiers: hasTiers }) {
   /** @type {Tier[]} */
   const tiers = [];
   for (const row of rows) {
-    const number = row.model.score === null || gate ? null : row.model.tier;
+    const number = row.model.score === null || !hasTiers ? null : row.model.tier;
     const tier = tiers.at(-1);
     if (tier?.number === number) tier.rows.push(row);
     else tiers.push({ number, rows: [row] });
