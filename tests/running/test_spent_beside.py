@@ -150,5 +150,5 @@ def test_answers_that_never_came_count_as_the_caps_count_them() -> None:
     assert text is not None and text.startswith(
         "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, no longer in the run"
     )
-    assert text.endswith("run; answers of 2 models that never came; verdicts on answers of ada that never came")
+    assert text.endswith("run; lost answers of 2 models; lost verdicts on answers of ada")
     assert other_costs_in_short(()) is None

@@ -46,7 +46,7 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.report.ending import Ended, Ending
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.finding import Clause, counted_sentence, finding, main_findings
+from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
 from adaptive_eval.report.make import usage_of
 from adaptive_eval.report.results import Caution, GateRow, ModelRow, Results
@@ -244,6 +244,7 @@ def test_the_finding_answers_what_was_asked(sections: dict[str, object], expecte
     assert view.results is not None
     (sentence,) = main_findings(view.results)
     assert re.fullmatch(expected, sentence), sentence
+    assert has_tiers(view.results) is not ("less than" in expected), "rivals of a pick are compared with it alone"
 
 
 def test_outcomes_of_comparisons_with_a_baseline_are_counted_in_the_right_words() -> None:
@@ -297,7 +298,7 @@ def test_each_build_of_a_gate_has_an_outcome_and_the_baseline_has_none() -> None
     decisions = {**results.decisions, "objective": {"kind": "baseline", "baseline": base, "gate": True}}
     shown = standings(replace(results, models=results.models[:3], pairs=pairs, gate=gate, decisions=decisions))
     assert [str(row.clauses[0]) for row in shown] == ["PASS", "the baseline", "FAIL"]
-    text = ranking_text(shown, Scale(0.0, 1.0), None, gated=True)
+    text = ranking_text(shown, Scale(0.0, 1.0), None, without_tiers=True)
     assert text.head.split()[0] == "model" and text.lines[1][0].split()[0] == base, "it puts nobody in a tier"
 
 
@@ -409,7 +410,7 @@ def standing(name: str, verdict: Verdict, relation: str, other: str, tier: int =
 
 def test_a_narrow_terminal_cuts_names_and_never_scores() -> None:
     rows = [standing("a" * 60, Verdict.OPEN, "open against", "b" * 60), standing("b" * 60, Verdict.OPEN, "", "a" * 60)]
-    head, ((before, verdict), _), names, _ = ranking_text(rows, Scale(0.0, 1.0), 80, gated=False)
+    head, ((before, verdict), _), names, _ = ranking_text(rows, Scale(0.0, 1.0), 80, without_tiers=False)
     for word in ("87.5%", "82.2% .. 92.8%", names["a" * 60]):
         assert word in before.split("  ")
     assert verdict == f"open against {names['b' * 60]}"
@@ -424,20 +425,22 @@ def priced(name: str, other: str, usd: float | None) -> Standing:
 
 def test_ranking_has_price_tokens_and_seconds_per_answer_beside_the_score() -> None:
     rows = [priced("ada", "bob", 0.0123), priced("bob", "ada", None)]
-    head, ((ada, _), (bob, _)), _, apart = ranking_text(rows, Scale(0.0, 1.0), None, gated=False)
+    head, ((ada, _), (bob, _)), _, apart = ranking_text(rows, Scale(0.0, 1.0), None, without_tiers=False)
     columns = re.split("  +", head.strip())
     assert columns[2:8] == ["score", "95% interval", "$/answer", "tokens/answer", "s/answer", "trials"]
     assert ada.split()[5:9] == ["92.8%", "0.012", "1,234", "0.46"] and bob.split()[6] == "-" and apart == ()
     unpriced = [row._replace(row=replace(row.row, usd_per_answer=None)) for row in rows]
-    assert "$/answer" not in ranking_text(unpriced, Scale(0.0, 1.0), None, gated=False).head, "no price, no column"
+    assert "$/answer" not in ranking_text(unpriced, Scale(0.0, 1.0), None, without_tiers=False).head, (
+        "no price, no column"
+    )
     nothing = [standing("ada", Verdict.OPEN, "open against", "bob")]
-    assert "answer" not in ranking_text(nothing, Scale(0.0, 1.0), None, gated=False).head
+    assert "answer" not in ranking_text(nothing, Scale(0.0, 1.0), None, without_tiers=False).head
 
 
 def test_narrow_terminal_shows_price_tokens_and_seconds_in_a_table_of_their_own() -> None:
     names = [f"organisation/a-long-model-name-{number}" for number in range(2)]
     rows = [priced(names[0], names[1], 0.0123), priced(names[1], names[0], 0.5)]
-    head, lines, short, apart = ranking_text(rows, Scale(0.0, 1.0), 80, gated=False)
+    head, lines, short, apart = ranking_text(rows, Scale(0.0, 1.0), 80, without_tiers=False)
     assert "answer" not in head and all(cell_len(before + verdict) <= 80 for before, verdict in lines)
     assert [line.split() for line in apart] == [
         ["model", "$/answer", "tokens/answer", "s/answer"],
@@ -603,7 +606,7 @@ def test_names_of_common_length_are_not_cut_in_80_columns() -> None:
     names = ("Qwen3-8B-Q4_K_M", "Qwen3-8B-Q8_0")
     rows = [standing(name, Verdict.RESOLVED, "better than", names[1], tier) for tier, name in enumerate(names, 1)]
     console = Console(file=io.StringIO(), width=80, record=True)
-    console.print(ranking(rows, Scale(0.0, 1.0), 80, 1, gated=False))
+    console.print(ranking(rows, Scale(0.0, 1.0), 80, 1, without_tiers=False))
     _, line, more = (text.rstrip() for text in console.export_text().splitlines())
     for word in ("Qwen3-8B-Q4_K_M", "82.2% .. 92.8%", "better than Qwen3-8B-Q8_0"):
         assert word in line, line

@@ -58,8 +58,8 @@ def test_what_several_models_have_lost_is_one_line(tabs: Tabs) -> None:
     changed = replace(view, results=replace(view.results, cost=cost), besides=summarize_other_costs(cost.beside))
     page = tabs.report(report_page(changed))
     assert page.locator("[data-key=besides] li").all_inner_texts() == [
-        "Also spent on answers of 3 models that never came: 36 answers and 1,500 tokens.",
-        "Also spent on verdicts on answers of model-b that never came: 64 tokens.",
+        "Also spent on lost answers of 3 models: 36 answers and 1,500 tokens.",
+        "Also spent on lost verdicts on answers of model-b: 64 tokens.",
         "Also spent on gone, no longer in the run: 3 trials, 2 lost answers and 90 tokens.",
     ]
 

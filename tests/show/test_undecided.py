@@ -94,7 +94,7 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     rows = {row.name: row for row in results.models}
     further = sum(40 * 6 - rows[name].stored_trials for name in {third.first, third.second, str(fourth.second)})
     assert (
-        f" Up to {further:,} more answers give each of the two at least an even chance (trials.max from 12 to 40)."
+        f" Up to {further:,} more answers give both comparisons at least an even chance (trials.max from 12 to 40)."
         in (sentence)
     )
     step = advice(results)
