@@ -162,7 +162,7 @@ def test_labels_may_decide_what_cut_answers_block(place: ScriptedPlace, server: 
     ended = place.run(**changes)
     assert ended.exit_code == ExitCode.REACHED, ended.stdout
     assert "ada is best: 100.0%" in ended.stdout and "blocked" not in ended.stdout
-    assert "up to 100.0%" in ended.stdout
+    assert "with all of them right the score is 100.0%" in ended.stdout
 
 
 def test_a_dry_run_says_that_its_answers_were_cut_off(place: ScriptedPlace, server: ScriptedServer) -> None:
