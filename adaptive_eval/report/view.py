@@ -162,6 +162,8 @@ class RunView:
     """Cumulative spending at up to `STEPS` moments."""
     traffic: tuple[ReplicaTraffic, ...]
     events: tuple[EventView, ...]
+    has_tiers: bool
+    """`finding.has_tiers`."""
     elapsed: float
     """Seconds the run has been active, over all its starts."""
     stopped: str | None = None
@@ -186,8 +188,6 @@ class RunView:
     """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
     besides: tuple[OtherCostRow, ...] = ()
     """Spending that caps count besides the stored answers of the current models."""
-    has_tiers: bool = True
-    """`finding.has_tiers`."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
     finding: tuple[str, ...] = ()
@@ -298,13 +298,13 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         batches=batch_rows(pending_batches(events)),
         sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
         besides=() if results is None else summarize_other_costs(results.cost.beside),
+        has_tiers=results is None or has_tiers(results),
         elapsed=sums.elapsed,
         stopped=None if (error := ending.fatal_error) is None else stop_in_words(error.headline, error.exit_code),
         ended=None if running else ending.why,
         next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
         place=place,
         thresholds=_thresholds_sentence(config.rubric, events),
-        has_tiers=results is None or has_tiers(results),
         by_trial=() if results is None else pairing_sentences(results.pairs),
     )
 

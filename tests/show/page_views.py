@@ -19,6 +19,7 @@ from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes import Event, RunFinished, RunStarted
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.ending import find_ending
+from adaptive_eval.report.finding import has_tiers
 from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.next_steps import next_steps
 from adaptive_eval.report.records import ReplicaTraffic, Spending
@@ -141,6 +142,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
             for model, count in zip(drawn_from.models, trials.sum(axis=1), strict=True)
         ),
         events=tuple(map(event_view, events)),
+        has_tiers=results is None or has_tiers(results),
         elapsed=elapsed,
         ended=None if controller.finished is None else ending.why,
         next_steps=() if controller.finished is None else tuple(next_steps(ending, "RUN")),

@@ -467,6 +467,7 @@ interface RunView {
   spending: Spending[];
   traffic: ReplicaTraffic[];
   events: EventView[];
+  has_tiers: boolean;
   elapsed: number;
   stopped: string | null;
   ended: string | null;
@@ -479,7 +480,6 @@ interface RunView {
   judge: JudgeUse | null;
   orders: string | null;
   besides: OtherCostRow[];
-  has_tiers: boolean;
   by_trial: string[];
   finding: string[];
   transcripts: TranscriptEnd[];
