@@ -191,8 +191,9 @@ class EndpointSupply:
 
     def cancel(self, requests: Collection[int]) -> None:
         """Cancel the tasks of these requests. Some may wait to be repeated, so that no server has them: the largest are
-        taken to be at the servers, as many as these have of the model."""
-        cancelled = [self._requests[number] for number in requests if number in self._tasks]
+        taken to be at the servers, as many as these have of the model. Those that have just ended are at none."""
+        running = [number for number in requests if number in self._tasks and not self._tasks[number].done()]
+        cancelled = [self._requests[number] for number in running]
         at_server = {model: self.stats(model).in_flight for model in {request.model for request in cancelled}}
         for request in sorted(cancelled, key=lambda request: (self._permits.is_asked(request.id), -request.size)):
             if at_server[request.model] > 0:

@@ -305,12 +305,15 @@ def _describe_stop(events: Sequence[Event]) -> str:
 
 
 def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason | None:
-    """The reason that the run stored last, or that its results give: trials of an imported run may be enough."""
+    """The reason that the run stored last, or that its results give: trials of an imported run may be enough.
+
+    Results of a run that did not finish give a sentence instead, which a start may leave there if it is killed.
+    """
     last = newest_turn(events)
     if isinstance(last, RunFinished):
         return last.reason
     reason = None if results is None else results.run.reason
-    return None if reason is None else Reason(reason)
+    return Reason(reason) if reason in set(Reason) else None
 
 
 def _short_caps(events: Sequence[Event]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.core import Controller
 from adaptive_eval.core.objectives import PrecisionOf
 from adaptive_eval.core.settings import Budget
@@ -37,6 +38,7 @@ from adaptive_eval.notes import (
     ReplicaBack,
     ReplicaLost,
     RunResumed,
+    RunStarted,
     ServerRests,
     ServersAwaited,
     SettingsChanged,
@@ -44,7 +46,7 @@ from adaptive_eval.notes import (
     TrialsImported,
     TrialsRegraded,
 )
-from adaptive_eval.report.ending import Ended, Ending
+from adaptive_eval.report.ending import Ended, Ending, find_ending
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
@@ -245,6 +247,14 @@ def test_the_finding_answers_what_was_asked(sections: dict[str, object], expecte
     (sentence,) = main_findings(view.results)
     assert re.fullmatch(expected, sentence), sentence
     assert has_tiers(view.results) is not ("less than" in expected), "rivals of a pick are compared with it alone"
+
+
+def test_a_sentence_that_an_earlier_start_left_in_place_of_a_reason_is_no_reason() -> None:
+    view = simulated(world(LETTERS, 8))
+    assert view.results is not None
+    run = replace(view.results.run, reason="its answers were graded again; resume the run to judge them")
+    killed = find_ending([RunStarted(), RunResumed()], replace(view.results, run=run), 10, Decisions())
+    assert killed.reason is None and killed.why.startswith("Killed")
 
 
 def test_outcomes_of_comparisons_with_a_baseline_are_counted_in_the_right_words() -> None:
