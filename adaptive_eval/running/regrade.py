@@ -184,8 +184,8 @@ class _Regrading:
         # else no look changes
         is_anew = done.changed > 0 or header.meaning.get("rubric") != stored.meaning.get("rubric")
         machine = self._replay()
-        reporter = self._reporter()
-        before = None if machine is None else _results(reporter, machine, store)
+        reporter, earlier = self._reporter(self._config), self._reporter(self._stored_config())  # may have other models
+        before = None if machine is None else _results(earlier, machine, store)
         opening = judged_cells(machine) if is_anew and machine is not None else {}
         last = store.last_seq if opening else None
         counts = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
@@ -222,12 +222,15 @@ class _Regrading:
 
     def _replay(self) -> Machine | None:
         """A machine at the end of the log as it is now; None if plug-ins decide."""
-        header = self._store.reader.header()
-        config = in_order_of_joining(stored_config(header), header)
+        config = self._stored_config()
         return None if config.plug_ins else replay_stored(self._store.reader, config, self._questions)
 
-    def _reporter(self) -> Reporter:
-        return Reporter(self._config, self._questions, self._store.reader.created)
+    def _stored_config(self) -> RunConfig:
+        header = self._store.reader.header()
+        return in_order_of_joining(stored_config(header), header)
+
+    def _reporter(self, config: RunConfig) -> Reporter:
+        return Reporter(config, self._questions, self._store.reader.created)
 
 
 class _Grades:
