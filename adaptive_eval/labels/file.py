@@ -72,13 +72,11 @@ def require_levels(labels: Labels, grader: GraderOptions, questions: Sequence[st
 
 
 def writable_labels_file(directory: Path) -> Path:
-    """Path of a run's labels; raises `StoreError` if it cannot be written."""
+    """Path of a run's labels; raises `StoreError` if it cannot be written. Who opens the run says if there is none."""
     path = directory / LABELS_FILE
-    if not directory.is_dir():
-        raise StoreError(f"{directory} has no run: it does not exist")
     if path.is_symlink():
         raise StoreError(f"{path} is a link, and labels are not written through links; remove it")
-    if not os.access(path if path.exists() else directory, os.W_OK):
+    if directory.is_dir() and not os.access(path if path.exists() else directory, os.W_OK):
         raise StoreError(f"{path} cannot be written; label a copy of the run")
     return path
 

@@ -96,21 +96,22 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
     given_up = pair.verdict == Verdict.OUT_OF_REACH
     if need is None or draws_questions(results.decisions) or given_up != (reason == Reason.OUT_OF_REACH):
         return f"{subject} {pair_need(results, pair)}."
-    raised = " and ".join(f"{key} from {was:,.15g} to {value:,.15g}" for key, (was, value) in need.settings.items())
     answers = "1 more answer" if need.answers == 1 else f"{count(need.answers)} more answers"
-    reserve = ", with a reserve" if any(key.startswith("budget.") for key in need.settings) else ""
-    settings = (
-        f" ({raised}{reserve})" if raised and given_up else ""
-    )  # of the next round's cost the next steps know more
-    pairs = (
-        it if need.pairs == 1 else _pairs_in_words(need.pairs, sum(row.verdict in UNDECIDED for row in results.pairs))
-    )
+    undecided = sum(row.verdict in UNDECIDED for row in results.pairs)
+    pairs = it if need.pairs == 1 else _pairs_in_words(need.pairs, undecided)
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
-        return f"{begin} {answers} give {pairs} at least an even chance{settings}."
+        return f"{begin} {answers} give {pairs} at least an even chance{_raised_settings(need)}."
     if pair.trials_needed > results.setting("trials", "max"):
-        return f"The {answers} that trials.max allows would decide {pairs} only if the difference grows{settings}."
-    return f"About {answers} give {pairs} an even chance{settings}."
+        return f"The {answers} that trials.max allows would decide {pairs} only if the difference grows."
+    return f"About {answers} give {pairs} an even chance."  # of the next round's cost the next steps know more
+
+
+def _raised_settings(need: "MoreAnswers") -> str:
+    """The settings to raise, in brackets; empty if there are none."""
+    raised = " and ".join(f"{key} from {was:,.15g} to {value:,.15g}" for key, (was, value) in need.settings.items())
+    reserve = ", with a reserve" if any(key.startswith("budget.") for key in need.settings) else ""
+    return f" ({raised}{reserve})" if raised else ""
 
 
 def _pairs_in_words(pairs: int, undecided: int) -> str:
