@@ -169,12 +169,11 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
 
 
 async def test_under_caps_requests_that_fail_at_two_servers_go_by_a_tiny_one_at_each(endpoint: Opener) -> None:
-    tiny, both = [0], asyncio.Event()
+    both = asyncio.Barrier(2)
 
     async def script(asked: Exchange) -> None:
-        if asked.body["max_tokens"] != 500:
-            tiny[0] += 1
-            both.set() if tiny[0] == 2 else await both.wait()
+        if asked.body["max_tokens"] != 500 or asked.body["seed"] in (BAD, BAD + 1):
+            await both.wait()  # so that each of the two is at another server at every attempt
         await failing(BAD, BAD + 1)(asked)
 
     async with raw_server(script) as first, raw_server(script) as second:
