@@ -647,6 +647,7 @@ class Controller:
                 self._join(model)
         self._compose()
         self._advance()  # rounds in flight may be complete
+        self._keep_within_caps()
 
     def _join(self, model: int) -> None:
         """Ask a model that joins for its first round, or set it aside if the caps do not cover that."""

@@ -90,7 +90,7 @@ class BatchesInFlight:
     def take_over(
         self, before: "BatchesInFlight", models: ModelNumbers, dropped: Mapping[int, "DroppedBatches"]
     ) -> None:
-        """Continue the stage before, whose rounds stay in flight.
+        """Continue the stage before, whose rounds stay in flight as far as the caps of today cover them.
 
         Dropped batches come back with their model: `dropped` has them by its earlier number. No trial counts as
         requested yet."""
@@ -113,12 +113,29 @@ class BatchesInFlight:
             self._parked[model] = [self._taken_over(batch, model) for batch in before._parked[old_number]]
             self.last_due[model] = before.last_due[old_number]
         self.early = before.early.for_models(models)
+        self._withdraw_unpaid()
         self._not_asked = Round.from_batches(chain(self._batches, self.parked_batches()), self.issued.shape)
 
     def _taken_over(self, batch: Batch, model: int) -> Batch:
         renumbered = batch.for_model(model)
         self.account.take_batch(renumbered)
         return renumbered
+
+    def _withdraw_unpaid(self) -> None:
+        """Withdraw the latest rounds of which nothing has arrived until the caps cover those in flight."""
+        while not self.within_caps():
+            latest = [batches[-1] for model in range(len(self.issued)) if (batches := self.expected(model))]
+            untouched = [batch for batch in latest if batch.missing == batch.size]
+            if not untouched:
+                return
+            withdrawn = max(untouched, key=_order)
+            model = withdrawn.model
+            for batches in (self._batches, self._by_model[model], self._parked[model]):
+                if withdrawn in batches:
+                    batches.remove(withdrawn)
+            self.issued[model] -= withdrawn.slots.extra
+            self.last_due[model] = max((batch.due for batch in self._by_model[model]), default=0.0)
+            self.account.settle(withdrawn, 0, NO_COST)
 
     # -- issuing ------------------------------------------------------------------------------------------------------
 

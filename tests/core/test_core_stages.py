@@ -166,6 +166,24 @@ def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) 
     assert bought <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("arrived", [0, 5])
+@pytest.mark.parametrize("room", [0, 3, 2 * QUESTIONS])
+def test_a_lowered_cap_holds_for_rounds_that_the_stage_before_had_issued(pace: Pace, arrived: int, room: int) -> None:
+    answers = Named((0, 1, 2), gap=0.01)
+    before = Controller(plan(3, pace, budget=Budget(trials=800)), followed=True)
+    while not before.looks:
+        before.tell(answers.of(before.ask(1 << 30)))
+    before.tell(answers.of(before.ask(1 << 30)[:arrived]))
+    cap = int(before.arrived.sum()) + room
+    run = Controller(after(before, plan(3, pace, budget=Budget(trials=cap))))
+    while run.finished is None:
+        run.tell(answers.of(run.ask(1 << 30)))
+    assert int(run.arrived.sum()) <= cap
+    if arrived == 0 and room >= QUESTIONS and not pace.dedicated_servers:
+        assert int(run.arrived.sum()) > cap - room, "smaller rounds, which the cap covers, are asked"
+
+
 def test_a_joining_model_that_cannot_be_paid_for_is_set_aside() -> None:
     costs = (Cost(0, 0.1, 0.0),) * 4
     first = replace(plan(3), bench=Bench(3, QUESTIONS, BINARY, worst_cost=costs[:3]), budget=Budget(usd=30.0))

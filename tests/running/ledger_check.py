@@ -249,7 +249,7 @@ class Books:
 
     @property
     def looks(self) -> list[dict[str, Any]]:
-        """The looks of the newest configuration."""
+        """The looks so far."""
         return stored_looks(self.directory)
 
     def check_unchanged(self) -> None:
@@ -373,8 +373,8 @@ def lost_events(directory: Path) -> list[dict[str, Any]]:
 
 
 def stored_looks(directory: Path) -> list[dict[str, Any]]:
-    """The looks of the newest configuration, in their order."""
-    query = "SELECT body FROM looks WHERE configuration = (SELECT max(id) FROM configurations) ORDER BY number"
+    """The looks, in their order."""
+    query = "SELECT body FROM looks ORDER BY number"
     return [json.loads(zlib.decompress(body)) for (body,) in _select(directory, query)]
 
 
