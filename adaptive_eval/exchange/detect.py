@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import orjson
 
@@ -34,21 +33,7 @@ SKIPPED = re.compile(r"results_.*\.json|.*logs\.json|eval-set\.json|\..*")
 """Names of other files that harnesses write next to their logs."""
 
 
-class TableFormat(NamedTuple):
-    """A tool's format of rows, in CSV, JSON lines or Parquet."""
-
-    name: str
-    """Plural name, as in "supported are ..."."""
-    recognises: Callable[[frozenset[str]], bool]
-    """Whether a table with these columns has this format."""
-    read: Callable[[LogFile, Rows], Records]
-
-
-TABLES: tuple[TableFormat, ...] = ()
-"""The first format that recognises a table reads it; other tables must have the columns of `tables.reader`."""
-LOGS = ", ".join(
-    ("Inspect logs (.eval, .json)", "samples of lm-eval", *(table.name for table in TABLES), ".npz arrays")
-)
+LOGS = "Inspect logs (.eval, .json), samples of lm-eval, .npz arrays"
 """Names of the formats that are read besides plain tables, for messages."""
 READABLE_FORMATS = (
     f"supported are {LOGS}, and CSV, JSONL or Parquet with one row per trial and the columns model, question, and "
@@ -120,11 +105,8 @@ def _read_zip(file: LogFile) -> Records:
     yield from recording.read_tensor(file)
 
 
-def _read_table(file: LogFile, columns: frozenset[str], rows: Callable[[Sequence[str] | None], Rows]) -> Records:
-    """Read a table with the format that its columns show; `rows` reads all columns, or only those with these names."""
-    for table_format in TABLES:
-        if table_format.recognises(columns):
-            return table_format.read(file, rows(None))
+def _read_table(file: LogFile, columns: frozenset[str], rows: Callable[[Sequence[str]], Rows]) -> Records:
+    """Read a table of this project's form; `rows` reads the columns with these names."""
     if long_form.has_required_columns(columns, file.model):
         return (long_form.record_of_row(file, place, row) for place, row in rows(sorted(columns & long_form.COLUMNS)))
     names = ", ".join(sorted(columns))[:MAX_COLUMNS_TEXT] or "none"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.exchange.detect import TABLES
+from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.report.records import TrialRecord
@@ -340,4 +340,4 @@ def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others
 
 def test_the_help_of_import_names_every_table_that_is_read() -> None:
     text = " ".join(CliRunner().invoke(app, ["import", "--help"], terminal_width=1000).output.split())
-    assert all(table.name in text for table in TABLES) and "{logs}" not in text
+    assert LOGS in text and "{logs}" not in text

@@ -120,8 +120,8 @@ def csv_rows(file: LogFile) -> Rows:
             text.detach()  # `open_log` closes the file
 
 
-def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
-    """Read the rows of a Parquet file, or only the named columns, which may be nested (`a.b`) or missing."""
+def parquet_rows(file: LogFile, columns: Sequence[str]) -> Rows:
+    """Read the named columns of each row of a Parquet file; they may be nested (`a.b`) or missing."""
     pyarrow, parquet = load_pyarrow()
     try:
         with parquet.ParquetFile(file.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as table:
@@ -140,7 +140,7 @@ def parquet_rows(file: LogFile, columns: Sequence[str] | None = None) -> Rows:
         raise file.refuse(f"is a damaged or truncated Parquet file: {error}") from error
 
 
-def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str] | None) -> int:
+def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str]) -> int:
     """Number of rows to load at once: a column may repeat a large text in each row, or have a long list in a row.
 
     Raises `LogError` for a file that claims far more than its size allows.
@@ -150,7 +150,7 @@ def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str] | None) -> 
         group = metadata.row_group(number)
         for place in range(group.num_columns):
             part = group.column(place)
-            if columns is not None and not any(_is_within(part.path_in_schema, column) for column in columns):
+            if not any(_is_within(part.path_in_schema, column) for column in columns):
                 continue
             claims = max(part.num_values, part.total_uncompressed_size)
             if claims > max_bytes or (part.num_values > max(group.num_rows, MAX_NESTED_VALUES)):
