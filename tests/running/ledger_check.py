@@ -194,7 +194,7 @@ class Books:
                 expected["lost", name] = 0, answers[name], tokens[name]
             elif name not in names:
                 cost = 5 * trial_counts[name] + tokens[name] + (5 * entered[name] if trial_counts[name] else 0)
-                expected["left", name] = trial_counts[name], 0, cost
+                expected["left", name] = trial_counts[name], answers[name], cost
         assert {key: row for key, row in shown.items() if row != (0, 0, 0)} == {
             key: row for key, row in expected.items() if row != (0, 0, 0)
         }

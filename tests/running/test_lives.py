@@ -159,10 +159,13 @@ class Lives(RuleBasedStateMachine):
     def start(self, fate: Fate, at: int, failing: dict[str, int]) -> None:
         self.sound = False
         before = frozenset(self.books.rows)
+        results = self.directory / "results.json"
+        written = results.stat().st_mtime_ns if results.exists() else None
         self.has_ended = self.world.run(self.config(), self.directory, Start(fate, at, failing)) is not None
         self.books.check(self.world, fate, self.models)
         self.steady = self.steady and not self.world.aside
-        self.books.check_results(fate, self.steady)
+        if fate is not Fate.STOP_AT_ONCE or written != results.stat().st_mtime_ns:  # stopped before it was replayed
+            self.books.check_results(fate, self.steady)
         self.within_caps(before)
         self.sound = True
 
@@ -311,7 +314,7 @@ class Lives(RuleBasedStateMachine):
     def change_the_budget(self, by: int) -> None:
         """Another cap holds from the next look on; looks that were taken stand."""
         self.steady, self.extended = False, self.extended or bool(by and self.books.looks)
-        self.settings["budget"] = {"trials": max(self.settings["budget"]["trials"] + by, 1)}
+        self.settings["budget"] = {"trials": max(self.settings["budget"]["trials"] + by, len(self.books.rows), 1)}
 
     @rule(model=st.sampled_from(sorted(SKILLS)))
     def leave_or_come_back(self, model: str) -> None:
