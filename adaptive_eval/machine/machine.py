@@ -933,8 +933,7 @@ class Machine:
                 return
         reason = self.controller.finished
         self.is_ended, self._is_report_due = True, not self.is_regrading
-        waited = self._waited_for()
-        self.controller.count_overrun(self.position[model] for model in waited)
+        waited = self.count_overrun()
         body = {"waited_for": waited} if waited else {}
         if reason is None:
             self._write(Note(STOPPED, None, body))
@@ -942,12 +941,15 @@ class Machine:
         short = {"short_caps": dict(caps)} if (caps := self.controller.short_caps) else {}
         self._write(Note(FINISHED, None, {"reason": reason.value, **body, **short}))
 
-    def _waited_for(self) -> list[int]:
-        """Models of which all that was asked has come, now and in earlier starts, where any is asked ahead of looks."""
+    def count_overrun(self) -> list[int]:
+        """Count what was asked ahead of looks once the run is finished; returns the models of which all has come, now
+        and in earlier starts."""
         if not self.setting.plan.pace.dedicated_servers:
             return []
         pending = {key[0] for key, trial in self.trials.items() if trial.state is not QUEUED} | self.table.unanswered
-        return [model for model in self.setting.roster if model not in pending and model in self.waited_before]
+        waited = [model for model in self.setting.roster if model not in pending and model in self.waited_before]
+        self.controller.count_overrun(self.position[model] for model in waited)
+        return waited
 
     @property
     def _is_waiting(self) -> bool:

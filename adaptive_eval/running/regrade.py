@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_eval.base.errors import NEW_RUN, GraderError, StoreError
+from adaptive_eval.base.errors import NEW_RUN, ConfigError, GraderError, StoreError
 from adaptive_eval.config.fingerprint import differences, require_same_meaning
 from adaptive_eval.config.planning import core_caps, worst_verdict
 from adaptive_eval.config.prepare import (
@@ -40,9 +40,10 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import LooksForgotten, LookTaken, Record
 from adaptive_eval.machine.resume import verdicts_asked
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
-from adaptive_eval.notes import events_of_kind
+from adaptive_eval.notes import events_of_kind, were_answers_awaited
 from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
+from adaptive_eval.notes.lives import RunResumed
 from adaptive_eval.questions import Question
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
@@ -89,6 +90,11 @@ async def regrade(
     with closing(RunStore.attach(directory, run_redactor(config))) as store:
         stored, reader = store.reader.header(), RunReader(store.reader)
         config = adopt_stored_trials(config, stored_config(stored), at_any_pace=config.trials.optimize == "auto")
+        if strange := [model.name for model in config.models if model.name not in stored.models]:
+            raise ConfigError(
+                f"the configuration has {', '.join(strange)}, of which {directory} has no answers; remove it for the "
+                "regrade, and `adaptive-eval run` can add it afterwards"
+            )
         config, loaded = load_run(in_order_of_joining(config, stored))
         header = run_header(config, loaded)
         as_now = _regraded_header(stored, header)
@@ -221,9 +227,18 @@ class _Regrading:
         return done._replace(before=before, after=None if draft is None else draft.results)
 
     def _replay(self) -> Machine | None:
-        """A machine at the end of the log as it is now; None if plug-ins decide."""
+        """A machine at the end of the log as it is now, like that of a start which asks nothing; None if plug-ins
+        decide."""
         config = self._stored_config()
-        return None if config.plug_ins else replay_stored(self._store.reader, config, self._questions)
+        if config.plug_ins:
+            return None
+        machine, events = replay_stored(self._store.reader, config, self._questions), [*self._reader.events()]
+        numbers = self._store.reader.models()
+        machine.waited_before = [
+            numbers[model.name] for model in config.models if were_answers_awaited([*events, RunResumed()], model.name)
+        ]
+        machine.count_overrun()
+        return machine
 
     def _stored_config(self) -> RunConfig:
         header = self._store.reader.header()

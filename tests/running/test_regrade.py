@@ -112,6 +112,28 @@ def test_a_configuration_that_leaves_out_a_model_grades_every_answer(site: Site)
     assert done.exit_code == ExitCode.REACHED and "answers again" in done.stdout, done.output
 
 
+def test_a_configuration_with_a_model_that_the_run_lacks_is_refused(site: Site) -> None:
+    models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob", "cyd")]
+    site.run(site.write(models=models[:2], trials={"min": 2, "max": 2}))
+    before = stored_events(site.directory())
+    refused = regrade(site.directory(), "--config", site.write(models=models[1:], trials={"min": 2, "max": 2}))
+    assert refused.exit_code == ExitCode.CONFIGURATION and "has cyd, of which" in refused.stderr
+    assert stored_events(site.directory()) == before
+
+
+def test_a_regrade_that_changes_no_grade_changes_no_score(site: Site) -> None:
+    """Also where answers were asked ahead of looks, which the scores of a finished run count."""
+    config = site.write(trials={"min": 2, "max": 12, "optimize": "time"})
+    site.run(config)
+    before = read_results(site.directory())
+    done = regrade(site.directory(), "--config", config)
+    after = read_results(site.directory())
+    assert done.exit_code == ExitCode.REACHED and " 0 have another category" in done.stdout
+    assert [(row.name, row.score, row.trials) for row in after.models] == [
+        (row.name, row.score, row.trials) for row in before.models
+    ]
+
+
 def test_a_mended_answer_key_grades_every_answer(site: Site) -> None:
     config = site.write(trials={"min": 2, "max": 2})
     path = site.folder / "questions.jsonl"
