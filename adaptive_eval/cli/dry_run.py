@@ -10,7 +10,7 @@ import typer
 
 from adaptive_eval.base.errors import ExitCode, GraderError
 from adaptive_eval.cli.shared import MAX_LINE
-from adaptive_eval.config.first_round import first_round_problems
+from adaptive_eval.config.first_round import first_round_problems, is_in_vain
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
 from adaptive_eval.core.answer_alarms import MAX_CUT_SHARE
@@ -70,26 +70,30 @@ def rehearse(
     tried = asyncio.run(try_answers(prepared, answering))
     healthy &= show_answers(tried, prepared)
     saved_answers = keep_answers(prepared, directory, tried) if stored_trials is None else 0
+    first_round = [] if stored_trials else list(first_round_problems(prepared))
     place = "a new run" if stored_trials is None else f"resumes with {count(stored_trials)} trials"
     repeated = repeated_questions(prepared.questions)
     for line in (
         *_plan_lines(prepared),
         *([f"forecast  {forecast}"] if stored_trials is None else []),
-        *(f"warn      {problem}" for problem in first_round_problems(prepared) if not stored_trials),
+        *(f"warn      {problem}" for problem in first_round),
         f"keys      {keys.summary}",
         *([] if repeated is None else [f"warn      {safe_line(repeated, MAX_LINE)}"]),
         *([f"warn      {sampling_sentence(prior)}"] if prior is not None and prior.sampled_otherwise else []),
         f"directory {safe_line(str(directory), 200)} ({place})",
         *([f"saved     {several(saved_answers, 'answer')}; the run and `plan` use them"] if saved_answers else []),
         *_failures(health, tried),
-        _next_step(command, healthy=healthy),
+        *_next_step(command, healthy=healthy, in_vain=is_in_vain(first_round)),
     ):
         typer.echo(line)
     return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS
 
 
-def _next_step(command: str, *, healthy: bool) -> str:
-    return f"{NEXT}{command}" if healthy else f"{NEXT}fix what failed above, then repeat this command"
+def _next_step(command: str, *, healthy: bool, in_vain: bool) -> Iterator[str]:
+    if not healthy:
+        yield f"{NEXT}fix what failed above, then repeat this command"
+    elif not in_vain:
+        yield f"{NEXT}{command}"
 
 
 def _failures(health_by_model: Mapping[str, Health], tried: Sequence[TriedAnswer]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from adaptive_eval.cli.shared import Overrides, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
-from adaptive_eval.config.first_round import first_round_problems
+from adaptive_eval.config.first_round import first_round_problems, is_in_vain
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
@@ -72,16 +72,17 @@ def plan(
     typer.echo(f"optimize  {safe_line(optimizing_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
-    for hint in _hints(prepared, pilot):
+    first_round = list(first_round_problems(prepared))
+    for hint in (*(f"warning   {problem}" for problem in first_round), *_hints(prepared, pilot)):
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
-    typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
+    if not is_in_vain(first_round):
+        typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
 
 
 def _hints(prepared: PreparedRun, pilot: Path | None) -> Iterator[str]:
-    """Hints on caps below the first round's cost, on stored trials as a pilot, and on drawing questions."""
-    yield from (f"warning   {problem}" for problem in first_round_problems(prepared))
+    """Hints on stored trials as a pilot, and on drawing questions."""
     directory = newest_directory(prepared.config.store, prepared.config.name)
     if pilot is None and has_database(directory):
         yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"

@@ -11,7 +11,7 @@ from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.first_round import NO_ANSWERS, TOO_FEW, first_round_problems
+from adaptive_eval.config.first_round import first_round_problems, is_in_vain
 from adaptive_eval.config.prepare import missing_programs, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import repeated_questions
@@ -41,7 +41,7 @@ def validate(
     max_trials = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
     max_trials = min(max_trials, prepared.config.budget.trials or max_trials)
     first_round = list(first_round_problems(prepared))
-    in_vain = any(problem.startswith((NO_ANSWERS, TOO_FEW)) for problem in first_round)
+    in_vain = is_in_vain(first_round)
     verdict = f"{config} is valid, but a run of it would request no answers" if in_vain else f"Yes, {config} is valid"
     typer.echo(f"{QUESTION} {verdict}: {run_in_words(prepared.config, prepared.plan)}, {max_trials:,} trials at most")
     typer.echo(f"optimize: {safe_line(optimizing_in_words(prepared.config), MAX_LINE)}")

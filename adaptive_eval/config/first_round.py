@@ -62,6 +62,11 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         )
 
 
+def is_in_vain(problems: Sequence[str]) -> bool:
+    """Whether one of these problems of the first round means that no answer will be requested."""
+    return any(problem.startswith((NO_ANSWERS, TOO_FEW)) for problem in problems)
+
+
 def cap_key(currency: str) -> str:
     """The key of `budget` for a currency of the plan."""
     return "gpu_hours" if currency == "gpu_seconds" else currency

@@ -102,9 +102,10 @@ class _Limit(NamedTuple):
         """Why the limit cannot be so low, and what to type."""
         enough = math.ceil(self.used) if self.before is None else self.before
         was = "" if self.before is None else f" ({self.key} was {self.before:,.10g}{self.unit})"
+        goal = "To continue, add" if enough > self.used else "A higher limit continues it; to change nothing, add"
         return (
-            f"{self.key} is {self.now:,.10g}{self.unit}, but this run has used {self.used:,.10g}{self.unit}{was}. To "
-            f"continue, add:\n  --set {self.key}={enough:.10g}{self.unit}"
+            f"{self.key} is {self.now:,.10g}{self.unit}, but this run has used {self.used:,.10g}{self.unit}{was}. "
+            f"{goal}:\n  --set {self.key}={enough:.10g}{self.unit}"
         )
 
 

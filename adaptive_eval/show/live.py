@@ -134,7 +134,8 @@ class LiveDisplay(Display):
 def title_line(name: str, status: Status, eta: float | None) -> Text:
     """The run's name, look, elapsed time and remaining time."""
     remaining = "" if eta is None else f" · about {duration(eta)} left"
-    return Text.assemble((name, "bold"), f" · look {status.looks} · {duration(status.elapsed)}{remaining}")
+    place = f"look {status.looks}" if status.looks else "first round"
+    return Text.assemble((name, "bold"), f" · {place} · {duration(status.elapsed)}{remaining}")
 
 
 def ranking(
@@ -142,7 +143,7 @@ def ranking(
 ) -> RenderableType:
     """Models from best to worst."""
     if not standings:
-        return Text("first round: no look yet", style="dim")
+        return Text("no ranking yet", style="dim")
     shown = standings[:rows]
     head, lines, *_ = ranking_text(shown, scale, width, without_tiers=without_tiers)
     parts = [Text(head, style="dim")]

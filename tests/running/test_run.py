@@ -145,7 +145,7 @@ def test_ctrl_c_on_a_terminal_drains_and_a_second_one_stops_at_once(site: Site, 
         shown += read_until(master, config.name)
         assert process.wait(timeout=HANGS) == ExitCode.STOPPED, shown
     os.close(master)
-    assert "first round: no look yet" in shown
+    assert "no ranking yet" in shown
     assert "Stopped. The same command goes on" in shown
     assert re.search(CONTINUE, shown)
 
