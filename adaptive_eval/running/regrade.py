@@ -40,10 +40,9 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import LooksForgotten, LookTaken, Record
 from adaptive_eval.machine.resume import verdicts_asked
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
-from adaptive_eval.notes import events_of_kind, were_answers_awaited
+from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
-from adaptive_eval.notes.lives import RunResumed
 from adaptive_eval.questions import Question
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
@@ -52,7 +51,7 @@ from adaptive_eval.report.thresholds import thresholds_from_event, thresholds_fr
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.regrade_costs import RegradeCosts
-from adaptive_eval.running.settings_of_run import replay_stored
+from adaptive_eval.running.settings_of_run import awaited_models, replay_stored
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.write import RunStore
 
@@ -232,11 +231,8 @@ class _Regrading:
         config = self._stored_config()
         if config.plug_ins:
             return None
-        machine, events = replay_stored(self._store.reader, config, self._questions), [*self._reader.events()]
-        numbers = self._store.reader.models()
-        machine.waited_before = [
-            numbers[model.name] for model in config.models if were_answers_awaited([*events, RunResumed()], model.name)
-        ]
+        machine = replay_stored(self._store.reader, config, self._questions)
+        machine.waited_before = awaited_models(self._reader.events(), self._store.reader.models())
         machine.count_overrun()
         return machine
 

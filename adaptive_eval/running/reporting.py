@@ -12,7 +12,7 @@ from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun, has_current_labels
 from adaptive_eval.running.beginning import stored_plan
-from adaptive_eval.running.settings_of_run import make_setting, stages_of_run
+from adaptive_eval.running.settings_of_run import awaited_models, make_setting, stages_of_run
 from adaptive_eval.store.lock import is_held
 from adaptive_eval.store.write import RunStore
 
@@ -46,7 +46,7 @@ def _make_report(store: RunStore) -> None:
     )
     # what the machine would do now is not done: only why the run has ended is wanted
     machine.handle(Tick(reader.elapsed, sum(time.gpu_seconds for time in reader.held_times().values())))
-    machine.handle(Opened(last=store.last_seq))
+    machine.handle(Opened(last=store.last_seq, waited=awaited_models(events, log.models())))
     labels = read_run_labels(reader, config, roster)
     reporter = Reporter(config, setup.questions, reader.created, lambda: labels)
     draft = reporter.draft(machine, is_over=not was_killed(events))

@@ -16,7 +16,9 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import Json
 from adaptive_eval.machine.replay import Stage, replay
 from adaptive_eval.machine.resume import SettingsEffect, stored_stages
+from adaptive_eval.notes import were_answers_awaited
 from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.lives import RunResumed
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.changes import Effect, effect_of_changes
@@ -103,6 +105,11 @@ def stages_of_run(reader: RunReader, events: Sequence[Event], config: RunConfig,
         lambda before, after: EFFECTS[effect_of_changes(config_of(before), config_of(after))],
         lambda number: config.plug_ins.items() >= config_of(number).plug_ins.items(),
     )
+
+
+def awaited_models(events: Sequence[Event], models: Mapping[str, int]) -> list[int]:
+    """The numbers of the models of which all that was asked in earlier starts has come."""
+    return [number for name, number in models.items() if were_answers_awaited([*events, RunResumed()], name)]
 
 
 def replay_stored(log: LogReader, config: RunConfig, questions: Sequence[Question]) -> Machine:

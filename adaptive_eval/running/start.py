@@ -53,7 +53,7 @@ from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.resume import alarms_without_discard, begin, models_without_answers
-from adaptive_eval.notes import AlarmRaised, events_of_kind, were_answers_awaited
+from adaptive_eval.notes import AlarmRaised, events_of_kind
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.dry_run import matching_dry_run
@@ -70,7 +70,7 @@ from adaptive_eval.running.imported_grades import adopt_grader, require_agreemen
 from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.notify import end_line, error_line, notify_end
-from adaptive_eval.running.settings_of_run import setting_of_today, stages_of_run
+from adaptive_eval.running.settings_of_run import awaited_models, setting_of_today, stages_of_run
 from adaptive_eval.running.supplying import supply_context, with_simulator
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store.errors import name_run
@@ -232,11 +232,7 @@ class _Start:
         """Bring the machine to the end of the log, and drive it to its end; None if the start was stopped before."""
         reserve = _grade_reserve(driver.grading, prepared)
         stages = stages_of_run(reader, status.events, prepared.config, setting)
-        waited = [
-            number
-            for number, name in zip(setting.roster, prepared.models, strict=True)
-            if were_answers_awaited([*status.events, RunResumed()], name)
-        ]
+        waited = awaited_models(status.events, dict(zip(prepared.models, setting.roster, strict=True)))
         try:
             machine, first = await begin(
                 driver,

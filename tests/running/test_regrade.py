@@ -121,17 +121,24 @@ def test_a_configuration_with_a_model_that_the_run_lacks_is_refused(site: Site) 
     assert stored_events(site.directory()) == before
 
 
-def test_a_regrade_that_changes_no_grade_changes_no_score(site: Site) -> None:
-    """Also where answers were asked ahead of looks, which the scores of a finished run count."""
+@pytest.mark.parametrize("by", ["regrade", "label"])
+def test_what_changes_no_grade_leaves_every_answer_in_the_scores(site: Site, by: str) -> None:
+    """Also those asked ahead of looks, which the scores of a finished run count."""
     config = site.write(trials={"min": 2, "max": 12, "optimize": "time"})
     site.run(config)
     before = read_results(site.directory())
-    done = regrade(site.directory(), "--config", config)
+    if by == "regrade":
+        done = regrade(site.directory(), "--config", config)
+    else:
+        label = {"model": "ada", "question": "q0", "trial": 0, "label": "correct"}
+        (labels := site.folder / "labels.jsonl").write_text(json.dumps(label))
+        done = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
     after = read_results(site.directory())
-    assert done.exit_code == ExitCode.REACHED and " 0 have another category" in done.stdout
-    assert [(row.name, row.score, row.trials) for row in after.models] == [
-        (row.name, row.score, row.trials) for row in before.models
-    ]
+    assert done.exit_code == ExitCode.REACHED, done.output
+    assert before is not None and after is not None
+    trials, trials_before = ([(row.name, row.trials) for row in results.models] for results in (after, before))
+    assert trials == trials_before
+    assert by == "label" or [row.score for row in after.models] == [row.score for row in before.models]
 
 
 def test_a_mended_answer_key_grades_every_answer(site: Site) -> None:
