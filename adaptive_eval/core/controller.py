@@ -455,6 +455,8 @@ class Controller:
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
         self.taker.include_overrun(self.available)
+        if self.finished is Reason.BLOCKED and self.last_look is not None:  # more answers have shown another reason
+            self.finished = why_no_further(self.last_look, True, self.set_aside.values())
 
     @property
     def last_look(self) -> JudgedLook | None:

@@ -29,7 +29,14 @@ from scipy.special import ndtri
 from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray
 from adaptive_eval.core.gates import SeveralGates, deciding_parts
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, judge
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, VerdictsOf, comparisons_of, models_in_order
+from adaptive_eval.core.look import (
+    AvailableTrials,
+    JudgedLook,
+    VerdictsOf,
+    comparisons_of,
+    models_in_order,
+    reversed_by_unknown,
+)
 from adaptive_eval.core.rules import Correctable, Rule, calls, is_correctable, is_lenient
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import VERDICTS, Verdict
@@ -130,8 +137,9 @@ def corrected_look(
     estimates = correction.estimates(graded_look.estimates)
     order = models_in_order(estimates.on(criteria.estimator), evidence)
     by_labels = partial(_verdicts, graded_look.verdicts_of, memory)
+    reversible = reversed_by_unknown(corrected_readings, memory)
     evidence, pairs, verdicts, choice = comparisons_of(
-        criteria.objective, order, evidence, memory, available, by_labels
+        criteria.objective, order, evidence, memory, available, by_labels, reversible
     )
     return replace(
         graded_look,
@@ -143,6 +151,7 @@ def corrected_look(
         order=order,
         pairs=pairs,
         verdicts=verdicts,
+        reversible=reversible,
         choice=choice,
     )
 

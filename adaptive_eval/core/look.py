@@ -99,6 +99,8 @@ class JudgedLook:
     """The verdicts of any pairs (n, 2) at their positions, whether or not the objective compares them today."""
     fixed: FloatArray
     """For each pair, the share of its variance that no trial can lower (`fixed_share`)."""
+    reversible: BoolArray
+    """Undecided pairs whose order unknown grades could reverse."""
     boundary: FloatArray | None = None
     """The boundary on |z| of each pair, if that is not the boundary of the rule."""
     choice: CheapestChoice | None = None
@@ -170,7 +172,10 @@ def judge_look(
         as_graded=None if len(ways) == 1 else forecast(ways[0], level, judging.delta, reach, given_up),
     )
     order = models_in_order(compared, evidence)
-    evidence, pairs, verdicts, choice = comparisons_of(objective, order, evidence, memory, available, verdicts_of)
+    reversible = reversed_by_unknown(ways, memory)
+    evidence, pairs, verdicts, choice = comparisons_of(
+        objective, order, evidence, memory, available, verdicts_of, reversible
+    )
     return JudgedLook(
         estimates=estimates,
         evidence=evidence,
@@ -184,8 +189,15 @@ def judge_look(
         verdicts=verdicts,
         verdicts_of=verdicts_of,
         fixed=fixed,
+        reversible=reversible,
         choice=choice,
     )
+
+
+def reversed_by_unknown(ways: Sequence[Evidence], memory: LatchedVerdicts) -> BoolArray:
+    """Undecided pairs whose order unknown grades could reverse."""
+    z = np.stack([way.z for way in ways])
+    return np.asarray((z.min(axis=0) < 0.0) & (z.max(axis=0) > 0.0) & (memory.call == 0) & ~memory.tie)
 
 
 class Compared(NamedTuple):
@@ -205,10 +217,11 @@ def comparisons_of(
     memory: LatchedVerdicts,
     available: AvailableTrials,
     verdicts_of: VerdictsOf,
+    reversible: BoolArray,
 ) -> Compared:
     """The comparisons that matter at a look, by today's order or by the costs of the models, and their verdicts."""
     if evidence.margin is None or evidence.margin.baseline is not None:
-        pairs = evidence.with_evidence(compared_pairs(objective, order, evidence, available))
+        pairs = evidence.with_evidence(compared_pairs(objective, order, evidence, available, reversible))
         return Compared(evidence, pairs, verdicts_of(pairs, evidence.positions(pairs)), None)
     all_pairs = np.stack([evidence.first, evidence.second], axis=1)
     choice = choose(evidence, memory.call, verdicts_of(all_pairs, np.arange(len(all_pairs))), order, available.costs)
@@ -280,13 +293,18 @@ def models_in_order(estimates: Estimates, evidence: Evidence) -> IndexArray:
 
 
 def compared_pairs(
-    objective: Objective, order: IndexArray, evidence: Evidence, available: AvailableTrials
+    objective: Objective,
+    order: IndexArray,
+    evidence: Evidence,
+    available: AvailableTrials,
+    reversible: BoolArray,
 ) -> IndexArray:
     """The objective's comparisons (n, 2), the model first that is placed higher, or under a gate the one that is ahead
     with its margin counted; a reference is never first.
 
     Models that were set aside are placed last. If neighbours are compared, such a model is compared with its neighbours
-    by score: against the last one alone a ranking would count as decided in which its place is open.
+    by score: against the last one alone a ranking would count as decided in which its place is open. So would one in
+    which unknown grades could place a model above others than its neighbours; these pairs are compared, too.
     """
     aside = np.append(available.set_aside, False)
     in_play_first = order[_sort_within_benches(available.set_aside[order], evidence.benches)]
@@ -296,6 +314,10 @@ def compared_pairs(
         pairs = np.concatenate(
             [part[aside[part].any(axis=1) == of_aside] for part, of_aside in ((pairs, False), (by_score, True))]
         )
+    if objective.in_order and reversible.any():
+        unsure = reversible & ~aside[evidence.first] & ~aside[evidence.second]
+        unsure[evidence.positions(pairs)] = False
+        pairs = np.concatenate([pairs, np.stack([evidence.first[unsure], evidence.second[unsure]], axis=1)])
     rank = np.argsort(np.append(order, len(order)))  # a reference, number L, stands last
     behind = rank[pairs[:, 0]] > rank[pairs[:, 1]]
     pairs = np.where(behind[:, None], pairs[:, ::-1], pairs)
@@ -446,7 +468,8 @@ def describe(
 
 
 def tiers(look: JudgedLook) -> tuple[int, ...]:
-    """Each model's tier, from 1: a tier ends where neighbours are resolved in today's direction.
+    """Each model's tier, from 1: a tier ends where neighbours are resolved in today's direction, and no unknown grades
+    could place a model behind that above one before.
 
     Against a fixed value there are at most three tiers: resolved above it, not resolved, resolved below it. Margins are
     ignored.
@@ -455,8 +478,13 @@ def tiers(look: JudgedLook) -> tuple[int, ...]:
     if evidence.against_reference:
         stands = np.where(np.sign(evidence.z) == -call, 0, call)[: evidence.plain_pairs]
         return tuple((1 + np.unique(-stands, return_inverse=True)[1]).tolist())
+    ends = _resolved_in_order(look, np.stack([order[:-1], order[1:]], axis=1))
+    reversible = np.flatnonzero(look.reversible[: evidence.plain_pairs])
+    places = np.argsort(order)[np.stack([evidence.first[reversible], evidence.second[reversible]])]
+    for start, end in np.sort(places, axis=0).T.tolist():
+        ends[start:end] = False
     tier = np.ones(len(order), dtype=np.intp)
-    tier[order[1:]] = 1 + np.cumsum(_resolved_in_order(look, np.stack([order[:-1], order[1:]], axis=1)))
+    tier[order[1:]] = 1 + np.cumsum(ends)
     return tuple(tier.tolist())
 
 

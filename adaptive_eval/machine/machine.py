@@ -931,9 +931,9 @@ class Machine:
             if self._is_finished and not self.is_quiet:  # what outlives this process is not waited for
                 self._cancel_all()
                 return
-        reason = self.controller.finished
         self.is_ended, self._is_report_due = True, not self.is_regrading
         waited = self.count_overrun()
+        reason = self.controller.finished
         body = {"waited_for": waited} if waited else {}
         if reason is None:
             self._write(Note(STOPPED, None, body))

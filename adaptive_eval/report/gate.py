@@ -99,14 +99,18 @@ def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     return f"{'' if outcome == FAIL else 'not '}{behind} by more than {asked.scale.points(asked.delta)}"
 
 
+MISSING_DECIDE = "answers that are missing, cut off or without a grade could decide it"
+
+
 def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
     if pair.verdict == Verdict.OPEN:
         return (OPEN, "the run goes on") if asked.goes_on else (UNDECIDED, ENDED_FIRST)
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
         return UNDECIDED, BY_LABELS
-    blocked = pair.verdict == Verdict.BLOCKED
-    why = "a model was set aside" if blocked else "the remaining trials are unlikely to decide it"
-    return UNDECIDED, why
+    return (
+        UNDECIDED,
+        MISSING_DECIDE if pair.verdict == Verdict.BLOCKED else "the remaining trials are unlikely to decide it",
+    )
 
 
 def _bounded(row: ModelRow) -> BoundedScore:

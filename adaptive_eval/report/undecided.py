@@ -129,20 +129,21 @@ def pair_names(first: str, second: str | None, names: Mapping[str, str] = Mappin
 
 def pair_need(results: Results, pair: PairRow) -> str:
     """The need of an undecided pair, as words that follow its names."""
+    are, need = ("is", "needs") if pair.second is None else ("are", "need")
     if is_alarmed(results.decisions, results.warnings):
-        return "are undecided because an alarm ended the run"
+        return f"{are} undecided because an alarm ended the run"
     if (pair.first, pair.second) in cut_off_pairs(results):
-        return "need complete answers instead of cut ones"
+        return f"{need} complete answers instead of cut ones"
     if pair.verdict == Verdict.BLOCKED:
-        return "need a model that was set aside, or grades for ungraded answers"
+        return f"{need} a model that was set aside, or grades for ungraded answers"
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
-        return f"are undecided because of labels, and {labels_needed(results, pair)}"
+        return f"{are} undecided because of labels, and {labels_needed(results, pair)}"
     if (recording := recording_need(results, pair)) is not None:
         return f"would need {recording}"
     if pair.trials_needed is None:
         return "would need an unknown number of further trials"
-    need = "would have needed" if pair.verdict == Verdict.OUT_OF_REACH else "would need"
-    return f"{need} about {' '.join(needed_in_words(results, pair.trials_needed))}"
+    would = "would have needed" if pair.verdict == Verdict.OUT_OF_REACH else "would need"
+    return f"{would} about {' '.join(needed_in_words(results, pair.trials_needed))}"
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:

@@ -195,6 +195,22 @@ def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
     assert run_to_end(replace(plan, may_be_right=0), grade).looks[-1].comparisons[0].verdict is not Verdict.BLOCKED
 
 
+def test_a_model_that_cut_answers_could_make_the_best_is_compared_though_it_is_no_neighbour() -> None:
+    plan = Plan(Bench(3, 100, BINARY), trials=Trials(min=8, max=60), may_be_right=CUT)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        place = (37 * ask.question + 11 * ask.trial + 50 * ask.model) % 100
+        return int(place < (78, 84, 76)[ask.model]), CUT * (ask.model == 2 and 76 <= place < 86)
+
+    controller = run_to_end(plan, grade)
+    look = controller.looks[-1]
+    verdicts = {(pair.first, pair.second): pair.verdict for pair in look.comparisons}
+    assert verdicts[1, 0] is Verdict.RESOLVED and verdicts[1, 2] is Verdict.BLOCKED
+    assert look.tiers == (1, 1, 1), "no model is shown to be best while another could be"
+    as_graded = run_to_end(replace(plan, may_be_right=0), grade).looks[-1]
+    assert as_graded.tiers[1] == 1 and as_graded.tiers[0] == 2
+
+
 class Cutting(Answers):
     """Answers with a share cut off, more often for the last model from its seventh trial on."""
 
