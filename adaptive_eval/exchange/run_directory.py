@@ -11,6 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_questions
@@ -44,6 +46,7 @@ from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import Results
+from adaptive_eval.running.beginning import require_room
 from adaptive_eval.running.settings_of_run import replay_stored
 from adaptive_eval.store.bulk import BulkImport
 from adaptive_eval.store.write import RunStore
@@ -153,6 +156,7 @@ class RunDraft:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
             config, questions, can_continue = terms.request.config, terms.questions, True
+            _require_room(config, questions, gathering.trials)
             if self._seeds_match:
                 config, _ = choose_pace(config)
             if grader is None:
@@ -181,6 +185,12 @@ class RunDraft:
         models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
         document = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(self._place.absolute())}
         return RunConfig.model_validate_json(json.dumps(document))
+
+
+def _require_room(config: RunConfig, questions: Sequence[Question], trials: Mapping[tuple[str, str], int]) -> None:
+    """Raise `ConfigError` if logs have more trials than `trials.max`: scores would leave out the others."""
+    held = [[trials.get((model.name, question.id), 0) for question in questions] for model in config.models]
+    require_room(config, np.array(held, np.int32))
 
 
 def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool) -> TrialsImported:

@@ -29,14 +29,29 @@ def choice_sentence(results: Results) -> str:
     sentences = [f"{_with_score(results, first)} is the cheapest within {margin} of the best."]
     if first.model != best:
         of_best = next(row for row in rows if row.model == best)
-        times = f", at about {of_best.usd / first.usd:.2g} times the cost" if of_best.usd and first.usd else ""
+        times = ""
+        if of_best.usd and first.usd:
+            times = f", at about {of_best.usd / first.usd:.2g} times the cost in the first round"
         sentences.append(f"The highest score has {_with_score(results, of_best)}{times}.")
     if undecided:
         verb = "costs" if len(undecided) == 1 else "cost"
         sentences.append(f"It is not known whether {_names(undecided)}, which {verb} less, will do as well.")
     if alike := [row for row in rows if row.part in (Part.DEARER, Part.UNDECIDED) and costs_alike(row, first)]:
         sentences.append(f"{_names([first, *alike])} cost about the same: any of them may be the cheapest.")
+    elif lower := _lower_means(results, first):
+        verb = "costs" if len(lower) == 1 else "cost"
+        sentences.append(
+            f"By the means over all answers {_names(lower)} {verb} less: the choice goes by the first round."
+        )
     return " ".join(sentences)
+
+
+def _lower_means(results: Results, chosen: FrontierRow) -> list[FrontierRow]:
+    """Dearer models of which all answers cost less than those of the chosen one, as displays show beside the scores."""
+    means = {row.name: row.usd_per_answer for row in results.models}
+    dearer = [row for row in results.frontier if row.part == Part.DEARER]
+    most = means[chosen.model]
+    return [row for row in dearer if most is not None and (mean := means[row.model]) is not None and mean < most]
 
 
 def costs_alike(row: FrontierRow, other: FrontierRow) -> bool:

@@ -22,10 +22,8 @@ class Standing(NamedTuple):
 
 
 def standings(results: Results) -> tuple[Standing, ...]:
-    """The ranking, best model first. Where the cheapest is chosen, answers have the costs that the choice goes by."""
-    costs = {row.model: row.usd for row in results.frontier}
-    rows = (replace(row, usd_per_answer=costs.get(row.name, row.usd_per_answer)) for row in results.models)
-    return tuple(Standing(row, tuple(model_clauses(results, row))) for row in rows)
+    """The ranking, best model first."""
+    return tuple(Standing(row, tuple(model_clauses(results, row))) for row in results.models)
 
 
 @dataclass(frozen=True, slots=True)

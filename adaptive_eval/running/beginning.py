@@ -140,7 +140,7 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
     regraded = [event.opening for event in events_of_kind(events, TrialsRegraded) if event.opening is not None]
     first = stored_cells(roster, reader, regraded[-1], first_round=True) if regraded else imported_cells(roster, reader)
     if first is not None:
-        _require_room(config, first)
+        require_room(config, first)
     return first
 
 
@@ -180,7 +180,7 @@ def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     return replace(with_decisions(prepared, config), why_optimized=why)
 
 
-def _require_room(config: RunConfig, first: Cells) -> None:
+def require_room(config: RunConfig, first: Cells) -> None:
     """Raise `ConfigError` if the run begins with more trials than `trials.max`."""
     trials = config.trials
     needed = np.maximum(first, trials.min).mean(axis=1)

@@ -15,12 +15,24 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
-from adaptive_eval.notes import Json, OutcomesRecorded, PriorTaken, TrialsImported, events_of_kind
+from adaptive_eval.notes import (
+    AlarmRaised,
+    AnswersLost,
+    Event,
+    Json,
+    OutcomesRecorded,
+    PriorTaken,
+    TrialsImported,
+    events_of_kind,
+)
 from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
+from adaptive_eval.report.alarms import TRUNCATED
 from adaptive_eval.report.lines import first_few
+from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun, open_run
+from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.running.prior_outcomes import (
     LOGS,
     Outcomes,
@@ -54,31 +66,58 @@ def take_prior(
         sources = {name: section.models.get(name, name) for name in prepared.models}
         if problem := next(_prior_problems(section, prepared, earlier, sources), None):
             raise ConfigError(f"prior: {section.run} {problem}")
-        outcomes = _prior_outcomes(section, prepared, earlier, sources, {} if stored is None else stored.outcomes)
+        taken = {} if stored is None else stored.outcomes
+        missing = {name: source for name, source in sources.items() if name not in taken}
+        if problem := next(_alarm_problems(earlier, missing), None):
+            raise ConfigError(f"prior: {section.run} {problem}")
+        outcomes = {**taken, **_prior_outcomes(prepared, earlier, missing)}
+        if not any(outcomes.values()):
+            raise ConfigError(
+                f"prior: {section.run} has no complete first round of any model of this run; its models are "
+                f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
+            )
         changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
     return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes)
 
 
-def _prior_outcomes(
-    section: PriorConfig,
-    prepared: PreparedRun,
-    earlier: StoredRun,
-    sources: Mapping[str, str],
-    stored: Mapping[str, Outcomes],
-) -> Mapping[str, Outcomes]:
-    """Outcomes by model: the `stored` ones, and those of the other run for the other models."""
-    missing = {name: source for name, source in sources.items() if name not in stored}
-    first, depth = first_outcomes(earlier, set(missing.values())), prepared.config.trials.min
-    outcomes, questions = dict(stored), [question.id for question in prepared.questions]
-    for name, source in missing.items():
+def _prior_outcomes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> Mapping[str, Outcomes]:
+    """Outcomes of the other run by model."""
+    first, depth = first_outcomes(earlier, set(sources.values())), prepared.config.trials.min
+    outcomes, questions = dict[str, Outcomes](), [question.id for question in prepared.questions]
+    for name, source in sources.items():
         by_question = first.get(source, {})
         outcomes[name] = {key: by_question[key][:depth] for key in questions if by_question.get(key)}
-    if not any(outcomes.values()):
-        raise ConfigError(
-            f"prior: {section.run} has no complete first round of any model of this run; its models are "
-            f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
-        )
     return outcomes
+
+
+def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[str]:
+    """Alarms about models whose outcomes would be taken: answers since then say more about a server."""
+    results = earlier.results(running=False, rows=False, sums=False)
+    alarmed = {} if results is None else _alarmed_models(results, earlier.events)
+    changed = set() if results is None else {row.model for row in results.alarms if row.since is not None}
+    for name, source in sources.items():
+        if source in alarmed:
+            go_on = "let it go on with --ask-again once the server is fixed, " if source in changed else ""
+            yield (
+                f"has an alarm about {source}: {alarmed[source]}. Such answers must not count as R0: {go_on}name "
+                f"another run, or leave {name} out of this one"
+            )
+
+
+def _alarmed_models(results: Results, events: Sequence[Event]) -> Mapping[str, str]:
+    """Models whose answers cannot be trusted, each with its alarm; where `on_alarm: never` lets all answers count,
+    those with too many cut ones."""
+    all_count = results.setting("stopping", "on_alarm") == "never"
+    alarmed = {row.model: row.text for row in results.alarms if row.kind == TRUNCATED or not all_count}
+    if is_alarmed(results.decisions, results.warnings):
+        raised: dict[str, str] = {}
+        for event in events:
+            if isinstance(event, AlarmRaised):
+                raised[event.model] = event.text
+            elif isinstance(event, AnswersLost) and event.discarded:
+                raised.pop(event.model, None)
+        alarmed = {**raised, **alarmed}
+    return alarmed
 
 
 def _prior_problems(

@@ -11,6 +11,7 @@ import pytest
 from live_runs import MODELS, RunOutcome, Site
 from logs import imported, lines, outcomes
 from stored_runs import events_in, store_records, stored_events
+from thoroughness import first_of
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
@@ -40,6 +41,11 @@ class FullRun:
     rows: list[dict[str, object]]
     logs: Path
     """A folder of Inspect logs."""
+    run: Path
+
+    def export(self, site: Site, form: str) -> Path:
+        """All trials in one of the formats."""
+        return export(Export(self.run, form, site.folder / f"exported.{form}")).path
 
     def of(self, trials: int) -> list[dict[str, object]]:
         """The first trials of each question, with their texts, as of a tool that tells no seeds."""
@@ -57,7 +63,9 @@ def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun
     run = site.directory()
     assert site.run(site.write()).exit_code in FINISHED
     table = export(Export(run, "jsonl")).path.read_text()
-    return FullRun(RunOutcome.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path)
+    return FullRun(
+        RunOutcome.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path, run
+    )
 
 
 def first_look(run: Path) -> list[int]:
@@ -133,6 +141,21 @@ def test_a_configuration_without_room_for_the_logs_is_refused(site: Site, full_r
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "trials.max must be at least 4" in refused.stderr
     assert not site.directory().exists()
+
+
+@pytest.mark.parametrize("form", first_of(["jsonl", "csv", "inspect", "npz"], 1))
+def test_logs_with_the_seeds_of_a_configuration_need_as_much_room(site: Site, full_run: FullRun, form: str) -> None:
+    """Without it scores would leave out what is over the horizon, whether the trials go on with their seeds or not."""
+    sizes = Counter(str(row["model"]) for row in full_run.rows)
+    enough = -(-max(sizes.values()) // 8)
+    exported = full_run.export(site, form)
+    low, high = (site.write(f"room{at}", trials={"min": 4, "max": at}) for at in (enough - 1, enough))
+    refused = imported(exported, "--to", site.directory(), "--config", low)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert f"trials.max must be at least {enough}, since the run begins with " in refused.stderr
+    assert not site.directory().exists()
+    done = imported(exported, "--to", site.directory(), "--config", high)
+    assert done.exit_code == 0, done.stderr
 
 
 def test_a_configuration_with_recorded_models_is_refused(site: Site) -> None:

@@ -264,6 +264,37 @@ def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(
     assert len(events_in(place.run_dir, AlarmRaised)) == 2
 
 
+@pytest.mark.parametrize(
+    ("how", "advice"), [("empty", "let it go on with --ask-again"), ("length", "R0: name another")]
+)
+def test_a_run_that_an_alarm_ended_is_no_prior_of_its_model(
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, how: str, advice: str
+) -> None:
+    turning = Turning(server, how, after=20 if how == "empty" else 0)
+    assert place.run(concurrency=1).exit_code == ExitCode.SPENT
+    turning.fix()
+    alarmed, place.run_dir, asked = place.run_dir, tmp_path / "later", len(server.requests)
+    refused = place.run(prior={"run": str(alarmed)}, concurrency=1)
+    assert refused.exit_code == ExitCode.CONFIGURATION and not place.run_dir.exists()
+    assert len(server.requests) == asked
+    assert f"prior: {alarmed} has an alarm about bob: " in refused.stderr and advice in refused.stderr
+    without = place.run("--dry-run", prior={"run": str(alarmed)}, models=("ada", "cyd"))
+    assert without.exit_code == 0, without.stderr
+
+
+@pytest.mark.slow
+def test_answers_that_were_asked_again_after_an_alarm_are_a_prior(
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path
+) -> None:
+    turning = Turning(server, "empty")
+    assert place.run(concurrency=1).exit_code == ExitCode.SPENT
+    turning.fix()
+    assert place.run("--ask-again", concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    mended, place.run_dir = place.run_dir, tmp_path / "later"
+    ended = place.run(prior={"run": str(mended)}, concurrency=1)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
+
+
 @pytest.mark.slow
 def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: ScriptedPlace, server: ScriptedServer) -> None:
     Turning(server, "empty")

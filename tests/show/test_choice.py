@@ -14,9 +14,11 @@ from adaptive_eval.report import build
 from adaptive_eval.report.choice import choice_sentence, costs_alike
 from adaptive_eval.report.finding import model_verdicts
 from adaptive_eval.report.results import FrontierRow, Results
+from adaptive_eval.report.status import standings
 from adaptive_eval.report.stored import undecided_by_new_labels
 from adaptive_eval.report.words import promise_line
 from adaptive_eval.show.markdown import markdown
+from adaptive_eval.show.summary import untimed_findings
 
 NAMES = ("ada", "bob", "cyd", "dan")
 DEAR = FrontierRow("ada", 0.02, 0.0001, "dearer", None)
@@ -43,8 +45,20 @@ def with_rows(*rows: FrontierRow) -> Results:
 def test_a_choice_says_what_it_saves_and_what_may_be_as_cheap() -> None:
     assert choice_sentence(with_rows(OUT, CHOSEN, ALIKE, DEAR)) == (
         "cyd (86.0%) is the cheapest within 5 points of the best. The highest score has ada (90.0%), at "
-        "about 10 times the cost. cyd, bob cost about the same: any of them may be the cheapest."
+        "about 10 times the cost in the first round. cyd, bob cost about the same: any of them may be the cheapest."
     )
+
+
+def test_every_display_has_the_means_over_all_answers_and_the_choice_says_by_which_costs_it_goes() -> None:
+    means = dict(zip(NAMES, (0.0199, 0.0033, 0.0044, 0.0055), strict=True))
+    results = with_rows(OUT, CHOSEN, replace(ALIKE, usd=0.003), DEAR)
+    results = replace(results, models=tuple(replace(row, usd_per_answer=means[row.name]) for row in results.models))
+    assert {row.name: row.usd_per_answer for row, _ in standings(results)} == means
+    view = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12})
+    shown = [*untimed_findings(results, None)], markdown(replace(view, results=results)).splitlines()
+    for lines in shown:
+        assert any("cyd" in line and "0.0044" in line for line in lines)
+    assert "By the means over all answers bob costs less: the choice goes by the first round." in shown[0][0]
 
 
 def test_a_choice_beside_an_undecided_cheaper_model_says_so() -> None:
