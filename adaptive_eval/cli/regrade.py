@@ -31,7 +31,7 @@ def regrade(
 ) -> None:
     """Grade every answer of RUN again, by --config.
 
-    Answers on which the grader failed are graded by the next start of the run, too.
+    You need not regrade answers on which the grader failed: the next start of the run grades them.
     """
     with report_errors(run):
         settings = load_config(config, overrides or ())

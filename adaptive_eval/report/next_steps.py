@@ -26,7 +26,7 @@ from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
 ENOUGH = "for an even chance"
-AFRESH = "--fresh, or another --run-dir"
+AFRESH = "another --run-dir, or --fresh without --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "to count cut answers as graded, give them a category (rubric, when: {truncated: true}), then:"
 COUNT_EMPTY = "to count such answers as wrong, give them a category (rubric, when: {empty: true}), then:"
