@@ -48,7 +48,7 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.report.ending import Ended, Ending, find_ending
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings
+from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings, model_verdicts
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
 from adaptive_eval.report.make import usage_of
 from adaptive_eval.report.results import Caution, GateRow, ModelRow, Results
@@ -247,6 +247,14 @@ def test_the_finding_answers_what_was_asked(sections: dict[str, object], expecte
     (sentence,) = main_findings(view.results)
     assert re.fullmatch(expected, sentence), sentence
     assert has_tiers(view.results) is not ("less than" in expected), "rivals of a pick are compared with it alone"
+
+
+def test_the_verdicts_of_a_pick_say_who_is_ahead() -> None:
+    view = simulated(world(LETTERS, 8), objective="best", stopping={"delta": 0.2})
+    assert view.results is not None
+    pick, *rivals = model_verdicts(view.results)
+    assert pick == "ahead of 7 models, or less than 20 points behind"
+    assert set(rivals) == {f"behind {view.results.models[0].name}, or less than 20 points ahead"}
 
 
 def test_a_sentence_that_an_earlier_start_left_in_place_of_a_reason_is_no_reason() -> None:
