@@ -102,8 +102,11 @@ class _Limit(NamedTuple):
         """Why the limit cannot be so low, and what to type."""
         enough = math.ceil(self.used) if self.before is None else self.before
         was = "" if self.before is None else f" ({self.key} was {self.before:,.10g}{self.unit})"
+        used = f"this run has used {self.used:,.10g}{self.unit}"
+        if self.key == "trials.max":
+            used = f"a model already has {self.used:,.10g} answers per question"
         return (
-            f"{self.key} is {self.now:,.10g}{self.unit}, but this run has used {self.used:,.10g}{self.unit}{was}. To "
+            f"{self.key} is {self.now:,.10g}{self.unit}, but {used}{was}. To "
             f"continue, add:\n  --set {self.key}={enough:.10g}{self.unit}"
         )
 
