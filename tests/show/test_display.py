@@ -211,7 +211,7 @@ async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert lines[-5].startswith("warning   a warning") and lines[-5].endswith(" …, 2 more")
-    assert lines[-4].startswith("to do     raise trials.max to 400 (for an even chance)")
+    assert lines[-4].startswith("to do     raise trials.max to 400 (for an even chance once given up)")
     assert lines[-3:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=400",
         "          write a report:",
@@ -549,12 +549,14 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert ended.exit_code is code
     assert all(f"{name} ({loss.headline})" in ended.why for name, loss in lost.items())
     assert "line of a log" not in ended.why
+    assert ended.why.startswith("Finished" if SERVER not in lost.values() else "Stopped")
     last = last_screen(ended)
     assert (
         ("the server of the judge or verifier, then:\n" in last)
         and (f"regrade {tmp_path} --config 'my run.yaml'" in last)
     ) == mend
     assert ("grader" in last.partition("\n\n")[2]) == mend
+    assert ("start or fix the servers, then:\n" in last) == (not mend)
     assert "raise trials.max" not in last
 
 
