@@ -100,7 +100,7 @@ class Alarmed(AdaptiveEvalError):
     """The answers are implausible, so an alarm stopped the run; all answers are stored, and the run can be resumed."""
 
 
-NEW_RUN = "start a new run: --fresh, or another --run-dir"
+NEW_RUN = "start a new run: another --run-dir, or --fresh without --run-dir"
 """The way out of a run directory that cannot be used for what is asked now."""
 
 

@@ -28,7 +28,7 @@ def compare(
     """
     with report_errors(run_a, run_b):
         a, b = read_view(run_a), read_view(run_b)
-        _require_comparable(a, b)
+        _require_comparable(a, b, f"{run_a} and {run_b}")
         if a.name == b.name:
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
         diff = diff_runs(a, read_counts(run_a), b, read_counts(run_b))
@@ -36,17 +36,18 @@ def compare(
         write_document(changes_markdown(diff, a.weights), document, kind, output)
 
 
-def _require_comparable(a: RunView, b: RunView) -> None:
+def _require_comparable(a: RunView, b: RunView, runs: str) -> None:
+    """Raise `ConfigError` if the scores of two runs cannot be compared; `runs` names both."""
     if a.weights != b.weights or a.categories != b.categories:
         raise ConfigError(
-            f"{a.name} and {b.name} have different rubrics, so their scores cannot be compared: "
+            f"{runs} have different rubrics, so their scores cannot be compared: "
             f"{_rubric(a)} against {_rubric(b)}; `adaptive-eval regrade` applies another rubric to a run"
         )
     if not {question.id for question in a.questions} & {question.id for question in b.questions}:
-        raise ConfigError(f"{a.name} and {b.name} have no question in common (by id); compare runs of one benchmark")
+        raise ConfigError(f"{runs} have no question in common (by id); compare runs of one benchmark")
     if not set(a.models) & set(b.models):
         raise ConfigError(
-            f"{a.name} and {b.name} have no model in common (by name): {', '.join(a.models)} against "
+            f"{runs} have no model in common (by name): {', '.join(a.models)} against "
             f"{', '.join(b.models)}; give a model the same name in both"
         )
 

@@ -11,7 +11,7 @@ from adaptive_eval.config.starter import short_starter, starter
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
-Full = Annotated[bool, typer.Option("--full", help="Write every setting, most of them in comments.")]
+Full = Annotated[bool, typer.Option("--full", help="Write more settings, most of them in comments.")]
 
 
 def init(file: File = Path("adaptive-eval.yaml"), full: Full = False, force: Force = False) -> None:

@@ -36,8 +36,9 @@ def label(
     """Label answers of RUN, to measure the grader's error. Scores are then corrected for it.
 
     A page in a browser shows each answer with its question and the answer key, but not its model or grade. One key sets
-    a label; q or Ctrl-C ends the session. The answers most useful for undecided comparisons come first. The labels are
-    stored in RUN/labels.jsonl; scores, order and verdicts are then corrected by them in all reports and results.json.
+    a label; q or Ctrl-C ends the session. A model's answers come in random order. Once every model has 20 labels,
+    models in undecided comparisons come first. The labels are stored in RUN/labels.jsonl; scores, order and verdicts
+    are then corrected by them in all reports and results.json.
     """
     with report_errors(run):
         if [port is not None, source is not None, show].count(True) > 1:

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors, typed_command
-from adaptive_eval.config.load import load_config
+from adaptive_eval.config.load import CONFIGURATIONS, load_config
+from adaptive_eval.questions.types import FORMATS
 from adaptive_eval.report.lines import Scale, safe_name, several
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
@@ -31,9 +33,14 @@ def regrade(
 ) -> None:
     """Grade every answer of RUN again, by --config.
 
-    Answers on which the grader failed are graded by the next start of the run, too.
+    You need not regrade answers on which the grader failed: the next start of the run grades them.
     """
     with report_errors(run):
+        if config.suffix.lower() in FORMATS.keys() - CONFIGURATIONS:
+            raise ConfigError(
+                f"{config} is a file of questions, and --config needs a configuration: save what the run's command "
+                "prints with --print-config (and the new --grader), and give that file"
+            )
         settings = load_config(config, overrides or ())
         command = typed_command("run", config, overrides, "--run-dir", str(run))
         arguments = tuple(shlex.split(command)[2:])

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_eval.base.errors import ConfigError, ExitCode
+from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.cli.shared import Overrides, print_damage_notes, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
@@ -55,6 +55,8 @@ Ray = Annotated[
         help="Start servers on this Ray cluster.",
     ),
 ]
+
+NO_CONFIG = "As CONFIG, save what this command prints with --print-config."
 
 
 @with_typed_options
@@ -118,7 +120,12 @@ def run(
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _open_sites(ray, prepared.config, directory) as sites:
             running = execute(prepared, directory, live_display, live_display.ended, sites=sites, ask_again=ask_again)
-            code = run_to_end(running)
+            try:
+                code = run_to_end(running)
+            except RunChanged as error:
+                if typed is None:
+                    raise
+                raise RunChanged(f"{error}\n{NO_CONFIG}") from error
     raise typer.Exit(code)
 
 

@@ -32,7 +32,7 @@ def validate(
     """Check a configuration and its questions; no model is asked. Exit code 2: something is wrong.
 
     The grader must also grade the answer key of every question as right. Instead of CONFIG a file of questions or a
-    task of Inspect, as for `run`: then a --model without #NAME is looked up on its server.
+    task of Inspect, as for `run`: then a --model without #MODEL is looked up on its server.
     """
     with report_errors():
         _, load = read_config(config, options, overrides or ())

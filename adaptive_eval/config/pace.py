@@ -58,23 +58,30 @@ def choose_optimize(models: Sequence[ModelConfig], trials: TrialsConfig) -> tupl
         if len(own_servers) == len(models)
         else (named, "; the other models are asked ahead, too")
     )
-    explanation = "on your own servers (without price and key), where you pay for time"
+    reasons = dict.fromkeys(filter(None, map(_why_own_server, models)))
+    explanation = f"on your own servers ({' or '.join(reasons)}), where you pay for time"
     return "time", f"{subject} {explanation}{addition}"
 
 
 def is_own_server(model: ModelConfig) -> bool:
-    """Whether a model is on the user's own server.
+    """Whether a model is on the user's own server. A command is not: it may cost anything."""
+    return _why_own_server(model) is not None
 
-    It is if the run launches it, it has `gpus`, its price is 0, or it has neither a price nor anything that identifies
-    a customer. A command is not: it may cost anything.
-    """
+
+def _why_own_server(model: ModelConfig) -> str | None:
+    """What shows that a model is on the user's own server; None if nothing does."""
     if model.batch is not None or model.command is not None:
-        return False
-    if model.launch is not None or model.gpus or (model.price is not None and model.price.is_zero):
-        return True
+        return None
+    if model.launch is not None:
+        return "started by the run"
+    if model.gpus:
+        return "with gpus"
+    if model.price is not None and model.price.is_zero:
+        return "with price 0"
     if model.inspect is not None:  # Inspect has its own keys and addresses
-        return model.price is None and model.inspect_name.partition("/")[0] in INSPECT_ON_OWN_SERVERS
-    return not _is_known_customer(model)
+        provider = model.inspect_name.partition("/")[0]
+        return f"served by {provider}" if model.price is None and provider in INSPECT_ON_OWN_SERVERS else None
+    return None if _is_known_customer(model) else "without price and key"
 
 
 def _is_known_customer(model: ModelConfig) -> bool:

@@ -116,6 +116,10 @@ class ModelConfig(EndpointConfig, CommandKeys):
         return self.model_copy(update={"concurrency": limits})
 
     @property
+    def title(self) -> str:
+        return self.name
+
+    @property
     def inspect_name(self) -> str:
         """The model's name in Inspect; empty if Inspect does not ask it."""
         return str(self.inspect["model"]) if isinstance(self.inspect, Mapping) else self.inspect or ""

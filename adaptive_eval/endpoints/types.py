@@ -176,7 +176,12 @@ class EndpointConfig(_Section):
         if self.api_key_env is None or keys.get(self.api_key_env, "").strip():
             return None
         variable = f"api_key_env names the environment variable {self.api_key_env}, which is not set"
-        return f"model {self.model!r}: {variable}; set it, or remove api_key_env for a server without a key"
+        return f"{self.title}: {variable}; set it, or remove api_key_env for a server without a key"
+
+    @property
+    def title(self) -> str:
+        """The name of this model in messages."""
+        return f"model {self.model!r}"
 
     @property
     def key_variable(self) -> str | None:

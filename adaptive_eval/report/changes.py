@@ -102,10 +102,13 @@ class _Limit(NamedTuple):
         """Why the limit cannot be so low, and what to type."""
         enough = math.ceil(self.used) if self.before is None else self.before
         was = "" if self.before is None else f" ({self.key} was {self.before:,.10g}{self.unit})"
+        used = f"this run has used {self.used:,.10g}{self.unit}"
+        if self.key == "trials.max":
+            used = f"a model already has {self.used:,.10g} answers per question"
         goal = "To continue, add" if enough > self.used else "A higher limit continues it; to change nothing, add"
         return (
-            f"{self.key} is {self.now:,.10g}{self.unit}, but this run has used {self.used:,.10g}{self.unit}{was}. "
-            f"{goal}:\n  --set {self.key}={enough:.10g}{self.unit}"
+            f"{self.key} is {self.now:,.10g}{self.unit}, but {used}{was}. {goal}:\n"
+            f"  --set {self.key}={enough:.10g}{self.unit}"
         )
 
 

@@ -115,7 +115,7 @@ class Ending:
             return ExitCode.REACHED
         causes = {lost.cause for lost in self.lost.values()}
         answered = self.ungraded or has_cut_answers(self.results) or Cause.BUDGET in causes
-        if self.reason is Reason.BLOCKED and answered and Cause.SERVER not in causes:
+        if self.reason is Reason.BLOCKED and answered and not self.lost_servers:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
 
@@ -139,6 +139,11 @@ class Ending:
     def ungraded(self) -> bool:
         """Some comparison is undecided because of trials without a grade."""
         return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._ungraded_models)
+
+    @property
+    def lost_servers(self) -> bool:
+        """Whether a model was set aside because of its servers."""
+        return any(lost.cause is Cause.SERVER for lost in self.lost.values())
 
     @property
     def _ungraded_models(self) -> list[str]:
@@ -172,7 +177,8 @@ class Ending:
             named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
             return f"Stopped by an alarm about the answers of {first_few(named, MAX_NAMED)}."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
-            return f"Finished: the blocked comparisons need {' and '.join(self._missing_for_blocked())}."
+            stopped = "Stopped" if self.lost_servers else "Finished"
+            return f"{stopped}: the blocked comparisons need {' and '.join(self._missing_for_blocked())}."
         if self.decided_by_labels:
             return LABELS_DECIDE
         if self.reason is Reason.SETTLED and (undecided := self._undecided_by_labels):

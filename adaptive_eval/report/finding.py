@@ -334,7 +334,7 @@ def model_clauses(results: Results, row: ModelRow) -> Iterator[Clause]:
         with_others.setdefault((pair.verdict, _relation(results, pair, row.name)), []).append(other or "")
     for verdict, words in sorted(with_others, key=lambda key: key[0] == Verdict.RESOLVED):
         others = with_others[verdict, words]
-        zone = _within_delta(results) if verdict == Verdict.TIED else ""
+        zone = _within_delta(results) if verdict == Verdict.TIED else _short_of_margin(results, words)
         if others == [""]:
             yield Clause(verdict, _against_value(results, words, row.name), after=zone)
         else:
@@ -348,7 +348,7 @@ def _relation(results: Results, pair: PairRow, name: str) -> str:
         case Verdict.RESOLVED if margin is not None:
             if _is_reversed(results, pair):
                 return "undecided against"
-            return f"not {margin} worse than" if ahead else f"not {margin} better than"
+            return "ahead of" if ahead else "behind"
         case Verdict.RESOLVED if _is_reversed(results, pair):
             return "ahead now, but decided as worse than" if ahead else "behind now, but decided as better than"
         case Verdict.RESOLVED:
@@ -356,6 +356,12 @@ def _relation(results: Results, pair: PairRow, name: str) -> str:
         case Verdict.TIED:
             return "equal to"
     return f"{state_word(pair.verdict)} against"
+
+
+def _short_of_margin(results: Results, relation: str) -> str:
+    """What a pick proves beyond the order: it is less than the margin behind a rival; empty for other relations."""
+    other_side = {"ahead of": "behind", "behind": "ahead"}.get(relation)
+    return "" if other_side is None else f", or less than {pick_margin(results)} {other_side}"
 
 
 def _against_value(results: Results, relation: str, name: str) -> str:

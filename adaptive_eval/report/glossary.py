@@ -16,8 +16,8 @@ GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
-        "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ: then "
-        "the details have a column `alike`: models without a common letter differ.",
+        "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ. Then "
+        "the details have a column `alike` with letters. Two models without a common letter differ.",
     ),
     "letters": Term(
         "Alike",
@@ -38,8 +38,7 @@ GLOSSARY: Mapping[str, Term] = {
     "corrected": Term(
         "Corrected",
         "The score without the bias of stopping early: runs end when a difference happens to look large, or too small "
-        "to decide. Quote it as the score. Take the order from the verdicts: they and the intervals use the "
-        "uncorrected score.",
+        "to decide. Quote it if you quote no interval: intervals and verdicts belong to the uncorrected score.",
     ),
     "sigma": Term(
         "σ here, σ like these",
@@ -73,7 +72,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "resolved": Term(
         "Resolved",
-        "One model is better than the other, or for a pick (`best`, `top_k`) less than delta behind it.",
+        "One model is better than the other. For a pick (`best`, `top_k`): the other is not ahead by delta or more.",
     ),
     "tied": Term(
         "Tied",
@@ -109,7 +108,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "power": Term(
         "Chance to be settled",
-        "The probability that the last allowed trial leaves this comparison resolved or tied.",
+        "The probability that the last allowed trial leaves this comparison resolved or tied, over all true "
+        "differences that fit the answers. A run gives a pair up if this is too small to be worth the trials.",
     ),
     "trials_needed": Term(
         "Trials per question needed",
@@ -138,7 +138,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "gate": Term(
         "Gate",
-        "PASS: the score is at most delta below the baseline, or the value. FAIL: it is further below. "
+        "PASS: the score is at most delta below the baseline (or the given value). FAIL: it is further below. "
         "UNDECIDED: neither is shown, or answers without a sound grade could decide it. With delta 0 a model must be "
         "better to pass.",
     ),

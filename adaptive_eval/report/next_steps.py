@@ -25,8 +25,8 @@ from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
-ENOUGH = "for an even chance"
-AFRESH = "--fresh, or another --run-dir"
+ENOUGH = "for an even chance once given up"
+AFRESH = "another --run-dir, or --fresh without --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "to count cut answers as graded, give them a category (rubric, when: {truncated: true}), then:"
 COUNT_EMPTY = "to count such answers as wrong, give them a category (rubric, when: {empty: true}), then:"
@@ -81,7 +81,7 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         if ending.results is None or not ending.results.corrected:
             yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
     elif reason is Reason.BLOCKED:
-        yield _step(ending, "fix what is missing, then")
+        yield _step(ending, "start or fix the servers, then" if ending.lost_servers else "fix what is missing, then")
     elif ending.imported and ending.arguments is None:
         file = f"{run}/config.yaml"
         yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")

@@ -57,10 +57,10 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     if not len(able):
         return "no comparison was open then, and every decision stands"
     confidence = getattr(rule, "confidence", None)
-    error = "the error"
+    error = "the allowed error"
     if confidence is not None:
-        one_order = f"{1.0 - confidence:.3g}, for each order"
-        error += f" ({one_order if is_lenient(rule) else f'{2.0 * (1.0 - confidence):.3g}, both orders together'})"
+        one_order = f"{100.0 * (1.0 - confidence):.3g}% for each order"
+        error += f" ({one_order if is_lenient(rule) else f'{200.0 * (1.0 - confidence):.3g}%: {one_order}'})"
     if not able.any():
         return f"open comparisons had used up {error} and cannot be decided any more; {AFRESH}"
     number = int(able.sum())
@@ -69,7 +69,7 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     bound, was = _format_range(extension.boundary[able]), _format_range(extension.old_boundary[able], digits=3)
     return (
         f"{which} now need{'' if number > 1 else 's'} stronger evidence, |z| of {bound} instead of {was}{spent}. The "
-        f"promise holds, with the remaining part of {error}; {AFRESH}"
+        f"promise holds, with what is left of {error}; {AFRESH}"
     )
 
 

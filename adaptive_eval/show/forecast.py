@@ -124,7 +124,7 @@ def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
     """Assumed true scores of the models, one by one if there is a pilot."""
     if len(forecast.models) > 1:
         apart, low, high = (scale.rounded_points(getattr(forecast.gap, name)) for name in ("median", "low", "high"))
-        yield f"true scores of neighbours differ by {apart} (80% of them by {low} to {high})"
+        yield f"assumed: true scores of neighbours differ by {apart} (80% of them by {low} to {high})"
     if forecast.pilot is None:
         return
     width = min(max(cell_len(safe_line(name)) for name in forecast.models), MAX_NAME_WIDTH)
@@ -178,18 +178,19 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     smallest = forecast.as_many
     if smallest is None:
         return
-    many = f"resolves as many comparisons ({smallest.called:.1f} on average, without ties)"
+    many = f"resolves as many comparisons ({smallest.called:.1f} on average; ties do not count)"
     if smallest.number is None:
         yield f"  no fixed design within trials.max {many};"
         yield f"  the run takes {smallest.cost:.0%} of the trials of the largest on average"
         return
-    yield f"  the smallest fixed design that {many}"
-    yield f"  asks {smallest.number:.0f} times per question; the run takes {smallest.cost:.0%} of its trials on average"
+    yield f"  a fixed design of {smallest.number:.0f} answers per model and question {many};"
+    yield f"  the run takes {smallest.cost:.0%} of its trials on average"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:
     """Explanation of the figures, and the time relative to a fixed design."""
-    yield "  expected costs; `run --dry-run` shows the worst case, which limits on tokens and USD reserve"
+    if forecast.fixed["tokens"] is not None:
+        yield "  expected costs; with sampling.max_tokens `run --dry-run` shows the worst case, which limits reserve"
     if forecast.need.costs.gpu_hours is not None:
         yield "  GPU hours are those of budget.gpu_hours: servers that the run starts count from their start to their"
         yield "  stop, other servers only while they answer"
@@ -205,7 +206,7 @@ def _faster_settings(forecast: Forecast) -> Iterator[str]:
     if draws_questions(forecast.decisions):
         yield "larger blocks (trials.draw) take less time, but more trials"
     elif setting(forecast.decisions, "trials", "optimize") not in (None, "time"):
-        yield "trials.optimize: time keeps its servers busy"
+        yield "trials.optimize: time keeps those of the run busy, too"
 
 
 def _remaining_costs(forecast: Forecast) -> Iterator[str]:

@@ -234,7 +234,7 @@ def _early_end(results: Results) -> Iterator[str]:
         + (
             ""
             if early_end.spread is None
-            else f" In these runs scores were typically off by {early_end.spread:.2f} times their σ."
+            else f" In these runs the typical error of a score was {early_end.spread:.2f} σ (1 means that σ is right)."
         )
     )
 

@@ -96,9 +96,7 @@ def test_a_key_that_is_not_set_is_a_warning_of_validate(tmp_path: Path, monkeypa
     result = CliRunner().invoke(app, ["validate", str(config)])
     assert result.exit_code == 0
     assert "is valid" in result.output
-    assert (
-        "warning: model 'coin-01': api_key_env names the environment variable SOME_KEY, which is not" in result.output
-    )
+    assert "warning: coin-01: api_key_env names the environment variable SOME_KEY, which is not" in result.output
     (tmp_path / ".env").write_text("SOME_KEY=abc")
     assert "warning" not in CliRunner().invoke(app, ["validate", str(config)]).output
 

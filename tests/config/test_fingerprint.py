@@ -44,5 +44,5 @@ def test_a_changed_file_is_named(change: dict[str, object], expected: str) -> No
     assert (
         f"\n  {expected}\n" in message
         and "0123abcd" not in message
-        and "start a new run: --fresh, or another --run-dir" in message
+        and "start a new run: another --run-dir, or --fresh without --run-dir" in message
     )

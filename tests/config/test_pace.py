@@ -33,10 +33,19 @@ def test_time_is_paid_for_on_servers_of_your_own() -> None:
     """Whatever is known of the length of answers."""
     launched = "".join(f"  - {{name: {name}, launch: {{}}}}\n" for name in "ab")
     turned = "".join(f"  - {{name: {name}, launch: {{exclusive: gpu0}}}}\n" for name in "ab")
-    for models in (TWO, launched, turned, two("gpus: 1"), two(f"gpus: 1, {PRICE}"), two(FREE)):
+    reasons = {
+        TWO: "without price and key",
+        launched: "started by the run",
+        turned: "started by the run",
+        two("gpus: 1"): "with gpus",
+        two(f"gpus: 1, {PRICE}"): "with gpus",
+        two(FREE): "with price 0",
+        two(FREE) + "  - {name: c, base_url: http://c/v1}\n": "with price 0 or without price and key",
+    }
+    for models, why in reasons.items():
         for more in ("", "sampling: {max_tokens: 32000}\n"):
-            result = chosen(models, more)
-            assert result[0] == "time" and result[1].startswith("all models are on your own servers")
+            reason = f"all models are on your own servers ({why}), where you pay for time"
+            assert chosen(models, more) == ("time", reason)
 
 
 def test_answers_are_paid_for_where_every_model_has_a_price_or_something_to_be_known_by() -> None:

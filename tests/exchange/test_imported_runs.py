@@ -129,7 +129,7 @@ def test_a_horizon_below_the_stored_trials_is_refused_and_changes_nothing(site: 
     )
     refused = site.run(site.write(trials={"min": 2, "max": 3}))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "trials.max is 3, but this run has used 4 (trials.max was 30)" in refused.stderr
+    assert "trials.max is 3, but a model already has 4 answers per question (trials.max was 30)" in refused.stderr
     with closing(RunReader.open(run)) as reader:
         assert len(reader.configurations()) == 1
 

@@ -54,4 +54,7 @@ def test_a_damaged_value_is_told_with_its_file_and_what_to_do(made: Path, tmp_pa
     assert result.exit_code == ExitCode.FAILED, result.output
     told = result.output[result.output.index("error: ") :].replace("\n", " ")
     assert told.startswith(f"error: {run}/run.sqlite is damaged: ") and what in told, told
-    assert f"`adaptive-eval verify {run}`" in told and "restore a copy of it, or start a new run: --fresh, or " in told
+    assert (
+        f"`adaptive-eval verify {run}`" in told
+        and "restore a copy of it, or start a new run: another --run-dir" in told
+    )

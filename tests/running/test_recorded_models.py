@@ -137,7 +137,7 @@ def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Fol
     assert folder.run(folder.config("new", models, objective="place")) is not None
     folder.run(folder.earlier(seed=5), name="other")
     others = [{**model, "recorded": str(folder.path / "other")} for model in moved]
-    with pytest.raises(ConfigError, match=r"has others; name the first again, or start a new run: --fresh, or another"):
+    with pytest.raises(ConfigError, match=r"has others; name the first again, or start a new run: another --run-dir"):
         folder.run(folder.config("new", [*others, models[-1]], objective="place"))
 
 

@@ -97,6 +97,24 @@ def test_a_resume_needs_no_server_to_know_the_models(ada: str) -> None:
     assert set(models_of(Path("runs/questions"))) >= {("bob-7b", "org/bob-7b"), ("cyd-1b", "my/cyd-1b")}
 
 
+def test_after_a_changed_grader_the_printed_configuration_grades_again(ada: str, bob: str) -> None:
+    command = ("--model", ada, "--model", bob, "--max-trials", "2")
+    assert run(*command).exit_code in ENDED
+    changed = (*command, "--grader", "contains")
+    refused = run(*changed)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert refused.stderr.endswith(
+        "adaptive-eval regrade runs/questions --config CONFIG\n"
+        "As CONFIG, save what this command prints with --print-config.\n"
+    )
+    regrade = ["regrade", "runs/questions", "--config"]
+    wrong = CliRunner().invoke(app, [*regrade, "questions.jsonl"])
+    assert wrong.exit_code == ExitCode.CONFIGURATION and "--print-config" in wrong.stderr
+    Path("mine.yaml").write_text(run(*changed, "--print-config").stdout)
+    done = CliRunner().invoke(app, [*regrade, "mine.yaml"])
+    assert done.exit_code == 0 and done.stdout.startswith("graded ")
+
+
 def test_a_start_over_asks_servers_again(ada: str, bob: str) -> None:
     assert run("--model", f"x={ada}", "--model", bob, "--max-trials", "4").exit_code in ENDED
     named = run("--model", ada, "--model", bob, "--print-config")

@@ -173,7 +173,8 @@ def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, run_a
     }
     other = run_as("b", rubric=rubric)
     result = CliRunner().invoke(app, ["compare", str(first), str(other)])
-    assert result.exit_code == 2 and "different rubrics" in result.stderr and "right 2" in result.stderr
+    assert result.exit_code == 2 and f"{first} and {other} have different rubrics" in " ".join(result.stderr.split())
+    assert "right 2" in result.stderr
     renamed = [
         {"name": "eve", "model": "ada", "base_url": site.base_url},
         {"name": "fay", "model": "bob", "base_url": site.base_url},

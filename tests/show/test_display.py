@@ -48,7 +48,7 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.report.ending import Ended, Ending, find_ending
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings
+from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings, model_verdicts
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
 from adaptive_eval.report.make import usage_of
 from adaptive_eval.report.results import Caution, GateRow, ModelRow, Results
@@ -211,7 +211,7 @@ async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert lines[-5].startswith("warning   a warning") and lines[-5].endswith(" …, 2 more")
-    assert lines[-4].startswith("to do     raise trials.max to 400 (for an even chance)")
+    assert lines[-4].startswith("to do     raise trials.max to 400 (for an even chance once given up)")
     assert lines[-3:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=400",
         "          write a report:",
@@ -247,6 +247,14 @@ def test_the_finding_answers_what_was_asked(sections: dict[str, object], expecte
     (sentence,) = main_findings(view.results)
     assert re.fullmatch(expected, sentence), sentence
     assert has_tiers(view.results) is not ("less than" in expected), "rivals of a pick are compared with it alone"
+
+
+def test_the_verdicts_of_a_pick_say_who_is_ahead() -> None:
+    view = simulated(world(LETTERS, 8), objective="best", stopping={"delta": 0.2})
+    assert view.results is not None
+    pick, *rivals = model_verdicts(view.results)
+    assert pick == "ahead of 7 models, or less than 20 points behind"
+    assert set(rivals) == {f"behind {view.results.models[0].name}, or less than 20 points ahead"}
 
 
 def test_a_sentence_that_an_earlier_start_left_in_place_of_a_reason_is_no_reason() -> None:
@@ -541,12 +549,14 @@ async def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert ended.exit_code is code
     assert all(f"{name} ({loss.headline})" in ended.why for name, loss in lost.items())
     assert "line of a log" not in ended.why
+    assert ended.why.startswith("Finished" if SERVER not in lost.values() else "Stopped")
     last = last_screen(ended)
     assert (
         ("the server of the judge or verifier, then:\n" in last)
         and (f"regrade {tmp_path} --config 'my run.yaml'" in last)
     ) == mend
     assert ("grader" in last.partition("\n\n")[2]) == mend
+    assert ("start or fix the servers, then:\n" in last) == (not mend)
     assert "raise trials.max" not in last
 
 

@@ -106,7 +106,8 @@ def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunVie
     assert results is not None and results.early_end is not None and results.early_end.why_not is None
     assert f"by {results.early_end.replays} simulated runs of the same plan" in text
     assert (
-        results.early_end.spread is not None and f"were typically off by {results.early_end.spread:.2f} times" in text
+        results.early_end.spread is not None
+        and f"the typical error of a score was {results.early_end.spread:.2f} σ" in text
     )
     for row in results.models:
         assert row.corrected is not None and row.corrected != row.score and 0.0 <= row.corrected <= 1.0

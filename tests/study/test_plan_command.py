@@ -267,7 +267,7 @@ def test_a_slow_plan_recommends_the_faster_pace(pace: str) -> None:
     words = (str(write_config(Path())), "--set", "concurrency=256", "--set", f"trials.optimize={pace}")
     result = forecast(*words, "--set", "stopping.options.worth=50", timed=True)
     assert result["times_as_long"] > 1.0
-    assert ("trials.optimize: time keeps its servers busy" in result["shown"]) == (pace == "cost")
+    assert ("trials.optimize: time keeps those of the run busy, too" in result["shown"]) == (pace == "cost")
 
 
 @pytest.mark.slow
@@ -294,7 +294,7 @@ def test_the_forecast_of_a_gate_says_how_often_it_passes_and_what_it_takes() -> 
     assert lead < broad["shown"].index("true scores of neighbours differ") < broad["shown"].index("gate: PASS ")
     assert re.search(r"^(gap|delta) ", broad["shown"], re.MULTILINE) is None, "a gate decides no difference"
     assert re.search(
-        r"^true scores of neighbours differ by [\d.]+ points .* [\d.]+ points to [\d.]+ points\)$",
+        r"^assumed: true scores of neighbours differ by [\d.]+ points .* [\d.]+ points to [\d.]+ points\)$",
         broad["shown"],
         re.MULTILINE,
     )
