@@ -17,7 +17,7 @@ GLOSSARY: Mapping[str, Term] = {
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
         "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ. Then "
-        "the details have a column `alike` with letters. Two models without a common letter differ.",
+        "the details have a column `alike`: models without a common letter differ.",
     ),
     "letters": Term(
         "Alike",
@@ -27,7 +27,7 @@ GLOSSARY: Mapping[str, Term] = {
     "score": Term(
         "Score, avg@N",
         "The score is the mean grade of a model's trials, first per question and then over all questions, with a 95% "
-        "interval. It has no prior, so models with different numbers of trials compare fairly.",
+        "interval. Nothing is added to the trials, so models with different numbers of them compare fairly.",
     ),
     "bayes": Term(
         "Bayes@N, posterior",
@@ -84,7 +84,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "out_of_reach": Term(
         "Out of reach",
-        "`trials.max`, or the budget, is probably too small to tell, so the pair gets no trials of its own. It does "
+        "`trials.max`, or the budget, is probably too small to tell, so no more trials are sent for this pair. It does "
         "not mean that the two are equal.",
     ),
     "blocked": Term(
