@@ -10,6 +10,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.judge import Judge
+from scorio.moments import FloatArray
 
 UNITS: dict[str, tuple[float, int]] = {
     "trials": (1.0, 0),
@@ -39,17 +40,18 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     plan, config = prepared.plan, prepared.config
     yield from unbounded_models(plan, prepared.models)
     stored = 0 if plan.first is None else plan.first
-    trials = np.maximum(plan.opening - stored, 0).sum(axis=1)
-    bounded = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
-    worst = np.array([(1.0, *cost) for cost in bounded])
+    opening = np.maximum(plan.opening - stored, 0)
+    trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst_costs(plan)
+    worst = worst_costs(plan)
     needs, minimum = trials @ worst, np.minimum(trials, 1) @ worst
     minimum[0] = needs[0]
-    for (name, (unit, decimals)), need, part in zip(UNITS.items(), needs.tolist(), minimum.tolist(), strict=True):
+    amounts = zip(needs.tolist(), minimum.tolist(), of_one_each.tolist(), strict=True)
+    for (name, (unit, decimals)), (need, part, one_each) in zip(UNITS.items(), amounts, strict=True):
         cap = getattr(plan.budget, name)
         if cap is None or need <= cap:
             continue
         follows = IN_PARTS if part <= cap else TOO_FEW if name == "trials" else NO_ANSWERS
-        *others, last = _keys_to_lower(config, name, of_one=follows is NO_ANSWERS)
+        *others, last = _keys_to_lower(config, name, follows is NO_ANSWERS, one_each > cap)
         key = cap_key(name)
         words = cap_unit(key)
         minimum_value, full_value = smallest_cap(name, part), smallest_cap(name, need)
@@ -60,6 +62,12 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
             f"{follows}: it may cost {cost}, and budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
             f"{full_value:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
+
+
+def worst_costs(plan: Plan) -> FloatArray:
+    """(L, 4): the worst case of an answer of each model, by currency; what nothing bounds counts as 0."""
+    bounded = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
+    return np.array([(1.0, *cost) for cost in bounded])
 
 
 def is_in_vain(problems: Sequence[str]) -> bool:
@@ -84,8 +92,9 @@ def smallest_cap(currency: str, amount: float) -> float:
     return math.ceil(round(amount / unit * scale, 6)) / scale
 
 
-def _keys_to_lower(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:
-    """The keys that lower the cost of the first round, or with `of_one` that of a single answer."""
+def _keys_to_lower(config: RunConfig, name: str, of_one: bool, is_min_too_much: bool) -> Iterator[str]:
+    """The keys that lower the cost of the first round, or with `of_one` that of a single answer; `is_min_too_much`: the
+    cap does not even cover one answer to each question."""
     timed = name == "gpu_seconds"
     if name != "trials":
         yield "sampling.timeout" if timed else "sampling.max_tokens"
@@ -99,7 +108,7 @@ def _keys_to_lower(config: RunConfig, name: str, of_one: bool) -> Iterator[str]:
         return
     if config.trials.draw is not None:
         yield "trials.draw"
-    elif config.trials.min > 1:
+    elif config.trials.min > 1 and not (is_min_too_much and name == "trials"):
         yield "trials.min"
     elif name == "trials":
-        yield "the number of questions (trials.draw)"
+        yield "the number of questions (questions.limit)"

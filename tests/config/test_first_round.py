@@ -43,7 +43,7 @@ def prepared(budget: str, grader: str = "math", max_tokens: int = 1000) -> Prepa
 @pytest.mark.parametrize(
     ("key", "grader", "follows", "lowers"),
     [
-        ("trials", "math", TOO_FEW, "trials.min"),
+        ("trials", "math", TOO_FEW, "the number of questions (questions.limit)"),
         ("tokens", "math", NO_ANSWERS, "sampling.max_tokens"),
         (
             "usd",
@@ -65,6 +65,13 @@ def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: st
     assert not list(first_round_problems(prepared(f"{key}: {enough}", grader)))
     less = f"{float(enough) - 0.01:.2f}" if key == "usd" else f"{int(enough) - 1}"
     assert len(list(first_round_problems(prepared(f"{key}: {less}", grader)))) == 1
+
+
+def test_fewer_trials_are_proposed_only_where_they_would_do() -> None:
+    run = prepared("trials: 100")
+    each = len(run.models) * len(run.questions)
+    below, enough = (next(first_round_problems(prepared(f"trials: {cap}"))) for cap in (each - 1, each))
+    assert below.endswith("lower the number of questions (questions.limit)") and enough.endswith("lower trials.min")
 
 
 def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named() -> None:
