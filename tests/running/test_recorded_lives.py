@@ -122,6 +122,8 @@ class RecordedLives(RuleBasedStateMachine):
     @precondition(lambda self: "budget" in self.settings)
     @rule(by=st.integers(1, 30))
     def raise_the_budget(self, by: int) -> None:
+        """Another cap holds from the next look on; looks that were taken stand."""
+        self.extended = self.extended or bool(stored_looks(self.directory))
         self.settings["budget"] = {"trials": self.settings["budget"]["trials"] + by}
 
     @rule()
