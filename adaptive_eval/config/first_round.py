@@ -10,7 +10,6 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.judge import Judge
-from scorio.moments import FloatArray
 
 UNITS: dict[str, tuple[float, int]] = {
     "trials": (1.0, 0),
@@ -41,8 +40,9 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     yield from unbounded_models(plan, prepared.models)
     stored = 0 if plan.first is None else plan.first
     opening = np.maximum(plan.opening - stored, 0)
-    trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst_costs(plan)
-    worst = worst_costs(plan)
+    bounded = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
+    worst = np.array([(1.0, *cost) for cost in bounded])
+    trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst
     needs, minimum = trials @ worst, np.minimum(trials, 1) @ worst
     minimum[0] = needs[0]
     amounts = zip(needs.tolist(), minimum.tolist(), of_one_each.tolist(), strict=True)
@@ -62,12 +62,6 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
             f"{follows}: it may cost {cost}, and budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
             f"{full_value:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
-
-
-def worst_costs(plan: Plan) -> FloatArray:
-    """(L, 4): the worst case of an answer of each model, by currency; what nothing bounds counts as 0."""
-    bounded = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
-    return np.array([(1.0, *cost) for cost in bounded])
 
 
 def is_in_vain(problems: Sequence[str]) -> bool:
