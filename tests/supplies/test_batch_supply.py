@@ -329,10 +329,10 @@ async def test_a_batch_without_requests_to_claim_is_ended() -> None:
     first.is_dead = True  # killed after the commit, before the end of the batch is noted
     first.store(keys)
     await first.die()
-    second = desk.open()
+    second, calls = desk.open(), len(desk.service.log)
     second.ask([])
-    await asyncio.sleep(60.0)
-    assert desk.log.pending == [] and desk.creations == 1
+    await asyncio.sleep(0.0)  # a run with nothing left to ask may end before any reply comes
+    assert desk.log.pending == [] and len(desk.service.log) == calls
 
 
 async def test_requests_of_a_batch_that_cannot_be_read_fail_also_those_that_come_later() -> None:
@@ -392,13 +392,19 @@ async def test_an_id_that_no_service_gave_or_that_another_batch_has_is_not_asked
     first.ask(keys_of(range(5)))
     await asyncio.sleep(60.0)
     forged = ServiceDesk("openai", desk.service)
-    for key, batch in (("a", "batch_0"), ("b", "../files/f?x="), ("c", "batch_0/cancel?")):
-        forged.log.events += [BatchPlanned("ada", key, ("0-1-1",), 1e9), BatchTaken("ada", key, batch, 1, 1e9)]
+    keys = keys_of(range(3), 7)
+    for trial, (key, batch) in zip(
+        keys, (("a", "batch_0"), ("b", "../files/f?x="), ("c", "batch_0/cancel?")), strict=True
+    ):
+        request = "-".join(map(str, trial))
+        forged.log.events += [BatchPlanned("ada", key, (request,), 1e9), BatchTaken("ada", key, batch, 1, 1e9)]
+    forged.log.reserved.update(keys)
     second, before = forged.open(), len(desk.service.log)
-    second.ask([])
-    await asyncio.sleep(60.0)
+    assert texts(await answered(second, keys)) == truths(keys)
+    await asyncio.sleep(1.0)
     await second.die()
-    assert {("GET", "/batches?limit=100"), ("GET", "/batches/batch_0")} == set(desk.service.log[before:])
+    paths = [path for _, path in desk.service.log[before:]]
+    assert "/batches/batch_0" in paths and not any("cancel" in path or "f?x" in path for path in paths)
     assert forged.log.pending == []
     assert len(await first.answered()) == 5
 

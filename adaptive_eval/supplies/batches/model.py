@@ -160,9 +160,12 @@ class ModelBatches:
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
         """Continue the batches of earlier starts, and post the losses of direct requests."""
-        for batch in self._batches.values():
-            if not batch.is_begun:
+        for batch in list(self._batches.values()):
+            if not batch.is_begun and batch.waiting:
                 self._begin(batch)
+            elif not batch.is_begun:  # nothing of it is awaited: a run that ends at once must not leave it pending
+                self._forget(batch)
+                self._calls.note(BatchEnded(self._calls.name, batch.record.key, "collected earlier"))
         self._direct.serve(demand)
 
     async def close(self) -> None:
