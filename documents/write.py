@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 
 from reference import reference
 
-from adaptive_eval.core.early_stop import MAX_HORIZON_TRIALS
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
@@ -79,7 +78,6 @@ def worked_example() -> str:
         details_a=tables(report_a)[2],
         comparisons_a=tables(report_a)[3],
         undecided_b=undecided_rows(tables(report_b)[3]),
-        most_replayed=MAX_HORIZON_TRIALS,
         needed_b=ceil(b.pairs[-1].trials_needed or 0),
     )
     return fill_paragraphs(text)

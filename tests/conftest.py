@@ -35,7 +35,6 @@ from thoroughness import THOROUGH, examples
 from adaptive_eval import cli
 from adaptive_eval.endpoints import client, transport
 from adaptive_eval.endpoints.settings import EndpointSettings
-from adaptive_eval.report import build
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
 
@@ -52,9 +51,6 @@ settings.register_profile(
 settings.load_profile("untimed")
 if not THOROUGH:  # constants of all modules that a process has loaded would be tried: other examples beside other tests
     providers._get_local_constants = lambda: providers._local_constants
-
-if not THOROUGH:  # a report of each run that has ended plays it again so often: an eighth of the time of all whole runs
-    build.REPLAYS = 2
 
 # what takes options apart is made once, as in a process of its own, and not for each command that a test gives
 cli.load_command = cache(cli.load_command)

@@ -10,10 +10,9 @@ from functools import cache
 
 import typer.main
 from pydantic import BaseModel
-from thoroughness import THOROUGH
 
 from adaptive_eval import cli, notes
-from adaptive_eval.report import build, looks, question_rows, results_file
+from adaptive_eval.report import looks, question_rows, results_file
 
 
 def make_once() -> None:
@@ -37,5 +36,3 @@ def make_once() -> None:
         model.model_rebuild()
     for reader in (*notes._READERS.values(), question_rows._reader, results_file._reader, looks._parsers):
         reader()
-    if not THOROUGH:  # a report of each run that has ended plays it again so often, as in tests/conftest.py
-        build.REPLAYS = 2

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.cheapest import Part
-from adaptive_eval.core.early_stop import REPLAYS
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
@@ -37,7 +36,6 @@ from adaptive_eval.report.results import (
     SET_ASIDE,
     UNJUDGED_FORMAT,
     CallRow,
-    EarlyEnd,
     FrontierRow,
     GateRow,
     GradedPair,
@@ -129,14 +127,12 @@ def build_results(snapshot: Snapshot) -> Results:
     """Build the results, which takes a while with thousands of questions."""
     subject, result, usages, weights = snapshot.subject, snapshot.result, snapshot.usages, snapshot.bench.weights
     results, order = look_results(snapshot), [row.model for row in result.models]
-    early_end, models = _correct_scores(snapshot, results.models)
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     arrived = snapshot.arrived[order]
     waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
     return replace(
         results,
-        models=models,
         adjusted_p=_order_matrix(result, order),
         looks=tuple(
             LookRow(
@@ -161,26 +157,7 @@ def build_results(snapshot: Snapshot) -> Results:
         turns=turns_rows(snapshot.events),
         batches=batch_rows(pending_batches(snapshot.events)),
         metrics=metrics,
-        early_end=early_end,
     )
-
-
-def _correct_scores(snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> tuple[EarlyEnd | None, tuple[ModelRow, ...]]:
-    ended = snapshot.ended
-    if ended is None:
-        return None, rows
-    if ended.why_not is not None:
-        return EarlyEnd(0, ended.why_not), rows
-    again = ended.replay(REPLAYS)
-    shift = dict(zip(snapshot.subject.models, again.shift.tolist(), strict=True))
-    low, high = snapshot.bench.weights.min(), snapshot.bench.weights.max()
-
-    def corrected(row: ModelRow) -> ModelRow:
-        if row.score is None:
-            return row
-        return replace(row, corrected=finite_or_none(float(np.clip(row.score - shift[row.name], low, high))))
-
-    return EarlyEnd(again.replays, spread=finite_or_none(again.spread)), tuple(map(corrected, rows))
 
 
 def _frontier_rows(snapshot: Snapshot) -> Iterator[FrontierRow]:

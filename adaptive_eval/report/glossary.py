@@ -35,11 +35,6 @@ GLOSSARY: Mapping[str, Term] = {
         "/ (6 + 2) = 62.5%. With few trials this pulls it to the middle of the scale, by several points. Decisions "
         "use avg@N.",
     ),
-    "corrected": Term(
-        "Corrected",
-        "The score without the bias of stopping early: runs end when a difference happens to look large, or too small "
-        "to decide. Quote it if you quote no interval: intervals and verdicts belong to the uncorrected score.",
-    ),
     "sigma": Term(
         "σ here, σ like these",
         "A score has two standard errors. σ here: how far the score could move with more trials on exactly these "

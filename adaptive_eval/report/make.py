@@ -55,7 +55,7 @@ class Reporter:
     def draft(self, machine: Machine, *, is_over: bool) -> "Draft | None":
         """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
         controller = machine.controller
-        state = take_state(self._subject, controller, self._labels(), correct=is_over)
+        state = take_state(self._subject, controller, self._labels())
         if state is None:
             return None
         usages = [usage_of(machine, number) for number in machine.setting.roster]

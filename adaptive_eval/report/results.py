@@ -120,8 +120,6 @@ class ModelRow:
     """The earlier run whose outcomes stand for this model; `trials` counts them, and the model was not asked."""
     grading: GradingCost | None = None
     """Cost of the grades of its answers, if a judge or verifier gave them."""
-    corrected: float | None = None
-    """The score corrected for the early end of the run (`Results.early_end`)."""
     labels: int = 0
     """Labels of its answers that count (`Results.labelled`)."""
     graded_score: float | None = None
@@ -318,18 +316,6 @@ REDECIDED = "redecided"
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyEnd:
-    """Correction of the scores for the early end of the run."""
-
-    replays: int
-    """Number of replays by the same plan, of models that answer by the posterior means of this run."""
-    why_not: str | None = None
-    """Why there were no replays, and no score is corrected."""
-    spread: float | None = None
-    """Standard deviation of (score - truth) / sigma in the replays; below 1, intervals are wider than necessary."""
-
-
-@dataclass(frozen=True, slots=True)
 class OtherCostRow:
     """Spending besides the stored answers of the current models."""
 
@@ -468,7 +454,6 @@ class Results:
     """Metrics of `report.metrics`, metric by metric, with the best model first."""
     groups: tuple[GroupRow, ...] = ()
     """Scores by benchmark, if there are several, and by `report.group_by`: group by group, best model first."""
-    early_end: EarlyEnd | None = None
     """None while the run goes on, and if all of its trials were there at its first look."""
     labelled: LabelledRun | None = None
     """None without labels."""

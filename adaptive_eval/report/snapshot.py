@@ -14,7 +14,6 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.early_stop import EndedRun
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.settings import Bench
@@ -113,8 +112,6 @@ class Snapshot:
     beside: tuple[OtherCostRow, ...] = ()
     """Spending that caps count besides the stored answers of the current models."""
     groups: tuple[GroupRow, ...] = ()
-    ended: EndedRun | None = None
-    """The end of the run, if scores are to be corrected for it."""
     labelled: LabelledRun | None = None
     """The effect of labels; None without labels."""
     by_grades: Result | None = None
@@ -154,14 +151,10 @@ class JudgedState:
     alarms: tuple[AnswerAlarm, ...]
     extensions: tuple[Extension, ...]
     groups: tuple[GroupRow, ...]
-    ended: EndedRun | None
 
 
-def take_state(
-    subject: RunSubject, controller: Controller, labels: RunLabels | None = None, *, correct: bool = False
-) -> JudgedState | None:
-    """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts; with
-    `correct`, scores of a run that has ended are to be corrected for its early end."""
+def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | None = None) -> JudgedState | None:
+    """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts."""
     graded = result = controller.result()
     if result is None:
         return None
@@ -184,7 +177,6 @@ def take_state(
         alarms=tuple(controller.alarms),
         extensions=tuple(controller.extensions),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
-        ended=EndedRun.from_controller(controller) if correct else None,
     )
 
 
@@ -199,16 +191,14 @@ def take_snapshot(
     events: Sequence[Event] = (),
     held: Sequence[HeldTime | None] = (),
     beside: Sequence[OtherCostRow] = (),
-    correct: bool = False,
     labels: RunLabels | None = None,
 ) -> Snapshot | None:
     """Copy the state after the latest look; None before the first. `events` are all events of the run.
 
-    `held` is the time for which each model has held its servers, if known; `beside` is other spending under caps. With
-    `correct`, scores of a run that has ended are corrected for its early end, which may take seconds. `labels` correct
-    scores and verdicts.
+    `held` is the time for which each model has held its servers, if known; `beside` is other spending under caps.
+    `labels` correct scores and verdicts.
     """
-    state = take_state(subject, controller, labels, correct=correct)
+    state = take_state(subject, controller, labels)
     if state is None:
         return None
     copies = [usage.copy() for usage in usages]
@@ -267,7 +257,6 @@ def complete(
         held=tuple(held) or (None,) * len(subject.models),
         beside=tuple(beside),
         groups=state.groups,
-        ended=state.ended,
         labelled=state.labelled,
         by_grades=state.by_grades,
         alarms=alarm_rows(state.alarms, subject.models),

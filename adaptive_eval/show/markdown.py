@@ -182,7 +182,6 @@ def _findings(view: RunView) -> Iterator[str]:
     yield "## Details"
     yield _score_details(results)
     yield _column_notes(results)
-    yield from _early_end(results)
     yield from _groups(results)
     yield from _metrics(results)
     yield from _comparisons(results)
@@ -220,23 +219,6 @@ def _column_notes(results: Results) -> str:
     if letters_tell_more(results.models):
         notes += " Models that share a letter (alike) are not shown to differ; all pairs are compared."
     return notes
-
-
-def _early_end(results: Results) -> Iterator[str]:
-    if (early_end := results.early_end) is None:
-        return
-    if early_end.why_not is not None:
-        yield f"Scores are not corrected for stopping early: {early_end.why_not}."
-        return
-    yield (
-        "corrected: the score without the small bias of stopping early, estimated by "
-        f"{early_end.replays} simulated runs of the same plan. It changes no verdict and no interval."
-        + (
-            ""
-            if early_end.spread is None
-            else f" In these runs the typical error of a score was {early_end.spread:.2f} σ (1 means that σ is right)."
-        )
-    )
 
 
 def _headline(results: Results) -> str:
@@ -296,14 +278,13 @@ def _score_details(results: Results) -> str:
             scale.score(row.score),
             scale.width(row.sigma),
             "" if draws_questions(results.decisions) else scale.width(row.sampled_sigma),
-            "" if row.corrected is None else scale.score(row.corrected),
             number_or_dash(row.bayes, 4),
             number_or_dash(row.bayes_sigma, 4),
             markdown_cell(row.letters) if alike else "",
         ]
         for row in results.models
     )
-    head = ["model", "avg@N", "σ here", "σ like these", "corrected", "Bayes@N mu", "Bayes@N σ", "alike"]
+    head = ["model", "avg@N", "σ here", "σ like these", "Bayes@N mu", "Bayes@N σ", "alike"]
     return markdown_table(*informative_columns(head, rows))
 
 

@@ -9,9 +9,8 @@ import pytest
 from core_runs import Answers, straight
 
 from adaptive_eval.core import Baseline, Bench, Best, Budget, Controller, Plan, PrecisionOf, Threshold, Trials
-from adaptive_eval.core.early_stop import EndedRun
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, weigh_evidence
-from adaptive_eval.core.policies import UnresolvedPairs, Weighted, question_weights
+from adaptive_eval.core.policies import Weighted, question_weights
 from adaptive_eval.core.result import _by_benchmark
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stack import RunStack, SummedTapes
@@ -252,21 +251,6 @@ def test_runs_side_by_side_end_as_each_alone() -> None:
         alone = drive_rounds(Controller(plan), tape)
         assert np.array_equal(alone.counts, end.counts)
         assert alone.finished is end.reason
-
-
-@pytest.mark.slow
-def test_the_early_stop_correction_uses_weighted_scores() -> None:
-    """With all weight on some questions, only these contribute to the error."""
-    heavy = np.where(LABELS == 0, 1e6, 1.0)
-    plan = weighted_plan(bench=Bench(3, 11, BINARY, question_weights=heavy), objective=Best(), policy=UnresolvedPairs())
-    run = straight(plan, Answers(plan, 4))
-    ended = EndedRun.from_controller(run)
-    assert ended is not None
-    few = replace(plan, bench=Bench(3, 4, BINARY))
-    same = EndedRun(few, ended.counts[:, :4], ended.reason, ended.affordable, ended.set_aside, ended.judged)
-    weighted, alone = ended.replay(300), same.replay(300)
-    assert np.abs(weighted.shift - alone.shift).max() < 0.02
-    assert weighted.spread == pytest.approx(alone.spread, rel=0.25)
 
 
 @pytest.mark.parametrize("trials", [(6, 60), (20, 20)])

@@ -26,7 +26,6 @@ PARTS = ("asked", "look", "trial", "event", "result", "export")
 Line = list[Any]
 
 CLOCK = "measured by a clock"
-REPLAYED = "of simulated runs, the ties of which the last digits of another processor break otherwise"
 MASKED: Mapping[str, str] = {
     "at": CLOCK,
     "created": CLOCK,
@@ -54,8 +53,6 @@ MASKED: Mapping[str, str] = {
     "decisions": "repeats the configuration with the defaults of every rule and objective there is",
     "id": "a batch service or server chooses it",
     "checksum": "of results.json with all that is masked here",
-    "corrected": REPLAYED,
-    "spread": REPLAYED,
 }
 """Keys that are left out wherever they stand, and why."""
 PATTERNS = (

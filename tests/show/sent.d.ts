@@ -59,12 +59,6 @@ interface DecisionsInWords {
   seeds: string;
 }
 
-interface EarlyEnd {
-  replays: number;
-  why_not: string | null;
-  spread: number | null;
-}
-
 interface EventView {
   at: number;
   kind: string;
@@ -93,7 +87,6 @@ interface Glossary {
   letters: Term;
   score: Term;
   bayes: Term;
-  corrected: Term;
   sigma: Term;
   set_aside: Term;
   trials: Term;
@@ -242,7 +235,6 @@ interface ModelRow {
   rank_without_prior: number | null;
   recorded: string | null;
   grading: GradingCost | null;
-  corrected: number | null;
   labels: number;
   graded_score: number | null;
   cut: number;
@@ -380,7 +372,6 @@ interface Results {
   batches: BatchRow[];
   metrics: MetricRow[];
   groups: GroupRow[];
-  early_end: EarlyEnd | null;
   labelled: LabelledRun | null;
   alarms: AlarmRow[];
 }

@@ -21,11 +21,10 @@ from adaptive_eval.notes import BatchEnded, BatchPlanned, BatchTaken, Event, Thr
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.results import CallRow, Caution, EarlyEnd, Results
+from adaptive_eval.report.results import CallRow, Caution, Results
 from adaptive_eval.report.view import RunView, event_view, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 from adaptive_eval.show.repeatable import questions_digest
-from adaptive_eval.show.summary import findings
 from adaptive_eval.show.text import (
     amount,
     fenced_block,
@@ -99,22 +98,6 @@ def test_the_command_to_go_on_hides_folders_of_this_machine() -> None:
     assert typed_step.command == f"adaptive-eval run {' '.join(typed)}"
     hidden = "adaptive-eval run …/x.yaml --set stopping.error=.1 --set trials.max=4 --run-dir …/x"
     assert shown_step.command is not None and shown_step.command.replace("'", "") == hidden
-
-
-def test_scores_corrected_for_the_early_end_stand_beside_the_others(view: RunView) -> None:
-    text, results = markdown(view), view.results
-    assert results is not None and results.early_end is not None and results.early_end.why_not is None
-    assert f"by {results.early_end.replays} simulated runs of the same plan" in text
-    assert (
-        results.early_end.spread is not None
-        and f"the typical error of a score was {results.early_end.spread:.2f} σ" in text
-    )
-    for row in results.models:
-        assert row.corrected is not None and row.corrected != row.score and 0.0 <= row.corrected <= 1.0
-        assert re.search(rf"^\| {row.name} .*%\s+\|\s+{100 * row.corrected:.1f}% \|", text, re.MULTILINE)
-    assert "corrected" not in "\n".join(findings(results, None, None)), "the report has them"
-    refused = replace(results, early_end=EarlyEnd(0, "a model was set aside"))
-    assert "not corrected for stopping early: a model was set aside." in markdown(replace(view, results=refused))
 
 
 def test_a_gate_is_reported_as_a_gate() -> None:

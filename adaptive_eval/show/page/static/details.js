@@ -44,10 +44,6 @@ function scores({ models }, facts) {
   const columns = [
     ["Model", (row) => name(row.name, 120)],
     letters && [term("letters", "Alike"), (row) => row.letters],
-    models.some((row) => row.corrected !== null) && [
-      [term("corrected", "Corrected"), second("for early stopping")],
-      (row) => score(facts, row.corrected),
-    ],
     [term("trials", "Trials"), (row) => count(row.trials)],
     any("prior_depth") && [[term("prior_trials", "R0"), second("a question")], (row) => number(row.prior_depth, 1)],
     facts.drawnFrom === null && [
