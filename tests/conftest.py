@@ -148,12 +148,6 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures of a run are made and laid out, but not painted, which knows nothing of the run and takes the longest."""
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"picture"))
-
-
-@pytest.fixture
 def site(tmp_path: Path, base_url: str) -> Iterator[Site]:
     site = Site.make(tmp_path, base_url)
     yield site

@@ -22,9 +22,8 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="The file, or - for the terminal; default: report.* in RUN."),
     ] = None,
-    plots: Annotated[Path | None, typer.Option(help="Also write the figures to this folder, as SVG and PNG.")] = None,
 ) -> None:
-    """Write a report of RUN: HTML, Markdown, JSON, CSV or JUnit XML. With --plots also figures.
+    """Write a report of RUN: HTML, Markdown, JSON, CSV or JUnit XML.
 
     RUN may be finished, stopped or in progress. Formats: html, one self-contained file; md, for a paper; pr, for a
     comment on a pull request; summary, text for a mail; json, everything except the trials; csv, the ranking with one
@@ -33,22 +32,10 @@ def report(
     with report_errors(run):
         view = read_report(run, rows=kind == "json")
         text = _render(view, kind)
-        drawn = [] if plots is None else _draw(view, plots)
         if output == Path("-"):
             typer.echo(text, nl=False)
         else:
             write_text(output or run / f"report.{SUFFIXES.get(kind, kind)}", text)
-        for path in drawn:
-            typer.echo(str(path), err=output == Path("-"))
-        if plots is not None and not drawn:
-            typer.echo("no figures: there is no look yet", err=True)
-
-
-def _draw(view: RunView, folder: Path) -> list[Path]:
-    # imported here: it needs an extra
-    from adaptive_eval.show.plots import draw_all
-
-    return draw_all(view, folder)
 
 
 def _render(view: RunView, kind: Kind) -> str:

@@ -1,1 +1,1 @@
-"""Displays of a run: text, terminal, Markdown, figures and the page."""
+"""Displays of a run: text, terminal, Markdown and the page."""

@@ -193,13 +193,10 @@ QUICK = (
 def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
     workdir: Path,
     evil: Evil,
-    request: pytest.FixtureRequest,
     name: str,
     run: str,
     full: bool,
 ) -> None:
-    if (name, run) != ("servers", "RUN"):
-        request.getfixturevalue("no_pictures")
     forge(workdir / run, *forgery(name, evil.url, workdir))
     run = shutil.move(workdir / run, workdir / "FORGED").name
     shutil.copytree("FORGED", "COPY")

@@ -79,7 +79,6 @@ CASES: dict[str, Sequence[str] | None] = {
         "report RUN --format json",
         "report RUN --format csv --output -",
         "report RUN --format junit",
-        "report RUN --plots PLOTS",
     ),
     "compare": ("compare RUN COPY", "compare RUN COPY --format json"),
     "regrade": ("regrade RUN --config PLAIN.yaml",),
@@ -222,8 +221,8 @@ def opened(audit: None) -> Iterator[list[str]]:
 
 GIVEN = ("run", "validate", "plan", "import", "regrade")
 """These are given settings of the user's, in which variables are filled in."""
-LONG = {("report", "killed"), ("plan", "killed"), ("run", "finished")}
-"""These draw figures or worlds or go on with a run, which takes a while: they are tried with the long tests, and the
+LONG = {("plan", "killed"), ("run", "finished")}
+"""These draw worlds or go on with a run, which takes a while: they are tried with the long tests, and the
 same of a run that has ended otherwise with all the others."""
 
 
@@ -238,10 +237,8 @@ same of a run that has ended otherwise with all the others."""
     indirect=["stranger"],
 )
 def test_no_command_runs_the_code_of_a_run_or_opens_what_it_names(
-    stranger: Stranger, name: str, opened: list[str], request: pytest.FixtureRequest
+    stranger: Stranger, name: str, opened: list[str]
 ) -> None:
-    if (name, request.node.callspec.params["stranger"]) != ("report", "killed"):
-        request.getfixturevalue("no_pictures")
     importing = list(sys.path)
     named = {place / file for place in (stranger.home, stranger.folder) for file in (".env", "questions.jsonl")}
     if name == "import":
