@@ -324,11 +324,6 @@ def _dearest(price: Price, tokens: int) -> float:
     return max(price.usd(tokens, 0.0), price.usd(0.0, tokens))
 
 
-def lost_cost(model: ModelConfig, worst: Cost) -> Cost:
-    """Upper bound on the cost of a lost attempt; `worst` includes the GPU time of all attempts."""
-    return worst._replace(gpu_seconds=worst.gpu_seconds / model.concurrency.attempts)
-
-
 def _usd(
     model: ModelConfig,
     prompt_tokens: float,

@@ -419,15 +419,6 @@ class Controller:
         needed = needed_models(look, available, self.plan.objective, flying, latch=latch)
         return needed & bench.asked & (flying | (available.remaining > 0))
 
-    def parked_models(self) -> NDArray[np.bool_]:
-        """(L,): models for which nothing new is requested while servers are held: either none of their comparisons is
-        open, unless trials of others reopen one, or they are at the horizon."""
-        look, bench = self._limiting_look(), self.plan.bench
-        if look is None or not self.plan.pace.dedicated_servers:
-            return np.zeros(bench.models, dtype=bool)
-        at_horizon = self._flight.issued.sum(axis=1) >= self.plan.trials.max * bench.questions
-        return np.asarray(~look.in_open_pairs() | at_horizon)
-
     def _limiting_look(self) -> JudgedLook | None:
         """The latest look if only models in its open comparisons are asked; None if others may be asked as well."""
         return self.last_look if asks_only_open(self.plan.policy) else None

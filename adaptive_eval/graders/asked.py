@@ -274,14 +274,6 @@ class AskedGrader(GraderOptions):
         return 0
 
 
-def cost_from_signals(signals: Mapping[str, SignalValue]) -> Cost | None:
-    """The cost of a grade, from its `USAGE_SIGNALS`; None if no server was asked."""
-    if USAGE_SIGNALS[0] not in signals:
-        return None
-    prompt, completion, usd, gpu_seconds = (float(signals.get(name, 0.0)) for name in USAGE_SIGNALS[:4])
-    return Cost(round(prompt + completion), usd, gpu_seconds)
-
-
 def usage_signals(
     cost: Cost, prompt_tokens: int = 0, completion_tokens: int = 0, seconds: float = 0.0
 ) -> dict[str, SignalValue]:

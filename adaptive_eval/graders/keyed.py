@@ -1,17 +1,13 @@
 """The graders that compare an answer with its key, combined in one configuration section."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from adaptive_eval.graders import choice, mathematics, numeric, structured, text
 from adaptive_eval.graders.types import GraderOptions
 
 ByKey = text.Exact | choice.Choice | numeric.Numeric | text.Regex | text.Contains | mathematics.Math | structured.Json
 """Add a new grader that compares answers with their key here."""
-KeyedGrader = Annotated[ByKey, Field(discriminator="kind")]
-"""One of these graders, selected by its `kind`."""
 KeyedKind = Literal["exact", "choice", "numeric", "contains", "math", "json"]
 """The kinds without required options."""
 KEYED_GRADERS: Mapping[KeyedKind, Callable[[], GraderOptions]] = {
