@@ -119,15 +119,6 @@ class Server:
                 self.process.wait(STOP_SECONDS)
         self.process = None
 
-    def cpu_seconds(self) -> float:
-        """The CPU time that it and all it has started have used."""
-        assert self.process is not None
-        ticks = 0
-        for pid in (self.process.pid, *descendants(self.process.pid)):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
-
     def metrics(self, label: str = "") -> dict[str, float]:
         """The server's own counters, each summed over its labels: all, or those that have this one."""
         values: dict[str, float] = {}
