@@ -16,8 +16,8 @@ GLOSSARY: Mapping[str, Term] = {
     "tier": Term(
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
-        "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ. Then "
-        "the details have a column `alike`: models without a common letter differ.",
+        "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ. If "
+        "they do, the details have a column `alike`: models without a common letter differ.",
     ),
     "letters": Term(
         "Alike",
@@ -27,13 +27,13 @@ GLOSSARY: Mapping[str, Term] = {
     "score": Term(
         "Score, avg@N",
         "The score is the mean grade of a model's trials, first per question and then over all questions, with a 95% "
-        "interval. Nothing is added to the trials, so models with different numbers of them compare fairly.",
+        "interval. It has no prior and no smoothing, so models with different numbers of trials compare fairly.",
     ),
     "bayes": Term(
         "Bayes@N, posterior",
-        "An estimate that starts each question with one imagined answer of every category: 4 right of 6 give (4 + 1) "
-        "/ (6 + 2) = 62.5%. With few trials this pulls it to the middle of the scale, by several points. Decisions "
-        "use avg@N.",
+        "An estimate that starts each question with one imagined answer of every category, such as right and wrong: 4 "
+        "right of 6 give (4 + 1) / (6 + 2) = 62.5%. With few trials this pulls it to the middle of the scale, by "
+        "several points. Decisions use avg@N.",
     ),
     "sigma": Term(
         "σ here, σ like these",
