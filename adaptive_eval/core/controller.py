@@ -245,6 +245,11 @@ class Controller:
         self._place_together(self._flight.take_known_parts())
         self._advance()
 
+    def look_again(self) -> None:
+        """Take a look without new trials, at which nothing is called: a stage that is replayed keeps its number of
+        looks."""
+        self._look(calls_stand=True)
+
     def forget_arrivals(self) -> None:
         """Forget all outcomes that no look has counted: their trials are to be asked, as in a simulation."""
         flight = self._flight

@@ -966,11 +966,6 @@ class Machine:
         return len(self._queues[model]) if self._may_ask(model) else 0
 
     @property
-    def has_looked(self) -> bool:
-        """Whether a look was taken, in any stage."""
-        return self.controller.taker.taken > 0
-
-    @property
     def in_flight_without_rows(self) -> dict[int, int]:
         """By model: trials in flight of which nothing is stored before their answers."""
         return {
