@@ -51,7 +51,7 @@ class PriorKnowledge(NamedTuple):
     ungraded: NDArray[np.int64] | None = None
     """(L, M): ungraded answers of recorded models."""
     unsure: NDArray[np.int64] | None = None
-    """(L, M, K): outcomes of recorded models with uncertain grades, since the answers were cut off."""
+    """(L, M, K): the part of `counts` with uncertain grades, since the answers were cut off."""
 
 
 class RunFacts(NamedTuple):
@@ -98,7 +98,7 @@ def make_plan(
         **({} if weighing is None else weighing._asdict()),
         recorded=config.recorded,
         recorded_ungraded=prior.ungraded,
-        recorded_unsure=prior.unsure,
+        prior_unsure=prior.unsure,
     )
     facts = facts._replace(
         batched=config.batched,

@@ -245,6 +245,11 @@ class Controller:
         self._place_together(self._flight.take_known_parts())
         self._advance()
 
+    def look_again(self) -> None:
+        """Take a look without new trials, at which nothing is called: a stage that is replayed keeps its number of
+        looks."""
+        self._look(calls_stand=True)
+
     def forget_arrivals(self) -> None:
         """Forget all outcomes that no look has counted: their trials are to be asked, as in a simulation."""
         flight = self._flight
@@ -628,6 +633,7 @@ class Controller:
             alarm._replace(model=new_numbers[alarm.model]) for alarm in run.alarms if alarm.model in new_numbers
         ]
         flight.take_over(run._flight, before.models, run._dropped)
+        self.keep(before.returning)
         self._tally.count_in_flight((*flight.batches(), *flight.parked_batches()))
         self._set_aside_ungradable(range(len(before.models)))
         if self.alarms and self.plan.stops_on_alarm:
@@ -637,13 +643,14 @@ class Controller:
         self._look()
         for model in np.flatnonzero(self.plan.bench.asked).tolist():
             if before.models[model] is None:
-                self._join(model)
+                self._join(model, before.counted.get(model))
         self._compose()
         self._advance()  # rounds in flight may be complete
         self._keep_within_caps()
 
-    def _join(self, model: int) -> None:
-        """Ask a model that joins for its first round, or set it aside if the caps do not cover that."""
+    def _join(self, model: int, counted: Sequence[int] | None) -> None:
+        """Ask a model that joins for its first round, or set it aside if the caps do not cover that. The first round of
+        one that comes back has at least the trials of it that looks had `counted`, which are there."""
         first = np.zeros_like(self._flight.issued)
         first[model] = self.plan.opening[model]
         trials, account = first.sum(axis=1), self._flight.account
@@ -653,6 +660,8 @@ class Controller:
             return
         in_parts = not account.fits(trials)
         self._joining.add(model)
+        if counted is not None:
+            first[model] = np.maximum(first[model], np.minimum(counted, self.plan.trials.max))
         self._issue(first)
         if in_parts:
             self._flight.open_in_parts(model)

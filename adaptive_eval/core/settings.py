@@ -229,8 +229,8 @@ class Bench:
     """Models that are never asked; `prior_counts` has all their outcomes, with some for every question."""
     recorded_ungraded: NDArray[np.int64] | None = None
     """(L, M): ungraded answers of recorded models."""
-    recorded_unsure: NDArray[np.int64] | None = None
-    """(L, M, K): the outcomes of recorded models whose grade could be another, since the answer was cut off."""
+    prior_unsure: NDArray[np.int64] | None = None
+    """(L, M, K): the part of `prior_counts` whose grade could be another, since the answer was cut off."""
     together: tuple[int, ...] = ()
     """Trials of a question that one request to each model asks; empty: one."""
 

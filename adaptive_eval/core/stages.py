@@ -26,7 +26,7 @@ from adaptive_eval.core.rules import (
     tie_boundary,
 )
 from adaptive_eval.core.settings import require
-from adaptive_eval.core.types import ModelNumbers
+from adaptive_eval.core.types import ModelNumbers, Outcome
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
@@ -45,6 +45,12 @@ class StageBefore(NamedTuple):
     models: ModelNumbers
     verdicts_stand: bool = True
     """Whether all that the promise depends on is unchanged; if not, every pair is judged anew from the next look on."""
+    returning: Sequence[Outcome] = ()
+    """Outcomes of models that were in the run before the stage before, and come back."""
+    counted: Mapping[int, Sequence[int]] = {}
+    """By number of such a model: how many trials of each question looks had counted. Its first look counts all of
+    them: a look at more trials than planned keeps the promise, since its pairs start under the form of the rule that
+    holds at any looks, and they are whole rounds, so that no slow answer is left out."""
 
     @property
     def kept_models(self) -> list[int]:

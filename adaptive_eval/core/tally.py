@@ -124,7 +124,8 @@ class Tally:
         self.timed_out: IntArray = np.zeros(shape, dtype=np.int32)
         """The part of `counts` that timed out. `np.zeros` takes no memory until written to; `zeros_like` does."""
         self.unsure: IntArray = np.zeros(shape, dtype=np.int32)
-        """The part of `counts` whose grade could be another: cut answers that are not certainly right."""
+        """The part of `counts`, and of prior outcomes, whose grade could be another: cut answers that are not certainly
+        right."""
         self._shared = SharedTrials(bench, unsure) if coupled else None
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts
@@ -137,8 +138,8 @@ class Tally:
             self._estimate(np.array(sorted(bench.recorded), dtype=np.intp))
             if bench.recorded_ungraded is not None:
                 self.ungraded += bench.recorded_ungraded.astype(np.int32)
-            if bench.recorded_unsure is not None:
-                self.unsure += bench.recorded_unsure.astype(np.int32)
+        if bench.prior_unsure is not None:
+            self.unsure += bench.prior_unsure.astype(np.int32)
 
     @property
     def trials(self) -> NDArray[np.int64]:
@@ -216,8 +217,10 @@ class Tally:
         self._estimate_scored([model])
 
     def share_unsure(self, model: int) -> tuple[int, int]:
-        """How many of a model's graded trials could be in another category, and how many there are."""
-        return int(self.unsure[model].sum()), int(self.counts[model].sum())
+        """How many of a model's graded trials in this run could be in another category, and how many there are."""
+        before = self._bench.prior_unsure
+        known_before = 0 if before is None else int(before[model].sum())
+        return int(self.unsure[model].sum()) - known_before, int(self.counts[model].sum())
 
     def count_in_flight(self, batches: Iterable[Batch]) -> None:
         """Count what has arrived of batches that the stage before has issued."""

@@ -160,6 +160,8 @@ class Machine:
         self.ungraded: dict[int, tuple[str, str]] = {}
         """By model: the first answer of this start on which the grader has failed, and its error."""
         self._core_aside: set[int] = set()
+        self._counted: dict[int, Sequence[int]] = {}
+        """By model that was taken out of the run: how many trials of each question its looks had counted."""
         self._stop = 0
         """0: go on, 1: ask nothing more, 2: cancel what is in flight."""
         self._clock = (0.0, 0.0)
@@ -343,9 +345,7 @@ class Machine:
                 controller.spend_outside_plan(1, trial.total)
                 self.has_others = True
                 continue
-            outcomes.append(
-                Outcome(at, trial.question, trial.number, trial.category, trial.total, trial.kinds, trial.seconds)
-            )
+            outcomes.append(_outcome(at, trial))
             if at in controller.set_aside or trial.key in self._unasked:
                 is_expected = False
         if is_expected:
@@ -416,7 +416,16 @@ class Machine:
     def _on_stage_begun(self, event: StageBegun) -> None:
         """Go on under other settings from here, with the looks that were taken."""
         setting, before = event.setting, self.controller
-        stage = StageBefore(before, tuple(map(self.position.get, setting.roster)), setting.verdicts_stand)
+        counted = (before.counts.sum(axis=2) + before.ungraded).tolist()
+        self._counted |= {model: counted[at] for model, at in self.position.items() if model not in setting.roster}
+        position = {model: at for at, model in enumerate(setting.roster)}
+        stage = StageBefore(
+            before,
+            tuple(map(self.position.get, setting.roster)),
+            setting.verdicts_stand,
+            [_outcome(position[trial.model], trial) for trial in event.returning if trial.state in (DONE, UNGRADED)],
+            {at: self._counted.pop(model) for model, at in position.items() if model in self._counted},
+        )
         removed = [account for model, account in self.account.models.items() if model not in setting.roster]
         cost, charged = NO_COST, NO_COST
         for account in removed:
@@ -436,7 +445,6 @@ class Machine:
         looked = self._looked
         self._set(setting, controller)
         self._looked = looked
-        self._tell([trial for trial in event.returning if trial.state in (DONE, UNGRADED)])
         controller.take(())
         controller.tell(())
         self._derive()
@@ -966,11 +974,6 @@ class Machine:
         return len(self._queues[model]) if self._may_ask(model) else 0
 
     @property
-    def has_looked(self) -> bool:
-        """Whether a look was taken, in any stage."""
-        return self.controller.taker.taken > 0
-
-    @property
     def in_flight_without_rows(self) -> dict[int, int]:
         """By model: trials in flight of which nothing is stored before their answers."""
         return {
@@ -999,3 +1002,8 @@ class Machine:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
         return is_paused and not self.busy[model] and not self._is_finished
+
+
+def _outcome(position: int, trial: Trial) -> Outcome:
+    """A graded trial as the core gets it."""
+    return Outcome(position, trial.question, trial.number, trial.category, trial.total, trial.kinds, trial.seconds)

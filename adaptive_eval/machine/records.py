@@ -47,7 +47,8 @@ STARTED, RESUMED = "started", "resumed"
 """A start; body: judged_at_once."""
 BEGUN = frozenset({STARTED, RESUMED})
 SETTINGS = "configured"
-"""The settings were changed; body: configuration."""
+"""The settings were changed; body: configuration, and of those before it the looks by then and whether they have taken
+any."""
 FINISHED = "finished"
 """A start has come to its end; body: reason."""
 STOPPED = "stopped"
@@ -66,6 +67,17 @@ UNGRADED_ANSWER = "ungraded"
 """The first answer of a model in this start on which the grader has failed; body: question, error."""
 SETTLED = "settled"
 """No comparison can need a model again under the settings of today; body: launched, if its server was."""
+
+
+class SettingsEnd(NamedTuple):
+    """Where a configuration was replaced by the next."""
+
+    seq: int
+    looks: int
+    """Looks that the run had taken."""
+    has_looked: bool
+    """Whether any of them was taken under this configuration."""
+
 
 Record = Trial | Dropped | Charge | LookTaken | LooksForgotten | Note
 Row = tuple[int, Record]

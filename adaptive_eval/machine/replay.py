@@ -2,7 +2,8 @@
 
 A *stage* is a configuration under which looks were taken, and that decides differently from the next one. A model that
 was set aside because of its servers returns with the next start, as if nothing had happened; only in an ended stage,
-whose looks stand, it stays set aside as in its last start.
+whose looks stand, it stays set aside as in its last start. An ended stage keeps its looks though answers of it are
+discarded later: they are taken without the models of these answers.
 """
 
 from bisect import bisect_left
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from adaptive_eval.machine.events import Replayed, Setting, StageBegun
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import BEGUN, SET_ASIDE, Note, Row
+from adaptive_eval.machine.records import BEGUN, SET_ASIDE, Note, Row, SettingsEnd
 from adaptive_eval.machine.trial import Trial
 
 
@@ -20,8 +21,8 @@ class Stage(NamedTuple):
     """Settings, and their end in the log."""
 
     setting: Setting
-    until: int | None = None
-    """Sequence number of the note about their change; None for the current settings."""
+    end: SettingsEnd | None = None
+    """None for the current settings."""
 
 
 KnownAnswers = Callable[[Collection[int], int], Iterable[Trial]]
@@ -31,7 +32,7 @@ KnownAnswers = Callable[[Collection[int], int], Iterable[Trial]]
 def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> set[int]:
     """Sequence numbers of the notes that a later start of the same stage invalidates."""
     void, standing = set[int](), list[int]()
-    ends = [stage.until for stage in stages if stage.until is not None]
+    ends = [stage.end.seq for stage in stages if stage.end is not None]
     for seq, note in notes:
         while ends and seq >= ends[0]:
             ends.pop(0)
@@ -50,8 +51,6 @@ Log = Callable[[bool], Iterable[Sequence[Row]]]
 
 Steps = Generator[None, None, Machine]
 """A replay that can be stopped after each block of rows; it returns the machine."""
-_Attempt = Generator[None, None, Machine | Stage]
-"""The same, but it returns a stage before the last that takes no look."""
 
 
 def replay(
@@ -75,32 +74,16 @@ def replay_steps(
     The number of answers that the core gets at a time matters only under caps, and only if the core keeps answers that
     no round requested, answers of other models count, or the cost of an answer is unbounded: then the log is replayed
     commit by commit, as in the run.
-
-    An earlier stage may take no look any more, since answers of it were discarded. Before the first look settings
-    change freely: the log is replayed without that stage.
     """
     plans = [stage.setting.plan for stage in stages]
     is_capped = any(plan.budget.bought for plan in plans)
     is_unbounded = any(cost.is_unbounded for plan in plans for cost in plan.bench.worst_cost)
     has_returned = len(stages) > 1 or any(note.kind == SET_ASIDE for _, note in notes)
     in_commits = is_capped and (is_unbounded or has_returned)
-    machine = yield from _replay_what_looks(log, in_commits, stages, notes, known_answers)
+    machine = yield from _replay(log(in_commits), stages, notes, known_answers)
     if is_capped and not in_commits and (machine.controller.set_aside or machine.has_others):
-        return (yield from _replay_what_looks(log, True, stages, notes, known_answers))
+        return (yield from _replay(log(True), stages, notes, known_answers))
     return machine
-
-
-def _replay_what_looks(
-    log: Log,
-    in_commits: bool,
-    stages: Sequence[Stage],
-    notes: Sequence[tuple[int, Note]],
-    known_answers: KnownAnswers,
-) -> Steps:
-    """Replay the stages but those that take no look."""
-    while isinstance(replayed := (yield from _replay(log(in_commits), stages, notes, known_answers)), Stage):
-        stages = [stage for stage in stages if stage is not replayed]
-    return replayed
 
 
 def _replay(
@@ -108,39 +91,51 @@ def _replay(
     stages: Sequence[Stage],
     notes: Sequence[tuple[int, Note]],
     known_answers: KnownAnswers,
-) -> _Attempt:
+) -> Steps:
     void = void_notes(notes, stages)
     machine, following = Machine(stages[0].setting), iter(zip(stages, stages[1:], strict=False))
     stage = next(following, None)
     for block in blocks:
         rows = [row for row in block if row[0] not in void] if void else block
-        while stage is not None and rows and rows[-1][0] >= (until := _end(stage[0])):
+        while stage is not None and rows and rows[-1][0] >= (until := _end(stage[0]).seq):
             cut = bisect_left(rows, until, key=itemgetter(0))
             machine.handle(Replayed(rows[:cut]))
             rows = rows[cut:]
-            if not machine.has_looked:
-                return stage[0]
             _begin(machine, *stage, known_answers)
             stage = next(following, None)
         machine.handle(Replayed(rows))
         yield
     while stage is not None:
-        if not machine.has_looked:
-            return stage[0]
         _begin(machine, *stage, known_answers)
         stage = next(following, None)
     return machine
 
 
-def _end(stage: Stage) -> int:
-    assert stage.until is not None
-    return stage.until
+def _end(stage: Stage) -> SettingsEnd:
+    assert stage.end is not None
+    return stage.end
 
 
 def _begin(machine: Machine, previous: Stage, current: Stage, known_answers: KnownAnswers) -> None:
+    end = _end(previous)
+    _take_missing_looks(machine, end)
     joining = set(current.setting.roster).difference(previous.setting.roster)
     returning = [model for model in joining if machine.account.models[model].answers]
-    machine.handle(StageBegun(current.setting, known_answers(returning, _end(previous)) if returning else ()))
+    machine.handle(StageBegun(current.setting, known_answers(returning, end.seq) if returning else ()))
+
+
+def _take_missing_looks(machine: Machine, end: SettingsEnd) -> None:
+    """Take as many looks as the stage had taken, though answers that they counted were discarded later: without the
+    models of these answers, and at last without new trials. What was decided about others stands, in the same looks."""
+    controller = machine.controller
+    while controller.taker.taken < end.looks:
+        if controller.finished is None and (late := controller.awaited()):
+            body = {"reason": "answers that its looks counted were discarded"}
+            notes = [Note(SET_ASIDE, machine.setting.roster[position], body) for position in late]
+            machine.handle(Replayed([(end.seq, note) for note in notes]))
+        else:
+            controller.look_again()
+            machine.handle(Replayed(()))
 
 
 def in_commits(rows: Iterable[tuple[float, Row]]) -> Iterator[list[Row]]:

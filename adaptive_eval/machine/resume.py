@@ -40,6 +40,7 @@ from adaptive_eval.machine.records import (
     Note,
     Record,
     Row,
+    SettingsEnd,
 )
 from adaptive_eval.machine.replay import Stage, replay_steps
 from adaptive_eval.machine.trial import JUDGING, Key, Trial
@@ -92,11 +93,8 @@ class StoredLog(Protocol):
     def has_grades(self) -> bool:
         """Whether any answer has a grade."""
 
-    def looked(self) -> set[int]:
-        """Configurations under which looks were taken."""
-
-    def settings_ends(self) -> dict[int, int]:
-        """By configuration: the sequence number at which it was changed."""
+    def settings_ends(self) -> dict[int, SettingsEnd]:
+        """By configuration: where it was changed."""
 
 
 class Appendable(Protocol):
@@ -129,9 +127,9 @@ def stored_stages(
     Configurations that decide alike are one stage. If one cannot be replayed, since a plug-in of it is not at hand,
     the settings after it judge all answers anew.
     """
-    looked, ends = reader.looked(), reader.settings_ends()
+    ends = reader.settings_ends()
     numbers: list[int] = []
-    for number in sorted(number for number in looked if number < today):
+    for number in sorted(number for number, end in ends.items() if end.has_looked and number < today):
         if not can_replay(number):
             numbers.clear()
             continue
@@ -144,7 +142,7 @@ def stored_stages(
     for number in (*numbers, today):
         stage_setting = setting if number == today else replace(setting_of(number), is_followed=True)
         stands = previous is None or change_between(previous, number) is not SettingsEffect.PROMISE
-        stages.append(Stage(replace(stage_setting, verdicts_stand=stands), None if number == today else ends[number]))
+        stages.append(Stage(replace(stage_setting, verdicts_stand=stands), ends.get(number)))
         previous = number
     return stages
 

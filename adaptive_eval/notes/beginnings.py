@@ -40,6 +40,8 @@ class PriorTaken(Event, kind="prior"):
     """Categories by model of this run and question."""
     sampled_otherwise: Sequence[str] = ()
     """Sampling settings of the other run that differ from those of this one, as `model.key: there → here`."""
+    unsure: Mapping[str, Mapping[str, Sequence[int]]] | None = optional_field()
+    """Places in `outcomes` of cut answers, which could have another grade; None if there are none."""
 
     def body(self) -> dict[str, object]:
         return {name: value for name, value in Event.body(self).items() if name != "sampled_otherwise" or value}

@@ -186,11 +186,9 @@ class RunReader:
 
     def _counts_at(self, note: TimedNote) -> LogCounts:
         """Contents of the log at a note."""
-        changed = note.note.body.get("configuration")
-        looks = "SELECT count(*) FROM looks WHERE configuration < ?"
+        ends = [end for end in self.log.settings_ends().values() if end.seq == note.seq]
         ((trials,),) = self._rows(f"SELECT count(*) FROM trials WHERE seq < ? AND {queries.ANSWERED}", note.seq)
-        ((look_count,),) = self._rows(looks, changed) if isinstance(changed, int) else ((0,),)
-        return LogCounts(_whole(trials), _whole(look_count))
+        return LogCounts(_whole(trials), sum(end.looks for end in ends))
 
     def charges(self) -> list[ChargeLine]:
         """Charges that belong to no trial, by kind and model."""

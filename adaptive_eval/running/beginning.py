@@ -40,10 +40,10 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.prior_outcomes import (
     Cells,
-    PriorOutcomes,
     Recorded,
     imported_cells,
     make_prior_knowledge,
+    prior_of,
     stored_cells,
     stored_outcomes,
     stored_prior,
@@ -90,7 +90,7 @@ def load_starting_point(prepared: PreparedRun, directory: Path, *, grader_chosen
     prior = stored_prior(section, events)
     if section is not None and (prior is None or not prior.covers(prepared.models)):
         prior_event = take_prior(section, prepared, directory, prior)
-        prior = PriorOutcomes(prior_event.run, prior_event.outcomes)
+        prior = prior_of(prior_event)
     if prior is not None or recorded or first is not None or capped is not None:
         prior_knowledge = make_prior_knowledge(prepared.config, prepared.roster, imported, prior, recorded)
         facts = RunFacts(first, None, capped)

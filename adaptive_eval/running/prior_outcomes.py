@@ -3,7 +3,8 @@
 R0 counts as trials of this run (paper, 2.8). It has trials that the earlier run had before its first look, in order:
 those of its first round, or imported ones. Every question got them regardless of the answers, while later trials went
 to open comparisons. So R0 is not selected by outcomes. No question has more of it than this run has at its own first
-look, so it never outweighs new trials.
+look, so it never outweighs new trials. Answers that were cut off count as in a run: no verdict stands that they could
+undo. Without them R0 would be selected, since hard questions have more of them.
 
 Of a recorded model all outcomes of complete rounds are taken once, when the run begins, and stored with how they were
 asked and graded. The earlier run may go on, change or be deleted: this run keeps its copy. It may have stopped because
@@ -13,7 +14,7 @@ are too few to place most models.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -28,7 +29,6 @@ from adaptive_eval.notes import Event, Json, OutcomesRecorded, PriorTaken, event
 from adaptive_eval.notes.beginnings import TrialsImported
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.warnings import LOGS as LOGS
-from scorio.moments import CountArray
 
 Outcomes = Mapping[str, Sequence[int]]
 """The categories of a model's first trials, by question."""
@@ -41,22 +41,27 @@ class PriorOutcomes:
     run: str
     """The earlier run's name."""
     outcomes: Mapping[str, Outcomes]
+    unsure: Mapping[str, Outcomes] = field(default_factory=dict)
+    """Places of outcomes with uncertain grades, since the answers were cut off."""
 
     def covers(self, models: Sequence[str]) -> bool:
         """Whether each of these models was looked up in the earlier run."""
         return self.outcomes.keys() >= set(models)
 
-    def counts(
+    def known(
         self, models: Sequence[str], questions: Sequence[str], limits: NDArray[np.integer], categories: int
-    ) -> CountArray:
+    ) -> PriorKnowledge:
         """R0 as counts (L, M, K), with at most `limits` (L, M) outcomes of each question."""
         counts = np.zeros((*limits.shape, categories), dtype=np.int64)
+        unsure = np.zeros_like(counts)
         for model, name in enumerate(models):
-            by_question = self.outcomes.get(name, {})
+            by_question, cut = self.outcomes.get(name, {}), self.unsure.get(name, {})
             for question, key in enumerate(questions):
                 outcomes = list(by_question.get(key, ()))[: limits[model, question]]
+                uncertain = [outcomes[place] for place in cut.get(key, ()) if place < len(outcomes)]
                 counts[model, question] = np.bincount(outcomes, minlength=categories)
-        return counts
+                unsure[model, question] = np.bincount(uncertain, minlength=categories)
+        return PriorKnowledge(counts, unsure=unsure if unsure.any() else None)
 
 
 def stored_prior(section: PriorConfig | None, events: Sequence[Event]) -> PriorOutcomes | None:
@@ -66,7 +71,12 @@ def stored_prior(section: PriorConfig | None, events: Sequence[Event]) -> PriorO
     matching = [
         event for event in events_of_kind(events, PriorTaken) if event.section == section.model_dump(mode="json")
     ]
-    return PriorOutcomes(matching[-1].run, matching[-1].outcomes) if matching else None
+    return prior_of(matching[-1]) if matching else None
+
+
+def prior_of(event: PriorTaken) -> PriorOutcomes:
+    """The outcomes that an event has stored."""
+    return PriorOutcomes(event.run, event.outcomes, event.unsure or {})
 
 
 Recorded = Mapping[str, OutcomesRecorded]
@@ -119,8 +129,7 @@ def make_prior_knowledge(
         return PriorKnowledge()
     imported_counts = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
     limits = np.maximum(imported_counts, config.trials.min)
-    counts = prior.counts(tuple(roster.models), tuple(roster.questions), limits, categories)
-    return PriorKnowledge(counts)
+    return prior.known(tuple(roster.models), tuple(roster.questions), limits, categories)
 
 
 def imported_cells(roster: Roster, reader: RunReader) -> Cells | None:

@@ -30,6 +30,7 @@ from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.alarms import TRUNCATED
 from adaptive_eval.report.lines import first_few
+from adaptive_eval.report.reader import NamedTrial
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.warnings import is_alarmed
@@ -66,7 +67,7 @@ def take_prior(
         sources = {name: section.models.get(name, name) for name in prepared.models}
         if problem := next(_prior_problems(section, prepared, earlier, sources), None):
             raise ConfigError(f"prior: {section.run} {problem}")
-        taken = {} if stored is None else stored.outcomes
+        taken, cut = ({}, {}) if stored is None else (stored.outcomes, stored.unsure)
         missing = {name: source for name, source in sources.items() if name not in taken}
         if problem := next(_alarm_problems(earlier, missing), None):
             raise ConfigError(f"prior: {section.run} {problem}")
@@ -76,8 +77,9 @@ def take_prior(
                 f"prior: {section.run} has no complete first round of any model of this run; its models are "
                 f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
             )
+        unsure = {**cut, **_cut_places(prepared.rubric, earlier, missing, outcomes)}
         changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
-    return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes)
+    return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes, unsure or None)
 
 
 def _prior_outcomes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> Mapping[str, Outcomes]:
@@ -88,6 +90,18 @@ def _prior_outcomes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[
         by_question = first.get(source, {})
         outcomes[name] = {key: by_question[key][:depth] for key in questions if by_question.get(key)}
     return outcomes
+
+
+def _cut_places(
+    rubric: Rubric, earlier: StoredRun, sources: Mapping[str, str], outcomes: Mapping[str, Outcomes]
+) -> dict[str, Outcomes]:
+    """Places of cut answers among the outcomes of models of this run, by question."""
+    places: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for model, question, trial in _unsure_trials(rubric, earlier, set(sources.values())):
+        for name, source in sources.items():
+            if source == model and trial.number < len(outcomes[name].get(question, ())):
+                places[name][question].append(trial.number)
+    return {name: {key: sorted(numbers) for key, numbers in found.items()} for name, found in places.items()}
 
 
 def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[str]:
@@ -255,16 +269,24 @@ def _cut_answers(
 ) -> dict[str, Sequence[int]]:
     """Counted answers of a model that were cut off and are not certainly right, by question and category; none if the
     rubric has a category for cut answers."""
-    if grades_cut_answers(rubric):
-        return {}
-    sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
     cut_counts: dict[str, list[int]] = {}
-    for model, question, trial in stored.reader.graded_trials():
-        kinds, category = trial.kinds, trial.category
-        cut = kinds & AnswerKind.TRUNCATED and not kinds & AnswerKind.TIMED_OUT
-        if model == called and question in counts and category is not None and category != sure and cut:
-            cut_counts.setdefault(question, [0] * len(rubric.weights))[category] += 1
+    for _, question, trial in _unsure_trials(rubric, stored, {called}):
+        if question in counts and trial.category is not None:
+            cut_counts.setdefault(question, [0] * len(rubric.weights))[trial.category] += 1
     return {key: np.minimum(numbers, counts[key]).tolist() for key, numbers in cut_counts.items()}
+
+
+def _unsure_trials(rubric: Rubric, stored: StoredRun, models: Collection[str]) -> Iterator[NamedTrial]:
+    """Graded answers of models that were cut off and are not certainly right; none if the rubric has a category for cut
+    answers."""
+    if grades_cut_answers(rubric):
+        return
+    sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
+    for row in stored.reader.graded_trials():
+        kinds, category = row.trial.kinds, row.trial.category
+        is_cut = kinds & AnswerKind.TRUNCATED and not kinds & AnswerKind.TIMED_OUT
+        if row.model in models and is_cut and category is not None and category != sure:
+            yield row
 
 
 def _meaning(stored: StoredRun, called: str) -> Json:

@@ -11,7 +11,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, EarlierTimes
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.facts import MAX_SIZE
-from adaptive_eval.machine.records import SETTINGS, Json, LookTaken, Note, Row
+from adaptive_eval.machine.records import REGRADED, SETTINGS, Json, LookTaken, Note, Row, SettingsEnd
 from adaptive_eval.machine.replay import in_commits
 from adaptive_eval.machine.trial import ANSWERED, JUDGING, UNGRADED, AnswerFacts, GradeDetails, Key, Trial, TrialState
 from adaptive_eval.store.database import RunDatabase, Values
@@ -203,13 +203,16 @@ class LogReader:
             return StoredReport(_whole_number(look), _whole_number(seq), *unpacked)
         return None
 
-    def settings_ends(self) -> dict[int, int]:
-        """By configuration: the sequence number at which it was changed."""
-        return {
-            int(note.body["configuration"]) - 1: seq
-            for seq, note in self.notes()
-            if note.kind == SETTINGS and isinstance(note.body.get("configuration"), int)
-        }
+    def settings_ends(self) -> dict[int, SettingsEnd]:
+        """By configuration: where it was changed. A regrade that takes all looks anew leaves none to those before."""
+        ends = dict[int, SettingsEnd]()
+        for seq, note in self.notes():
+            if note.kind == SETTINGS and isinstance(number := note.body.get("configuration"), int):
+                looks, has_looked = note.body.get("looks", 0), note.body.get("has_looked", False)
+                ends[number - 1] = SettingsEnd(seq, _whole_number(looks), bool(has_looked))
+            elif note.kind == REGRADED and note.body.get("opening") is not None:
+                ends = {number: SettingsEnd(end.seq, 0, has_looked=False) for number, end in ends.items()}
+        return ends
 
     def ungraded(self) -> Iterator[tuple[int, Trial]]:
         """Stored answers without a grade, with their texts, in their order."""
@@ -263,10 +266,6 @@ class LogReader:
                 _whole_number(answers), float(str(longest)), _whole_number(streams), float(str(latest))
             )
         return {name: times[number] for name, number in self.models().items() if number in times}
-
-    def looked(self) -> set[int]:
-        """Configurations under which looks were taken."""
-        return {_whole_number(number) for (number,) in self._rows("SELECT DISTINCT configuration FROM looks")}
 
     def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
         """Paid, reserved and charged costs of all models or of these; the only place where the store sums costs."""

@@ -150,8 +150,7 @@ class RunStore:
         new = [name for name in header.models if stored.get(name) != header.models[name]]
         places = {name: place for place, name in enumerate(dict.fromkeys([*stored, *header.models]))}
         number = self._configuration + 1
-        note = Note(SETTINGS, None, {"configuration": number, "changes": list(changes)})
-        rows = [(self.last_seq + 1, note)]
+        rows = [(self.last_seq + 1, self._settings_note(changes))]
         self._names.update(new)
         with self._database.transaction() as connection:
             for name in new:
@@ -161,6 +160,12 @@ class RunStore:
             written = self._write(connection, rows)
         self._note_written(rows)
         return written
+
+    def _settings_note(self, changes: Sequence[Sequence[object]]) -> Note:
+        """The note that the next configuration begins."""
+        ((looks, newest),) = self._database.rows("SELECT count(*), max(configuration) FROM looks")
+        body = {"configuration": self._configuration + 1, "changes": list(changes), "looks": looks}
+        return Note(SETTINGS, None, {**body, "has_looked": newest == self._configuration})
 
     def regrade(
         self,
@@ -176,7 +181,7 @@ class RunStore:
         """
         changed_to = self._configuration + 1
         if changes:
-            records = [Note(SETTINGS, None, {"configuration": changed_to, "changes": list(changes)}), *records]
+            records = [self._settings_note(changes), *records]
         rows: list[Row] = [*enumerate(records, self.last_seq + 1)]
         with self._database.transaction() as connection:
             after = 0

@@ -246,3 +246,18 @@ def test_looks_and_alarms_depend_only_on_committed_answers(plan: Plan, seed: int
     assert controller.alarms == plain.alarms and controller.set_aside == plain.set_aside
     assert controller.finished is plain.finished
     plain.result()
+
+
+@pytest.mark.parametrize("are_known", [False, True], ids=["wrong", "cut off"])
+def test_cut_answers_of_an_earlier_run_call_no_winner_between_equal_models(are_known: bool) -> None:
+    """Of 16 prior outcomes of a question one is cut off, which counts as wrong: without it the models are equal."""
+    plan = one_look(0.8, trials=2, questions=12)
+    prior, unsure = np.zeros((3, 12, 2), dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
+    prior[:] = [8, 8]
+    prior[1] = [9, 7]
+    unsure[1, :, 0] = int(are_known)
+    plan = replace(plan, bench=replace(plan.bench, prior_counts=prior, prior_unsure=unsure))
+    look = run_to_end(plan, lambda ask: (ask.trial % 2, 0)).latest_look()
+    assert look is not None
+    verdicts = {(pair.first, pair.second): pair.verdict for pair in look.comparisons if 1 in (pair.first, pair.second)}
+    assert set(verdicts.values()) == {Verdict.BLOCKED if are_known else Verdict.RESOLVED}

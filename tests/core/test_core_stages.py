@@ -15,7 +15,7 @@ from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore, is_giving_up
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.stages import JoinedRule
+from adaptive_eval.core.stages import JoinedRule, StageBefore
 from adaptive_eval.core.types import Cause, Reason
 
 BINARY = np.array([0.0, 1.0])
@@ -69,6 +69,31 @@ def test_a_model_that_joins_changes_no_earlier_look_and_takes_no_trial_from_a_sc
     names = (0, 2, 3)
     assert all(now[names[better], names[worse]] == call for (better, worse), call in called.items() if call)
     assert joined.looks[-1].count(Verdict.RESOLVED) > 0 and joined.finished is not None
+
+
+def came_back(before: Controller, without: Controller, second: Plan, left: int, outcomes: Iterable[Outcome]) -> Plan:
+    """The plan of a stage to which a model comes back that is not in the stage before."""
+    roster = range(second.bench.models)
+    models = tuple(None if model == left else model - (model > left) for model in roster)
+    stage = StageBefore(without, models, True, [*outcomes], {left: before.counts[left].sum(axis=1).tolist()})
+    return replace(second, before=stage)
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("lost", [0, 3], ids=["all there", "some asked again"])
+def test_the_first_look_at_a_model_that_comes_back_counts_all_that_looks_had_counted(pace: Pace, lost: int) -> None:
+    answers = Named((0, 1, 2), gap=0.02)
+    before = straight(plan(3, pace), answers)
+    counted = before.trials[1]
+    without = straight(after(before, plan(2, pace), (0, 2)), Named((0, 2), gap=0.02))
+    trials = [
+        answers.of([Ask(1, question, trial, 0)])[0]
+        for question, number in enumerate(before.counts[1].sum(axis=1).tolist())
+        for trial in range(lost if question == 0 else 0, number)
+    ]
+    back = straight(came_back(before, without, plan(3, pace), 1, trials), answers)
+    first = next(look for look in back.looks[back.first_look :] if look.trials[1])
+    assert first.trials[1] == counted > plan(3, pace).opening[1].sum()
 
 
 @pytest.mark.parametrize("pace", PACES)
@@ -300,6 +325,41 @@ def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[st
         counts["before"] += called[0, 1] != 0
         counts["joined"] += called[0, 2] != 0
     return {name: number / runs for name, number in counts.items()}
+
+
+def false_calls_of_returned(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> float:
+    """How often a model is called better or worse than an exact copy, once it has come back to the run."""
+    called, three = 0, Plan(Bench(3, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        table = rng.random((3, len(p), 40)) < p[:, None]
+
+        def play(plan: Plan, names: Sequence[int], table: np.ndarray = table) -> Controller:
+            run = Controller(plan, followed=True)
+            while run.finished is None:
+                run.tell(
+                    Outcome(*ask[:3], int(table[names[ask.model], ask.question, ask.trial])) for ask in run.ask(9999)
+                )
+            return run
+
+        before = play(three, (0, 1, 2))
+        two = Plan(Bench(2, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
+        without = play(after(before, two, (0, 1)), (0, 1))
+        known = [
+            Outcome(2, question, trial, int(table[2, question, trial]))
+            for question, number in enumerate(before.counts[2].sum(axis=1).tolist())
+            for trial in range(number)
+        ]
+        called += calls(play(came_back(before, without, three, 2, known), (0, 1, 2)))[0, 2] != 0
+    return called / runs
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("rule", [Optimal(start=0.2), Sequential(start=0.2)], ids=["optimal", "any looks"])
+def test_a_model_that_comes_back_keeps_the_promise_on_exact_ties(rule: Optimal | Sequential) -> None:
+    runs = 300
+    share = false_calls_of_returned(runs, rule, np.random.default_rng(7).beta(0.6, 0.6, 30))
+    assert share <= 0.1 + 3.0 * math.sqrt(0.09 / runs), share
 
 
 @pytest.mark.release

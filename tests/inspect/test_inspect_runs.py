@@ -15,6 +15,7 @@ from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,17 @@ import yaml
 from document_blocks import ROOT, blocks_of
 from gated import GatedServer
 from inspect_logs import read_log
-from live_runs import MODELS, RunOutcome, Site, kill, small_world, stored, trials_in, wait_for_trials, wait_until
+from live_runs import (
+    MODELS,
+    RunOutcome,
+    Site,
+    kill,
+    small_world,
+    stored,
+    trials_in,
+    wait_for_trials,
+    wait_until,
+)
 from patient_time import HANGS
 from thoroughness import sizes
 from typer.testing import CliRunner, Result
@@ -693,6 +704,25 @@ def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
     assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     assert has_ended(program)
     assert not list(place.glob("adaptive-eval-inspect-*"))
+
+
+@pytest.mark.slow
+def test_a_signal_waits_for_samples_in_flight_no_longer_than_their_time_limit(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adaptive_eval.config.run.ModelConfig.longest_answer", 1.0)
+    config, pid_file = write(site, "lingers"), site.folder / "program"
+
+    def interrupt() -> None:
+        while not (pid_file.exists() and pid_file.read_text().strip()):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    interrupting = Thread(target=interrupt, daemon=True)
+    interrupting.start()
+    stopped = run(site, config)
+    assert stopped.exit_code == ExitCode.STOPPED and "stopping: waiting for" in stopped.output, stopped.output
+    assert has_ended(int(pid_file.read_text()))
 
 
 def has_ended(process: int) -> bool:

@@ -52,7 +52,18 @@ from adaptive_eval.machine.events import (
 from adaptive_eval.machine.facts import facts_of
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import RESUMED, SETTINGS, Dropped, Json, LooksForgotten, LookTaken, Note, Record, Row
+from adaptive_eval.machine.records import (
+    RESUMED,
+    SETTINGS,
+    Dropped,
+    Json,
+    LooksForgotten,
+    LookTaken,
+    Note,
+    Record,
+    Row,
+    SettingsEnd,
+)
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.replay import Stage, replay
 from adaptive_eval.machine.trial import DONE, GRADING, JUDGING, RESERVED, RUNNING, UNGRADED, GradeDetails, Key, Trial
@@ -163,12 +174,16 @@ class Disk:
 
     def stages(self, settings: Sequence[Setting]) -> list[Stage]:
         """The stages of the run, the last with the current settings."""
-        ends = [(seq, note.body["configuration"]) for seq, note in self.notes if note.kind == SETTINGS]
-        looked = {configuration for _, configuration, _ in self.looks.values()}
-        stages: list[Stage] = []
-        for number, until in zip(range(len(settings) - 1), ends, strict=True):
-            if number in looked:
-                stages.append(Stage(replace(settings[number], is_followed=True), until[0]))
+        ends = [
+            SettingsEnd(seq, note.body["looks"], note.body["has_looked"])
+            for seq, note in self.notes
+            if note.kind == SETTINGS
+        ]
+        stages = [
+            Stage(replace(setting, is_followed=True), end)
+            for setting, end in zip(settings[:-1], ends, strict=True)
+            if end.has_looked
+        ]
         return [*stages, Stage(settings[-1])]
 
 
@@ -355,9 +370,10 @@ class Start:
         disk, number = self.disk, len(self.settings) - 1
         self.moment()
         if disk.configuration < number:
-            disk.write(
-                *(Note(SETTINGS, None, {"configuration": at}) for at in range(disk.configuration + 1, number + 1))
-            )
+            for at in range(disk.configuration + 1, number + 1):
+                looked = {configuration for _, configuration, _ in disk.looks.values()}
+                ended = {"looks": len(disk.looks), "has_looked": at - 1 in looked}
+                disk.write(Note(SETTINGS, None, {"configuration": at, **ended}))
             self.moment()
         disk.write(Note(RESUMED))
         self.moment()

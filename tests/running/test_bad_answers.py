@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import AlarmRaised, AnswersLost, events_of_kind
+from adaptive_eval.notes import AlarmRaised, AnswersLost, PriorTaken, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.view import drop_rows, read_view
 
@@ -280,6 +280,25 @@ def test_a_run_that_an_alarm_ended_is_no_prior_of_its_model(
     assert f"prior: {alarmed} has an alarm about bob: " in refused.stderr and advice in refused.stderr
     without = place.run("--dry-run", prior={"run": str(alarmed)}, models=("ada", "cyd"))
     assert without.exit_code == 0, without.stderr
+
+
+@pytest.mark.slow
+def test_cut_answers_of_a_prior_stay_unsure(place: ScriptedPlace, server: ScriptedServer, tmp_path: Path) -> None:
+    server.finish_reason = lambda model, question, seed: "length" if model == "bob" and seed % 12 == 0 else "stop"
+    assert place.run(concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    with closing(RunReader.open(place.run_dir)) as reader:
+        rows = [row for row in reader.graded_trials() if row.model == "bob" and row.trial.number < 6]
+    cut = [(row.question, row.trial.number) for row in rows if row.trial.kinds and not row.trial.category]
+    assert cut
+    server.finish_reason = lambda *asked: "stop"
+    earlier, place.run_dir = place.run_dir, tmp_path / "later"
+    for _ in range(2):  # and a later start knows it, too
+        assert place.run(concurrency=1, prior={"run": str(earlier)}).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+        (taken,) = events_in(place.run_dir, PriorTaken)
+        assert taken.unsure is not None and taken.unsure.keys() == {"bob"}
+        assert sorted((key, place) for key, places in taken.unsure["bob"].items() for place in places) == sorted(cut)
+        unsure = {row["name"]: row["cut"] for row in place.results["models"]}
+        assert unsure == {"ada": 0, "bob": len(cut), "cyd": 0} and not place.results["alarms"]
 
 
 @pytest.mark.slow

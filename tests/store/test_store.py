@@ -18,7 +18,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import AnswerLogprobs, EarlierTimes, Signal
 from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.facts import facts_of
-from adaptive_eval.machine.records import Dropped, LooksForgotten, LookTaken, Note, Record
+from adaptive_eval.machine.records import Dropped, LooksForgotten, LookTaken, Note, Record, SettingsEnd
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.errors import DATABASE_FILE
@@ -181,10 +181,11 @@ def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenSto
     reader = open_store().reader
     assert [(look.number, look.configuration) for look in reader.looks()] == [(0, 0), (1, 1)]
     assert reader.configurations() == [HEADER.configuration, now.configuration]
-    assert reader.settings_ends() == {0: 3} and reader.looked() == {0, 1}
+    assert reader.settings_ends() == {0: SettingsEnd(3, looks=1, has_looked=True)}
     assert reader.models() == {"small": SMALL, "large": LARGE, "third": 2}, "one that left keeps its number"
     ((_, note),) = reader.notes()
-    assert note.body == {"configuration": 1, "changes": [["budget.trials", 100, 500]]}
+    changes = [["budget.trials", 100, 500]]
+    assert note.body == {"configuration": 1, "changes": changes, "looks": 1, "has_looked": True}
 
 
 def test_a_regrade_replaces_grades_in_their_places_all_or_none(open_store: OpenStore) -> None:

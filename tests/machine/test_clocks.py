@@ -1,0 +1,42 @@
+"""The time for which models hold servers: an address that several models share counts once."""
+
+from itertools import count
+
+import pytest
+
+from adaptive_eval.machine.clocks import ClockedModel, HeldTime, ServerTimes
+
+SHARED, OWN = "http://one:8000/v1", "http://two:8000/v1"
+
+
+def held(addresses: dict[str, tuple[str, ...]], spans: dict[str, tuple[float, float]]) -> dict[str, HeldTime]:
+    """Held times of models that are asked from one moment to another, by their addresses."""
+    numbers, now = dict(zip(addresses, count(), strict=False)), [0.0]
+    models = {numbers[name]: ClockedModel(name, 2.0, urls) for name, urls in addresses.items()}
+    times = ServerTimes(models, {}, lambda: now[0])
+    moments = [(begin, name, times.on_sent) for name, (begin, _) in spans.items()]
+    moments += [(end, name, times.on_quiet) for name, (_, end) in spans.items()]
+    for moment, name, happens in sorted(moments, key=lambda entry: entry[0]):
+        now[0] = moment
+        happens(numbers[name])
+    now[0] += 100.0
+    times.close()
+    return times.held_times()
+
+
+@pytest.mark.parametrize("models", [1, 6])
+def test_adapters_of_one_server_hold_it_once_together(models: int) -> None:
+    names = [f"adapter-{number}" for number in range(models)]
+    times = held(dict.fromkeys(names, (SHARED,)), dict.fromkeys(names, (10.0, 52.0)))
+    assert sum(row.seconds for row in times.values()) == pytest.approx(42.0)
+    assert sum(row.gpu_seconds for row in times.values()) == pytest.approx(84.0)
+
+
+def test_the_time_of_an_address_is_shared_only_while_several_models_hold_it() -> None:
+    times = held({"ada": (SHARED,), "bob": (SHARED,), "cyd": (OWN,)}, {"ada": (0, 30), "bob": (20, 60), "cyd": (0, 60)})
+    assert {name: row.seconds for name, row in times.items()} == {"ada": 25.0, "bob": 35.0, "cyd": 60.0}
+
+
+def test_a_model_at_several_addresses_has_the_mean_of_its_shares() -> None:
+    times = held({"ada": (SHARED, OWN), "bob": (SHARED,)}, {"ada": (0, 40), "bob": (0, 40)})
+    assert {name: row.seconds for name, row in times.items()} == {"ada": 30.0, "bob": 20.0}
