@@ -219,7 +219,7 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     yield f"optimize  {safe_line(optimizing_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
     if any(model.sampling.max_tokens is not None for model in config.asked):
-        yield "          (worst case: every answer hits max_tokens)"
+        yield "          (limits, or the worst case: max_tokens, one token per byte of a prompt, and a reserve of 512)"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first

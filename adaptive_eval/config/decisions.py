@@ -54,14 +54,14 @@ OPTION_TYPES: Mapping[OptionType, Any] = {
 """Python types of the options of built-ins."""
 
 
-def _built_in_or_plug_in(entries: Entries, what: str) -> Any:
+def _built_in_or_plug_in(entries: Entries) -> Any:
     """The type of a key that names a built-in or a plug-in."""
 
     def check_name(name: str) -> str:
         if name in entries or re.fullmatch(SPECIFICATION, name):
             return name
         hint = did_you_mean(name.lower(), entries, "or name your own as package.module:attribute")
-        raise config_error(f"must be {what}: {', '.join(entries)}", hint)
+        raise config_error(f"must be {', '.join(entries)}", hint)
 
     choices = [{"enum": list(entries)}, {"type": "string", "pattern": SPECIFICATION}]
     descriptions = "; ".join(f"{entry.name}: {entry.summary}" for entry in entries.values())
@@ -121,9 +121,9 @@ if TYPE_CHECKING:
     RuleName = str
     PolicyName = str
 else:
-    ObjectiveName = _built_in_or_plug_in(OBJECTIVES, "an objective")
-    RuleName = _built_in_or_plug_in(RULES, "a rule")
-    PolicyName = _built_in_or_plug_in(POLICIES, "a policy")
+    ObjectiveName = _built_in_or_plug_in(OBJECTIVES)
+    RuleName = _built_in_or_plug_in(RULES)
+    PolicyName = _built_in_or_plug_in(POLICIES)
 
 
 class _ObjectiveConfig(Section):

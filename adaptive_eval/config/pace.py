@@ -56,7 +56,7 @@ def choose_optimize(models: Sequence[ModelConfig], trials: TrialsConfig) -> tupl
     subject, addition = (
         ("all models are", "")
         if len(own_servers) == len(models)
-        else (named, "; the other models are asked ahead, too")
+        else (named, ". Requests to the other models are sent ahead, too")
     )
     reasons = dict.fromkeys(filter(None, map(_why_own_server, models)))
     explanation = f"on your own servers ({' or '.join(reasons)}), where you pay for time"

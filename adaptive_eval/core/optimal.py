@@ -172,9 +172,9 @@ OPTIMAL = RuleEntry(
     name="optimal",
     make=Optimal,
     summary="holds at any number of looks, and gives up early",
-    description="A comparison ends when |z| reaches the boundary, or when further trials are not worth their cost "
-    "(backward induction; a decision is worth {worth} times the cost of taking a comparison to {horizon}: "
-    "stopping.options.worth).",
+    description="A comparison is decided when |z| reaches the boundary, and given up when a decision is too unlikely "
+    "for its cost: a decision is worth {worth} times the cost of taking a comparison to {horizon} "
+    "(stopping.options.worth).",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
     gives_up=True,

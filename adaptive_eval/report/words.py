@@ -296,7 +296,7 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)
     fewer = f" ({trials.min} if the budget does not pay for twice as many)" if first > trials.min else ""
     return (
-        f"{text}: {first} trials per question before the first look{fewer}, at most {trials.max} in all on average. "
+        f"{text}: {first} trials per question before the first look{fewer}, at most {trials.max} on average. "
         f"Optimizing {optimizing_in_words(config)}."
     )
 
@@ -317,9 +317,9 @@ def optimizing_in_words(config: RunConfig) -> str:
     if config.batched:
         return "for batches: each round is as large as needed, since it waits for its batches"
     chosen, reason = choose_optimize(config.asked, config.trials)
-    why = f": {reason} (trials.optimize changes it)" if chosen == config.trials.optimize else ""
-    ahead = "; answers are requested ahead to keep servers busy" if config.trials.optimize == "time" else ""
-    return f"{config.trials.optimize}{why}{ahead}"
+    ahead = " (requests are sent ahead of looks to keep servers busy)" if config.trials.optimize == "time" else ""
+    why = f": {reason}. trials.optimize changes it" if chosen == config.trials.optimize else ""
+    return f"{config.trials.optimize}{ahead}{why}"
 
 
 def _prior(config: RunConfig) -> str:
@@ -332,7 +332,7 @@ def _prior(config: RunConfig) -> str:
         )
     if compares_bayes(config.stated()):
         return f"{scale} Models are compared and ranked by Bayes@N: one imagined answer in each category."
-    return f"{scale} Variances start from each model's own results."
+    return scale
 
 
 HARMLESS = re.compile(r"[\w\s,.;()'%=+/-]")

@@ -133,7 +133,7 @@ class PlainDisplay(Display):
         orders_none = all(math.isnan(comparison.z) for comparison in look.comparisons)
         if is_blocked or orders_none or len(first) == len(scored) > 1:
             return ""
-        return f"leading: {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
+        return f"first tier: {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
 
     def _deserves_line(self, states: str, leaders: str) -> bool:
         """Whether a look differs from the last printed one, or that was long ago; looks may be frequent."""

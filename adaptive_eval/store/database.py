@@ -81,9 +81,10 @@ class RunDatabase:
         """Open the database of a run for reading, while another process may write it; without `verify`, damage is
         not reported yet."""
         if not (directory / DATABASE_FILE).exists():
-            why = "it is a file; name the folder of a run" if directory.is_file() else "it does not exist"
-            why = f"there is no {DATABASE_FILE} in it" if directory.is_dir() else why
-            raise StoreError(f"{directory} has no run: {why}")
+            if directory.is_dir():
+                raise StoreError(f"{directory} has no run: there is no {DATABASE_FILE} in it")
+            what = "is a file" if directory.is_file() else "does not exist"
+            raise StoreError(f"{directory} {what}; name the folder of a run")
         connection = _connect_to_read(directory)
         with closed_on_error(connection), translate_errors(directory, verify):
             _require_ours(connection, directory)

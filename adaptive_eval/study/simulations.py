@@ -178,5 +178,5 @@ class _Progress:
         """Show the first figures, and better ones after more worlds."""
         trials, first = median_range([run.trials for run in runs]), not self._figures
         figures = f"{trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f})"
-        self._figures = f"; trials {figures} after {len(runs)}"
+        self._figures = f"; trials {figures} in {len(runs)} of them"
         self._report(at_once=first)

@@ -82,8 +82,8 @@ def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names
     keyed = "  - {name: c, base_url: http://c/v1, api_key_env: KEY}\n"
     assert chosen(TWO + keyed) == (
         "time",
-        "a and 1 more are on your own servers (without price and key), where you pay for time; the other models "
-        "are asked ahead, too",
+        "a and 1 more are on your own servers (without price and key), where you pay for time. Requests to the "
+        "other models are sent ahead, too",
     )
     assert chosen(keyed + "  - {name: a, base_url: http://a/v1}\n")[1].startswith("a is on your own servers")
 

@@ -166,7 +166,7 @@ def test_a_configuration_that_changes_more_than_the_grading_is_refused(site: Sit
 def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     refused = regrade(tmp_path / "nothing", "--config", "configs/quickstart.yaml")
     assert refused.exit_code == ExitCode.FAILED
-    assert f"{tmp_path / 'nothing'} has no run" in refused.stderr
+    assert f"{tmp_path / 'nothing'} does not exist" in refused.stderr
     assert not (tmp_path / "nothing").exists()
 
 

@@ -33,10 +33,7 @@ def test_a_dry_run_says_what_would_run_and_its_worst_cost(site: Site) -> None:
         assert f"ok    {name}" in result.stdout
     assert "3 models, 8 questions, objective ranking, " in result.stdout
     assert "at most   720 trials, 100k tokens" in result.stdout
-    assert (
-        "worst case: every answer hits max_tokens" in result.stdout
-        and f"forecast  adaptive-eval plan {config}\n" in result.stdout
-    )
+    assert "worst case: max_tokens" in result.stdout and f"forecast  adaptive-eval plan {config}\n" in result.stdout
     assert f"directory {site.directory()} (a new run)" in result.stdout
     assert "saved     6 answers; the run and `plan` use them" in result.stdout
     assert result.stdout.splitlines()[-1] == f"Next: adaptive-eval run {config} --run-dir {site.directory()}"

@@ -441,7 +441,7 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
         ended = site.run(site.write(models=models, concurrency={"retry_for": 0, "attempts": 1}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
-    assert "no model has a score" in ended.stdout and "leading: ada" not in ended.stdout
+    assert "no model has a score" in ended.stdout and "first tier: ada" not in ended.stdout
     assert "95% interval" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
     assert [(brief.status, brief.reason) for brief in RunsFolder(site.directory().parent).briefs()] == [

@@ -160,7 +160,7 @@ async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkey
     looks = [line for line in lines if line.startswith("look ")]
     assert len(looks) == len(bed.controller.looks)
     assert looks[0].startswith("look 1: 54 trials, ") and "leading" not in looks[0], "nothing is decided"
-    assert "; leading: ada; " in looks[-1]
+    assert "; first tier: ada; " in looks[-1]
     assert "Finished: every comparison is resolved or tied." in lines
     assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
     assert lines[-2:] == ["          write a report:", f"          adaptive-eval report {tmp_path}"]
@@ -338,7 +338,7 @@ async def test_plain_prints_of_looks_in_quick_succession_only_those_with_news(
     headings = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
     assert headings == ["look 1", "look 4", "look 6"]
     tied = ", ".join(bed.names[model] for model in first.order if model < 2)
-    assert f"; leading: {tied}; " in out.getvalue(), "one of them is not first alone"
+    assert f"; first tier: {tied}; " in out.getvalue(), "one of them is not first alone"
 
 
 async def test_json_writes_records_only(tmp_path: Path) -> None:

@@ -332,7 +332,7 @@ def test_missing_runs_and_senseless_options_are_refused_clearly(
     tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = CliRunner().invoke(app, ["monitor", str(tmp_path / "nothing"), "--once"])
-    assert missing.exit_code == ExitCode.FAILED and "nothing has no run" in missing.stderr
+    assert missing.exit_code == ExitCode.FAILED and "nothing does not exist" in missing.stderr
     alone = CliRunner().invoke(app, ["monitor", str(tmp_path), "--port", "80"])
     assert alone.exit_code == ExitCode.CONFIGURATION and "need --web" in alone.stderr
     both = CliRunner().invoke(app, ["monitor", str(tmp_path), "--web", "--once"])
