@@ -129,7 +129,7 @@ class ByHand:
         return "FAIL" if min(self.called) < 0 else "PASS" if min(self.called) > 0 else "UNDECIDED"
 
 
-@pytest.mark.parametrize("build", first_of([(0.8, 0.7), (0.62, 0.75), (0.9, 0.5), (0.7, 0.66)], 2))
+@pytest.mark.parametrize("build", first_of([(0.8, 0.7), (0.62, 0.75), (0.9, 0.5), (0.7, 0.66)], 1))
 @pytest.mark.parametrize("seed", first_of(range(3), 1))
 def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) -> None:
     plan = gate(rule=Sequential(start=0.05), judging=Judging(futility=None), trials=Trials(min=4, max=60))

@@ -43,7 +43,7 @@ def carry_out(run: Controller, slots: int, *, wrong_take: float = 1.0, seed: int
     return looks
 
 
-@pytest.mark.parametrize(("slots", "wrong_take"), [(1, 1.0), (40, 1.0), (3, 10.0), (40, 10.0)])
+@pytest.mark.parametrize(("slots", "wrong_take"), [(1, 1.0), (40, 10.0)])
 def test_looks_depend_neither_on_slots_nor_on_how_long_wrong_answers_take(slots: int, wrong_take: float) -> None:
     reference = carry_out(controller(), 7)
     run = controller()
