@@ -58,8 +58,13 @@ EDGES = {
 """A build that is at the edge of one gate, or of all, and within the others."""
 
 
-@pytest.mark.parametrize("runs", sizes(40, 200))
-@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize(
+    ("edge", "runs"),
+    [
+        *(pytest.param(edge, 40, marks=pytest.mark.slow) for edge in ("one benchmark", "everything")),
+        *(pytest.param(edge, 200, marks=pytest.mark.release) for edge in EDGES),
+    ],
+)
 def test_at_the_edge_of_any_gate_hardly_any_run_passes_or_fails(edge: str, runs: int) -> None:
     deltas = (DELTA, DELTA) if edge == "everything" else DELTAS
     measured = shares(gate(deltas=deltas), chances(PRODUCTION, EDGES[edge]), runs)

@@ -153,7 +153,7 @@ def test_the_overrun_is_unbiased_when_wrong_answers_take_ten_times_as_long() -> 
     a model whose last requests were cut off has no overrun."""
     model, slots = 2, 12
     waited, came = [], []
-    for seed in range(75):
+    for seed in range(50):
         rng, run = np.random.default_rng(seed), controller()
         flying, room, now, cut = list[tuple[float, Ask, int]](), [slots] * len(SKILLS), 0.0, False
         while run.finished is None or flying:
