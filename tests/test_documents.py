@@ -112,6 +112,7 @@ def write_module(block: Block, folder: Path) -> Path:
 
 
 OF_A_RUN = "runs/quickstart"
+TAKES_A_WHILE = re.compile(rf"{SUITES.pattern}|{OF_A_RUN}|adaptive_eval\.run\(|inspect_ai", flags=re.MULTILINE)
 WANDB = """
 class Run(dict):
     summary: dict = {}
@@ -137,7 +138,7 @@ def init(project, name):
     [
         pytest.param(
             block,
-            marks=[pytest.mark.slow] if SUITES.search(block.text) or OF_A_RUN in block.text else [],
+            marks=[pytest.mark.slow] if TAKES_A_WHILE.search(block.text) else [],
             id=str(block),
         )
         for block in blocks("python")

@@ -155,7 +155,14 @@ def spoil(database: sqlite3.Connection, rng: random.Random) -> str:
     return f"{table} {at}: {new!r:.300}"
 
 
-@pytest.mark.parametrize(("number", "runs"), [(1, 3), *(pytest.param(n, 40, marks=pytest.mark.slow) for n in (2, 3))])
+@pytest.mark.parametrize(
+    ("number", "runs"),
+    [
+        (1, 3),
+        pytest.param(2, 15, marks=pytest.mark.slow),
+        *(pytest.param(number, 40, marks=pytest.mark.release) for number in (2, 3)),
+    ],
+)
 def test_whatever_is_put_into_a_run_no_command_ends_in_a_traceback(workdir: Path, number: int, runs: int) -> None:
     rng = random.Random(number)
     for _ in range(runs):

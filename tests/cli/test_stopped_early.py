@@ -34,10 +34,10 @@ sys.meta_path.insert(0, Watch())
     [
         (signal.SIGINT, "typer"),
         (signal.SIGINT, "scipy"),
-        (signal.SIGTERM, "adaptive_eval.cli.run"),
-        pytest.param(signal.SIGHUP, "typer", marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, "adaptive_eval.running.start", marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, "adaptive_eval.show.displays", marks=pytest.mark.slow),
+        (signal.SIGTERM, "adaptive_eval.running.start"),
+        pytest.param(signal.SIGHUP, "typer", marks=pytest.mark.release),
+        pytest.param(signal.SIGTERM, "adaptive_eval.cli.run", marks=pytest.mark.release),
+        pytest.param(signal.SIGINT, "adaptive_eval.show.displays", marks=pytest.mark.release),
     ],
 )
 def test_a_signal_while_a_command_begins_stops_it_as_any_other(tmp_path: Path, number: int, module: str) -> None:

@@ -118,7 +118,7 @@ def require_same(plan: Plan, outcomes: Outcomes, w: list[float], threshold: floa
     return controller
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_look_is_that_of_the_paper(seed: int) -> None:
     rng = np.random.default_rng(seed)
     w = [[0.0, 1.0], [0.0, 0.5, 1.0], [0.0, 0.0, 0.25, 1.0]][seed % 3]

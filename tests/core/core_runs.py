@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.near_best import NearBest
@@ -67,6 +68,29 @@ class Answers:
         return Outcome(ask.model, ask.question, ask.trial, category, cost, seconds=seconds)
 
 
+class Faulty(Answers):
+    """Answers of which a share is cut off, or timed out, or (None) has no grade; and most of those of the last model
+    from its seventh trial on."""
+
+    def __init__(self, plan: Plan, seed: int, fault: AnswerKind | None, share: float) -> None:
+        super().__init__(plan, seed)
+        self._share = share
+        self._fault = fault
+
+    def of(self, trials: Iterable[Ask]) -> list[Outcome]:
+        return [self._spoiled(outcome) if self._is_bad(outcome) else outcome for outcome in super().of(trials)]
+
+    def _spoiled(self, outcome: Outcome) -> Outcome:
+        if self._fault is None:
+            return outcome._replace(category=None)
+        category = self._others[0] if self._fault is AnswerKind.TIMED_OUT else outcome.category
+        return outcome._replace(kinds=int(self._fault), category=category)
+
+    def _is_bad(self, outcome: Outcome) -> bool:
+        last = outcome.model == self.plan.bench.models - 1 and outcome.trial >= 6
+        return bool(np.random.default_rng((self.seed, *outcome[:3])).random() < self._share + 0.8 * last)
+
+
 def straight(plan: Plan, answers: Answers, looks: int | None = None) -> Controller:
     """The simplest shell: ask for everything and tell everything, up to a number of looks or to the end."""
     controller = Controller(plan, followed=True, most_looks=math.inf if looks is None else looks)
@@ -101,7 +125,8 @@ class Shell:
         return self.controller
 
     def step(self) -> list[Look]:
-        """Ask, tell or start again."""
+        """Ask, tell or start again; trials in flight of a model that was set aside are dropped."""
+        self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]
         if self._rng.random() < self._restarts:
             self._restart()
         if self._rng.random() < 0.5:

@@ -65,6 +65,7 @@ def test_caps_are_never_exceeded(plan: Plan, seed: int, one_is_lost: bool) -> No
         assert sum(shell.controller.looks[-1].trials) == len(shell.outcomes)  # the last look is on everything
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(plans(), seeds, st.data())
 def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed: int, data: st.DataObject) -> None:

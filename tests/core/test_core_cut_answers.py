@@ -1,12 +1,11 @@
 """Cut-off answers: no call is made that they could reverse, and too many of them end the run."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -209,43 +208,6 @@ def test_a_model_that_cut_answers_could_make_the_best_is_compared_though_it_is_n
     assert look.tiers == (1, 1, 1), "no model is shown to be best while another could be"
     as_graded = run_to_end(replace(plan, may_be_right=0), grade).looks[-1]
     assert as_graded.tiers[1] == 1 and as_graded.tiers[0] == 2
-
-
-class Cutting(Answers):
-    """Answers with a share cut off, more often for the last model from its seventh trial on."""
-
-    def __init__(self, plan: Plan, seed: int, share: float) -> None:
-        super().__init__(plan, seed)
-        self._share = share
-
-    def of(self, trials: Iterable[Ask]) -> list[Outcome]:
-        return [outcome._replace(kinds=CUT * self._is_cut(outcome)) for outcome in super().of(trials)]
-
-    def _is_cut(self, outcome: Outcome) -> bool:
-        last = outcome.model == self.plan.bench.models - 1 and outcome.trial >= 6
-        return bool(np.random.default_rng((self.seed, *outcome[:3])).random() < self._share + 0.8 * last)
-
-
-class Aware(Shell):
-    """A shell that drops trials in flight of a model that the core has set aside."""
-
-    def step(self) -> list:  # type: ignore[type-arg]
-        self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]
-        return super().step()
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
-@given(plans(), seeds, st.sampled_from([0.0, 0.02, 0.3]), st.booleans())
-def test_looks_and_alarms_depend_only_on_committed_answers(plan: Plan, seed: int, share: float, stops: bool) -> None:
-    plan = replace(plan, may_be_right=CUT, stops_on_alarm=stops)
-    answers = Cutting(plan, seed, share)
-    plain = straight(plan, answers)
-    controller = Aware(plan, answers, np.random.default_rng(seed), restarts=0.05).run()
-    assert exact(controller.looks) == exact(plain.looks)
-    assert controller.alarms == plain.alarms and controller.set_aside == plain.set_aside
-    assert controller.finished is plain.finished
-    plain.result()
 
 
 @pytest.mark.parametrize("are_known", [False, True], ids=["wrong", "cut off"])

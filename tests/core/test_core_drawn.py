@@ -8,7 +8,7 @@ from core_runs import Answers, Shell, exact, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from thoroughness import examples, sizes
+from thoroughness import examples
 
 from adaptive_eval.core import Baseline, Bench, Controller, Judging, Outcome, Pace, Plan, Threshold, Trials
 from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn, next_questions
@@ -230,9 +230,16 @@ def ties(kind: str, models: int, questions: int) -> NDArray[np.float64]:
     return chances
 
 
-@pytest.mark.parametrize("runs", sizes(12, 200))
-@pytest.mark.parametrize("kind", ["alike", "other questions", "few much better", "rare"])
-@pytest.mark.parametrize("share", [1.0, 0.3])
+@pytest.mark.parametrize(
+    ("kind", "share", "runs"),
+    [
+        # each kind and each share in some case, the others before a release
+        pytest.param(kind, share, runs, marks=marks)
+        for of, kind in enumerate(("alike", "other questions", "few much better", "rare"))
+        for share in (1.0, 0.3)
+        for runs, marks in ((12, pytest.mark.slow), (200, pytest.mark.release))[(share == 0.3) != of % 2 :]
+    ],
+)
 def test_exact_ties_are_called_no_more_often_than_promised(kind: str, share: float, runs: int) -> None:
     """Looks at every block up to the last drawn question: all questions, or three in ten."""
     models, questions = 12, 2000

@@ -58,8 +58,13 @@ EDGES = {
 """A build that is at the edge of one gate, or of all, and within the others."""
 
 
-@pytest.mark.parametrize("runs", sizes(40, 200))
-@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize(
+    ("edge", "runs"),
+    [
+        *(pytest.param(edge, 40, marks=pytest.mark.slow) for edge in ("one benchmark", "everything")),
+        *(pytest.param(edge, 200, marks=pytest.mark.release) for edge in EDGES),
+    ],
+)
 def test_at_the_edge_of_any_gate_hardly_any_run_passes_or_fails(edge: str, runs: int) -> None:
     deltas = (DELTA, DELTA) if edge == "everything" else DELTAS
     measured = shares(gate(deltas=deltas), chances(PRODUCTION, EDGES[edge]), runs)
@@ -129,7 +134,7 @@ class ByHand:
         return "FAIL" if min(self.called) < 0 else "PASS" if min(self.called) > 0 else "UNDECIDED"
 
 
-@pytest.mark.parametrize("build", first_of([(0.8, 0.7), (0.62, 0.75), (0.9, 0.5), (0.7, 0.66)], 2))
+@pytest.mark.parametrize("build", first_of([(0.8, 0.7), (0.62, 0.75), (0.9, 0.5), (0.7, 0.66)], 1))
 @pytest.mark.parametrize("seed", first_of(range(3), 1))
 def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) -> None:
     plan = gate(rule=Sequential(start=0.05), judging=Judging(futility=None), trials=Trials(min=4, max=60))

@@ -1,13 +1,16 @@
 """Looks are the same to the last bit in any order of arrival, any batches, and after any restarts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, never_called, plans, straight
+from core_runs import Answers, Faulty, Shell, exact, never_called, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
 from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Reason, Trials
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import UnresolvedPairs
 
@@ -25,6 +28,27 @@ def test_order_batches_slots_and_restarts_change_no_look(plan: Plan, seed: int, 
     assert shuffled.finished == expected.finished
     assert np.array_equal(shuffled.counts, expected.counts)
     assert repr(shuffled.result()) == repr(expected.result())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [None, AnswerKind.TRUNCATED, AnswerKind.TIMED_OUT])
+@settings(max_examples=examples(250), deadline=None)
+@given(plans(), seeds, st.sampled_from([0.0, 0.02, 0.3]), st.booleans())
+def test_nor_do_they_where_answers_have_faults(
+    fault: AnswerKind | None, plan: Plan, seed: int, share: float, stops: bool
+) -> None:
+    """Alarms, for which runs are long enough, and models that are set aside are the same, too."""
+    trials = replace(plan.trials, max=plan.trials.max + 16)
+    plan = replace(plan, trials=trials, may_be_right=int(AnswerKind.TRUNCATED), stops_on_alarm=stops)
+    if fault is AnswerKind.TIMED_OUT:  # of a silent model, what had come of its later rounds is settled at its cost
+        plan = replace(plan, budget=Budget())
+    answers = Faulty(plan, seed, fault, share)
+    plain = straight(plan, answers)
+    shuffled = Shell(plan, answers, np.random.default_rng(seed), restarts=0.05).run()
+    assert exact(shuffled.looks) == exact(plain.looks)
+    assert shuffled.alarms == plain.alarms and shuffled.set_aside == plain.set_aside
+    assert shuffled.finished is plain.finished
+    plain.result()
 
 
 @settings(max_examples=examples(25), deadline=None)

@@ -43,7 +43,7 @@ def carry_out(run: Controller, slots: int, *, wrong_take: float = 1.0, seed: int
     return looks
 
 
-@pytest.mark.parametrize(("slots", "wrong_take"), [(1, 1.0), (40, 1.0), (3, 10.0), (40, 10.0)])
+@pytest.mark.parametrize(("slots", "wrong_take"), [(1, 1.0), (40, 10.0)])
 def test_looks_depend_neither_on_slots_nor_on_how_long_wrong_answers_take(slots: int, wrong_take: float) -> None:
     reference = carry_out(controller(), 7)
     run = controller()
@@ -153,7 +153,7 @@ def test_the_overrun_is_unbiased_when_wrong_answers_take_ten_times_as_long() -> 
     a model whose last requests were cut off has no overrun."""
     model, slots = 2, 12
     waited, came = [], []
-    for seed in range(75):
+    for seed in range(50):
         rng, run = np.random.default_rng(seed), controller()
         flying, room, now, cut = list[tuple[float, Ask, int]](), [slots] * len(SKILLS), 0.0, False
         while run.finished is None or flying:

@@ -111,17 +111,17 @@ def test_looking_at_every_round_calls_exact_ties_no_more_often_than_promised(
     assert called.mean() <= allowed(0.10, pairs)
 
 
-@pytest.mark.parametrize("runs", sizes(15, 250))
+@pytest.mark.release
 @pytest.mark.parametrize("policy", [pytest.param(Uniform(), id="uniform"), pytest.param(Weighted(), id="weighted")])
 @pytest.mark.parametrize("pace", [Pace(), Pace(1)], ids=["every round", "running ahead"])
-def test_whole_runs_keep_the_promise_on_exact_ties(runs: int, policy: Policy, pace: Pace) -> None:
+def test_whole_runs_keep_the_promise_on_exact_ties(policy: Policy, pace: Pace) -> None:
     """Two copies on spread questions, all the way to the horizon: called in at most 10% of runs, and no lean.
 
-    Many more of them, side by side: `tests/study/test_side_by_side.py`.
+    As many of them, side by side, are among the long tests: `tests/study/test_side_by_side.py`.
     """
     p = profile("spread")
     plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None), pace=pace)
-    called, lead = 0, []
+    runs, called, lead = 250, 0, []
     for seed in range(runs):
         controller = carry_out(plan, p, seed)
         called += controller.looks[-1].count(Verdict.RESOLVED)

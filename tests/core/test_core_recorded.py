@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from thoroughness import sizes
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.evidence import Estimates, weigh_evidence
@@ -209,8 +208,13 @@ def test_a_bench_refuses_impossible_records() -> None:
         Place(frozenset())
 
 
-@pytest.mark.parametrize("runs", sizes(40, 300))
-@pytest.mark.parametrize("trials", [4, 20, 80])
+@pytest.mark.parametrize(
+    ("trials", "runs"),
+    [
+        pytest.param(4, 40, marks=pytest.mark.slow),
+        *(pytest.param(trials, 300, marks=pytest.mark.release) for trials in (4, 20, 80)),
+    ],
+)
 def test_an_exact_tie_with_a_recorded_model_is_called_no_more_often_than_promised(trials: int, runs: int) -> None:
     """Every look up to the horizon, with nothing given up, on a new and a recorded model of the same true score."""
     called = 0

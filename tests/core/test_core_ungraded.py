@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, plans, straight
+from core_runs import Answers, Faulty, after, plans, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -24,29 +24,6 @@ from adaptive_eval.core.types import Cause, Lost
 
 seeds = st.integers(0, 2**20)
 Table = Sequence[Sequence[Sequence[int | None]]]
-
-
-class Patchy(Answers):
-    """Answers with a share ungraded."""
-
-    def __init__(self, plan: Plan, seed: int, share: float) -> None:
-        super().__init__(plan, seed)
-        self._share = share
-
-    def of(self, trials: Iterable[Ask]) -> list[Outcome]:
-        return [outcome._replace(category=None) if self._fails(outcome) else outcome for outcome in super().of(trials)]
-
-    def _fails(self, outcome: Outcome) -> bool:
-        place = (self.seed, outcome.model, outcome.question, outcome.trial)
-        return bool(np.random.default_rng(place).random() < self._share)
-
-
-class Aware(Shell):
-    """A shell that drops trials in flight of a model that the core has set aside."""
-
-    def step(self) -> list:  # type: ignore[type-arg]
-        self.flying = [ask for ask in self.flying if ask.model not in self.controller.set_aside]
-        return super().step()
 
 
 def run_to_end(plan: Plan, table: Table) -> Controller:
@@ -71,18 +48,6 @@ def filled(table: Table, values: Sequence[int]) -> Table:
     ]
 
 
-@pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
-@given(plans(), seeds, st.sampled_from([0.01, 0.04, 0.3]))
-def test_looks_depend_only_on_committed_outcomes(plan: Plan, seed: int, share: float) -> None:
-    answers = Patchy(plan, seed, share)
-    plain = straight(plan, answers)
-    controller = Aware(plan, answers, np.random.default_rng(seed), restarts=0.05).run()
-    assert exact(controller.looks) == exact(plain.looks)
-    assert controller.set_aside == plain.set_aside
-    assert controller.finished is plain.finished
-
-
 def test_outcomes_of_a_model_set_aside_do_not_depend_on_order() -> None:
     """Its next round is in flight, and may be told before or after the round that sets it aside."""
     plan = replace(one_look(questions=2, trials=4, bound=99.0), trials=Trials(min=4, max=8), pace=Pace(lookahead=1))
@@ -104,7 +69,7 @@ def test_outcomes_of_a_model_set_aside_do_not_depend_on_order() -> None:
 @settings(max_examples=examples(30), deadline=None)
 @given(plans(), seeds)
 def test_the_run_ends_though_no_answer_has_a_grade(plan: Plan, seed: int) -> None:
-    controller = straight(plan, Patchy(plan, seed, share=1.1))
+    controller = straight(plan, Faulty(plan, seed, None, 1.1))
     assert controller.counts.sum() == 0
     assert controller.finished is not None
     controller.result()

@@ -31,8 +31,7 @@ def telling(times: int, status: int, retry_after: str) -> Script:
     return script
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("client", "status"), [("http", 503), ("openai", 429)])
 @pytest.mark.parametrize("retry_after", [*UNREADABLE, *ABSURD, OVER])
 async def test_an_absurd_wait_is_not_believed(endpoint: Opener, client: str, status: int, retry_after: str) -> None:
     async with raw_server(telling(3, status, retry_after)) as server:

@@ -193,8 +193,10 @@ def saying(running: float, waiting: float) -> Page:
 
 @pytest.mark.parametrize(
     ("statuses", "text", "seconds"),
-    [((401, 404, 501), b"no", 0.3), ((200, 302, 500), b"<html>Hello</html>", 0.5)],
-    ids=["no metrics", "no load on the page"],
+    [
+        pytest.param((401, 404, 501), b"no", 0.3, id="no metrics"),
+        pytest.param((200, 302, 500), b"<html>Hello</html>", 0.5, id="no load on the page", marks=pytest.mark.slow),
+    ],
 )
 async def test_a_server_that_does_not_tell_its_load_is_asked_a_few_times(
     endpoint: Opener, statuses: tuple[int, ...], text: bytes, seconds: float
@@ -235,6 +237,7 @@ async def test_metrics_without_an_end_are_not_read_to_it(endpoint: Opener, monke
     assert sent <= reads * 16 * 2**20  # what a socket holds comes on top of what is read
 
 
+@pytest.mark.slow
 async def test_only_while_windows_double_readings_are_quick(endpoint: Opener) -> None:
     """A short run must not be over before its windows are open; afterwards there is nothing to hurry for."""
     settings = replace(QUICK, tick=0.02, read_every=60.0)
@@ -244,7 +247,10 @@ async def test_only_while_windows_double_readings_are_quick(endpoint: Opener) ->
     assert seen[-1] == DEFAULT.first_window and reads <= 2
 
 
-@pytest.mark.parametrize(("running", "waiting"), [(4.0, 5.0), (1.0, 1000.0), (4.0, 0.0), (0.0, 0.0)])
+@pytest.mark.parametrize(
+    ("running", "waiting"),
+    [(4.0, 5.0), *(pytest.param(*load, marks=pytest.mark.slow) for load in ((1.0, 1000.0), (4.0, 0.0), (0.0, 0.0)))],
+)
 async def test_metrics_that_lie_leave_the_configured_window(endpoint: Opener, running: float, waiting: float) -> None:
     seen, _ = await window_under(endpoint, saying(running, waiting), 0.8)
     assert min(seen) >= 16

@@ -122,6 +122,7 @@ def test_a_finished_import_has_no_more_to_ask(site: Site, full_run: FullRun) -> 
     assert len(RunOutcome.of(site.directory()).looks) == 1
 
 
+@pytest.mark.slow
 def test_a_horizon_below_the_stored_trials_is_refused_and_changes_nothing(site: Site, full_run: FullRun) -> None:
     run = site.directory()
     assert (

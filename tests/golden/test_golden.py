@@ -12,7 +12,7 @@ LONG = {
     *("holm", "top_k", "ties", "pairs", "threshold", "several_answers_a_request", "verifier", "recorded"),
     *("judge_votes", "judge_criteria", "judge_against_a_model"),
     *("gate", "regraded", "drawn", "extended", "r0", "thresholds", "best", "precision", "published", "model_set_aside"),
-    *("coupled", "partial_credit"),
+    *("coupled", "partial_credit", "time", "cheapest", "cap_tokens"),
 }
 """Of these the parts have short tests, or another of their kind is among the short ones."""
 

@@ -11,7 +11,7 @@ from grader_cases import CASES, graders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reaching import check_reach
-from thoroughness import examples
+from thoroughness import examples, first_of
 
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import Marks
@@ -100,12 +100,16 @@ OTHERS_LIKE_THEM = {
     "empty boxes",
     "answers far from lines",
 }
-"""Of these another kind has the same repeated parts in another way; they are tried with the long tests."""
+"""Of these another kind has the same repeated parts in another way; they are tried before a release."""
+
+
+OTHERS = [kind for kind in BIG if kind not in OTHERS_LIKE_THEM]
 
 
 @names
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.release] if kind in OTHERS_LIKE_THEM else []) for kind in BIG]
+    "kind",
+    [*first_of(OTHERS, 4), *(pytest.param(kind, marks=pytest.mark.release) for kind in sorted(OTHERS_LIKE_THEM))],
 )
 def test_time_grows_with_an_answer_and_not_with_its_square(name: str, kind: str) -> None:
     """The bounds are fifty times and more of what it takes; its square would be hours, and seconds in the loop."""

@@ -126,6 +126,7 @@ async def test_a_hung_worker_is_replaced_and_only_its_answer_is_lost(deed: str) 
         assert (await grade("pid")).extracted != before
 
 
+@pytest.mark.slow
 async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is_lost(tmp_path: Path) -> None:
     holds = tmp_path / "holds"
     async with pool(custom()) as grade:
@@ -231,6 +232,7 @@ def test_there_are_two_workers_at_least(monkeypatch: pytest.MonkeyPatch, cores: 
     assert _default_workers() == (4 if cores == 64 else 2)
 
 
+@pytest.mark.slow
 async def test_memory_is_limited() -> None:
     async with pool(custom(memory=0.3)) as grade:
         assert "used more than 0.3 GiB" in await refusal(grade, "eat")
@@ -463,6 +465,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 async def test_a_grader_runs_without_keys_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**KEYS, "GRADER_TABLE": "kept", "MAX_TOKENS": "9"}.items():
         monkeypatch.setenv(name, value)

@@ -156,6 +156,7 @@ def test_labels_that_come_while_a_run_goes_on_stay_and_change_nothing(site: Site
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
 
 
+@pytest.mark.slow
 def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site: Site, erring_url: str) -> None:
     directory = judged(site, erring_url)
     with open_run(directory) as stored:

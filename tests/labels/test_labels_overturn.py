@@ -139,6 +139,7 @@ def test_labels_of_all_answers_turn_the_order_round(site: Site, lenient_run: Pat
     assert site.run(site.write(**settings(lenient_url))).exit_code == ExitCode.REACHED
 
 
+@pytest.mark.slow
 def test_labels_that_agree_with_the_grades_keep_every_verdict(lenient_run: Path) -> None:
     before = results(lenient_run)
     label(lenient_run, labels_of(lenient_run, None, same=True))
@@ -150,6 +151,7 @@ def test_labels_that_agree_with_the_grades_keep_every_verdict(lenient_run: Path)
     assert "label" not in [step for step in report(lenient_run, "summary").splitlines() if step.startswith("Next")]
 
 
+@pytest.mark.slow
 def test_labels_of_one_model_alone_decide_nothing_anew(lenient_run: Path) -> None:
     label(lenient_run, labels_of(lenient_run, None, (LENIENT,)))
     document = results(lenient_run)

@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from patient_time import HANGS, let_pass, until
 from processes import SERVER, running
+from thoroughness import first_of
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats, RetryGate
@@ -291,7 +292,7 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
     assert not running(str(two_ports[0])), "what sleeps is stopped in the end"
 
 
-@pytest.mark.parametrize("what", ["forgets", "forgets=ever"])
+@pytest.mark.parametrize("what", first_of(["forgets", "forgets=ever"], 1))
 async def test_a_server_whose_weights_were_discarded_reads_them_before_it_is_asked(
     tmp_path: Path, two_ports: tuple[int, int], what: str
 ) -> None:

@@ -12,8 +12,9 @@ def test_killed_runs_find_what_unkilled_runs_find(seed: int) -> None:
     life(seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=pytest.mark.slow if part < 3 else pytest.mark.release) for part in range(10)]
+)
 def test_many_killed_runs_find_what_unkilled_runs_find(part: int) -> None:
     for seed in range(part * LIVES_EACH, (part + 1) * LIVES_EACH):
         life(seed)

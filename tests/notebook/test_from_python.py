@@ -62,6 +62,7 @@ def record(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> adaptive_
     return adaptive_eval.run(site.write(), directory=site.directory(), display="none")
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_its_end_where_no_loop_runs(place: Site, record: adaptive_eval.RunRecord) -> None:
     assert record.results is not None and record.results.run.status == "finished"
     assert {row.name for row in record.results.models} == set(MODELS)

@@ -390,7 +390,13 @@ ONCE_EXCEEDED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("chosen", ONCE_EXCEEDED.values(), ids=ONCE_EXCEEDED)
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(chosen, id=name, marks=[pytest.mark.slow] if len(chosen.get("starts", ())) > 1 else [])
+        for name, chosen in ONCE_EXCEEDED.items()
+    ],
+)
 def test_budgets_that_were_once_exceeded_hold(chosen: dict[str, Any]) -> None:
     holds(lead(**chosen))
 

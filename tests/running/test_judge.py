@@ -275,6 +275,7 @@ def test_a_lost_reply_of_the_judge_counts_at_its_worst_case(
     assert "verdicts on answers of" in report
 
 
+@pytest.mark.slow
 def test_lost_replies_of_the_judge_end_a_run_at_its_cap(
     site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(s
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
 
 
+@pytest.mark.slow
 def test_a_required_schema_that_is_refused_gives_no_grade(site: Site) -> None:
     server = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(server) as url:

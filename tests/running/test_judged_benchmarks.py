@@ -77,6 +77,7 @@ def waiting(site: Site) -> list[str]:
     return [trial.question for trial in stored(site) if trial.grader_error == AWAITS_VERDICT]
 
 
+@pytest.mark.slow
 def test_caps_count_what_the_judge_reads_and_says(site: Site, fair_url: str) -> None:
     capped = write(site, fair_url, judge_url=fair_url, budget={"tokens": 230_000}, sampling={"max_tokens": 400})
     result = site.run(capped)

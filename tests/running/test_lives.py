@@ -515,7 +515,7 @@ def killed_again_and_again(number: int) -> None:
         life.teardown()
 
 
-@pytest.mark.parametrize("numbers", sizes(12, 400))
+@pytest.mark.parametrize("numbers", sizes(5, 400))
 def test_lives_of_a_run_that_is_killed_again_and_again(numbers: int) -> None:
     for number in range(numbers):
         killed_again_and_again(number)
@@ -523,7 +523,7 @@ def test_lives_of_a_run_that_is_killed_again_and_again(numbers: int) -> None:
 
 @pytest.mark.slow
 def test_more_lives_of_a_run() -> None:
-    lives(histories=12, steps=6)
+    lives(histories=6, steps=6)
 
 
 @pytest.mark.release

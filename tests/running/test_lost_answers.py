@@ -164,6 +164,7 @@ def stop(process: WarmProcess) -> None:
     process.communicate()
 
 
+@pytest.mark.slow
 def test_answers_cut_off_by_an_end_are_reported_once_and_at_once(tmp_path: Path, meter: Meter) -> None:
     site = Site.make(tmp_path, f"http://127.0.0.1:{meter.server_port}/v1")
     meter.resets = 0.0

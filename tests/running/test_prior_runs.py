@@ -96,6 +96,7 @@ def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
     assert len(RunOutcome.of(site.directory()).outcomes) > len(before.outcomes)
 
 
+@pytest.mark.slow
 def test_a_model_may_take_the_outcomes_of_another_model(site: Site, earlier: Path) -> None:
     run_with(site, {"run": str(earlier), "models": {"ada": "bob", "cyd": "cyd"}})
     expected = first_outcomes(earlier, 3)

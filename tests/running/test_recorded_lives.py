@@ -173,11 +173,6 @@ def recorded_lives(histories: int, number: int = 0) -> None:
     run_state_machine_as_test(seed(number)(type("RecordedLives", (RecordedLives,), {})), settings=chosen)
 
 
-@pytest.mark.slow
-def test_some_lives_among_recorded_models() -> None:
-    recorded_lives(histories=1)
-
-
-@pytest.mark.parametrize("histories", sizes(8, 60))
-def test_many_lives_among_recorded_models(histories: int) -> None:
+@pytest.mark.parametrize("histories", sizes(4, 60))
+def test_lives_among_recorded_models(histories: int) -> None:
     recorded_lives(histories=histories, number=1)

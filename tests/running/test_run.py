@@ -98,7 +98,7 @@ def test_a_killed_run_ends_like_an_undisturbed_one(site: Site, uninterrupted: Ru
             assert len(resumed) == starts, "each start but the first, and that to the end"
 
 
-@pytest.mark.parametrize("concurrency", [*(pytest.param(slots, marks=pytest.mark.slow) for slots in (1, 16)), 256])
+@pytest.mark.parametrize("concurrency", [pytest.param(1, marks=pytest.mark.slow), 256])
 def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: RunOutcome, concurrency: int) -> None:
     site.run(site.write(concurrency=concurrency))
     assert RunOutcome.of(site.directory()) == uninterrupted
@@ -344,6 +344,7 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return done
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_keeps_what_was_committed(
     site: Site, uninterrupted: RunOutcome, committed: list[int]
 ) -> None:

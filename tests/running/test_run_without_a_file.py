@@ -80,6 +80,7 @@ def test_the_printed_configuration_makes_the_same_decisions(ada: str, bob: str) 
     assert resumed.exit_code == ended.exit_code and not Path("runs/mine").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_pauses")
 def test_a_resume_needs_no_server_to_know_the_models(ada: str) -> None:
     with server_of("org/bob-7b", best=1) as bob:

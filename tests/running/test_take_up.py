@@ -85,6 +85,7 @@ def asked(bed: MachineBed) -> int:
     return sum(len(endpoint.samples) for endpoint in bed.endpoints.values())
 
 
+@pytest.mark.slow
 async def test_nothing_is_asked_while_stored_answers_are_graded(tmp_path: Path) -> None:
     reference = MachineBed(tmp_path / "reference")
     await reference.start()

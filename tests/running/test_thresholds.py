@@ -127,6 +127,7 @@ def test_a_number_takes_precedence_over_the_other_run(site: Site, pilot: Path) -
         assert (trial.category == 0) == (trial.answer.completion_tokens <= 150)
 
 
+@pytest.mark.slow
 def test_numbers_alone_need_no_run(site: Site) -> None:
     given = SHORT | {"thresholds": {"completion_tokens p40": 150}}
     assert site.run(site.write(**settings(rubric=given))).exit_code in ENDED

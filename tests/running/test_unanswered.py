@@ -109,7 +109,7 @@ def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_i
     ("names", "ends"),
     [
         ({"ada": "ada", "bob": "bob"}, ExitCode.REACHED),  # bob has 25% at most
-        ({"ada": "ada", "carl": "ada", "bob": "bob"}, ExitCode.SPENT),
+        pytest.param({"ada": "ada", "carl": "ada", "bob": "bob"}, ExitCode.SPENT, marks=pytest.mark.slow),
     ],
     ids=["all is decided", "two alike are not"],
 )

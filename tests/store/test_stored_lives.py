@@ -106,5 +106,5 @@ def test_a_life_over_the_real_store(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_lives_over_the_real_store(tmp_path: Path) -> None:
-    for seed in range(100, 1000 if THOROUGH else 160):
+    for seed in range(100, 1000 if THOROUGH else 120):
         stored_life(seed, tmp_path / f"run{seed}")

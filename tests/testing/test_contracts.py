@@ -31,7 +31,7 @@ KEY = Question("q", "?", "4", metadata={"year": 2024})
 SELDOM = {
     *("published", "near_best", "optimal"),
     *("leader", "unresolved_pairs", "uniform", "weighted"),
-    *("best", "top_k", "place", "baseline", "ranking", "precision", "threshold"),
+    *("best", "top_k", "place", "baseline", "ranking", "precision", "threshold", "cheapest"),
 }
 """Built-ins that the default tests of `core` try too: these long tests are for all."""
 

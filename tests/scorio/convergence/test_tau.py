@@ -25,9 +25,10 @@ def mean_tau(histories: list[list[list[int]]], gold: list[int]) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize("resample", ["columns", "rows"])
-@pytest.mark.parametrize("k", [None, 3])
-@pytest.mark.parametrize("gold", [None, [1, 2, 2, 4, 5]])
+@pytest.mark.parametrize(
+    ("gold", "k", "resample"),
+    [(None, None, "columns"), (None, 3, "rows"), ([1, 2, 2, 4, 5], None, "rows"), ([1, 2, 2, 4, 5], 3, "columns")],
+)
 def test_the_curve_is_the_mean_of_scipys_tau(gold: list[int] | None, k: int | None, resample: str) -> None:
     metric = Metric.of(scorio.eval.pass_at_k, k=k) if k else Metric.of(scorio.eval.bayes)
     score, first = (pass_at(k), k) if k else (average(), 1)

@@ -156,7 +156,14 @@ def test_a_spectrum_that_is_always_zero_has_no_uncertainty() -> None:
     assert scorio_eval.geo_spectrum_star_at_k_ci([[1, 0]], 1) == (0.0, 0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(("n", "k", "needed"), [(100_000, 50_000, 30_000), (50, 50_000, 20_000), (100_000, 3, 2)])
+@pytest.mark.parametrize(
+    ("n", "k", "needed"),
+    [
+        (100_000, 3, 2),
+        pytest.param(50, 50_000, 20_000, marks=pytest.mark.slow),
+        pytest.param(100_000, 50_000, 30_000, marks=pytest.mark.slow),
+    ],
+)
 def test_many_trials_and_draws_by_quadrature(n: int, k: int, needed: int) -> None:
     """P(at least `needed` of k) is the binomial tail, which is known without summing 50,000 terms."""
     successes = int(n * needed / k)

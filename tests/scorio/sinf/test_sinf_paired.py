@@ -95,8 +95,13 @@ def test_exact_ties_are_called_no_more_often_than_promised(kind: str) -> None:
     assert ever_called(kind, 600, 3) <= 0.1 + 2.0 * np.sqrt(0.1 * 0.9 / 600)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["apart", "against", "close", "closer", "closest"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("closest", marks=pytest.mark.slow),
+        *(pytest.param(kind, marks=pytest.mark.release) for kind in ("apart", "against", "close", "closer")),
+    ],
+)
 def test_exact_ties_keep_the_promise_in_many_runs(kind: str) -> None:
     assert ever_called(kind, 6000, 4) <= 0.1
 

@@ -36,9 +36,9 @@ def assert_promises_hold(rates: dict[tuple[str, str], Calls], runs: int) -> None
     ("world", "schedule", "zscore"),
     [
         (worlds.coins(0.5), worlds.equal, (0.40, 0.55)),
-        pytest.param(worlds.logit_normal, worlds.equal, (0.33, 0.50), marks=pytest.mark.slow),
+        pytest.param(worlds.logit_normal, worlds.equal, (0.33, 0.50), marks=pytest.mark.release),
         pytest.param(worlds.near_deterministic, worlds.equal, (0.05, 0.17), marks=pytest.mark.slow),
-        pytest.param(worlds.coins(0.9), worlds.newcomer, (0.22, 0.40), marks=pytest.mark.slow),
+        pytest.param(worlds.coins(0.9), worlds.newcomer, (0.22, 0.40), marks=pytest.mark.release),
     ],
     ids=["coins", "logit-normal", "near-deterministic", "newcomer"],
 )
