@@ -8,7 +8,7 @@ drawn.
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
@@ -168,7 +168,7 @@ class Disk:
         stages: list[Stage] = []
         for number, until in zip(range(len(settings) - 1), ends, strict=True):
             if number in looked:
-                stages.append(Stage(replace(settings[number], is_followed=True), until[0]))
+                stages.append(Stage(settings[number], until[0]))
         return [*stages, Stage(settings[-1])]
 
 
