@@ -15,6 +15,7 @@ from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.core.types import Reason
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
+from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.results import Caution, PairRow, Results
 from adaptive_eval.report.undecided import undecided_pair, undecided_sentence
@@ -203,3 +204,12 @@ def test_ungraded_answers_that_block_a_pair_are_named_and_no_model_was_set_aside
     ending = Ending(reason=Reason.BLOCKED, results=blocked, trials=9)
     assert ending.exit_code == ExitCode.SPENT
     assert ending.why == f"Finished: the blocked comparisons need grades for the ungraded answers of {last.second}."
+
+
+def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
+    results = ended("rrrr", Reason.SETTLED)
+    labelled = LabelledRun("digest", "numeric", by_grades=" ".join(main_findings(results)))
+    same = finding(replace(results, labelled=labelled))[-1]
+    assert same == "This is by scores corrected with 0 labels. The grades alone say the same."
+    other = finding(replace(results, labelled=replace(labelled, by_grades="ada is best.")))[-1]
+    assert other.endswith("The grades alone: ada is best.")
