@@ -276,8 +276,8 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         if discarded := [loss for loss in losses if loss.discarded]:
             number, (tokens, *_) = sum(loss.answers for loss in discarded), total_cost(discarded)
             text = f"{several(number, 'answer')} discarded after an alarm and requested again"
-            counted = f"budget.trials does not count them; other limits count their {tokens:,} tokens"
-            yield Caution("discarded", model, f"{text}. {counted}")
+            limits = f"budget.trials does not count them; other limits count their {tokens:,} tokens"
+            yield Caution("discarded", model, f"{text}. {limits}")
         losses = [loss for loss in losses if not loss.discarded]
         if not losses:
             continue
