@@ -34,7 +34,8 @@ from adaptive_eval.graders.rubric import RubricConfig
 
 REDACTED = "***"
 
-CONFIGURATIONS = (".yaml", ".yml", ".json")
+YAML = (".yaml", ".yml")
+CONFIGURATIONS = (*YAML, ".json")
 """Suffixes of configuration files."""
 
 

@@ -7,7 +7,8 @@ order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
@@ -21,6 +22,7 @@ from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, Opening, clock_seconds
+from adaptive_eval.core.larger_horizon import Pair, larger_horizons
 from adaptive_eval.core.look import AvailableTrials, JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
@@ -60,7 +62,8 @@ class Controller:
         """Create the controller of a plan.
 
         `outside_plan`: cost outside the plan's trials, which counts against the caps from the start.
-        `followed`: the run may continue with other settings, in a plan whose `before` it is, after `most_looks`.
+        `followed`: the run may continue with other settings, in a plan whose `before` it is, after `most_looks`;
+        with `keep_looks` it always may.
         `settles_losses`: requested trials of a model that is set aside count as lost at once. Otherwise `lose` reports
         each loss, and `take` each answer that still arrives."""
         self.plan = plan
@@ -444,6 +447,7 @@ class Controller:
         unjudged = [batch for batch in unjudged if batch.model in counted]
         if self.finished is None or self.plan.coupled or not unjudged:
             return
+        horizons = self.larger_horizons if self.finished is Reason.OUT_OF_REACH and self.taker.keep else {}
         judged = self._tally.counts.copy()
         self._tally.commit(unjudged)
         self.overrun = self._tally.counts - judged
@@ -451,6 +455,8 @@ class Controller:
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
         self.taker.include_overrun(self.available)
+        if horizons:  # a stage after this one begins with its look at the trials before the overrun
+            self.larger_horizons = {**horizons, **self._find_larger_horizons(horizons)}
         if self.finished is Reason.BLOCKED and self.last_look is not None:  # more answers have shown another reason
             self.finished = why_no_further(self.last_look, True, self.set_aside.values())
 
@@ -458,6 +464,15 @@ class Controller:
     def last_look(self) -> JudgedLook | None:
         """The latest look; None before the first."""
         return self.taker.last_look
+
+    @cached_property
+    def larger_horizons(self) -> Mapping[Pair, int | None]:
+        """For each pair that a finished run has given up: the `trials.max` with which it goes on with the pair and has
+        at least an even chance to decide it, if caps allow that; None if no plausible one does."""
+        return self._find_larger_horizons()
+
+    def _find_larger_horizons(self, known: Collection[Pair] = ()) -> dict[Pair, int | None]:
+        return larger_horizons(self.taker, self.last_look, self.available, known) if self.last_look is not None else {}
 
     def result(self, correction: ScoreCorrection | None = None) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the

@@ -154,7 +154,7 @@ def judge_look(
     judged, level = judge(memory, ways, criteria)
     memory = memory if calls_stand else judged
     fixed = fixed_share(compared, evidence, available.recorded)
-    reach, certain = _reachable_information(evidence, available, fixed), cautious(ways)
+    reach, certain = reachable_information(evidence, available, fixed), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
@@ -164,7 +164,6 @@ def judge_look(
         evidence,
         memory,
         ahead,
-        reach,
         available=available,
         spent=level.exhausted(evidence) if has_error_left(level) else np.zeros(len(evidence.z), bool),
         futility=judging.futility_under(level),
@@ -348,7 +347,7 @@ def _comparisons_by_bench(objective: Objective, order: IndexArray, benches: int)
     return np.concatenate(pairs_by_bench)
 
 
-def _reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
+def reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
     """The information that each pair could reach with all trials left; 1 is the horizon."""
     of_models = (available.known_outcomes(), np.append(available.reserved, 0))
     outcomes, reserved = (trials[evidence.first] + trials[evidence.second] for trials in of_models)
@@ -364,7 +363,6 @@ def _verdicts(
     evidence: Evidence,
     memory: LatchedVerdicts,
     ahead: PairForecast,
-    reach: FloatArray,
     pairs: IndexArray,
     at: IndexArray,  # where the pairs are judged
     *,
@@ -384,19 +382,22 @@ def _verdicts(
     has_ended = (
         spent[at] | (evidence.information[at] >= AT_HORIZON) | ((remaining[first] <= 0) & (remaining[second] <= 0))
     )
-    min_power = 0.0 if futility is None else futility * np.maximum(1.0 - evidence.information[at] / reach[at], 0.0)
-
-    def is_over(forecast: PairForecast) -> BoolArray:
-        power = forecast.power(at)
-        return np.asarray(has_ended | (forecast.given_up[at] & (power <= 0.0)) | (power < min_power))
-
-    over = is_over(ahead)
+    over = has_ended | is_futile(ahead, at, futility)
     verdict = np.where(over, VERDICTS.index(Verdict.OUT_OF_REACH), VERDICTS.index(Verdict.OPEN))
-    unknown = unknown_decide[at] if as_graded is None else unknown_decide[at] | ~is_over(as_graded)
+    unknown = unknown_decide[at]
+    if as_graded is not None:
+        unknown = unknown | ~(has_ended | is_futile(as_graded, at, futility))
     blocked = set_aside[first] | set_aside[second] | (over & unknown)
     verdict = np.where(blocked, VERDICTS.index(Verdict.BLOCKED), verdict)
     verdict = np.where(memory.tie[at], VERDICTS.index(Verdict.TIED), verdict)
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
+
+
+def is_futile(ahead: PairForecast, at: IndexArray, futility: float | None) -> BoolArray:
+    """Whether the pairs at these positions have too small a chance of being settled to go on."""
+    power, information = ahead.power(at), ahead.evidence.information[at]
+    min_power = 0.0 if futility is None else futility * np.maximum(1.0 - information / ahead.horizon[at], 0.0)
+    return np.asarray((ahead.given_up[at] & (power <= 0.0)) | (power < min_power))
 
 
 def likely_open(look: JudgedLook, seen_trials: NDArray[np.int64], issued: NDArray[np.int64], delta: float) -> BoolArray:

@@ -31,19 +31,11 @@ class LookTaker:
     def __init__(self, plan: Plan, *, keep: bool, followed: bool = False) -> None:
         """Without `keep`, a look takes half the time: it omits `looks`, p-values and `decided`, which are for people.
 
-        `followed`: another stage may continue from here."""
-        self.plan, self.keep, self.followed = plan, keep, followed
+        `followed`: another stage may continue from here, even without `keep`."""
+        self.plan, self.keep, self.followed = plan, keep, keep or followed
         before = plan.before
         issued = 0 if before is None else before.run.most_issued
-        max_trials = max(plan.trials.max, issued)  # it may be lowered to less than what is in flight
-        self.tally = Tally(
-            plan.bench,
-            plan.prior,
-            max_trials,
-            coupled=plan.coupled,
-            drawn=plan.drawn > 0,
-            unsure=UnsureGrades.from_plan(plan.may_be_right, plan.bench.weights, best_is_sure=plan.best_is_sure),
-        )
+        self.tally = self._empty_tally(max(plan.trials.max, issued))  # it may be lowered to less than what is in flight
         self.rule = plan.deciding_rule
         self.extensions: Sequence[Extension] = ()
         """Changes of the horizon so far."""
@@ -51,7 +43,7 @@ class LookTaker:
         self.taken = 0
         self.last_look: JudgedLook | None = None
         """The latest look."""
-        self._evidence: list[Evidence] = []
+        self.evidence: list[Evidence] = []
         """The evidence of all looks under this horizon, from which follows the error that they have spent."""
         pairs = len(plan.judged_pairs[0])
         self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
@@ -62,7 +54,7 @@ class LookTaker:
         """Take a look at all that is committed; with `calls_stand`, nothing latches anew."""
         look = self.last_look = self._judge(available, calls_stand=calls_stand)
         if self.followed:
-            self._evidence.append(look.evidence)
+            self.evidence.append(look.evidence)
         self._memory = look.memory
         self.taken += 1
         if self.keep:
@@ -85,14 +77,12 @@ class LookTaker:
         places = PairPlaces(before.models, plan.judged_pairs, then.judged_pairs, then.bench.models)
         self._memory = earlier._memory.carried_over(places)
         self.decided = earlier.decided.carried_over(places)
-        paired = self.tally.paired(plan.judged_pairs)
-        estimates, objective = self.tally.estimates.on(plan.estimator), plan.objective
-        now = weigh_evidence(estimates, objective.reference, objective.margin, paired=paired[0] if paired else None)
+        now = self._weigh(self.tally)
         rule, raised = earlier.rule, then.trials.max != plan.trials.max
         kept_spacing = then.spacing is not None and then.spacing.allows(plan.spacing)
         if raised or (is_giving_up(rule) and not kept_spacing):
             last = places.evidence_before(now)
-            rule = extended(rule, earlier._evidence, last, plan.judging.delta)
+            rule = extended(rule, earlier.evidence, last, plan.judging.delta)
             if raised:
                 undecided = (earlier._memory.call == 0) & ~earlier._memory.tie
                 if then.objective.margin is not None:  # a gate is decided by its own comparisons alone
@@ -103,8 +93,14 @@ class LookTaker:
             if has_error_left(rule):  # such a rule says itself which pairs are exhausted
                 self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))
         else:
-            self._evidence = [places.evidence_now(look, now) for look in earlier._evidence]
+            self.evidence = [places.evidence_now(look, now) for look in earlier.evidence]
         self.rule = regrouped(rule, self.rule, places)
+
+    def at_horizon(self, max_trials: int) -> tuple[Evidence, list[Evidence]]:
+        """The evidence so far under another horizon: as it continues the rule, and its readings."""
+        tally = self._empty_tally(max_trials)
+        tally.take_over(self.tally, range(self.plan.bench.models))
+        return self._weigh(tally), self._read_evidence(tally)[1]
 
     def withdraw(self, model: int, look: int) -> None:
         """Take back the calls and ties of a model that looks from this number on have made, and all of its p-values."""
@@ -124,18 +120,35 @@ class LookTaker:
     ) -> tuple[JudgedLook, DecidingLooks]:
         """The latest look judged by corrected scores, and the looks that decided its pairs; `anew` as in
         `corrected_look`."""
-        criteria, readings = self._read_evidence()
+        criteria, readings = self._read_evidence(self.tally)
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
         return look, deciding_looks(self.decided, look, self.taken)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
-        criteria, readings = self._read_evidence()
+        criteria, readings = self._read_evidence(self.tally)
         estimates = self.tally.estimates
         return judge_look(estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
 
-    def _read_evidence(self) -> tuple[Criteria, list[Evidence]]:
+    def _read_evidence(self, tally: Tally) -> tuple[Criteria, list[Evidence]]:
         """The criteria of a look, and the readings of the evidence so far."""
-        plan, tally, bounds = self.plan, self.tally, self.tally.bounds()
+        plan, bounds = self.plan, tally.bounds()
         criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)
         paired = tally.paired(plan.judged_pairs, bounded=bounds is not None)
         return criteria, evidence_readings(tally.estimates, criteria, bounds, paired)
+
+    def _weigh(self, tally: Tally) -> Evidence:
+        """The evidence as graded."""
+        paired, objective = tally.paired(self.plan.judged_pairs), self.plan.objective
+        estimates = tally.estimates.on(self.plan.estimator)
+        return weigh_evidence(estimates, objective.reference, objective.margin, paired=paired[0] if paired else None)
+
+    def _empty_tally(self, max_trials: int) -> Tally:
+        plan = self.plan
+        return Tally(
+            plan.bench,
+            plan.prior,
+            max_trials,
+            coupled=plan.coupled,
+            drawn=plan.drawn > 0,
+            unsure=UnsureGrades.from_plan(plan.may_be_right, plan.bench.weights, best_is_sure=plan.best_is_sure),
+        )

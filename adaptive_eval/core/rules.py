@@ -19,8 +19,8 @@ that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard, runtime_checkable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,10 +123,24 @@ def is_lenient(rule: Rule) -> TypeGuard[Lenient]:
     return hasattr(rule, "strict_boundary")
 
 
-def judges_by_pair(rule: Rule) -> bool:
+def judges_by_pair(rule: object) -> bool:
     """Whether a rule declares, by `by_pair = True`, that its verdict on a pair depends on that pair's evidence alone:
     pairs of several runs can then be judged at once."""
     return bool(getattr(rule, "by_pair", False))
+
+
+def at_positions(part: Any, at: NDArray[np.intp]) -> Any:
+    """A rule, or a part of one, for the pairs at these positions alone: its arrays are over the pairs."""
+    if hasattr(part, "at_positions"):
+        return part.at_positions(at)
+    if isinstance(part, np.ndarray):
+        return part[at]
+    if type(part) is tuple:
+        return tuple(at_positions(value, at) for value in part)
+    if is_dataclass(part) and not isinstance(part, type) and not judges_by_pair(part):
+        values = {item.name: at_positions(getattr(part, item.name), at) for item in fields(part)}
+        return replace(part, **values)
+    return part
 
 
 def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:

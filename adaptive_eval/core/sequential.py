@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -73,7 +73,7 @@ class Sequential:
         return replace(self, confidence=1.0 - alpha)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedSequential:
-        return ContinuedSequential(self, (_exchanges(self, looks, now, delta, self.start),))
+        return ContinuedSequential(self, (SpentError(self.kappa, self.start, tuple(looks), now, delta),))
 
     def _shape(self) -> WangTsiatis:
         return _boundary_shape(self.kappa, self.start)
@@ -87,16 +87,45 @@ def _boundary_shape(kappa: float, start: float) -> WangTsiatis:
     return WangTsiatis(kappa, start * (1.0 - 1e-9))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SpentError:
-    """The error exchanges of all pairs at one change of the horizon, for each statistic that is followed."""
+    """The error exchanges of all pairs at one change of the horizon, for each statistic that is followed. Each is
+    computed when it is first needed: with many models that takes seconds."""
 
-    two_sided: Exchange
-    first: Exchange
-    second: Exchange
-    below: Exchange | None
-    """For (delta - d)/s, which certifies that the difference is below delta."""
-    above: Exchange | None
+    kappa: float
+    start: float
+    looks: tuple[Evidence, ...]
+    """Those under the old horizon."""
+    now: Evidence
+    """The last of them under the new one."""
+    delta: float
+
+    @cached_property
+    def two_sided(self) -> Exchange:
+        return self._exchange([look.z for look in self.looks], 2)
+
+    @cached_property
+    def first(self) -> Exchange:
+        return self._exchange([look.z for look in self.looks], 1)
+
+    @cached_property
+    def second(self) -> Exchange:
+        return self._exchange([-look.z for look in self.looks], 1)
+
+    @cached_property
+    def below(self) -> Exchange | None:
+        """For (delta - d)/s, which certifies that the difference is below delta."""
+        return self._exchange([_margins(look, self.delta)[0] for look in self.looks], 1) if self.delta > 0.0 else None
+
+    @cached_property
+    def above(self) -> Exchange | None:
+        return self._exchange([_margins(look, self.delta)[1] for look in self.looks], 1) if self.delta > 0.0 else None
+
+    def _exchange(self, values: Sequence[FloatArray], sides: int) -> Exchange:
+        from scorio.sinf.exchange import LookValues, exchange
+
+        values_at_looks = [LookValues(z, look.information) for z, look in zip(values, self.looks, strict=True)]
+        return exchange(values_at_looks, self.now.information, self.kappa, self.start, sides)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +155,8 @@ class ContinuedSequential:
         return replace(self, rule=self.rule.at_level(alpha))
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedSequential:
-        return replace(self, spent_errors=(*self.spent_errors, _exchanges(self.rule, looks, now, delta, 0.0)))
+        spent = SpentError(self.rule.kappa, 0.0, tuple(looks), now, delta)
+        return replace(self, spent_errors=(*self.spent_errors, spent))
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
         """Pairs for which both (delta - d)/s and (delta + d)/s reach their boundaries; each is a separate test."""
@@ -161,24 +191,6 @@ class ContinuedSequential:
 
     def _at(self, evidence: Evidence, height: FloatArray) -> FloatArray:
         return np.asarray(height * reached_information(evidence) ** -self.rule.kappa)
-
-
-def _exchanges(rule: Sequential, looks: Sequence[Evidence], now: Evidence, delta: float, start: float) -> SpentError:
-    from scorio.sinf.exchange import LookValues, exchange
-
-    def path(values: Sequence[FloatArray], sides: int) -> Exchange:
-        values_at_looks = [LookValues(z, look.information) for z, look in zip(values, looks, strict=True)]
-        return exchange(values_at_looks, now.information, rule.kappa, start, sides)
-
-    z = [look.z for look in looks]
-    margins = [_margins(look, delta) for look in looks] if delta > 0.0 else []
-    return SpentError(
-        two_sided=path(z, 2),
-        first=path(z, 1),
-        second=path([-values for values in z], 1),
-        below=path([below for below, _ in margins], 1) if margins else None,
-        above=path([above for _, above in margins], 1) if margins else None,
-    )
 
 
 def _margins(evidence: Evidence, delta: float) -> tuple[FloatArray, FloatArray]:

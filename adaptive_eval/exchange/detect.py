@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.config.load import YAML
 from adaptive_eval.exchange import harnesses, recording
 from adaptive_eval.exchange.inspect import reader as inspect_log
 from adaptive_eval.exchange.samples import Record, mapping
@@ -74,12 +75,9 @@ def _logs_in(folder: Path) -> list[Path]:
     return sorted(paths)
 
 
-CONFIGURATIONS = (".yaml", ".yml")
-
-
 def read_records(file: LogFile) -> Records:
     """Read the trials of a file; raises `LogError`."""
-    if file.path.suffix.lower() in CONFIGURATIONS:
+    if file.path.suffix.lower() in YAML:
         raise file.refuse("is a configuration, not a log; give it as --config, and the logs as FILE")
     head = first_bytes(file)
     if head.startswith(ZIP_MAGIC):

@@ -68,10 +68,10 @@ async def require_right_keys(grader: GraderOptions, pool: GradingPool, questions
     right = sum(result.finding == "right" for result in results)
     scored = [question for question, result in zip(questions, results, strict=True) if result.has_score]
     await _require_categories(grader, pool, scored[:PARTIAL_SAMPLE])
-    if isinstance(grader, Python) and not grader.key_is_answer:
+    if right < len(results) and isinstance(grader, Python) and not grader.key_is_answer:
         failed = [result.problem for result in results if result.finding == "failed"]
         raised = f"; it fails on {len(failed)} of them: {failed[0]}" if failed else ""
-        return KeyCheck(right, f"with grader.key_is_answer: false they are not answers{raised}")
+        return KeyCheck(right, f"they need not be answers{raised}")
     rejecting = {"wrong", "failed"} if grader.knows_right_answers or right else {"failed"}
     graded = zip(questions, results, strict=True)
     problems = [

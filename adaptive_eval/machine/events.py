@@ -58,8 +58,6 @@ class Setting:
     """Turns a look into plain values."""
     verdicts_stand: bool = True
     """Whether the verdicts of the stage before this one stand."""
-    is_followed: bool = False
-    """Whether another stage follows."""
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

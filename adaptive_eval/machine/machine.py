@@ -174,7 +174,7 @@ class Machine:
         """Whether a look was taken, or this start has begun or ended."""
         self._now = 0.0
         self._actions: list[Action] = []
-        self._set(setting, Controller(setting.plan, followed=setting.is_followed, settles_losses=False))
+        self._set(setting, Controller(setting.plan, settles_losses=False))
 
     def _set(self, setting: Setting, controller: Controller) -> None:
         plan = setting.plan
@@ -436,9 +436,7 @@ class Machine:
             sum(account.answers for account in removed), cost.plus(charged) if self.is_capped else cost
         )
         plan = replace(setting.plan, before=stage)
-        controller = Controller(
-            plan, outside_plan=outside, followed=setting.is_followed, settles_losses=False, keep_looks=True
-        )
+        controller = Controller(plan, outside_plan=outside, settles_losses=False)
         self.aside.clear()
         self._core_aside.clear()
         self.derived.begin_stage()

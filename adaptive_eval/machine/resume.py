@@ -44,6 +44,7 @@ from adaptive_eval.machine.records import (
 )
 from adaptive_eval.machine.replay import Stage, replay_steps
 from adaptive_eval.machine.trial import JUDGING, Key, Trial
+from adaptive_eval.notes.answers import standing_alarms
 
 RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
 """Kinds of notes that say why looks are taken again."""
@@ -140,7 +141,7 @@ def stored_stages(
         numbers.pop()
     stages, previous = list[Stage](), None
     for number in (*numbers, today):
-        stage_setting = setting if number == today else replace(setting_of(number), is_followed=True)
+        stage_setting = setting if number == today else setting_of(number)
         stands = previous is None or change_between(previous, number) is not SettingsEffect.PROMISE
         stages.append(Stage(replace(stage_setting, verdicts_stand=stands), ends.get(number)))
         previous = number
@@ -230,13 +231,9 @@ async def _unreachable_models(driver: Driver, machine: Machine) -> Mapping[int, 
 
 def alarms_without_discard(notes: Iterable[Note]) -> list[Note]:
     """The latest alarm of each model about a changed server, if no answers were discarded since."""
-    alarms: dict[int | None, Note] = {}
-    for note in notes:
-        if note.kind == ALARM and note.body.get("since") is not None:
-            alarms[note.model] = note
-        elif note.kind == DISCARDED and note.body.get("discarded"):
-            alarms.pop(note.model, None)
-    return list(alarms.values())
+    needed = {ALARM: "since", DISCARDED: "discarded"}
+    changes = (note for note in notes if note.kind in needed and note.body.get(needed[note.kind]) is not None)
+    return [*standing_alarms((note.model, note if note.kind == ALARM else None) for note in changes).values()]
 
 
 def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:

@@ -1,7 +1,8 @@
 """Events of answers: lost or suspicious."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from adaptive_eval.notes.event import Event, optional_field
 
@@ -50,3 +51,27 @@ class AlarmRaised(Event, kind="alarm"):
     def description(self) -> str:
         """The text with its example."""
         return self.text if self.example is None else f"{self.text} ({self.example})"
+
+
+_Model = TypeVar("_Model")
+_Alarm = TypeVar("_Alarm")
+
+
+def standing_alarms(changes: Iterable[tuple[_Model, _Alarm | None]]) -> dict[_Model, _Alarm]:
+    """The latest alarm of each model, if no answers of it were discarded since: None in `changes`."""
+    standing: dict[_Model, _Alarm] = {}
+    for model, alarm in changes:
+        standing.pop(model, None)
+        if alarm is not None:
+            standing[model] = alarm
+    return standing
+
+
+def alarms_of_events(events: Iterable[Event]) -> dict[str, AlarmRaised]:
+    """The alarms of a run that stand."""
+    changes = (event for event in events if isinstance(event, AlarmRaised | AnswersLost))
+    return standing_alarms(
+        (change.model, change if isinstance(change, AlarmRaised) else None)
+        for change in changes
+        if isinstance(change, AlarmRaised) or change.discarded
+    )

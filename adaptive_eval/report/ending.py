@@ -172,10 +172,11 @@ class Ending:
                 [*lines[:MAX_NAMED], *([f"And {len(lines) - MAX_NAMED} more."] if len(lines) > MAX_NAMED else [])]
             )
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
-            return f"Stopped: no answer came from any model: {first_few(self._losses, MAX_NAMED)}."
+            return f"Stopped: {NO_ANSWER}: {first_few(self._losses, MAX_NAMED)}."
         if self.reason is Reason.ALARM:
             named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
-            return f"Stopped by an alarm about the answers of {first_few(named, MAX_NAMED)}."
+            were = "was set aside because of its" if len(named) == 1 else "were set aside because of their"
+            return f"Stopped: {first_few(named, MAX_NAMED)} {were} answers."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
             stopped = "Stopped" if self.lost_servers else "Finished"
             return f"{stopped}: the blocked comparisons need {' and '.join(self._missing_for_blocked())}."
@@ -288,7 +289,7 @@ def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None
         answered = last.reason.ends(trials)
         if last.reason is Reason.ALARM:
             return "stopped", str(last.reason)
-        return ("finished", str(last.reason)) if answered else ("stopped", "no answer came from any model")
+        return ("finished", str(last.reason)) if answered else ("stopped", NO_ANSWER)
     if isinstance(last, TrialsRegraded):
         return "stopped", "its answers were graded again; resume the run to judge them"
     if was_killed(events):
@@ -345,6 +346,8 @@ def _too_small(asked: bool) -> str:
     return TOO_SMALL.format("Stopped without a ranking" if asked else "No answers were requested")
 
 
+NO_ANSWER = "no usable answer came from any model"
+"""They may have answered: samples of a task whose scorer fails cannot be used."""
 IMPORTED = "Imported: the trials are from logs, and were judged once."
 REGRADED = "Regraded: the run had finished, but with the new grades a comparison is open."
 STOPPED = "Stopped. The same command goes on from the stored answers."

@@ -81,7 +81,9 @@ def _by_grades(results: Results) -> Iterator[str]:
     if labelled is None or labelled.by_grades is None or _no_ranking(results) is not None:
         return
     with_labels = several(labelled.labels, "label")
-    yield f"This is by scores corrected with {with_labels}. The grades alone: {labelled.by_grades}"
+    same = labelled.by_grades == " ".join(main_findings(results))
+    by_grades = " say the same." if same else f": {labelled.by_grades}"
+    yield f"This is by scores corrected with {with_labels}. The grades alone{by_grades}"
 
 
 def main_findings(results: Results) -> tuple[str, ...]:
@@ -151,7 +153,8 @@ def counted_sentence(results: Results) -> str | None:
     if left_out > 0 < judged and results.run.status != "running":
         kills, stored = results.run.kills, sum(row.stored_trials for row in present)
         why = f" The run was killed {'once' if kills == 1 else f'{kills} times'}." if kills else ""
-        share = f"{left_out:,} of {several(stored, 'stored answer')}"
+        whose = "" if len(present) == len(asked) else " of the models that were not set aside"
+        share = f"{left_out:,} of {several(stored, 'stored answer')}{whose}"
         sentences.append(f"Scores leave out {share}: no complete round includes them.{why}")
     return " ".join(sentences) or None
 

@@ -269,15 +269,12 @@ def _answers_for_more(ending: Ending) -> Advice:
     if need is None:
         return _larger_delta(ending, results)
     if need.fresh:
-        anew = "start over, since raising it again would not decide the others"
+        anew = "start over, since a larger trials.max would decide nothing more in this run"
         if need.recording is not None:
             anew = "then start over with that recording"
         raised = f"; set {_list_settings(settings)}" if settings else ""
         return _step(ending, f"{anew}{raised}", settings, fresh=True)
-    unknown = "how many answers it needs is not known" if need.pairs == 1 else "how many some need is not known"
-    why = ENOUGH if need.all_known else unknown
-    if need.hopeless:
-        why = f"{several(need.hopeless, 'comparison')} would stay too close to call"
+    why = f"{several(need.hopeless, 'comparison')} would stay too close to call" if need.hopeless else ENOUGH
     return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)
 
 

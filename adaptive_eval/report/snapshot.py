@@ -14,6 +14,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.larger_horizon import Pair
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.settings import Bench
@@ -117,6 +118,8 @@ class Snapshot:
     by_grades: Result | None = None
     """The result by the grades alone, if labels correct scores of `result`."""
     alarms: tuple[AlarmRow, ...] = ()
+    horizons: Mapping[Pair, int | None] = field(default_factory=dict)
+    """As `Controller.larger_horizons`, of a run that has ended out of reach."""
 
     @cached_property
     def prior_depths(self) -> FloatArray:
@@ -151,6 +154,7 @@ class JudgedState:
     alarms: tuple[AnswerAlarm, ...]
     extensions: tuple[Extension, ...]
     groups: tuple[GroupRow, ...]
+    horizons: Mapping[Pair, int | None]
 
 
 def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | None = None) -> JudgedState | None:
@@ -177,6 +181,7 @@ def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | 
         alarms=tuple(controller.alarms),
         extensions=tuple(controller.extensions),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
+        horizons=controller.larger_horizons if controller.finished is Reason.OUT_OF_REACH else {},
     )
 
 
@@ -260,6 +265,7 @@ def complete(
         labelled=state.labelled,
         by_grades=state.by_grades,
         alarms=alarm_rows(state.alarms, subject.models),
+        horizons=state.horizons,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from adaptive_eval.core.larger_horizon import most_plausible
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.report.alarms import LONGEST_NAME, cut_off_pairs
 from adaptive_eval.report.labelled import MIN_LABELS
@@ -17,9 +18,6 @@ UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Ve
 RESERVE = 1.1
 """Caps are to be so much above what is needed: trials are reserved at their most."""
 ENDED_BY = {Reason.BUDGET: "the budget", Reason.GPU_TIME: "the budget", Reason.WALL_TIME: "the time limit"}
-MAX_TIMES, MAX_EACH = 20, 1000
-"""A horizon is implausible if it is more than so many times the present one, and more than so many trials per question.
-"""
 
 
 # -- the pair that the headline names ---------------------------------------------------------------------------------
@@ -86,11 +84,12 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
     reason = results.run.reason
     subject, it = ("It", "it") if pair.second is None else ("They", "them")
     if is_hopeless(results, pair):
-        estimate = f"about {math.ceil(pair.trials_needed or 0.0):,} trials per question"
-        return f"At this difference no plausible number of answers would decide {it} ({estimate})."
+        needed = math.ceil(pair.trials_needed or 0.0)
+        estimate = f" (about {needed:,} trials per question)" if _is_implausible(results, pair) else ""
+        return f"At this difference no plausible number of answers would decide {it}{estimate}."
     if recording_need(results, pair) is not None:
         return f"{subject} {pair_need(results, pair)}."
-    if pair.trials_needed is None:
+    if pair.trials_needed is None and pair.horizon_needed is None:
         return f"How many answers would decide {it} is not known yet."
     need = None if results.setting("trials", "max") is None else more_answers(results, reason)
     given_up = pair.verdict == Verdict.OUT_OF_REACH
@@ -102,7 +101,7 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
         return f"{begin} {answers} give {pairs} at least an even chance{_raised_settings(need)}."
-    if pair.trials_needed > results.setting("trials", "max"):
+    if (pair.trials_needed or 0.0) > results.setting("trials", "max"):
         return f"The {answers} that trials.max allows would decide {pairs} only if the difference grows."
     return f"About {answers} give {pairs} an even chance."  # of the next round's cost the next steps know more
 
@@ -165,8 +164,6 @@ class MoreAnswers(NamedTuple):
     """Number of comparisons that they are for."""
     settings: Mapping[str, tuple[float, float]]
     """Settings to raise: their value now, and the one that allows these answers."""
-    all_known: bool = True
-    """Whether each of these pairs has an estimate of its need."""
     hopeless: int = 0
     """Number of further pairs that no plausible number of answers would decide."""
     fresh: bool = False
@@ -193,34 +190,39 @@ def more_answers(
         return None
     max_trials = results.setting("trials", "max")
     recordings = [need for pair in pairs if (need := recording_need(results, pair)) is not None]
-    larger = (
-        max(max_trials, *(need.trials for need in recordings))
-        if recordings
-        else _larger_horizon(results, pairs, max_trials)
-    )
+    go_on = [pair for pair in pairs if pair.horizon_needed is not None]
+    if recordings:
+        larger = max(max_trials, *(need.trials for need in recordings))
+    elif go_on:
+        pairs, larger = go_on, max(pair.horizon_needed or 0 for pair in go_on)
+    else:  # twice what they need as they stand, in a new run
+        larger = int(round_up(2 * max(max_trials, *(math.ceil(pair.trials_needed or 0.0) for pair in pairs))))
     answers = _answers_to_horizon(results, pairs, larger / max_trials)
     settings = larger_caps(results, answers) | ({"trials.max": larger} if larger > max_trials else {})
-    has_estimate = [pair.trials_needed is not None for pair in pairs]
     return MoreAnswers(
         answers=answers,
         pairs=len(pairs),
         settings=_with_present(results, settings),
-        all_known=all(has_estimate),
         hopeless=len(given_up) - len(pairs),
-        fresh=bool(recordings)
-        or (not any(has_estimate) and any(warning.kind == "horizon" for warning in results.warnings)),
+        fresh=bool(recordings) or not go_on,
         recording=max(recordings, default=None),
     )
 
 
 def is_hopeless(results: Results, pair: PairRow) -> bool:
-    """Whether no plausible number of answers would decide a pair that was given up, if its difference stays."""
-    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or results.gate or pair.trials_needed is None:
+    """Whether no plausible number of answers would decide a pair that was given up, if its difference stays.
+
+    What this run cannot decide because its error is spent, a new run may."""
+    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or results.gate or pair.horizon_needed is not None:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
         return False
-    max_trials: int = results.setting("trials", "max") or 0
-    return 2 * pair.trials_needed > max(MAX_TIMES * max_trials, MAX_EACH)
+    was_raised = any(warning.kind == "horizon" for warning in results.warnings)
+    return _is_implausible(results, pair) or (pair.trials_needed is None and not was_raised)
+
+
+def _is_implausible(results: Results, pair: PairRow) -> bool:
+    return 2 * (pair.trials_needed or 0.0) > most_plausible(results.setting("trials", "max") or 0)
 
 
 def _with_present(results: Results, settings: Mapping[str, float]) -> Mapping[str, tuple[float, float]]:
@@ -238,19 +240,6 @@ def _answers_in_horizon(results: Results, pairs: Sequence[PairRow]) -> float:
             target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_trials_per_model / max_trials)
     asked = [row for row in results.models if row.recorded is None and row.set_aside is None]
     return sum(max(target.get(row.name, 0.0) - row.stored_trials, 0.0) for row in asked)
-
-
-def _larger_horizon(results: Results, pairs: Sequence[PairRow], max_trials: int) -> int:
-    """Trials a question that would probably decide these pairs, where a horizon of `max_trials` has ended the run.
-
-    Twice what the undecided pairs need as they stand: once they were given up they have little error left. That was
-    enough in half of simulated runs, and as much as they need in one of five (benchmarks/extension.md).
-    """
-    needs = [pair.trials_needed for pair in pairs]
-    needed = 2 * math.ceil(max((need or 0.0 for need in needs), default=0.0))
-    if needed <= max_trials and larger_caps(results, _answers_to_horizon(results, pairs, 1.0)):
-        return max_trials  # a cap alone stands in the way
-    return int(round_up(max(2 * max_trials, needed)))
 
 
 def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grows: float) -> float:

@@ -23,6 +23,7 @@ from adaptive_eval.notes import (
     ServersNoticed,
     SettingsChanged,
     TrialsImported,
+    alarms_of_events,
     events_of_kind,
 )
 from adaptive_eval.report.changes import changes_promise
@@ -275,7 +276,8 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         if discarded := [loss for loss in losses if loss.discarded]:
             number, (tokens, *_) = sum(loss.answers for loss in discarded), total_cost(discarded)
             text = f"{several(number, 'answer')} discarded after an alarm and requested again"
-            yield Caution("discarded", model, f"{text}; their {tokens:,} tokens count in the budget")
+            limits = f"budget.trials does not count them; other limits count their {tokens:,} tokens"
+            yield Caution("discarded", model, f"{text}. {limits}")
         losses = [loss for loss in losses if not loss.discarded]
         if not losses:
             continue
@@ -376,13 +378,8 @@ def alarm_cautions(
 
 def _repeating_models(events: Sequence[Event]) -> set[str]:
     """Models with an alarm that their answers repeat, unless these answers were discarded since."""
-    models: set[str] = set()
-    for event in events:
-        if isinstance(event, AlarmRaised) and event.fault == AnswerFault.REPEATED:
-            models.add(event.model)
-        elif isinstance(event, AnswersLost) and event.discarded:
-            models.discard(event.model)
-    return models
+    about = (event for event in events if not isinstance(event, AlarmRaised) or event.fault == AnswerFault.REPEATED)
+    return {*alarms_of_events(about)}
 
 
 def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> bool:

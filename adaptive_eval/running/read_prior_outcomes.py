@@ -16,13 +16,12 @@ from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
 from adaptive_eval.notes import (
-    AlarmRaised,
-    AnswersLost,
     Event,
     Json,
     OutcomesRecorded,
     PriorTaken,
     TrialsImported,
+    alarms_of_events,
     events_of_kind,
 )
 from adaptive_eval.notes.event import Change
@@ -124,13 +123,7 @@ def _alarmed_models(results: Results, events: Sequence[Event]) -> Mapping[str, s
     all_count = results.setting("stopping", "on_alarm") == "never"
     alarmed = {row.model: row.text for row in results.alarms if row.kind == TRUNCATED or not all_count}
     if is_alarmed(results.decisions, results.warnings):
-        raised: dict[str, str] = {}
-        for event in events:
-            if isinstance(event, AlarmRaised):
-                raised[event.model] = event.text
-            elif isinstance(event, AnswersLost) and event.discarded:
-                raised.pop(event.model, None)
-        alarmed = {**raised, **alarmed}
+        alarmed = {model: alarm.text for model, alarm in alarms_of_events(events).items()} | alarmed
     return alarmed
 
 

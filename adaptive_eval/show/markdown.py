@@ -44,8 +44,8 @@ from adaptive_eval.show.summary import (
     cost_line,
     decided_text,
     findings,
-    lost_answers,
     pending_since,
+    unstored_answers,
     usage_parts,
 )
 from adaptive_eval.show.text import (
@@ -226,7 +226,7 @@ def _headline(results: Results) -> str:
     why = run.status if run.reason in (None, Reason.SETTLED) else f"{run.status}: {run.reason.replace('_', ' ')}"
     if run.reason in ENDED_BY:
         why = f"stopped by {ENDED_BY[Reason(run.reason)]}"
-    in_vain = "".join(f", and {lost}" for lost in lost_answers(cost.beside))
+    in_vain = "".join(f", and {answers}" for answers in unstored_answers(cost.beside))
     return (
         f"{decided_text(results)} with {count(cost.trials)} trials{in_vain}; {allowed_in_words(cost)} ("
         f"{markdown_cell(f'{why}; adaptive-eval {run.version}, {run.updated}')})."

@@ -9,7 +9,7 @@ from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.records import JudgeUse
 from adaptive_eval.report.results import GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.report.view import RunView
-from adaptive_eval.show.summary import allowed_in_words, wasted_words
+from adaptive_eval.show.summary import allowed_in_words, unstored_answers, wasted_words
 from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, informative_columns, markdown_cell, markdown_table
 
 
@@ -34,8 +34,9 @@ def cost_section(view: RunView, results: Results) -> str:
     rows.append([*total, "", "", count(sum(retries.values()))])
     head = ["model", "trials", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
+    unstored = "".join(f", and {answers}" for answers in unstored_answers(cost.beside))
     notes = (
-        f"Trials: {count(cost.asked)}; {allowed_in_words(cost)}. Looks: {len(view.looks)}. "
+        f"Trials: {count(cost.trials)}{unstored}; {allowed_in_words(cost)}. Looks: {len(view.looks)}. "
         f"Duration: {duration(view.elapsed)}."
     )
     notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""

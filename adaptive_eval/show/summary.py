@@ -115,7 +115,7 @@ def findings(
 def _cost_without_results(status: Status) -> Iterator[str]:
     """The cost of a run that ended before its first look; empty if it asked nothing."""
     if status.trials or status.beside:
-        used = [*lost_answers(status.beside), *usage_parts(*status.usage, " of requests")]
+        used = [*unstored_answers(status.beside), *usage_parts(*status.usage, " of requests")]
         held = _server_time(status.held.seconds, status.held.gpu_seconds) if status.held.gpu_seconds else ()
         yield f"cost      {', '.join([f'{count(status.trials)} trials', *used, *held, duration(status.elapsed)])}"
         yield from _further_costs(status.grading, status.beside)
@@ -178,7 +178,7 @@ def cost_line(results: Results, elapsed: float | None) -> str:
     """Trials, how many were allowed, and their cost."""
     cost = results.cost
     parts = [f"{count(cost.trials)} trials ({allowed_in_words(cost)})"]
-    parts += lost_answers(cost.beside)
+    parts += unstored_answers(cost.beside)
     parts += usage_parts(cost.tokens, cost.usd, cost.gpu_seconds, " of requests")
     if cost.server_seconds is not None and results.server_time_is_paid:
         parts += _server_time(cost.server_seconds, cost.server_gpu_seconds)
@@ -192,10 +192,14 @@ def allowed_in_words(cost: RunCost) -> str:
     return f"at most {allowed} were allowed" if cost.trials <= cost.allowed_trials else f"{allowed} are allowed now"
 
 
-def lost_answers(rows: Sequence[OtherCostRow]) -> list[str]:
-    """Requested answers that never came, of all models that the run had; empty if all came."""
-    lost = sum(row.answers for row in rows if row.what != "discarded")
-    return [several(lost, "lost answer")] if lost else []
+def unstored_answers(rows: Sequence[OtherCostRow]) -> list[str]:
+    """Requested answers that never came, and those that were discarded, of all models that the run had. Neither count
+    in `budget.trials`; empty if all came and are stored."""
+    numbers = {
+        kind: sum(row.answers for row in rows if (row.what == "discarded") is (kind == "discarded"))
+        for kind in ("lost", "discarded")
+    }
+    return [several(number, f"{kind} answer") for kind, number in numbers.items() if number]
 
 
 def _server_time(seconds: float, gpu_seconds: float | None) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Trials
 from adaptive_eval.core.settings import MAX_SHARE_AHEAD
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Ask, Look, Verdict
+from adaptive_eval.core.types import Ask, Look, Reason, Verdict
 from adaptive_eval.study.drive import drive
 
 SKILLS, QUESTIONS = (0.95, 0.6, 0.55, 0.05), 8
@@ -138,6 +138,30 @@ def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stan
         sign = signs[better, worse] if better < worse else -signs[worse, better]
         assert sign == (0 if now[better, worse] is None else 1)
     assert not any(pair.verdict.verdict is Verdict.OPEN for pair in after.comparisons), "nothing more is asked"
+
+
+@pytest.mark.parametrize("seed", [1, 9, 41])
+def test_why_a_run_ended_is_told_of_the_look_with_its_overrun(seed: int) -> None:
+    """Ungraded answers blocked a pair; with the trials that came later it is out of reach, whatever their grades."""
+    rng, skills = np.random.default_rng(seed), np.array([0.79, 0.83, 0.80])
+    right = rng.random((3, QUESTIONS, 90)) < skills[:, None, None]
+    is_ungraded = rng.random(right.shape) < 0.03
+    is_ungraded[:2] = False
+
+    def outcome(ask: Ask) -> Outcome:
+        return Outcome(*ask[:3], None if is_ungraded[ask[:3]] else int(right[ask[:3]]), seconds=1.0)
+
+    run = Controller(Plan(Bench(3, QUESTIONS, np.array([0.0, 1.0])), pace=HELD, trials=Trials(min=4, max=30)))
+    flying: list[Ask] = []
+    while run.finished is None:
+        flying += run.ask(40)
+        run.tell([outcome(flying.pop(0))])
+    run.tell(map(outcome, flying))
+    assert run.finished is Reason.BLOCKED
+    run.count_overrun(range(3))
+    result = run.result()
+    assert result is not None and result.reason is Reason.OUT_OF_REACH
+    assert Verdict.BLOCKED not in {pair.verdict.verdict for pair in result.comparisons}
 
 
 def test_overrun_counts_only_after_the_end() -> None:

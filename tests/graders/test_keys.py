@@ -137,7 +137,9 @@ def test_a_user_function_is_tried_on_the_keys(folder: Path, monkeypatch: pytest.
     with pytest.raises(ConfigError, match=r"(?s)question q1: .*set grader.key_is_answer: false"):
         tried(function("strict", Here), "yes", "no")
     trial = tried(function("strict", Here, key_is_answer=False), "yes", "no")
-    assert trial.right == 1 and "they are not answers; it fails on 1 of them: " in trial.summary
+    assert trial.right == 1 and "they need not be answers; it fails on 1 of them: " in trial.summary
+    accepted = tried(function("right", Here, key_is_answer=False), "42", "43")
+    assert accepted.summary == "the grader accepts all 2 answer keys"
     assert "does not report whether every answer is correct" in tried(function("points", Here), "42").summary
     assert "a question has no key" in tried(function("right", Here), "42", "").summary
     for wrong, message in (

@@ -60,6 +60,7 @@ def test_a_scorer_that_always_fails_is_noticed_on_the_first_samples_which_are_in
     ended = run(site, "unscored", scripted("p95", "p10"))
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     assert f"failed {FIRST_ATTEMPTS} times; the last error: KeyError('verdict')" in ended.output
+    assert "Stopped: no usable answer came from any model: " in ended.output, "the models did answer"
     assert not stored(site)
     tokens = 0
     for model in ("p95", "p10"):

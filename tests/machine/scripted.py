@@ -8,7 +8,7 @@ drawn.
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
@@ -179,11 +179,7 @@ class Disk:
             for seq, note in self.notes
             if note.kind == SETTINGS
         ]
-        stages = [
-            Stage(replace(setting, is_followed=True), end)
-            for setting, end in zip(settings[:-1], ends, strict=True)
-            if end.has_looked
-        ]
+        stages = [Stage(setting, end) for setting, end in zip(settings[:-1], ends, strict=True) if end.has_looked]
         return [*stages, Stage(settings[-1])]
 
 

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from adaptive_eval.report.build import max_effect_per_answer
-from adaptive_eval.report.gate import GatePart, GateTerms, gate_outcome, gate_rows, outcome_in_words, plain_gate
+from adaptive_eval.report.gate import (
+    MISSING_DECIDE,
+    UNDECIDED,
+    GatePart,
+    GateTerms,
+    gate_outcome,
+    gate_rows,
+    outcome_in_words,
+    plain_gate,
+)
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.results import GateRow, ModelRow, PairRow
 
@@ -144,3 +153,11 @@ def test_a_margin_is_told_in_points_where_scores_are_in_percent() -> None:
     assert outcome_in_words("FAIL", GateTerms("prod", 0.01)) == "worse than prod by more than 1 point"
     terms = GateTerms("prod", 0.25, Scale.of((-1.0, 3.0)))
     assert outcome_in_words("FAIL", terms) == "worse than prod by more than 0.25"
+
+
+def test_a_gate_that_missing_answers_block_says_that_they_could_decide_it() -> None:
+    """No model needs to be set aside for that: cut or ungraded answers are enough."""
+    blocked, cut = replace(FAILED, verdict="blocked"), replace(MODEL, cut=9)
+    assert outcome(blocked, cut) == (UNDECIDED, MISSING_DECIDE)
+    assert "cut off" in MISSING_DECIDE and "set aside" not in MISSING_DECIDE
+    assert outcome(replace(FAILED, verdict="out_of_reach"), cut)[1] != MISSING_DECIDE

@@ -76,6 +76,9 @@ def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(
     assert place.results["run"]["reason"] == "alarm"
     for form in ("md", "pr", "summary", "html"):
         assert "were cut off at sampling.max" in place.report(form), form
+    for output in (ended.stdout, place.report("summary")):
+        assert output.count("Stopped") == 2 and output.count("by an alarm") == 1, "it is said once"
+        assert "Stopped: ada was set aside because of its answers." in output
     assert drop_rows(read_view(place.run_dir)).finding[0].startswith(headline)  # on the page
     watched = CliRunner().invoke(app, ["monitor", str(place.run_dir)])
     assert watched.exit_code == ExitCode.SPENT and headline in watched.stdout
@@ -246,9 +249,25 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
         spent, stored = reader.log.spent().tokens, sum(row.tokens for row in reader.sums())
         assert spent == stored + lost.tokens
         assert len(server.requests) >= asked + lost.answers
+    _check_accounts_of_discarded(place, went_on.stdout, lost.answers)
     assert CliRunner().invoke(app, ["verify", str(place.run_dir)]).exit_code == 0
     refused = place.run("--ask-again", concurrency=1)
     assert refused.exit_code == ExitCode.CONFIGURATION and "has neither" in refused.stderr
+
+
+def _check_accounts_of_discarded(place: ScriptedPlace, printed: str, discarded: int) -> None:
+    """Discarded answers count in no number of trials, and each output has their number beside it."""
+    stored = place.results["cost"]["trials"]
+    told = f"{stored:,} trials"
+    assert f"cost      {told} (" in printed and f"), {discarded} discarded answers" in printed
+    markdown = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "md", "--output", "-"]).stdout
+    plain = " ".join(markdown.split())
+    assert f"with {told}, and {discarded} discarded answers; at most " in plain
+    assert f"Trials: {stored:,}, and {discarded} discarded answers; at most " in plain
+    (warning,) = [row["text"] for row in place.results["warnings"] if row["kind"] == "discarded"]
+    assert " requested again. budget.trials does not count them; other limits count their " in warning
+    refused = place.run("--set", f"budget.trials={stored - 1}", concurrency=1)
+    assert refused.exit_code == ExitCode.CONFIGURATION and f"this run has used {stored:,}." in refused.stderr
 
 
 @pytest.mark.slow

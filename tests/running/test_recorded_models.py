@@ -180,7 +180,7 @@ def test_a_gate_that_the_error_of_its_baseline_limits_says_how_long_a_recording_
     *earlier, step = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
     text = "\n".join(findings(ended.results, None, None))
     if recorded > max_trials:
-        assert pair.trials_needed is not None and "raise trials.max to " in step.text
+        assert pair.trials_needed is not None and " trials.max to " in step.text
         assert not earlier and "recording" not in text + step.text
         return
     need = recording_need(ended.results, pair)

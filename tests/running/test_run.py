@@ -441,12 +441,12 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
         models = [{"name": name, "base_url": url} for name in MODELS]
         ended = site.run(site.write(models=models, concurrency={"retry_for": 0, "attempts": 1}))
     assert ended.exit_code == ExitCode.ENDPOINTS
-    assert "Stopped: no answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
+    assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
     assert "no model has a score" in ended.stdout and "first tier: ada" not in ended.stdout
     assert "95% interval" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
     assert [(brief.status, brief.reason) for brief in RunsFolder(site.directory().parent).briefs()] == [
-        ("stopped", "no answer came from any model")
+        ("stopped", "no usable answer came from any model")
     ]
     assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
     assert "(stopped: blocked;" in (site.directory() / "report.md").read_text()
@@ -454,15 +454,15 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
 
 @pytest.mark.slow
 def test_the_advice_after_a_horizon_is_a_larger_horizon(site: Site) -> None:
-    ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=2", "--set", "stopping.delta=.001")
+    ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=4", "--set", "stopping.delta=.001")
     assert ended.exit_code == ExitCode.SPENT
     advice, command = _advice(ended.stdout)
     instruction = advice.removesuffix(f" ({ENOUGH}):")
     command, _, larger = command.partition(" --set trials.max=")
     results = read_results(site.directory())
     assert results is not None and "trials.max" not in command
-    needed = [pair.trials_needed for pair in results.pairs if pair.verdict == "out_of_reach"]
-    assert needed and int(larger) >= 2 * max(number or 0.0 for number in needed), "it would be given up again"
+    needed = [pair.horizon_needed for pair in results.pairs if pair.horizon_needed is not None]
+    assert int(larger) == max(needed) and trials_in(site.directory()) == results.cost.trials
     assert instruction == f"to do     raise trials.max to {larger}"
     assert command.startswith("adaptive-eval run ") and " --set stopping.delta=.001" in command
     # whoever watches is told the same
@@ -470,6 +470,7 @@ def test_the_advice_after_a_horizon_is_a_larger_horizon(site: Site) -> None:
     assert _advice(watched.stdout) == _advice(ended.stdout)
     again = CliRunner().invoke(app, [*shlex.split(command)[1:], "--set", f"trials.max={larger}", "--display", "plain"])
     assert again.exit_code in (0, 3) and "stopping.delta" not in again.output.partition("to do")[0], again.output
+    assert trials_in(site.directory()) > results.cost.trials, "the pairs are given up again at once"
 
 
 @pytest.mark.slow
@@ -492,15 +493,17 @@ def _advice(printed: str) -> tuple[str, str]:
 
 @pytest.mark.slow
 def test_the_advice_after_a_cap_is_to_raise_it_too_or_to_start_over(site: Site) -> None:
-    config = site.write(trials={"min": 2, "max": 30}, budget={"trials": 60})
-    ended = site.run(config, "--set", "trials.max=2")
-    for action, fresh in (("raise budget.trials to ", False), ("set budget.trials to ", True)):
+    config, once = site.write(trials={"min": 2, "max": 30}, budget={"trials": 90}), site.directory("once")
+    for max_trials, action, begun, run in (
+        (3, "raise", site.directory(), str(site.directory())),
+        (2, "set", once, f"{once}-2"),  # a single look spends all error
+    ):
+        ended = site.run(config, "--set", f"trials.max={max_trials}", "--run-dir", str(begun))
         assert ended.exit_code == ExitCode.SPENT
         advice, command = _advice(ended.stdout)
-        assert action in advice and " and trials.max to " in advice
+        assert f"{action} budget.trials to " in advice and " and trials.max to " in advice
         words = shlex.split(command)
-        assert any(word.startswith("budget.trials=") for word in words) and "--fresh" not in words
-        beside = f"{site.directory()}-2"
-        assert words[words.index("--run-dir") + 1] == (beside if fresh else str(site.directory()))
+        assert any(word.startswith("budget.trials=") for word in words) and words[words.index("--run-dir") + 1] == run
+        trials_before = trials_in(begun)
         ended = CliRunner().invoke(app, [*words[1:], "--display", "plain"])
-    assert trials_in(Path(beside)) > trials_in(site.directory()), ended.output
+        assert trials_in(Path(run)) > trials_before, ended.output

@@ -31,7 +31,7 @@ from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.summary import lost_answers, other_costs_in_short
+from adaptive_eval.show.summary import other_costs_in_short, unstored_answers
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.write import RunStore
 
@@ -90,7 +90,9 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
 def test_lost_answers_are_those_of_all_models_that_the_run_had() -> None:
     nothing = (0, 0.0, 0.0, 0.0)
     rows = [OtherCostRow("lost", "ada", 0, *nothing, answers=12), OtherCostRow("left", "cyd", 3, *nothing, answers=2)]
-    assert lost_answers(rows) == ["14 lost answers"] and lost_answers([]) == []
+    discarded = OtherCostRow("discarded", "bob", 0, *nothing, answers=60)
+    assert unstored_answers([*rows, discarded]) == ["14 lost answers", "60 discarded answers"]
+    assert unstored_answers(rows) == ["14 lost answers"] and unstored_answers([]) == []
 
 
 def test_requests_of_a_regrade_count_until_its_grades_are_stored(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def ten_models(names: tuple[str, ...] = TEN) -> Results:
     """Results of ten models of which no neighbours are told apart."""
     view = simulated(world(names, 4), looks=1)
     assert view.results is not None
-    pairs = tuple(replace(pair, verdict="out_of_reach", trials_needed=200.0) for pair in view.results.pairs)
+    pairs = tuple(replace(pair, verdict="out_of_reach", horizon_needed=400) for pair in view.results.pairs)
     return replace(view.results, pairs=pairs)
 
 

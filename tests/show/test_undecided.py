@@ -10,12 +10,14 @@ from types import MappingProxyType
 import pytest
 from page_views import simulated, world
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.core.types import Reason
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
+from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.next_steps import Advice, next_steps
-from adaptive_eval.report.results import PairRow, Results
+from adaptive_eval.report.results import Caution, PairRow, Results
 from adaptive_eval.report.undecided import undecided_pair, undecided_sentence
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
@@ -30,13 +32,23 @@ def judged(budget: int | None) -> Results:
 
 
 def ended(
-    verdicts: str = "rruo", reason: Reason = Reason.OUT_OF_REACH, needs: float | None = 20.0, budget: int | None = None
+    verdicts: str = "rruo",
+    reason: Reason = Reason.OUT_OF_REACH,
+    needs: float | None = 20.0,
+    budget: int | None = None,
+    horizon: int | None = 40,
 ) -> Results:
     """A finished run with these verdicts of neighbours: (r)esolved, (t)ied, (u)ndecidable, (o)pen."""
     results = judged(budget)
     words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open"}
     pairs = tuple(
-        replace(pair, verdict=words[verdict], trials_needed=None if verdict in "rt" else needs, called=None)
+        replace(
+            pair,
+            verdict=words[verdict],
+            trials_needed=None if verdict in "rt" else needs,
+            horizon_needed=horizon if verdict == "u" else None,
+            called=None,
+        )
         for pair, verdict in zip(results.pairs, verdicts, strict=True)
     )
     return replace(results, pairs=pairs, run=replace(results.run, status="finished", reason=str(reason)))
@@ -127,7 +139,7 @@ def test_raised_budget_covers_the_next_round() -> None:
 
 
 def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> None:
-    results = ended("rrru", needs=5000.0)
+    results = ended("rrru", needs=5000.0, horizon=None)
     sentence, step = undecided_sentence(results), advice(results)
     assert sentence is not None and sentence.endswith(
         " At this difference no plausible number of answers would decide them (about 5,000 trials per question)."
@@ -139,14 +151,28 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     elsewhere = advice(results, "mine.yaml", "--run-dir", "runs/b3", "--set", "stopping.delta=0.01")
     assert elsewhere.command == f"adaptive-eval run mine.yaml --run-dir runs/b3-2 --set stopping.delta={delta}"
     both = ended("rruu", needs=20.0)
-    both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0)))
+    both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0, horizon_needed=None)))
     assert advice(both).text == "raise trials.max to 40 (1 comparison would stay too close to call):"
     assert "give them at least an even chance" in (undecided_sentence(both) or "")
 
 
 def test_unknown_need_is_not_given_as_a_number() -> None:
-    sentence = undecided_sentence(ended("rrru", needs=None))
+    sentence = undecided_sentence(ended("rrro", Reason.BUDGET, needs=None))
     assert sentence is not None and sentence.endswith(" How many answers would decide them is not known yet.")
+
+
+def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
+    results = ended("rrru", needs=None, horizon=None)
+    raised = replace(results, warnings=(Caution("horizon", None, "trials.max was raised"),))
+    step = advice(raised)
+    assert (
+        step.text
+        == "start over, since a larger trials.max would decide nothing more in this run; set trials.max to 24:"
+    )
+    assert "In a new run" not in (undecided_sentence(results) or "") and advice(results).text.startswith("this comp")
+    plausible = ended("rrru", needs=20.0, horizon=None)
+    assert "set trials.max to 40" in advice(plausible).text and "--fresh" in (advice(plausible).command or "")
+    assert "In a new run up to " in (undecided_sentence(plausible) or "")
 
 
 @pytest.mark.parametrize(("verdicts", "at"), [("uruu", 0), ("rruo", 2), ("turr", 1)])
@@ -168,3 +194,22 @@ def test_stopped_run_says_how_many_answers_its_open_pairs_still_need() -> None:
     stopped = replace(results, run=replace(results.run, status="stopped", reason=None))
     sentence = undecided_sentence(stopped)
     assert sentence is not None and sentence.endswith(" more answers give them an even chance.")
+
+
+def test_ungraded_answers_that_block_a_pair_are_named_and_no_model_was_set_aside() -> None:
+    results = ended("rrro")
+    last = replace(results.pairs[3], verdict="blocked")
+    rows = tuple(replace(row, ungraded=3 if row.name == last.second else 0) for row in results.models)
+    blocked = replace(results, pairs=(*results.pairs[:3], last), models=rows)
+    ending = Ending(reason=Reason.BLOCKED, results=blocked, trials=9)
+    assert ending.exit_code == ExitCode.SPENT
+    assert ending.why == f"Finished: the blocked comparisons need grades for the ungraded answers of {last.second}."
+
+
+def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
+    results = ended("rrrr", Reason.SETTLED)
+    labelled = LabelledRun("digest", "numeric", by_grades=" ".join(main_findings(results)))
+    same = finding(replace(results, labelled=labelled))[-1]
+    assert same == "This is by scores corrected with 0 labels. The grades alone say the same."
+    other = finding(replace(results, labelled=replace(labelled, by_grades="ada is best.")))[-1]
+    assert other.endswith("The grades alone: ada is best.")

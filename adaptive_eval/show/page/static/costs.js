@@ -1,7 +1,6 @@
 // The cost of a run: in figures, compared with its caps, and what was spent besides the answers that count.
 
 import { h } from "./dom.js";
-import { sumOf } from "./parts.js";
 import { term } from "./terms.js";
 import { count, duration, listed, number, percent, plain, plural, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
@@ -18,12 +17,13 @@ export function tiles(state) {
   const { view, facts, pulse, live } = state;
   const totals = totalsOf(state);
   const cost = view.results?.cost;
-  const lost = sumOf(cost?.beside ?? [], (row) => row.answers);
-  const lostText = lost ? `, and ${plural(lost, "lost answer")}` : null;
+  const answers = { lost: 0, discarded: 0 };
+  for (const row of cost?.beside ?? []) answers[row.what === "discarded" ? "discarded" : "lost"] += row.answers;
+  const unstored = Object.entries(answers).map(([kind, sum]) => (sum ? `, and ${plural(sum, `${kind} answer`)}` : ""));
   const looks = term("look", plural(view.looks.length, "look"));
   const left = view.trials_to_go === null ? null : `about ${plural(view.trials_to_go, "trial")}`;
   return h("dl", { class: "tiles" }, [
-    tile("Trials", count(totals.trials), cost ? [allowed(totals.trials, cost.allowed_trials), lostText] : null),
+    tile("Trials", count(totals.trials), cost ? [allowed(totals.trials, cost.allowed_trials), ...unstored] : null),
     totals.tokens ? tile("Tokens", count(totals.tokens)) : null,
     totals.usd ? tile("Cost", usd(totals.usd)) : null,
     totals.gpu_seconds ? tile("GPU time", duration(totals.gpu_seconds)) : null,
