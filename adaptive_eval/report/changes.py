@@ -173,10 +173,12 @@ def _first_look_problems(stored: RunConfig, now: RunConfig, reader: RunReader) -
             f"{now.trials.draw or 'not set'}; set it back, or {NEW_RUN}"
         )
     elif before.min != now.trials.min:
-        yield (
-            f"trials.min cannot change after the first look: it was {before.min}, and is now {now.trials.min}; set it "
-            f"to {before.min}, or {NEW_RUN}"
-        )
+        if "min" in now.trials.model_fields_set:
+            what = f"trials.min cannot change after the first look: it was {before.min}, and is now {now.trials.min}"
+            yield f"{what}; set it to {before.min}, or {NEW_RUN}"
+        else:  # it follows trials.max, which is too small for that of the run
+            what = f"trials.max must be at least {before.min}, which was trials.min at the first look"
+            yield f"{what}, but it is {now.trials.max}; raise it, or {NEW_RUN}"
     else:
         first = reader.looks()[0]
         configuration = reader.configurations()[first.configuration]

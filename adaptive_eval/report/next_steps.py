@@ -25,7 +25,7 @@ from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
-ENOUGH = "for an even chance once given up"
+ENOUGH = "for a 50% chance of a decision"
 AFRESH = "another --run-dir, or --fresh without --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "to count cut answers as graded, give them a category (rubric, when: {truncated: true}), then:"
@@ -249,7 +249,7 @@ def _answers_for_more(ending: Ending) -> Advice:
     covering = {f"budget.{key}": value for key, value in ending.short_caps.items()}
     results = ending.results
     larger = covering or _doubled_budget(ending)
-    which_round = f", which the {'next' if results else 'first'} round can cost" if covering else ""
+    which_round = f", the most that the {'next' if results else 'first'} round can cost" if covering else ""
     raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
     more_budget = _step(ending, f"raise {raised}", larger)
     if results is None:

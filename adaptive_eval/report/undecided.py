@@ -85,8 +85,8 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
     subject, it = ("It", "it") if pair.second is None else ("They", "them")
     if is_hopeless(results, pair):
         needed = math.ceil(pair.trials_needed or 0.0)
-        estimate = f" (about {needed:,} trials per question)" if _is_implausible(results, pair) else ""
-        return f"At this difference no plausible number of answers would decide {it}{estimate}."
+        estimate = f": about {needed:,} trials per question" if _is_implausible(results, pair) else ""
+        return f"At this difference, deciding {it} would take far more answers than this run{estimate}."
     if recording_need(results, pair) is not None:
         return f"{subject} {pair_need(results, pair)}."
     if pair.trials_needed is None and pair.horizon_needed is None:
@@ -100,10 +100,11 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
     pairs = it if need.pairs == 1 else _pairs_in_words(need.pairs, undecided)
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
-        return f"{begin} {answers} give {pairs} at least an even chance{_raised_settings(need)}."
+        return f"{begin} {answers} give {pairs} at least a 50% chance of a decision{_raised_settings(need)}."
     if (pair.trials_needed or 0.0) > results.setting("trials", "max"):
         return f"The {answers} that trials.max allows would decide {pairs} only if the difference grows."
-    return f"About {answers} give {pairs} an even chance."  # of the next round's cost the next steps know more
+    # of the next round's cost the next steps know more
+    return f"About {answers} give {pairs} a 50% chance of a decision."
 
 
 def _raised_settings(need: "MoreAnswers") -> str:

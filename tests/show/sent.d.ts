@@ -283,6 +283,7 @@ interface PairRow {
   called: CallRow | null;
   by_trial: boolean;
   variance_by_trial: number | null;
+  horizon_needed: number | null;
   by_grades: GradedPair | null;
 }
 

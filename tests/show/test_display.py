@@ -211,7 +211,7 @@ async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert lines[-5].startswith("warning   a warning") and lines[-5].endswith(" …, 2 more")
-    assert lines[-4].startswith("to do     raise trials.max to 400 (for an even chance once given up)")
+    assert lines[-4].startswith("to do     raise trials.max to 400 (for a 50% chance of a decision)")
     assert lines[-3:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=400",
         "          write a report:",

@@ -105,10 +105,8 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert sentence.startswith(f"{third.first} and {third.second} are too close to call: {gap}; 1 more comparison ")
     rows = {row.name: row for row in results.models}
     further = sum(40 * 6 - rows[name].stored_trials for name in {third.first, third.second, str(fourth.second)})
-    assert (
-        f" Up to {further:,} more answers give both comparisons at least an even chance (trials.max from 12 to 40)."
-        in (sentence)
-    )
+    chance = "give both comparisons at least a 50% chance of a decision (trials.max from 12 to 40)."
+    assert f" Up to {further:,} more answers {chance}" in sentence
     step = advice(results)
     assert "raise trials.max to 40" in step.text and step.command is not None and "trials.max=40" in step.command
 
@@ -120,7 +118,7 @@ def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
     further = sum(10 * 6 - rows[name].stored_trials for name in (last.first, str(last.second)))
     sentence, step = undecided_sentence(results), advice(results)
     assert sentence is not None and " not decided yet, since the budget ended the run: 25.0 points apart" in sentence
-    assert sentence.endswith(f"About {further} more answers give them an even chance.")
+    assert sentence.endswith(f"About {further} more answers give them a 50% chance of a decision.")
     raised = step.text.removeprefix("raise budget.trials to ").removesuffix(":")
     assert int(raised) >= results.cost.trials + further
     beyond = undecided_sentence(replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=99.0))))
@@ -135,14 +133,14 @@ def test_raised_budget_covers_the_next_round() -> None:
     assert 5000 < int(raised) < 5500 and step.text == f"raise budget.trials to {int(raised):,}:"
     unknown = replace(results, pairs=tuple(replace(pair, verdict="blocked") for pair in results.pairs))
     step = advice(unknown, short_caps={"trials": 5000})
-    assert step.text == "raise budget.trials to 5,000, which the next round can cost:"
+    assert step.text == "raise budget.trials to 5,000, the most that the next round can cost:"
 
 
 def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> None:
     results = ended("rrru", needs=5000.0, horizon=None)
     sentence, step = undecided_sentence(results), advice(results)
     assert sentence is not None and sentence.endswith(
-        " At this difference no plausible number of answers would decide them (about 5,000 trials per question)."
+        " At this difference, deciding them would take far more answers than this run: about 5,000 trials per question."
     )
     width = results.pairs[3].certifiable_delta
     assert width is not None and step.text.startswith("this comparison is too close for any plausible number")
@@ -153,7 +151,7 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     both = ended("rruu", needs=20.0)
     both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0, horizon_needed=None)))
     assert advice(both).text == "raise trials.max to 40 (1 comparison would stay too close to call):"
-    assert "give them at least an even chance" in (undecided_sentence(both) or "")
+    assert "give them at least a 50% chance of a decision" in (undecided_sentence(both) or "")
 
 
 def test_unknown_need_is_not_given_as_a_number() -> None:
@@ -193,7 +191,7 @@ def test_stopped_run_says_how_many_answers_its_open_pairs_still_need() -> None:
     results = ended("rrro", needs=10.0)
     stopped = replace(results, run=replace(results.run, status="stopped", reason=None))
     sentence = undecided_sentence(stopped)
-    assert sentence is not None and sentence.endswith(" more answers give them an even chance.")
+    assert sentence is not None and sentence.endswith(" more answers give them a 50% chance of a decision.")
 
 
 def test_ungraded_answers_that_block_a_pair_are_named_and_no_model_was_set_aside() -> None:
