@@ -562,17 +562,13 @@ class Controller:
     def _set_aside_silent(self, done: Sequence[Batch]) -> list[Batch]:
         """Set aside models with too many time-outs in a round for these to count as answers; none of it counts."""
         for batch in done:
-            if not batch.has_enough_answers:
+            if not batch.has_enough_answers and batch.model not in self.set_aside:
                 reason = SILENT.format(timed_out=batch.timed_out, trials=batch.size)
-                self._drop_model(SetAside(batch.model, reason, Cause.SERVER))
-                self._tally.forget_arrivals(batch.model)
+                self._drop_for_answers(batch.model, Lost(Cause.SERVER, reason), done)
         return [batch for batch in done if batch.model not in self.set_aside]
 
     def _commit(self, done: Sequence[Batch]) -> None:
-        """Commit batches, and set aside models with too many ungraded trials (see `tally`).
-
-        Their trials in flight stay reserved at the worst case, arrived or not: how many have arrived is chance.
-        """
+        """Commit batches, and set aside models with too many ungraded trials (see `tally`)."""
         self._flight.commit(done)
         self._tally.commit(done)
         self._settled = None
@@ -585,13 +581,20 @@ class Controller:
 
     def _set_aside_ungradable(self, models: Iterable[int]) -> None:
         for model, reason in self._tally.ungradable(models):
-            self.set_aside[model] = Lost(Cause.GRADER, reason)
-            self._tally.forget_arrivals(model)
-            for batch in self._drop_batches(model):
-                if self._settles_losses:
-                    self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
-                else:
-                    self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
+            self._drop_for_answers(model, Lost(Cause.GRADER, reason))
+
+    def _drop_for_answers(self, model: int, lost: Lost, done: Sequence[Batch] = ()) -> None:
+        """Set aside a model because of its answers in rounds that are `done`, or committed already.
+
+        Its trials in flight stay reserved at the worst case, arrived or not: how many have arrived is chance.
+        """
+        self.set_aside[model] = lost
+        self._tally.forget_arrivals(model)
+        for batch in self._drop_batches(model):
+            if self._settles_losses and batch not in done:
+                self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
+            else:
+                self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
 
     def _raise_alarms(self, done: Sequence[Batch]) -> bool:
         """Raise alarms about the models of these batches; returns whether they end the run.

@@ -40,8 +40,6 @@ def test_nor_do_they_where_answers_have_faults(
     """Alarms, for which runs are long enough, and models that are set aside are the same, too."""
     trials = replace(plan.trials, max=plan.trials.max + 16)
     plan = replace(plan, trials=trials, may_be_right=int(AnswerKind.TRUNCATED), stops_on_alarm=stops)
-    if fault is AnswerKind.TIMED_OUT:  # of a silent model, what had come of its later rounds is settled at its cost
-        plan = replace(plan, budget=Budget())
     answers = Faulty(plan, seed, fault, share)
     plain = straight(plan, answers)
     shuffled = Shell(plan, answers, np.random.default_rng(seed), restarts=0.05).run()
