@@ -586,7 +586,8 @@ class Controller:
     def _drop_for_answers(self, model: int, lost: Lost, done: Sequence[Batch] = ()) -> None:
         """Set aside a model because of its answers in rounds that are `done`, or committed already.
 
-        Its trials in flight stay reserved at the worst case, arrived or not: how many have arrived is chance.
+        With `settles_losses`, its trials in flight stay reserved at the worst case, arrived or not: how many have
+        arrived is chance.
         """
         self.set_aside[model] = lost
         self._tally.forget_arrivals(model)

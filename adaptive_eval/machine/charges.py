@@ -33,7 +33,9 @@ class ChargeKind(StrEnum):
     REGRADE = "regrade"
     """Verdicts of a regrade, which are counted with the answers once their grades are stored."""
     DISCARDED = "discarded"
-    """It was stored, and is requested again."""
+    """It was stored, was discarded after an alarm, and is requested again."""
+    UNANSWERED = "unanswered"
+    """It failed each time, or came too late, and is requested again."""
 
 
 class Charge(NamedTuple):

@@ -318,8 +318,8 @@ class Machine:
             elif type(record) is Charge:
                 if record.kind is ChargeKind.WASTED and record.what == "verdict":
                     alarms.usage(record.model).add_wasted_verdicts(record.number, record.cost)
-                if record.kind is ChargeKind.DISCARDED:
-                    self.controller.spend_outside_plan(record.number, record.cost)
+                if record.kind in (ChargeKind.DISCARDED, ChargeKind.UNANSWERED):
+                    self.controller.spend_outside_plan(0, record.cost)  # its trials are asked again
                 elif self.is_capped and not record.estimated:
                     self._tell(answers)
                     answers = []

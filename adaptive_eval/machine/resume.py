@@ -291,7 +291,7 @@ def _unanswered(reader: StoredLog, aside: Collection[int], last: int) -> Iterato
             cost = cost.plus(trial.total)
             yield Dropped(trial.key)
         if cost != NO_COST:
-            yield Charge(ChargeKind.DISCARDED, "answer", model, len(missing), cost)
+            yield Charge(ChargeKind.UNANSWERED, "answer", model, len(missing), cost)
         asked_again[model] += len(missing)
     for model, number in asked_again.items():
         if number:

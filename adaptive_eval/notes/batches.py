@@ -48,7 +48,7 @@ class BatchEnded(Event, kind="batch_ended"):
     model: str
     key: str
     status: str = ""
-    """The final status that the service reported."""
+    """The final status that the service reported, or what became of the batch without one."""
     came: int = 0
     missing: int = 0
     """Answers to be requested again."""

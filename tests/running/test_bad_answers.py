@@ -255,6 +255,23 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
     assert refused.exit_code == ExitCode.CONFIGURATION and "has neither" in refused.stderr
 
 
+@pytest.mark.slow
+def test_discarded_answers_leave_a_cap_on_trials_to_those_that_are_asked_again(
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path
+) -> None:
+    (tmp_path / "good").mkdir()
+    good = place_of(tmp_path / "good", server)
+    assert good.run(concurrency=1).exit_code == ExitCode.REACHED
+    enough = {"trials": good.results["cost"]["trials"]}
+    turning = Turning(server, "reasoning")
+    assert place.run(concurrency=1, budget=enough).exit_code == ExitCode.SPENT
+    turning.fix()
+    went_on = place.run("--ask-again", concurrency=1, budget=enough)
+    assert went_on.exit_code == ExitCode.REACHED and place.results["cost"]["trials"] == enough["trials"]
+    verdicts = [[(row["first"], row["verdict"]) for row in of.results["pairs"]] for of in (place, good)]
+    assert verdicts[0] == verdicts[1]
+
+
 def _check_accounts_of_discarded(place: ScriptedPlace, printed: str, discarded: int) -> None:
     """Discarded answers count in no number of trials, and each output has their number beside it."""
     stored = place.results["cost"]["trials"]

@@ -122,7 +122,7 @@ def test_a_resume_asks_no_missing_answer_of_a_decided_comparison_again(
         code, output = run(config)
         assert code == ends, output
         assert "6 of its 24 trials have no grade, more than 5%" in rows(tmp_path)["bob"]["set_aside"]
-        assert "fix the server" not in output and ("raise trials.max" in output) == (ends is ExitCode.SPENT)
+        assert "fix the server" not in output and ("--set stopping.delta=" in output) == (ends is ExitCode.SPENT)
         before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
         assert run(config)[0] == code
     assert outcomes_of(tmp_path / "run") == before and len(server.statuses) == asked

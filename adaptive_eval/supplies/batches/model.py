@@ -165,7 +165,7 @@ class ModelBatches:
                 self._begin(batch)
             elif not batch.is_begun:  # nothing of it is awaited: a run that ends at once must not leave it pending
                 self._forget(batch)
-                self._calls.note(BatchEnded(self._calls.name, batch.record.key, "collected earlier"))
+                self._calls.note(BatchEnded(self._calls.name, batch.record.key, "no answer is awaited"))
         self._direct.serve(demand)
 
     async def close(self) -> None:
