@@ -220,6 +220,13 @@ class Tally:
         """How many of a model's graded trials in this run could be in another category, and how many there are."""
         return int(self._unsure_in_run(model).sum()), int(self.counts[model].sum())
 
+    @property
+    def cut(self) -> NDArray[np.int64]:
+        """(L,): of each model's graded trials in this run, or of a recorded model's outcomes, those that could be in
+        another category."""
+        in_run = [int(self._unsure_in_run(model).sum()) for model in range(self._bench.models)]
+        return np.where(self._bench.asked, in_run, self.unsure.sum(axis=(1, 2)))
+
     def _unsure_in_run(self, model: int) -> CountArray:
         """(M, K): the part of a model's `unsure` that this run has asked for."""
         before = self._bench.prior_unsure

@@ -248,3 +248,13 @@ def test_cut_answers_of_a_prior_that_is_changed_after_looks_count_once(
     assert tally.unsure.sum(axis=(1, 2)).tolist() == [a + b for a, b in zip(of_run, of_prior, strict=True)]
     assert tally.unsure.min() == 0 and (bounds := tally.bounds()) is not None
     assert bool((bounds.lowest.score <= bounds.highest.score).all())
+
+
+def test_a_result_counts_cut_answers_of_this_run_and_of_recorded_models_and_none_of_r0() -> None:
+    prior, unsure = np.full((3, 12, 2), 8, dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
+    unsure[:, :, 0] = [[3], [2], [1]]
+    bench = Bench(3, 12, BINARY, prior_counts=prior, prior_unsure=unsure, recorded=frozenset({2}))
+    plan = replace(one_look(0.8, stops_on_alarm=False), bench=bench)
+    result = run_to_end(plan, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0))).result()
+    assert result is not None
+    assert {row.model: row.cut for row in result.models} == {0: 0, 1: 12, 2: 12}
