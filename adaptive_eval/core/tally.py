@@ -230,7 +230,7 @@ class Tally:
     def _unsure_in_run(self, model: int) -> CountArray:
         """(M, K): the part of a model's `unsure` that this run has asked for."""
         before = self._bench.prior_unsure
-        return self.unsure[model] if before is None else self.unsure[model] - before[model]
+        return np.asarray(self.unsure[model] if before is None else self.unsure[model] - before[model])
 
     def count_in_flight(self, batches: Iterable[Batch]) -> None:
         """Count what has arrived of batches that the stage before has issued."""
