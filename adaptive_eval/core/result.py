@@ -50,7 +50,8 @@ class ModelResult(NamedTuple):
     highest: float
     """The score with all of these in the best category, and all answers that were cut off."""
     cut: int = 0
-    """Graded trials that could be in a better category, since they were cut off."""
+    """Those of `trials`, or of a recorded model's outcomes, that could be in another category, since they were cut
+    off."""
 
 
 class ComparisonResult(NamedTuple):
@@ -160,7 +161,7 @@ def conclude(
     comparisons = _comparisons(looks, look, decided, available, compared, correction)
     return Result(
         reason=reason,
-        models=_models(plan, look, available, means, bounds, looks.tally.unsure.sum(axis=(1, 2))),
+        models=_models(plan, look, available, means, bounds, looks.tally.cut),
         comparisons=comparisons,
         reversals=_reversals(plan, look, available),
         adjusted_p=_adjusted_p_values(look),

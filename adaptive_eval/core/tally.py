@@ -218,9 +218,19 @@ class Tally:
 
     def share_unsure(self, model: int) -> tuple[int, int]:
         """How many of a model's graded trials in this run could be in another category, and how many there are."""
+        return int(self._unsure_in_run(model).sum()), int(self.counts[model].sum())
+
+    @property
+    def cut(self) -> NDArray[np.int64]:
+        """(L,): of each model's graded trials in this run, or of a recorded model's outcomes, those that could be in
+        another category."""
+        in_run = [int(self._unsure_in_run(model).sum()) for model in range(self._bench.models)]
+        return np.where(self._bench.asked, in_run, self.unsure.sum(axis=(1, 2)))
+
+    def _unsure_in_run(self, model: int) -> CountArray:
+        """(M, K): the part of a model's `unsure` that this run has asked for."""
         before = self._bench.prior_unsure
-        known_before = 0 if before is None else int(before[model].sum())
-        return int(self.unsure[model].sum()) - known_before, int(self.counts[model].sum())
+        return np.asarray(self.unsure[model] if before is None else self.unsure[model] - before[model])
 
     def count_in_flight(self, batches: Iterable[Batch]) -> None:
         """Count what has arrived of batches that the stage before has issued."""
@@ -228,11 +238,12 @@ class Tally:
             self.arrived[batch.model] += batch.categories(self._bench.categories).astype(np.int32)
 
     def take_over(self, before: "Tally", models: ModelNumbers) -> None:
-        """Begin with the committed trials of the stage before."""
+        """Begin with the committed trials of the stage before; prior outcomes are those of today's settings."""
         for model, old_number in enumerate(models):
             if old_number is not None:
-                for name in ("counts", "ungraded", "timed_out", "unsure"):
+                for name in ("counts", "ungraded", "timed_out"):
                     getattr(self, name)[model] = getattr(before, name)[old_number]
+                self.unsure[model] += before._unsure_in_run(old_number).astype(np.int32)
                 self.arrived[model] = self.counts[model]
         if self._shared is not None and before._shared is not None:
             self._shared.take_over(before._shared, models)

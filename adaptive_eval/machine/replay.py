@@ -50,7 +50,7 @@ Log = Callable[[bool], Iterable[Sequence[Row]]]
 
 
 Steps = Generator[None, None, Machine]
-"""A replay that can be stopped after each block of rows; it returns the machine."""
+"""A replay that can be stopped after each block of rows and each look that it adds; it returns the machine."""
 
 
 def replay(
@@ -101,12 +101,12 @@ def _replay(
             cut = bisect_left(rows, until, key=itemgetter(0))
             machine.handle(Replayed(rows[:cut]))
             rows = rows[cut:]
-            _begin(machine, *stage, known_answers)
+            yield from _begin(machine, *stage, known_answers)
             stage = next(following, None)
         machine.handle(Replayed(rows))
         yield
     while stage is not None:
-        _begin(machine, *stage, known_answers)
+        yield from _begin(machine, *stage, known_answers)
         stage = next(following, None)
     return machine
 
@@ -116,15 +116,15 @@ def _end(stage: Stage) -> SettingsEnd:
     return stage.end
 
 
-def _begin(machine: Machine, previous: Stage, current: Stage, known_answers: KnownAnswers) -> None:
+def _begin(machine: Machine, previous: Stage, current: Stage, known_answers: KnownAnswers) -> Iterator[None]:
     end = _end(previous)
-    _take_missing_looks(machine, end)
+    yield from _take_missing_looks(machine, end)
     joining = set(current.setting.roster).difference(previous.setting.roster)
     returning = [model for model in joining if machine.account.models[model].answers]
     machine.handle(StageBegun(current.setting, known_answers(returning, end.seq) if returning else ()))
 
 
-def _take_missing_looks(machine: Machine, end: SettingsEnd) -> None:
+def _take_missing_looks(machine: Machine, end: SettingsEnd) -> Iterator[None]:
     """Take as many looks as the stage had taken, though answers that they counted were discarded later: without the
     models of these answers, and at last without new trials. What was decided about others stands, in the same looks."""
     controller = machine.controller
@@ -136,6 +136,7 @@ def _take_missing_looks(machine: Machine, end: SettingsEnd) -> None:
         else:
             controller.look_again()
             machine.handle(Replayed(()))
+        yield
 
 
 def in_commits(rows: Iterable[tuple[float, Row]]) -> Iterator[list[Row]]:

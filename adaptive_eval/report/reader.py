@@ -166,7 +166,9 @@ class RunReader:
         """All events of the run, or those after this sequence number."""
         notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes() if seq > after]
         charges = [charge for charge in self.charges() if charge.seq > after]
-        counts = {timed.seq: self._counts_at(timed) for timed in notes if timed.note.kind in {*BEGUN, SETTINGS}}
+        counted = [timed.seq for timed in notes if timed.note.kind in {*BEGUN, SETTINGS}]
+        looks = {end.seq: end.looks for end in self.log.settings_ends().values()} if counted else {}
+        counts = {seq: LogCounts(self._trials_before(seq), looks.get(seq, 0)) for seq in counted}
         try:
             events = events_of_log(notes, charges, self.model_names, counts)
         except StoreError as error:
@@ -184,11 +186,10 @@ class RunReader:
             return replace(event, example=describe_example(record, key))
         return event
 
-    def _counts_at(self, note: TimedNote) -> LogCounts:
-        """Contents of the log at a note."""
-        ends = [end for end in self.log.settings_ends().values() if end.seq == note.seq]
-        ((trials,),) = self._rows(f"SELECT count(*) FROM trials WHERE seq < ? AND {queries.ANSWERED}", note.seq)
-        return LogCounts(_whole(trials), sum(end.looks for end in ends))
+    def _trials_before(self, seq: int) -> int:
+        """Number of answers before a place in the log."""
+        ((trials,),) = self._rows(f"SELECT count(*) FROM trials WHERE seq < ? AND {queries.ANSWERED}", seq)
+        return _whole(trials)
 
     def charges(self) -> list[ChargeLine]:
         """Charges that belong to no trial, by kind and model."""

@@ -125,7 +125,8 @@ class ModelRow:
     graded_score: float | None = None
     """The score by the grades alone, if labels correct `score`, `sigma` and all that follows from them."""
     cut: int = 0
-    """Answers in the score that were cut off and could have had another grade, unless the rubric names them."""
+    """Answers in the score, without R0, that were cut off and could have had another grade, unless the rubric names
+    them."""
     usd_per_answer: float | None = None
     """Mean price of its answers, without their grades; None without a price."""
     tokens_per_answer: float | None = None

@@ -58,7 +58,7 @@ class PriorOutcomes:
             by_question, cut = self.outcomes.get(name, {}), self.unsure.get(name, {})
             for question, key in enumerate(questions):
                 outcomes = list(by_question.get(key, ()))[: limits[model, question]]
-                uncertain = [outcomes[place] for place in cut.get(key, ()) if place < len(outcomes)]
+                uncertain = [outcomes[place] for place in {*cut.get(key, ())} if 0 <= place < len(outcomes)]
                 counts[model, question] = np.bincount(outcomes, minlength=categories)
                 unsure[model, question] = np.bincount(uncertain, minlength=categories)
         return PriorKnowledge(counts, unsure=unsure if unsure.any() else None)

@@ -24,6 +24,8 @@ LATEST_ANSWERS = 16_384
 """Answers whose times tell how long those of a later start may take."""
 MOST_IN_FLIGHT = 10_000_000
 """Trials of a model in flight: a larger number was never written."""
+MOST_LOOKS = 1_000_000
+"""Looks before a change of the settings, which a replay takes: a larger number was never written."""
 BLOCK = 16_384
 """Rows that a machine is given at a time where commits do not matter."""
 STATES = {state.value: state for state in TrialState}
@@ -208,8 +210,10 @@ class LogReader:
         ends = dict[int, SettingsEnd]()
         for seq, note in self.notes():
             if note.kind == SETTINGS and isinstance(number := note.body.get("configuration"), int):
-                looks, has_looked = note.body.get("looks", 0), note.body.get("has_looked", False)
-                ends[number - 1] = SettingsEnd(seq, _whole_number(looks), bool(has_looked))
+                looks, has_looked = _whole_number(note.body.get("looks")), note.body.get("has_looked")
+                if not (0 <= looks < min(seq, MOST_LOOKS) and isinstance(has_looked, bool)):
+                    raise DamagedValue("a change of the settings does not say which looks came before it")
+                ends[number - 1] = SettingsEnd(seq, looks, has_looked)
             elif note.kind == REGRADED and note.body.get("opening") is not None:
                 ends = {number: SettingsEnd(end.seq, 0, has_looked=False) for number, end in ends.items()}
         return ends

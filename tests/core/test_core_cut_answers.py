@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from core_runs import after
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -223,3 +224,37 @@ def test_cut_answers_of_an_earlier_run_call_no_winner_between_equal_models(are_k
     assert look is not None
     verdicts = {(pair.first, pair.second): pair.verdict for pair in look.comparisons if 1 in (pair.first, pair.second)}
     assert set(verdicts.values()) == {Verdict.BLOCKED if are_known else Verdict.RESOLVED}
+
+
+@pytest.mark.parametrize("models", [(0, 1, 2), (1, 2)], ids=["same numbers", "other numbers"])
+@pytest.mark.parametrize("is_removed", [False, True], ids=["added", "removed"])
+def test_cut_answers_of_a_prior_that_is_changed_after_looks_count_once(
+    is_removed: bool, models: tuple[int, ...]
+) -> None:
+    without = one_look(0.8, questions=12, stops_on_alarm=False)
+    prior, unsure = np.full((3, 12, 2), 8, dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
+    unsure[:, :, 0] = [[3], [2], [1]]
+
+    def stage(numbers: tuple[int, ...], *, has_prior: bool) -> Plan:
+        known, cut = (prior[[*numbers]], unsure[[*numbers]]) if has_prior else (None, None)
+        return replace(without, bench=Bench(len(numbers), 12, BINARY, prior_counts=known, prior_unsure=cut))
+
+    first = stage((0, 1, 2), has_prior=is_removed)
+    before = run_to_end(first, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0)))
+    tally = Controller(after(before, stage(models, has_prior=not is_removed), models)).taker.tally
+    of_run = [12 * (old_number == 1) for old_number in models]
+    assert [tally.share_unsure(model) for model in range(len(models))] == [(cut, 48) for cut in of_run]
+    of_prior = [0] * len(models) if is_removed else unsure[[*models]].sum(axis=(1, 2)).tolist()
+    assert tally.unsure.sum(axis=(1, 2)).tolist() == [a + b for a, b in zip(of_run, of_prior, strict=True)]
+    assert tally.unsure.min() == 0 and (bounds := tally.bounds()) is not None
+    assert bool((bounds.lowest.score <= bounds.highest.score).all())
+
+
+def test_a_result_counts_cut_answers_of_this_run_and_of_recorded_models_and_none_of_r0() -> None:
+    prior, unsure = np.full((3, 12, 2), 8, dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
+    unsure[:, :, 0] = [[3], [2], [1]]
+    bench = Bench(3, 12, BINARY, prior_counts=prior, prior_unsure=unsure, recorded=frozenset({2}))
+    plan = replace(one_look(0.8, stops_on_alarm=False), bench=bench)
+    result = run_to_end(plan, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0))).result()
+    assert result is not None
+    assert {row.model: row.cut for row in result.models} == {0: 0, 1: 12, 2: 12}

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -34,8 +35,8 @@ from adaptive_eval.machine.events import (
 )
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, RequestFailure
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import Note, Row
-from adaptive_eval.machine.replay import Stage, replay
+from adaptive_eval.machine.records import Note, Row, SettingsEnd
+from adaptive_eval.machine.replay import Stage, replay, replay_steps
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, STEPS, Request, Trial, TrialState
 
 
@@ -85,6 +86,13 @@ class Played:
 
     def replayed(self) -> Machine:
         return replay(lambda in_whole_commits: self.disk.log(), [Stage(self.setting)], self.disk.notes, self.disk.known)
+
+
+def test_a_replay_can_be_stopped_between_looks_that_it_adds() -> None:
+    """An ended stage has looks whose answers were discarded."""
+    ended = Stage(setting(), SettingsEnd(1, looks=50, has_looked=True))
+    steps = replay_steps(lambda in_commits: (), [ended, Stage(setting())], (), lambda models, before: ())
+    assert [*islice(steps, 5)] == [None] * 5
 
 
 def test_every_state_but_the_last_ones_has_a_next_step() -> None:

@@ -5,6 +5,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from live_runs import MODELS, EndedRuns, RunOutcome, Site
 from stored_runs import events_in
@@ -14,6 +15,7 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.notes import PriorTaken
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.beginning import stored_plan
+from adaptive_eval.running.prior_outcomes import PriorOutcomes
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -157,3 +159,9 @@ def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Pat
     ended = site.run(site.write(prior={"run": str(earlier)}))
     assert ended.exit_code == ExitCode.CONFIGURATION
     assert "has no complete first round of any model of this run" in ended.stderr
+
+
+def test_places_that_no_outcome_has_and_repeated_ones_count_no_cut_answer() -> None:
+    prior = PriorOutcomes("earlier", {"ada": {"q0": [1, 0]}}, {"ada": {"q0": [-3, -1, 1, 1, 2]}})
+    unsure = prior.known(["ada"], ["q0"], np.full((1, 1), 4), 2).unsure
+    assert unsure is not None and unsure.tolist() == [[[1, 0]]]

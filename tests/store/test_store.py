@@ -18,8 +18,9 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import AnswerLogprobs, EarlierTimes, Signal
 from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.facts import facts_of
-from adaptive_eval.machine.records import Dropped, LooksForgotten, LookTaken, Note, Record, SettingsEnd
+from adaptive_eval.machine.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, SettingsEnd
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
+from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.read import LogReader
@@ -188,6 +189,49 @@ def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenSto
     assert note.body == {"configuration": 1, "changes": changes, "looks": 1, "has_looked": True}
 
 
+def test_events_read_the_changes_of_the_settings_once(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, reads, settings_ends = open_store(), list[LogReader](), LogReader.settings_ends
+
+    def counted(reader: LogReader) -> dict[int, SettingsEnd]:
+        reads.append(reader)
+        return settings_ends(reader)
+
+    monkeypatch.setattr(LogReader, "settings_ends", counted)
+    for number in range(4):
+        store.append(make_trial(number=number), LookTaken(number, {"z": 1.5}))
+        now = replace(HEADER, configuration={"budget": {"trials": 500 + number}, "seed": 7})
+        store.change_settings(now, [("budget.trials", 100, 500 + number)])
+    reader = RunReader(store.reader)
+    changes = [event for event in reader.events() if isinstance(event, SettingsChanged)]
+    assert [(event.trials, event.looks) for event in changes] == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    assert len(reads) == 1
+    reader.events(after=store.last_seq)
+    assert len(reads) == 1, "nothing new has a number of looks"
+
+
+@pytest.mark.parametrize(
+    ("seq", "body"),
+    [
+        (3, {}),
+        (3, {"looks": 1}),
+        (3, {"has_looked": True}),
+        (3, {"looks": 1.0, "has_looked": True}),
+        (3, {"looks": 1, "has_looked": 1}),
+        (3, {"looks": -1, "has_looked": True}),
+        (3, {"looks": 3, "has_looked": True}),
+        (2**40, {"looks": 10**9, "has_looked": True}),
+    ],
+)
+def test_a_change_of_settings_with_looks_that_no_run_has_taken_is_damage(
+    open_store: OpenStore, seq: int, body: dict[str, object]
+) -> None:
+    store = open_store()
+    store.append(make_trial(), LookTaken(0, {"z": 1.5}))
+    store.commit([(seq, Note(SETTINGS, None, {"configuration": 1, "changes": [], **body}))])
+    with pytest.raises(DamagedValue, match="a stored number is of type|does not say which looks"):
+        store.reader.settings_ends()
+
+
 def test_a_regrade_replaces_grades_in_their_places_all_or_none(open_store: OpenStore) -> None:
     store, failed = open_store(), make_trial(number=1, error="timed out")
     store.append(make_trial(), failed)
@@ -321,7 +365,7 @@ def test_another_format_is_refused(open_store: OpenStore, directory: Path) -> No
     store.close()
     lock = (directory / "lock").read_bytes()
     for use in (open_store, lambda: LogReader.open(directory), lambda: Integrity.check(directory)):
-        with pytest.raises(StoreError, match="has format 99, and this version reads format 5; use the version"):
+        with pytest.raises(StoreError, match="has format 99, and this version reads format 6; use the version"):
             use()
     assert (directory / "lock").read_bytes() == lock
 
