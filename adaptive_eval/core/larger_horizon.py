@@ -40,6 +40,7 @@ def larger_horizons(
         rule, where = at_positions(look.rule, at), np.arange(len(at))
     else:
         rule, where, at = look.rule, at, np.arange(len(look.evidence.z))
+    has_trials_left = (np.append(available.remaining, 0)[out_of_reach] > 0).any(axis=1)
     looks = [earlier.at_positions(at) for earlier in taker.evidence]
     for max_trials in _candidates(plan.trials.max, is_capped=plan.budget.is_capped):
         if None not in horizons.values():
@@ -53,6 +54,8 @@ def larger_horizons(
         reach = reachable_information(now, available, look.fixed[at])
         ahead = forecast(now, later, plan.judging.delta, reach, given_up)
         goes_on = (now.information[where] < AT_HORIZON) & ~is_futile(ahead, where, plan.judging.futility_under(later))
+        if max_trials == plan.trials.max:
+            goes_on &= has_trials_left
         has_chance = goes_on & (ahead.power(where) >= EVEN_CHANCE)
         for key in itertools.compress(keys, has_chance.tolist()):
             if horizons.get(key, max_trials) is None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.larger_horizon import larger_horizons
 from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Best, Gate, Threshold
 from adaptive_eval.core.sequential import Sequential
@@ -93,6 +94,11 @@ def test_a_cap_that_alone_stands_in_the_way_leaves_the_horizon() -> None:
     plan = plan_of(trials=Trials(min=4, max=100), budget=Budget(trials=250))
     ended = [run for seed in range(10) if (run := life(plan, seed)).finished is Reason.OUT_OF_REACH]
     assert ended and any(100 in run.larger_horizons.values() for run in ended)
+    for run in ended:
+        look, nothing_left = run.last_look, np.zeros_like(run.available.remaining)
+        assert look is not None
+        horizons = larger_horizons(run.taker, look, replace(run.available, remaining=nothing_left))
+        assert 100 not in horizons.values(), "no cap stands in the way of trials that are not there"
 
 
 def test_pairs_that_can_never_be_decided_have_no_horizon() -> None:
