@@ -154,6 +154,18 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     assert "give them at least a 50% chance of a decision" in (undecided_sentence(both) or "")
 
 
+def test_a_chance_for_other_pairs_names_them() -> None:
+    """The pair that the headline names has spent its error."""
+    results = ended("uurr", horizon=40)
+    first, second = results.pairs[:2]
+    spent = replace(first, trials_needed=20.0, horizon_needed=None)
+    sentence = undecided_sentence(replace(results, pairs=(spent, *results.pairs[1:])))
+    assert sentence is not None and f" give {second.first} and {second.second} at least a 50% chance " in sentence
+    results = ended("uuur", horizon=40)
+    sentence = undecided_sentence(replace(results, pairs=(spent, *results.pairs[1:])))
+    assert sentence is not None and " give 2 other comparisons at least a 50% chance " in sentence
+
+
 def test_unknown_need_is_not_given_as_a_number() -> None:
     sentence = undecided_sentence(ended("rrro", Reason.BUDGET, needs=None))
     assert sentence is not None and sentence.endswith(" How many answers would decide them is not known yet.")
