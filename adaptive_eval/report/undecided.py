@@ -208,7 +208,7 @@ def more_answers(
         answers=answers,
         pairs=pairs,
         settings=_with_present(results, settings),
-        hopeless=len(given_up) - len(pairs),
+        hopeless=sum(is_hopeless(results, pair) for pair in given_up),
         fresh=bool(recordings) or not go_on,
         recording=max(recordings, default=None),
     )

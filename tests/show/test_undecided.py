@@ -159,7 +159,9 @@ def test_a_chance_for_other_pairs_names_them() -> None:
     results = ended("uurr", horizon=40)
     first, second = results.pairs[:2]
     spent = replace(first, trials_needed=20.0, horizon_needed=None)
-    sentence = undecided_sentence(replace(results, pairs=(spent, *results.pairs[1:])))
+    results = replace(results, pairs=(spent, *results.pairs[1:]))
+    assert "raise trials.max to 40 (for a 50% chance of a decision)" in advice(results).text, "not too close to call"
+    sentence = undecided_sentence(results)
     assert sentence is not None and f" give {second.first} and {second.second} at least a 50% chance " in sentence
     results = ended("uuur", horizon=40)
     sentence = undecided_sentence(replace(results, pairs=(spent, *results.pairs[1:])))
