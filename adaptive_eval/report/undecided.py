@@ -222,8 +222,16 @@ def is_hopeless(results: Results, pair: PairRow) -> bool:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
         return False
-    was_raised = any(warning.kind == "horizon" for warning in results.warnings)
-    return _is_implausible(results, pair) or (pair.trials_needed is None and not was_raised)
+    return _is_implausible(results, pair) or (pair.trials_needed is None and not _had_other_horizon(results))
+
+
+def has_spent_error(results: Results, pair: PairRow) -> bool:
+    """Whether no evidence can decide a pair any more, since an earlier horizon has used up its error."""
+    return pair.boundary is None and pair.trials_needed is None and _had_other_horizon(results)
+
+
+def _had_other_horizon(results: Results) -> bool:
+    return any(warning.kind == "horizon" for warning in results.warnings)
 
 
 def _is_implausible(results: Results, pair: PairRow) -> bool:

@@ -175,7 +175,11 @@ def test_unknown_need_is_not_given_as_a_number() -> None:
 
 def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     results = ended("rrru", needs=None, horizon=None)
-    raised = replace(results, warnings=(Caution("horizon", None, "trials.max was raised"),))
+    raised = replace(
+        results,
+        pairs=(*results.pairs[:3], replace(results.pairs[3], boundary=None)),
+        warnings=(Caution("horizon", None, "trials.max was raised"),),
+    )
     step = advice(raised)
     assert (
         step.text
@@ -183,7 +187,8 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     )
     assert "In a new run" not in (undecided_sentence(results) or "") and advice(results).text.startswith("this comp")
     plausible = ended("rrru", needs=20.0, horizon=None)
-    assert "set trials.max to 40" in advice(plausible).text and "--fresh" in (advice(plausible).command or "")
+    assert advice(plausible).text == "start over; set trials.max to 40:", "whether this run could go on is unknown"
+    assert "--fresh" in (advice(plausible).command or "")
     assert "In a new run up to " in (undecided_sentence(plausible) or "")
 
 
