@@ -11,10 +11,11 @@ import typer
 from adaptive_eval.base.errors import ExitCode, GraderError
 from adaptive_eval.cli.shared import MAX_LINE
 from adaptive_eval.config.first_round import first_round_problems, is_in_vain
+from adaptive_eval.config.planning import SAMPLE_MARGIN
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
 from adaptive_eval.core.answer_alarms import MAX_CUT_SHARE
-from adaptive_eval.endpoints.types import Answer, Health
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Health
 from adaptive_eval.graders.rubric import Rubric, grades_cut_answers
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.notes import events_of_kind
@@ -218,8 +219,12 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     yield f"policy    {config.trials.policy}"
     yield f"optimize  {safe_line(optimizing_in_words(config), 400)}"
     yield f"at most   {', '.join(_maximum_costs(plan))}"
-    if any(model.sampling.max_tokens is not None for model in config.asked):
-        yield "          (limits, or the worst case: max_tokens, one token per byte of a prompt, and a reserve of 512)"
+    bounded = [model for model in config.asked if model.sampling.max_tokens is not None]
+    if any(model.inspect is None for model in bounded):
+        worst = f"max_tokens, one token per byte of a prompt, and a reserve of {TEMPLATE_TOKENS}"
+        yield f"          (limits, or the worst case: {worst})"
+    if any(model.inspect is not None for model in bounded):
+        yield f"          (limits, or for models asked by Inspect the worst case: {SAMPLE_MARGIN} times max_tokens)"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first

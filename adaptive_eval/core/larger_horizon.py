@@ -11,7 +11,7 @@ from adaptive_eval.core.evidence import AT_HORIZON, cautious
 from adaptive_eval.core.judge import forecast
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, is_futile, reachable_information
 from adaptive_eval.core.look_taker import LookTaker
-from adaptive_eval.core.rules import at_positions, has_error_left
+from adaptive_eval.core.rules import at_positions, has_error_left, judges_some_pairs
 from adaptive_eval.core.stages import extended
 from adaptive_eval.core.types import VERDICTS, Verdict
 
@@ -36,8 +36,12 @@ def larger_horizons(
         return {}
     horizons: dict[Pair, int | None] = {key: None for key in keys if key not in known}
     at, available = look.evidence.positions(out_of_reach), replace(available, affordable=inf)
-    rule, looks = at_positions(look.rule, at), [earlier.at_positions(at) for earlier in taker.evidence]
-    everywhere = np.arange(len(at))
+    if judges_some_pairs(look.rule):
+        rule, where = at_positions(look.rule, at), np.arange(len(at))
+    else:
+        rule, where, at = look.rule, at, np.arange(len(look.evidence.z))
+    has_trials_left = (np.append(available.remaining, 0)[out_of_reach] > 0).any(axis=1)
+    looks = [earlier.at_positions(at) for earlier in taker.evidence]
     for max_trials in _candidates(plan.trials.max, is_capped=plan.budget.is_capped):
         if None not in horizons.values():
             break
@@ -49,8 +53,10 @@ def larger_horizons(
         now = cautious([reading.at_positions(at) for reading in readings])
         reach = reachable_information(now, available, look.fixed[at])
         ahead = forecast(now, later, plan.judging.delta, reach, given_up)
-        goes_on = (now.information < AT_HORIZON) & ~is_futile(ahead, everywhere, plan.judging.futility_under(later))
-        has_chance = goes_on & (ahead.power(everywhere) >= EVEN_CHANCE)
+        goes_on = (now.information[where] < AT_HORIZON) & ~is_futile(ahead, where, plan.judging.futility_under(later))
+        if max_trials == plan.trials.max:
+            goes_on &= has_trials_left
+        has_chance = goes_on & (ahead.power(where) >= EVEN_CHANCE)
         for key in itertools.compress(keys, has_chance.tolist()):
             if horizons.get(key, max_trials) is None:
                 horizons[key] = max_trials

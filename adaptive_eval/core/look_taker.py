@@ -44,7 +44,8 @@ class LookTaker:
         self.last_look: JudgedLook | None = None
         """The latest look."""
         self.evidence: list[Evidence] = []
-        """The evidence of all looks under this horizon, from which follows the error that they have spent."""
+        """The evidence of all looks under this horizon, from which follows the error that they have spent, also for
+        a new delta."""
         pairs = len(plan.judged_pairs[0])
         self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
         if before is not None:

@@ -81,6 +81,8 @@ class NearBest:
 class ContinuedNearBest:
     """`near_best` after changes of the horizon."""
 
+    has_pair_state: ClassVar[bool] = True
+
     margin: float
     confidence: float
     test: ContinuedSequential

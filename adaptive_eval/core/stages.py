@@ -194,6 +194,7 @@ class JoinedRule:
     """A rule after models have joined or left. It has whatever `rule` has besides a boundary."""
 
     by_pair: ClassVar[bool] = False
+    has_pair_state: ClassVar[bool] = True
 
     rule: Rule
     """For the pairs of the stage before."""

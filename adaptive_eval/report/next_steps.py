@@ -21,7 +21,7 @@ from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import safe_name, several
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.undecided import labels_needed, more_answers, round_up
+from adaptive_eval.report.undecided import has_spent_error, labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
@@ -269,7 +269,9 @@ def _answers_for_more(ending: Ending) -> Advice:
     if need is None:
         return _larger_delta(ending, results)
     if need.fresh:
-        anew = "start over, since a larger trials.max would decide nothing more in this run"
+        anew = "start over"
+        if all(has_spent_error(results, pair) for pair in need.pairs):
+            anew = "start over, since a larger trials.max would decide nothing more in this run"
         if need.recording is not None:
             anew = "then start over with that recording"
         raised = f"; set {_list_settings(settings)}" if settings else ""

@@ -458,7 +458,6 @@ class Results:
     """Metrics of `report.metrics`, metric by metric, with the best model first."""
     groups: tuple[GroupRow, ...] = ()
     """Scores by benchmark, if there are several, and by `report.group_by`: group by group, best model first."""
-    """None while the run goes on, and if all of its trials were there at its first look."""
     labelled: LabelledRun | None = None
     """None without labels."""
     alarms: tuple[AlarmRow, ...] = ()

@@ -97,7 +97,7 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
         return f"{subject} {pair_need(results, pair)}."
     answers = "1 more answer" if need.answers == 1 else f"{count(need.answers)} more answers"
     undecided = sum(row.verdict in UNDECIDED for row in results.pairs)
-    pairs = it if need.pairs == 1 else _pairs_in_words(need.pairs, undecided)
+    pairs = it if need.pairs == (pair,) else _pairs_in_words(need.pairs, pair, undecided)
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
         return f"{begin} {answers} give {pairs} at least a 50% chance of a decision{_raised_settings(need)}."
@@ -114,10 +114,14 @@ def _raised_settings(need: "MoreAnswers") -> str:
     return f" ({raised}{reserve})" if raised else ""
 
 
-def _pairs_in_words(pairs: int, undecided: int) -> str:
-    """The comparisons for which further answers are, of all that are undecided."""
-    all_of_them = "both comparisons" if pairs == 2 else f"all {pairs} comparisons"
-    return all_of_them if pairs == undecided else f"{pairs} of these {undecided} comparisons"
+def _pairs_in_words(pairs: Sequence[PairRow], named: PairRow, undecided: int) -> str:
+    """The comparisons for which further answers are, of all that are undecided; `named` is in the sentence before."""
+    if len(pairs) == 1:
+        return pair_names(pairs[0].first, pairs[0].second)
+    if named not in pairs:
+        return f"{len(pairs)} other comparisons"
+    all_of_them = "both comparisons" if len(pairs) == 2 else f"all {len(pairs)} comparisons"
+    return all_of_them if len(pairs) == undecided else f"{len(pairs)} of these {undecided} comparisons"
 
 
 def pair_names(first: str, second: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -161,8 +165,8 @@ class MoreAnswers(NamedTuple):
     """Further answers that would probably decide what the budget or the horizon has left open."""
 
     answers: float
-    pairs: int
-    """Number of comparisons that they are for."""
+    pairs: Sequence[PairRow]
+    """The comparisons that they are for."""
     settings: Mapping[str, tuple[float, float]]
     """Settings to raise: their value now, and the one that allows these answers."""
     hopeless: int = 0
@@ -181,17 +185,17 @@ def more_answers(
     cover the next round, with the values that would.
     """
     if reason != Reason.OUT_OF_REACH:
-        pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OPEN]
+        pairs = tuple(pair for pair in results.pairs if pair.verdict == Verdict.OPEN)
         answers = _answers_in_horizon(results, pairs)
         larger_budget = _with_present(results, larger_caps(results, answers, short_caps))
-        return MoreAnswers(answers, len(pairs), larger_budget) if pairs else None
+        return MoreAnswers(answers, pairs, larger_budget) if pairs else None
     given_up = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
-    pairs = [pair for pair in given_up if not is_hopeless(results, pair)]
+    pairs = tuple(pair for pair in given_up if not is_hopeless(results, pair))
     if not pairs:
         return None
     max_trials = results.setting("trials", "max")
     recordings = [need for pair in pairs if (need := recording_need(results, pair)) is not None]
-    go_on = [pair for pair in pairs if pair.horizon_needed is not None]
+    go_on = tuple(pair for pair in pairs if pair.horizon_needed is not None)
     if recordings:
         larger = max(max_trials, *(need.trials for need in recordings))
     elif go_on:
@@ -202,9 +206,9 @@ def more_answers(
     settings = larger_caps(results, answers) | ({"trials.max": larger} if larger > max_trials else {})
     return MoreAnswers(
         answers=answers,
-        pairs=len(pairs),
+        pairs=pairs,
         settings=_with_present(results, settings),
-        hopeless=len(given_up) - len(pairs),
+        hopeless=sum(is_hopeless(results, pair) for pair in given_up),
         fresh=bool(recordings) or not go_on,
         recording=max(recordings, default=None),
     )
@@ -218,8 +222,16 @@ def is_hopeless(results: Results, pair: PairRow) -> bool:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
         return False
-    was_raised = any(warning.kind == "horizon" for warning in results.warnings)
-    return _is_implausible(results, pair) or (pair.trials_needed is None and not was_raised)
+    return _is_implausible(results, pair) or (pair.trials_needed is None and not _had_other_horizon(results))
+
+
+def has_spent_error(results: Results, pair: PairRow) -> bool:
+    """Whether no evidence can decide a pair any more, since an earlier horizon has used up its error."""
+    return pair.boundary is None and pair.trials_needed is None and _had_other_horizon(results)
+
+
+def _had_other_horizon(results: Results) -> bool:
+    return any(warning.kind == "horizon" for warning in results.warnings)
 
 
 def _is_implausible(results: Results, pair: PairRow) -> bool:

@@ -1,17 +1,22 @@
 """The horizon that a run needs once its pairs are out of reach: with it the run asks for more, whatever its rule."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 from core_runs import after
+from numpy.typing import NDArray
 
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.larger_horizon import larger_horizons
 from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Best, Gate, Threshold
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
+from adaptive_eval.testing.rules import check_rule
+from scorio.moments import FloatArray
 
 QUESTIONS, MAX_TRIALS = 12, 12
 PLANS = {
@@ -29,9 +34,9 @@ PLANS = {
 
 def life(plan: Plan, seed: int) -> Controller:
     """The run until it has nothing to ask."""
-    rng = np.random.default_rng(seed)
-    chances = np.clip(rng.random(QUESTIONS) + rng.normal(0.0, 0.05, (3, 1)), 0.02, 0.98)
-    right = rng.random((400, 3, QUESTIONS)) < chances
+    rng, models = np.random.default_rng(seed), plan.bench.models
+    chances = np.clip(rng.random(QUESTIONS) + rng.normal(0.0, 0.05, (models, 1)), 0.02, 0.98)
+    right = rng.random((400, models, QUESTIONS)) < chances
     controller = Controller(plan)
     while controller.finished is None:
         trials = controller.ask(1 << 20)
@@ -89,6 +94,11 @@ def test_a_cap_that_alone_stands_in_the_way_leaves_the_horizon() -> None:
     plan = plan_of(trials=Trials(min=4, max=100), budget=Budget(trials=250))
     ended = [run for seed in range(10) if (run := life(plan, seed)).finished is Reason.OUT_OF_REACH]
     assert ended and any(100 in run.larger_horizons.values() for run in ended)
+    for run in ended:
+        look, nothing_left = run.last_look, np.zeros_like(run.available.remaining)
+        assert look is not None
+        horizons = larger_horizons(run.taker, look, replace(run.available, remaining=nothing_left))
+        assert 100 not in horizons.values(), "no cap stands in the way of trials that are not there"
 
 
 def test_pairs_that_can_never_be_decided_have_no_horizon() -> None:
@@ -98,3 +108,28 @@ def test_pairs_that_can_never_be_decided_have_no_horizon() -> None:
         run = life(plan, seed)
         look = run.looks[-1]
         assert set(run.larger_horizons.values()) == ({None} if look.count(Verdict.OUT_OF_REACH) else set())
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A rule of a user's own, which says nothing of pairs: z must reach more the later it is."""
+
+    heights: NDArray[np.float64] = field(default_factory=lambda: np.array([2.2, 2.4]))
+    half: float = field(init=False, default=0.5)
+
+    def boundary(self, evidence: Evidence) -> FloatArray:
+        return self.heights[(evidence.information > self.half).astype(int)]
+
+
+class StepsByPair(Steps):
+    """The same, declaring that it judges each pair by itself."""
+
+    by_pair = True
+
+
+def test_a_rule_of_a_users_own_gives_the_same_horizons_whatever_it_declares() -> None:
+    check_rule(Steps())
+    plans = [plan_of(bench=Bench(4, QUESTIONS, np.array([0.0, 1.0])), rule=rule) for rule in (Steps(), StepsByPair())]
+    found = [run.larger_horizons for seed in range(8) if (run := life(plans[0], seed)).finished is Reason.OUT_OF_REACH]
+    sliced = [run.larger_horizons for seed in range(8) if (run := life(plans[1], seed)).finished is Reason.OUT_OF_REACH]
+    assert found == sliced and any(any(horizons.values()) for horizons in found)

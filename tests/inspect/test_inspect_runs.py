@@ -665,10 +665,12 @@ def test_a_sandbox_that_does_not_start_is_reported_by_a_dry_run(site: Site) -> N
 @pytest.mark.slow
 def test_a_rehearsal_does_not_wait_for_retries_of_inspect(site: Site) -> None:
     models = [{"name": name, "inspect": f"scripted/{name}"} for name in ("p95", "away")]
-    result = run(site, write(site, "exactly", models=models), "--dry-run")
+    result = run(site, write(site, "exactly", models=models, sampling={"max_tokens": 50}), "--dry-run")
     assert result.exit_code == ExitCode.ENDPOINTS, result.output
     assert re.search(r"answer  away .*\n +no answer: .* the last error: .*reset by peer", result.output), result.output
     assert "answer  p95" in result.output
+    assert "for models asked by Inspect the worst case: 2 times max_tokens)" in result.output
+    assert "one token per byte" not in result.output, "no prompt is reserved"
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.cli.dry_run import show_answers
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Signal
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.report.dry_run import DRY_RUN
 from adaptive_eval.running import rehearsal
@@ -33,7 +33,10 @@ def test_a_dry_run_says_what_would_run_and_its_worst_cost(site: Site) -> None:
         assert f"ok    {name}" in result.stdout
     assert "3 models, 8 questions, objective ranking, " in result.stdout
     assert "at most   720 trials, 100k tokens" in result.stdout
-    assert "worst case: max_tokens" in result.stdout and f"forecast  adaptive-eval plan {config}\n" in result.stdout
+    assert (
+        f"worst case: max_tokens, one token per byte of a prompt, and a reserve of {TEMPLATE_TOKENS})" in result.stdout
+    )
+    assert f"forecast  adaptive-eval plan {config}\n" in result.stdout
     assert f"directory {site.directory()} (a new run)" in result.stdout
     assert "saved     6 answers; the run and `plan` use them" in result.stdout
     assert result.stdout.splitlines()[-1] == f"Next: adaptive-eval run {config} --run-dir {site.directory()}"

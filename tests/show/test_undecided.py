@@ -154,6 +154,20 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     assert "give them at least a 50% chance of a decision" in (undecided_sentence(both) or "")
 
 
+def test_a_chance_for_other_pairs_names_them() -> None:
+    """The pair that the headline names has spent its error."""
+    results = ended("uurr", horizon=40)
+    first, second = results.pairs[:2]
+    spent = replace(first, trials_needed=20.0, horizon_needed=None)
+    results = replace(results, pairs=(spent, *results.pairs[1:]))
+    assert "raise trials.max to 40 (for a 50% chance of a decision)" in advice(results).text, "not too close to call"
+    sentence = undecided_sentence(results)
+    assert sentence is not None and f" give {second.first} and {second.second} at least a 50% chance " in sentence
+    results = ended("uuur", horizon=40)
+    sentence = undecided_sentence(replace(results, pairs=(spent, *results.pairs[1:])))
+    assert sentence is not None and " give 2 other comparisons at least a 50% chance " in sentence
+
+
 def test_unknown_need_is_not_given_as_a_number() -> None:
     sentence = undecided_sentence(ended("rrro", Reason.BUDGET, needs=None))
     assert sentence is not None and sentence.endswith(" How many answers would decide them is not known yet.")
@@ -161,7 +175,11 @@ def test_unknown_need_is_not_given_as_a_number() -> None:
 
 def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     results = ended("rrru", needs=None, horizon=None)
-    raised = replace(results, warnings=(Caution("horizon", None, "trials.max was raised"),))
+    raised = replace(
+        results,
+        pairs=(*results.pairs[:3], replace(results.pairs[3], boundary=None)),
+        warnings=(Caution("horizon", None, "trials.max was raised"),),
+    )
     step = advice(raised)
     assert (
         step.text
@@ -169,7 +187,8 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     )
     assert "In a new run" not in (undecided_sentence(results) or "") and advice(results).text.startswith("this comp")
     plausible = ended("rrru", needs=20.0, horizon=None)
-    assert "set trials.max to 40" in advice(plausible).text and "--fresh" in (advice(plausible).command or "")
+    assert advice(plausible).text == "start over; set trials.max to 40:", "whether this run could go on is unknown"
+    assert "--fresh" in (advice(plausible).command or "")
     assert "In a new run up to " in (undecided_sentence(plausible) or "")
 
 
