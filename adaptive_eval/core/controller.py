@@ -471,8 +471,10 @@ class Controller:
         at least an even chance to decide it, if caps allow that; None if no plausible one does."""
         return self._find_larger_horizons()
 
-    def _find_larger_horizons(self, known: Collection[Pair] = ()) -> dict[Pair, int | None]:
-        return larger_horizons(self.taker, self.last_look, self.available, known) if self.last_look is not None else {}
+    def _find_larger_horizons(self, computed: Collection[Pair] = ()) -> dict[Pair, int | None]:
+        if self.last_look is None:
+            return {}
+        return larger_horizons(self.taker, self.last_look, self.available, computed)
 
     def result(self, correction: ScoreCorrection | None = None) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the

@@ -26,15 +26,15 @@ MAX_TIMES, MAX_EACH = 20, 1000
 
 
 def larger_horizons(
-    taker: LookTaker, look: JudgedLook, available: AvailableTrials, known: Collection[Pair] = ()
+    taker: LookTaker, look: JudgedLook, available: AvailableTrials, computed: Collection[Pair] = ()
 ) -> dict[Pair, int | None]:
-    """For each pair out of reach but those `known`: the first `trials.max` with which the run goes on with it and has
-    at least an even chance to decide it, if caps allow that; None if no plausible one does."""
+    """For each pair out of reach but those `computed` before: the first `trials.max` with which the run goes on with it
+    and has at least an even chance to decide it, if caps allow that; None if no plausible one does."""
     plan, out_of_reach = taker.plan, look.pairs[look.verdicts == VERDICTS.index(Verdict.OUT_OF_REACH)]
     keys = [frozenset(pair) - {plan.bench.models} for pair in out_of_reach.tolist()]
     if plan.drawn or not keys:
         return {}
-    horizons: dict[Pair, int | None] = {key: None for key in keys if key not in known}
+    horizons: dict[Pair, int | None] = {key: None for key in keys if key not in computed}
     at, available = look.evidence.positions(out_of_reach), replace(available, affordable=inf)
     if judges_some_pairs(look.rule):
         rule, where = at_positions(look.rule, at), np.arange(len(at))

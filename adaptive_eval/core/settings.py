@@ -170,7 +170,7 @@ class Budget:
     @property
     def is_capped(self) -> bool:
         """Whether there is any cap."""
-        return any(getattr(self, name) is not None for name in self.__slots__)
+        return self != Budget()
 
     @property
     def currency(self) -> str:

@@ -59,6 +59,11 @@ class Setting:
     verdicts_stand: bool = True
     """Whether the verdicts of the stage before this one stand."""
 
+    @property
+    def position(self) -> dict[int, int]:
+        """The place of each model in the roster."""
+        return {model: place for place, model in enumerate(self.roster)}
+
 
 # -- events ------------------------------------------------------------------------------------------------------------
 

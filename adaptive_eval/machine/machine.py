@@ -179,7 +179,7 @@ class Machine:
     def _set(self, setting: Setting, controller: Controller) -> None:
         plan = setting.plan
         self.setting, self.controller = setting, controller
-        self.position = {model: position for position, model in enumerate(setting.roster)}
+        self.position = setting.position
         """The core's position of each model."""
         self.is_capped = plan.budget.bought
         """Whether a cap counts what lost answers have cost."""
@@ -418,7 +418,7 @@ class Machine:
         setting, before = event.setting, self.controller
         counted = (before.counts.sum(axis=2) + before.ungraded).tolist()
         self._counted |= {model: counted[at] for model, at in self.position.items() if model not in setting.roster}
-        position = {model: at for at, model in enumerate(setting.roster)}
+        position = setting.position
         stage = StageBefore(
             before,
             tuple(map(self.position.get, setting.roster)),

@@ -48,7 +48,7 @@ class PriorOutcomes:
         """Whether each of these models was looked up in the earlier run."""
         return self.outcomes.keys() >= set(models)
 
-    def known(
+    def knowledge(
         self, models: Sequence[str], questions: Sequence[str], limits: NDArray[np.integer], categories: int
     ) -> PriorKnowledge:
         """R0 as counts (L, M, K), with at most `limits` (L, M) outcomes of each question."""
@@ -129,7 +129,7 @@ def make_prior_knowledge(
         return PriorKnowledge()
     imported_counts = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
     limits = np.maximum(imported_counts, config.trials.min)
-    return prior.known(tuple(roster.models), tuple(roster.questions), limits, categories)
+    return prior.knowledge(tuple(roster.models), tuple(roster.questions), limits, categories)
 
 
 def imported_cells(roster: Roster, reader: RunReader) -> Cells | None:

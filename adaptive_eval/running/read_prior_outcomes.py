@@ -100,7 +100,9 @@ def _cut_places(
         for name, source in sources.items():
             if source == model and trial.number < len(outcomes[name].get(question, ())):
                 places[name][question].append(trial.number)
-    return {name: {key: sorted(numbers) for key, numbers in found.items()} for name, found in places.items()}
+    return {
+        name: {key: sorted(numbers) for key, numbers in by_question.items()} for name, by_question in places.items()
+    }
 
 
 def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[str]:

@@ -163,5 +163,5 @@ def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Pat
 
 def test_places_that_no_outcome_has_and_repeated_ones_count_no_cut_answer() -> None:
     prior = PriorOutcomes("earlier", {"ada": {"q0": [1, 0]}}, {"ada": {"q0": [-3, -1, 1, 1, 2]}})
-    unsure = prior.known(["ada"], ["q0"], np.full((1, 1), 4), 2).unsure
+    unsure = prior.knowledge(["ada"], ["q0"], np.full((1, 1), 4), 2).unsure
     assert unsure is not None and unsure.tolist() == [[[1, 0]]]
