@@ -200,7 +200,7 @@ def _short_runs(plan: Plan) -> Iterator[tuple[NDArray[np.bool_], Controller, flo
 
 
 def _played(plan: Plan, tape: NDArray[np.bool_]) -> Controller:
-    controller = Controller(plan, followed=True)
+    controller = Controller(plan)
     while controller.finished is None:
         asked = controller.ask(64)
         controller.tell(

@@ -183,7 +183,7 @@ def _half_way(scenario: Scenario, world: World) -> Scenario:
     half = scenario.decisions.trials.model_copy(update={"max": HORIZON // 2})
     plan = replace(scenario, decisions=scenario.decisions.model_copy(update={"trials": half})).plan(Budget())
     controller, tape = (
-        Controller(plan, followed=True),
+        Controller(plan),
         tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1)),
     )
     drive(controller, tape)

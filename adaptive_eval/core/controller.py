@@ -55,15 +55,14 @@ class Controller:
         *,
         keep_looks: bool = True,
         outside_plan: SpentBefore = NOTHING_SPENT,
-        followed: bool = False,
         most_looks: float = math.inf,
         settles_losses: bool = True,
     ) -> None:
         """Create the controller of a plan.
 
         `outside_plan`: cost outside the plan's trials, which counts against the caps from the start.
-        `followed`: the run may continue with other settings, in a plan whose `before` it is, after `most_looks`;
-        with `keep_looks` it always may.
+        `keep_looks`: keep what a result, and a plan whose `before` this run is, read of them; such a plan goes on
+        after `most_looks`.
         `settles_losses`: requested trials of a model that is set aside count as lost at once. Otherwise `lose` reports
         each loss, and `take` each answer that still arrives."""
         self.plan = plan
@@ -74,7 +73,7 @@ class Controller:
         that would."""
         self._unpaid = np.zeros(plan.bench.models, dtype=np.int64)
         """(L,): missing trials of models that are set aside because the caps do not cover them."""
-        self.taker = LookTaker(plan, keep=keep_looks, followed=followed)
+        self.taker = LookTaker(plan, keep=keep_looks)
         self.looks = self.taker.looks
         """The looks, those of earlier stages first, with the models of those stages.
 

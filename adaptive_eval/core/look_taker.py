@@ -28,11 +28,10 @@ from adaptive_eval.core.types import Look
 class LookTaker:
     """Takes looks at the tally of a run."""
 
-    def __init__(self, plan: Plan, *, keep: bool, followed: bool = False) -> None:
-        """Without `keep`, a look takes half the time: it omits `looks`, p-values and `decided`, which are for people.
-
-        `followed`: another stage may continue from here, even without `keep`."""
-        self.plan, self.keep, self.followed = plan, keep, keep or followed
+    def __init__(self, plan: Plan, *, keep: bool) -> None:
+        """Without `keep`, a look takes half the time: it omits `looks`, p-values and `decided`, which are for people,
+        and no other stage can continue from here."""
+        self.plan, self.keep = plan, keep
         before = plan.before
         issued = 0 if before is None else before.run.most_issued
         self.tally = self._empty_tally(max(plan.trials.max, issued))  # it may be lowered to less than what is in flight
@@ -54,11 +53,10 @@ class LookTaker:
     def take(self, available: AvailableTrials, *, calls_stand: bool = False) -> None:
         """Take a look at all that is committed; with `calls_stand`, nothing latches anew."""
         look = self.last_look = self._judge(available, calls_stand=calls_stand)
-        if self.followed:
-            self.evidence.append(look.evidence)
         self._memory = look.memory
         self.taken += 1
         if self.keep:
+            self.evidence.append(look.evidence)
             self.looks.append(self.describe(look, available))
             self.decided = self.decided.with_look(self.taken, look.memory, look.evidence, look.rule)
 

@@ -67,7 +67,7 @@ class StageBefore(NamedTuple):
         )
         taker = self.run.taker
         require(taker.taken > 0, "settings change freely before the first look", taker.taken)
-        require(taker.followed, "the stage before must have kept what the next one needs", taker.followed)
+        require(taker.keep, "the stage before must have kept what the next one needs", taker.keep)
 
 
 class Extension(NamedTuple):

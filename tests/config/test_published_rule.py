@@ -94,7 +94,7 @@ def published(
 
 
 def played(plan: Plan, outcomes: Outcomes) -> Controller:
-    controller = Controller(plan, followed=True)
+    controller = Controller(plan)
     while controller.finished is None:
         trials = controller.ask(1 << 30)
         controller.tell(

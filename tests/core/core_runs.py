@@ -93,7 +93,7 @@ class Faulty(Answers):
 
 def straight(plan: Plan, answers: Answers, looks: int | None = None) -> Controller:
     """The simplest shell: ask for everything and tell everything, up to a number of looks or to the end."""
-    controller = Controller(plan, followed=True, most_looks=math.inf if looks is None else looks)
+    controller = Controller(plan, most_looks=math.inf if looks is None else looks)
     while controller.finished is None and len(controller.looks) != looks:
         requested = controller.ask(1 << 30)
         assert requested, "stalled"

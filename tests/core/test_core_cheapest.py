@@ -308,7 +308,7 @@ def test_labels_that_lower_a_score_take_the_choice_back() -> None:
 
 
 def followed(asked: Plan, scores: Sequence[float], usd: Sequence[float]) -> Controller:
-    controller = Controller(asked, followed=True)
+    controller = Controller(asked)
     tape = Tape.from_chances(chances(scores), W, np.random.default_rng(4))
     return drive_rounds(controller, tape, [[Cost(100, price)] * 2 for price in usd])
 

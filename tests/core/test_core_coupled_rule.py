@@ -95,10 +95,10 @@ def gated(plan: Plan, seed: int, earlier: bool) -> int:
     u = rng.random((QUESTIONS, plan.trials.max))
     base = np.random.default_rng(8).beta(0.7, 0.7, (QUESTIONS, 1)).clip(0.1)
     outcomes = np.stack([u < base, (u < base) & (u >= delta)]).astype(int)
-    controller = Controller(plan, keep_looks=False, followed=True)
+    controller = Controller(plan)
     if earlier:
         shorter = replace(plan, trials=Trials(min=4, max=15))
-        controller = Controller(shorter, keep_looks=False, followed=True, most_looks=8)
+        controller = Controller(shorter, most_looks=8)
     while controller.finished is None:
         if earlier and controller.taker.taken == 8:
             before = StageBefore(controller, (0, 1))

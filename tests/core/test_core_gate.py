@@ -33,9 +33,9 @@ def questions(mean: float, seed: int = 4) -> NDArray[np.float64]:
     return mean + spread - spread.mean()
 
 
-def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int, *, followed: bool = False) -> Controller:
+def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int, *, keep_looks: bool = False) -> Controller:
     """A whole run on chances (L, M); another may follow it."""
-    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=followed, followed=followed)
+    rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=keep_looks)
     while controller.finished is None:
         for asked in controller.ask_rounds():
             right = rng.binomial(asked.extra, chances)
@@ -318,7 +318,7 @@ def test_replays_judge_a_gate_on_a_value_by_scores_with_delta_added() -> None:
 def test_a_raised_horizon_counts_only_the_comparisons_of_the_gate(on_value: bool) -> None:
     plan = gate_on_value(1, 0.0, trials=Trials(min=4, max=6)) if on_value else gate(0.0, trials=Trials(min=4, max=6))
     chances = np.tile(questions(VALUE), (plan.bench.models, 1))
-    short = carry_out(plan, chances, 1, followed=True)
+    short = carry_out(plan, chances, 1, keep_looks=True)
     before = StageBefore(short, tuple(range(plan.bench.models)))
     longer = Controller(replace(plan, trials=Trials(min=4, max=20), before=before))
     assert [len(extension.boundary) for extension in longer.extensions] == [1]

@@ -159,7 +159,7 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
 def test_each_model_has_its_own_decision_and_figures() -> None:
     plan = gate(models=3, deltas=(0.2, 0.15), trials=Trials(min=4, max=80))
     true = chances(PRODUCTION, (0.4, 0.89), PRODUCTION)
-    controller = carry_out(plan, true, 1, followed=True)
+    controller = carry_out(plan, true, 1, keep_looks=True)
     result = controller.result()
     assert result is not None
     decisions = {(decision.model, decision.part): decision for decision in result.gates}
@@ -180,7 +180,7 @@ def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
     """Calls stand, and each part keeps the error guarantee of the rule."""
     first = Trials(min=4, max=10)
     true = chances(PRODUCTION, PRODUCTION)
-    short = carry_out(gate(rule=Sequential(start=0.4), trials=first), true, 3, followed=True)
+    short = carry_out(gate(rule=Sequential(start=0.4), trials=first), true, 3, keep_looks=True)
     assert outcome(short) == "UNDECIDED"
     before = StageBefore(short, (0, 1))
     longer = carry_out(gate(rule=Sequential(start=0.4), trials=Trials(min=4, max=200), before=before), true, 3)

@@ -156,7 +156,7 @@ def false_winners(
         hidden = np.zeros_like(answers) if ungraded is None else ungraded(answers, rng)
         longer = replace(plan, trials=Trials(min=4, max=HORIZONS[0]))
         while longer.trials.max <= HORIZONS[-1]:
-            run = Controller(longer, followed=True)
+            run = Controller(longer)
             while run.finished is None:
                 run.tell(
                     Outcome(*ask[:3], None if hidden[ask[:3]] else int(answers[ask[:3]])) for ask in run.ask(1 << 20)
@@ -214,7 +214,7 @@ def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_cop
     )
     for seed in range(runs):
         rng = np.random.default_rng(seed)
-        run = Controller(plan, followed=True, most_looks=7)
+        run = Controller(plan, most_looks=7)
         while run.finished is None:
             if len(run.looks) == 7:
                 run = Controller(after(run, replace(plan, trials=Trials(min=4, max=max_trials))))

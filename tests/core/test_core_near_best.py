@@ -212,7 +212,7 @@ def test_a_raised_horizon_keeps_the_promise(horizons: tuple[int, ...], margin: f
         for max_trials in horizons:
             stage = None if before is None else StageBefore(before, (0, 1))
             rule = NearBest(margin, start=4 / horizons[0])
-            controller = Controller(plan(2, max_trials=max_trials, rule=rule, before=stage), followed=True)
+            controller = Controller(plan(2, max_trials=max_trials, rule=rule, before=stage))
             while controller.finished is None:
                 for asked in controller.ask_rounds():
                     controller.tell_round(asked, rng.multinomial(asked.extra, chances(scores)))

@@ -191,7 +191,7 @@ def test_an_extended_run_continues_with_the_remaining_error() -> None:
             controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in requested)
         return controller
 
-    before = StageBefore(carry_out(Controller(plan, followed=True), 1), (0, 1))
+    before = StageBefore(carry_out(Controller(plan), 1), (0, 1))
     controller = carry_out(Controller(replace(plan, trials=Trials(min=4, max=60), before=before)), 1000)
     assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
     assert 0.0 < controller.extensions[0].error_left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
@@ -203,7 +203,7 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
     small = Plan(bench, rule=rule, trials=Trials(min=4, max=8))
 
     def carry_out(plan: Plan) -> Controller:
-        controller = Controller(plan, followed=True)
+        controller = Controller(plan)
         while controller.finished is None:
             requested = controller.ask(1 << 20)
             controller.tell(

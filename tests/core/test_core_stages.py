@@ -125,7 +125,7 @@ def test_arrival_order_and_restarts_change_nothing_after_a_change(pace: Pace) ->
 def test_outcomes_that_the_stage_before_has_taken_are_not_taken_twice(pace: Pace) -> None:
     """A resume is told everything that is stored."""
     answers, outcomes = Named((0, 1, 2)), list[Outcome]()
-    before = Controller(plan(3, pace), followed=True, most_looks=2)
+    before = Controller(plan(3, pace), most_looks=2)
     while before.taker.taken < 2:
         outcomes += (came := answers.of(before.ask(1 << 30)))
         before.tell(came)
@@ -141,7 +141,7 @@ def test_outcomes_that_the_stage_before_has_taken_are_not_taken_twice(pace: Pace
 @pytest.mark.parametrize("pace", PACES)
 def test_a_model_that_was_set_aside_comes_back_with_what_it_had_in_flight(pace: Pace) -> None:
     answers, asked = Named((0, 1, 2), gap=0.02), list[Ask]()
-    before = Controller(plan(3, pace), followed=True)
+    before = Controller(plan(3, pace))
     while not before.looks:
         before.tell(answers.of(before.ask(1 << 30)))
     flying = before.ask(1 << 30)
@@ -196,7 +196,7 @@ def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) 
 @pytest.mark.parametrize("room", [0, 3, 2 * QUESTIONS])
 def test_a_lowered_cap_holds_for_rounds_that_the_stage_before_had_issued(pace: Pace, arrived: int, room: int) -> None:
     answers = Named((0, 1, 2), gap=0.01)
-    before = Controller(plan(3, pace, budget=Budget(trials=800)), followed=True)
+    before = Controller(plan(3, pace, budget=Budget(trials=800)))
     while not before.looks:
         before.tell(answers.of(before.ask(1 << 30)))
     before.tell(answers.of(before.ask(1 << 30)[:arrived]))
@@ -301,7 +301,7 @@ def test_models_that_cannot_be_told_apart_from_those_before_are_refused() -> Non
     with pytest.raises(ValueError, match="a number for each of 2 models"):
         after(before, plan(2), (0, 1, 2))
     with pytest.raises(ValueError, match="freely before the first look"):
-        after(Controller(plan(3), followed=True), plan(3))
+        after(Controller(plan(3)), plan(3))
 
 
 def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[str, float]:
@@ -318,8 +318,8 @@ def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[st
                 run.tell(Outcome(*ask[:3], int(rng.random() < p[ask.question])) for ask in run.ask(1 << 20))
             return run
 
-        before = play(Controller(first, followed=True))
-        joined = play(Controller(after(before, second, (0, 1, None)), followed=True))
+        before = play(Controller(first))
+        joined = play(Controller(after(before, second, (0, 1, None))))
         longer = play(Controller(after(joined, replace(second, trials=Trials(min=4, max=40)))))
         called = calls(longer)
         counts["before"] += called[0, 1] != 0
@@ -335,7 +335,7 @@ def false_calls_of_returned(runs: int, rule: Optimal | Sequential, p: np.ndarray
         table = rng.random((3, len(p), 40)) < p[:, None]
 
         def play(plan: Plan, names: Sequence[int], table: np.ndarray = table) -> Controller:
-            run = Controller(plan, followed=True)
+            run = Controller(plan)
             while run.finished is None:
                 run.tell(
                     Outcome(*ask[:3], int(table[names[ask.model], ask.question, ask.trial])) for ask in run.ask(9999)

@@ -68,7 +68,7 @@ def continued(before: Controller) -> Controller:
 def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
     """Recorded outcomes are available at once, their seconds still set the clocks, and they are not asked again."""
     short = Plan(Bench(4, 6, WORLD.w), trials=Trials(min=4, max=12), pace=pace)
-    first, came = Controller(short, followed=True), list[Outcome]()
+    first, came = Controller(short), list[Outcome]()
     by_events(first, tape(seed), times(seed), 5, came)
     recorded = np.full((4, 6, 24), -1, dtype=np.int8)
     for outcome in came:

@@ -185,7 +185,7 @@ def test_the_plan_has_the_time_that_is_left() -> None:
 
 
 def test_a_run_whose_settings_were_changed_is_simulated_from_where_it_stood() -> None:
-    before, rng = Controller(scenario().plan(Budget()), followed=True), np.random.default_rng(2)
+    before, rng = Controller(scenario().plan(Budget())), np.random.default_rng(2)
     came: list[Outcome] = []
     while before.finished is None:
         came += (now := [Outcome(*ask[:3], int(rng.random() < 0.5)) for ask in before.ask(1 << 20)])
