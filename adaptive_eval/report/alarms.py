@@ -7,7 +7,7 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.lines import capitalised, first_few, safe_name, several
-from adaptive_eval.report.results import AlarmRow, ModelRow, Results
+from adaptive_eval.report.results import CUT_PRIOR, AlarmRow, ModelRow, Results
 
 LONGEST_NAME = 40
 MAX_NAMES = 3
@@ -54,7 +54,10 @@ def alarm_sentences(results: Results) -> Iterator[str]:
     elif undecided := cut_off_pairs(results):
         names = {name for pair in undecided for name in pair}
         cut = {row.name: (row.cut, row.trials) for row in results.models if row.name in names and row.cut}
-        yield f"{several(len(undecided), 'comparison')} could turn on cut answers: {_cut_in_words(results, cut)}."
+        causes = [_cut_in_words(results, cut)] if cut else []
+        if earlier := [safe_name(name, LONGEST_NAME) for name in cut_in_prior(results) if name in names]:
+            causes.append(f"in the prior run, answers of {first_few(earlier, MAX_NAMES)} were cut off")
+        yield f"{several(len(undecided), 'comparison')} could turn on cut answers: {', and '.join(causes)}."
 
 
 def unread_answers(results: Results | None) -> str | None:
@@ -103,11 +106,23 @@ def limit_to_raise(results: Results | None) -> str:
 
 
 def cut_off_pairs(results: Results) -> Sequence[tuple[str, str | None]]:
-    """Comparisons that answers could decide that were cut off."""
+    """Comparisons that answers could decide that were cut off, in this run, or else in its prior."""
     cut = {row.name for row in results.models if row.cut and row.set_aside is None}
     set_aside = {row.name for row in results.models if row.set_aside is not None}
+    ungraded = {row.name for row in results.models if row.ungraded}
+    earlier = set(cut_in_prior(results))
     blocked = [(pair.first, pair.second) for pair in results.pairs if pair.verdict == Verdict.BLOCKED]
-    return [pair for pair in blocked if cut.intersection(pair) and set_aside.isdisjoint(pair)]
+    return [
+        pair
+        for pair in blocked
+        if set_aside.isdisjoint(pair)
+        and (cut.intersection(pair) or (earlier.intersection(pair) and ungraded.isdisjoint(pair)))
+    ]
+
+
+def cut_in_prior(results: Results) -> Sequence[str]:
+    """Models whose answers in the prior run were cut off."""
+    return [warning.model for warning in results.warnings if warning.kind == CUT_PRIOR and warning.model is not None]
 
 
 def has_cut_answers(results: Results | None) -> bool:

@@ -52,6 +52,7 @@ from adaptive_eval.report.results import (
 from adaptive_eval.report.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
 from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.warnings import (
+    cut_prior_cautions,
     is_alarmed,
     judge_caution,
     label_cautions,
@@ -146,6 +147,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *judge_caution(subject.decisions, results.models, results.corrected),
             *label_cautions(results.models, results.labelled),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), results.models, snapshot.events),
+            *cut_prior_cautions(subject.models, snapshot.bench),
             *reversal_cautions(results.reversals, subject.decisions),
             *metric_cautions(metrics),
             *snapshot.noticed,

@@ -26,7 +26,7 @@ from adaptive_eval.notes import (
     events_since_start,
     newest_turn,
 )
-from adaptive_eval.report.alarms import cut_off_pairs, has_cut_answers
+from adaptive_eval.report.alarms import cut_in_prior, cut_off_pairs, has_cut_answers
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, first_few, safe_line, several
@@ -217,8 +217,11 @@ class Ending:
         if self._ungraded_models:
             yield f"grades for the ungraded answers of {first_few(self._ungraded_models, MAX_NAMED)}"
         if self.results is not None and (pairs := cut_off_pairs(self.results)):
-            cut = [row.name for row in self.results.models if row.cut and any(row.name in pair for pair in pairs)]
-            yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMED)}"
+            names = {name for pair in pairs for name in pair}
+            if cut := [row.name for row in self.results.models if row.cut and row.name in names]:
+                yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMED)}"
+            if earlier := [name for name in cut_in_prior(self.results) if name in names]:
+                yield f"a prior run without cut answers of {first_few(earlier, MAX_NAMED)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

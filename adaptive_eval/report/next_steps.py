@@ -11,6 +11,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.report.alarms import (
+    cut_in_prior,
     has_changed_server,
     has_cut_answers,
     has_silent_answers,
@@ -21,7 +22,7 @@ from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import safe_name, several
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.undecided import has_spent_error, labels_needed, more_answers, round_up
+from adaptive_eval.report.undecided import WHOLE_PRIOR, has_spent_error, labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
@@ -125,12 +126,17 @@ def _whole_answers(ending: Ending, run: str, regrade: str) -> Iterator[Advice]:
     """Next steps if a few cut answers keep a comparison from being decided; others may be undecided."""
     further = {Verdict.OPEN, Verdict.OUT_OF_REACH}
     pairs = () if ending.results is None else ending.results.pairs
-    yield Advice(COUNT_CUT, regrade)
+    own = any(row.cut for row in (() if ending.results is None else ending.results.models))
+    if own:  # else those of the prior alone are meant
+        yield Advice(COUNT_CUT, regrade)
     yield from _more_labels(ending, run)
     if ending.reason in UNDECIDED_REASONS and any(pair.verdict in further for pair in pairs):
         yield from _for_more(ending)
-    raised = f"or raise {limit_to_raise(ending.results)}, since cut answers decide nothing, and start over"
-    yield _step(ending, raised, _raised_limit(ending), fresh=True)
+    if own:
+        raised = f"or raise {limit_to_raise(ending.results)}, since cut answers decide nothing, and start over"
+        yield _step(ending, raised, _raised_limit(ending), fresh=True)
+    if ending.results is not None and cut_in_prior(ending.results):
+        yield _step(ending, f"{'or ' * own}name {WHOLE_PRIOR}, or none, and start over", fresh=True)
 
 
 def _raised_limit(ending: Ending) -> Mapping[str, str]:

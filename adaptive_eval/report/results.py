@@ -317,6 +317,8 @@ class Caution:
 
 REDECIDED = "redecided"
 """Kind of the warning that deciding settings were changed after looks."""
+CUT_PRIOR = "cut_prior"
+"""Kind of the warning that answers of R0 were cut off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.report.words import draws_questions, objective_view
 
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
+WHOLE_PRIOR = "a prior run without cut answers"
 RESERVE = 1.1
 """Caps are to be so much above what is needed: trials are reserved at their most."""
 ENDED_BY = {Reason.BUDGET: "the budget", Reason.GPU_TIME: "the budget", Reason.WALL_TIME: "the time limit"}
@@ -137,7 +138,9 @@ def pair_need(results: Results, pair: PairRow) -> str:
     if is_alarmed(results.decisions, results.warnings):
         return f"{are} undecided because an alarm ended the run"
     if (pair.first, pair.second) in cut_off_pairs(results):
-        return f"{need} complete answers instead of cut ones"
+        cut = {row.name for row in results.models if row.cut}
+        instead = "complete answers instead of cut ones" if cut & {pair.first, pair.second} else WHOLE_PRIOR
+        return f"{need} {instead}"
     if pair.verdict == Verdict.BLOCKED:
         return f"{need} a model that was set aside, or grades for ungraded answers"
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:

@@ -10,6 +10,7 @@ from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule, is_lenient
+from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.machine.repeats import SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.machine.usage import AnswerFault, TrialUsage, fault_sentence
@@ -30,7 +31,7 @@ from adaptive_eval.report.changes import changes_promise
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.lines import Scale, first_few, several
 from adaptive_eval.report.looks import changed_horizons
-from adaptive_eval.report.results import REDECIDED, Caution, ModelRow, setting
+from adaptive_eval.report.results import CUT_PRIOR, REDECIDED, Caution, ModelRow, setting
 from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by, objective_view
 
@@ -238,6 +239,18 @@ def prior_caution(
         )
         changes = f" {sampling_sentence(prior)}." if prior.sampled_otherwise else ""
         yield Caution("prior", None, f"{text}{changes} {_order_alone(models)}")
+
+
+def cut_prior_cautions(names: Sequence[str], bench: Bench) -> Iterator[Caution]:
+    """Warn of answers of R0 that were cut off, for each model that is asked."""
+    if bench.prior_unsure is None:
+        return
+    for name, asked, unsure in zip(names, bench.asked, bench.prior_unsure, strict=True):
+        if asked and unsure.any():
+            number = int(unsure.sum())
+            were = f"{several(number, 'answer')} of the prior run {'was' if number == 1 else 'were'} cut off"
+            no_call = "No comparison is decided that another grade could reverse"
+            yield Caution(CUT_PRIOR, name, f"{were}. {no_call}")
 
 
 def sampling_sentence(prior: PriorTaken) -> str:
