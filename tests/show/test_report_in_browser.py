@@ -70,9 +70,16 @@ FIRST_SCREEN = """() => {
     return top >= 0 && bottom <= innerHeight && left >= 0 && right <= innerWidth && right > left;
   };
   const texts = (of) => [...document.querySelectorAll(of)].filter(seen).map((one) => one.innerText.trim());
-  return { lead: texts(".lead b"), scores: texts("#ranking td.digits"), says: texts("#ranking td.says"),
-    cost: texts("header p.quiet"), order: texts("#ranking tbody th.model") };
+  return { lead: texts(".lead b"), scores: texts("#ranking td.digits:not(.each)"), says: texts("#ranking td.says"),
+    each: texts("#ranking td.each"), cost: texts("header p.quiet"), order: texts("#ranking tbody th.model") };
 }"""
+
+
+def with_costs(run: RunView) -> RunView:
+    """The run with tokens and seconds per answer of every model, and a price of the best."""
+    assert run.results is not None
+    first, *others = (replace(row, tokens_per_answer=1234.4, seconds_per_answer=4.56) for row in run.results.models)
+    return replace(run, results=replace(run.results, models=(replace(first, usd_per_answer=0.0123), *others)))
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
@@ -80,8 +87,8 @@ FIRST_SCREEN = """() => {
 def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
     tabs: Tabs, kind: str, width: int, height: int
 ) -> None:
-    """Without a scroll or a click: the finding, every model with its interval and its verdict, and the answers."""
-    run = simulated(world(MODELS[:6], 8), **ASKED[kind])  # type: ignore[arg-type]
+    """Without a scroll or a click: the finding, every model with its interval, cost and verdict, and the answers."""
+    run = with_costs(simulated(world(MODELS[:6], 8), **ASKED[kind]))  # type: ignore[arg-type]
     assert run.results is not None
     path = tabs.folder / "first.html"
     path.write_text(report_page(run), encoding="utf-8")
@@ -97,6 +104,7 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
         assert row.lo is not None and row.hi is not None
         bounds = [scale.score(end).removesuffix("%") for end in (max(row.lo, 0.0), min(row.hi, 1.0))]
         assert score.split() == [scale.score(row.score), "–".join(bounds)]
+    assert seen["each"] == ["$0.012\n1,234 tokens\n4.6 s", *["1,234 tokens\n4.6 s"] * (len(rows) - 1)]
     cost = run.results.cost
     (cost_text,) = seen["cost"]
     lines = page.evaluate("document.querySelector('header p.quiet').getBoundingClientRect().height / 22")
