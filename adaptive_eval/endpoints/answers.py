@@ -404,11 +404,7 @@ class AnswerReader:
                 FailureKind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {hint})"
             )
         safe_reason = finish_word(safe_excerpt(finish_reason, self._redactor, _MAX_REASON_CHARS)) if reason else ""
-        ending = f"with the finish reason {safe_reason!r}" if safe_reason else "without a finish reason"
-        raise UnknownFinish(
-            f"its server ends answers {ending}, and it is unknown whether such an answer is complete: if it is, "
-            f"set {finish_reason_option(safe_reason or NO_REASON)}; if not, use another server"
-        )
+        raise UnknownFinish(safe_reason)
 
 
 def _cached_tokens(usage: dict[str, Any]) -> int:

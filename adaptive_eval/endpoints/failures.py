@@ -224,7 +224,16 @@ class Refused(Failure):
 
 
 class UnknownFinish(Rejected):
-    """An answer that may or may not be finished."""
+    """An answer that may or may not be finished; `reason` is empty if the server gave none."""
+
+    def __init__(self, reason: str) -> None:
+        ending = f"with the finish reason {reason!r}" if reason else "without a finish reason"
+        super().__init__(
+            f"its server ends answers {ending}, and it is unknown whether such an answer is complete: if it is, "
+            f"set {finish_reason_option(reason or NO_REASON)}; if not, use another server"
+        )
+        self.among_others = f"its server ended the answer {ending}, and other answers with a usual one"
+        """What happened where others are complete: no advice, since declaring this reason would grade broken ones."""
 
 
 def find_error(payload: object) -> object:

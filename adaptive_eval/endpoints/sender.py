@@ -215,7 +215,9 @@ class RequestSender:
         try:
             return self._replies.answers(reply, request.prompt, request.seeds, origin)
         except UnknownFinish as unknown:
-            if request.attempts == 1 or self.traffic.has_answered:  # other answers have a known finish reason
+            if self.traffic.has_answered:  # other answers have a known finish reason
+                raise Failure(FailureKind.BAD_RESPONSE, unknown.among_others) from None
+            if request.attempts == 1:
                 raise Failure(FailureKind.BAD_RESPONSE, str(unknown)) from None
             raise
 

@@ -197,6 +197,38 @@ def test_cut_answers_of_a_recorded_model_decide_nothing_either(
     )
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize("reason", ["preempted", ""])
+def test_a_rare_unknown_finish_reason_sets_no_model_aside_and_is_never_graded(
+    place: ScriptedPlace, server: ScriptedServer, reason: str
+) -> None:
+    """Of bob's answers every twelfth ends so at its first attempt, and one to the last question at every attempt."""
+    ended: set[tuple[str, int]] = set()
+    never: list[int] = []
+
+    def finish_reason(model: str, question: str, seed: int) -> str:
+        if model != "bob" or not question.startswith("number"):
+            return "stop"
+        if question == f"number {QUESTIONS + 9}" and seed in (never or [seed]):
+            never[:] = [seed]
+            return reason
+        is_odd = seed % 12 == 0 and (question, seed) not in ended
+        ended.add((question, seed))
+        return reason if is_odd else "stop"
+
+    server.finish_reason = finish_reason
+    done = place.run(concurrency={"in_flight": 1, "retry_for": 300})
+    assert done.exit_code in (ExitCode.REACHED, ExitCode.SPENT), done.output
+    assert all(row["set_aside"] is None for row in place.results["models"]), done.stdout
+    with closing(RunReader.open(place.run_dir)) as reader:
+        rows = [row for row in reader.trials() if row.model == "bob"]
+    unanswered = [row for row in rows if "unanswered" in row.answer.signals]
+    assert [(row.answer.seed, row.category) for row in unanswered] == [(never[0], None)]
+    assert all(row.answer.finish_reason == "stop" and row.category is not None for row in rows if row not in unanswered)
+    assert len([row for row in rows if row.answer.seed % 12 == 0]) > 1 and "finish_reasons" not in done.stdout
+
+
 class Turning:
     """A server that goes bad for one model after a number of answers."""
 
