@@ -96,17 +96,27 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert RunResumed.KIND in kinds
 
 
+def pace(directory: Path) -> object:
+    """What `trials.optimize` is in the stored configuration of a run."""
+    with closing(RunReader.open(directory)) as reader:
+        return reader.header().configuration["trials"]["optimize"]
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize(("with_seeds", "optimize"), [(True, "time"), (False, "cost")])
 def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_promise(
-    site: Site, full_run: FullRun
+    site: Site, full_run: FullRun, with_seeds: bool, optimize: str
 ) -> None:
-    """Its pace is left to `auto`, which an import settles as well."""
+    """Its pace is left to `auto`, which an import settles as well: as a run does if the log is that of one."""
     trials: dict[str, object] = {"min": 4, "max": 30}
     config = site.folder / "run.yaml"
     config.write_text(json.dumps({**site.config(), "trials": trials}))
-    assert imported(full_run.log(site), "--to", site.directory(), "--config", config).exit_code == 0
+    log = full_run.export(site, "jsonl") if with_seeds else full_run.log(site)
+    assert imported(log, "--to", site.directory(), "--config", config).exit_code == 0
+    assert pace(site.directory()) == optimize
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
+    assert pace(site.directory()) == optimize
     assert not events_in(site.directory(), SettingsChanged)
     results = json.loads((site.directory() / "results.json").read_text())
     assert "redecided" not in [warning["kind"] for warning in results["warnings"]]

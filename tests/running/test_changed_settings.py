@@ -11,8 +11,6 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
 
-NEW = "dan"
-
 
 def results(site: Site) -> dict[str, object]:
     return dict(json.loads((site.directory() / "results.json").read_text()))
