@@ -170,6 +170,27 @@ def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(
 
 
 @pytest.mark.slow
+def test_the_example_of_a_command_runs_the_sample_that_it_is_asked(site: Site) -> None:
+    rows = list(question_rows(small_world()))
+    (site.folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder := site.folder / "new").mkdir()
+    task = str(site.folder / "tasks.py@small")  # as the run gives it
+    ended = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "command_inspect.py"), task, f"openai-api/sim/{MODELS[0]}"],
+        input=json.dumps(rows[1] | {"trial": 0, "seed": 7}),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout.splitlines()[-1])
+    assert result["score"] in (0, 1) and result["tokens"] > 0
+    (sample,) = read_log(folder / result["transcript"]).samples or ()
+    assert sample.id == rows[1]["id"]
+
+
+@pytest.mark.slow
 def test_a_sample_with_an_error_is_asked_again_and_never_graded_wrong(site: Site) -> None:
     ended = run(site, write(site, "faults", skills=("p100", "p99")))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
