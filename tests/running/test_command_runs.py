@@ -22,7 +22,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
-from adaptive_eval.notes import ModelSetAside, events_of_kind
+from adaptive_eval.notes import ModelSetAside, ServersNoticed, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.store.errors import DATABASE_FILE
@@ -287,6 +287,29 @@ def test_folders_are_kept_on_request_alone(site: Site) -> None:
     kept = sorted((site.directory() / "logs" / "folders").iterdir())
     assert len(kept) == QUESTIONS and all(path.name.startswith("base-q") for path in kept)
     assert all((path / "trace.json").is_file() for path in kept)
+
+
+def test_a_folder_in_any_state_ends_no_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def of_one_file_system(self: Path, target: Path) -> Path:
+        if "folders" in Path(target).parts and "far" in target.name:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", of_one_file_system)
+    scored = 'echo {\\"score\\": 1}'
+    lines = {"far": ":", "far-pipe": "mkfifo pipe", "gone": 'rm -r "$PWD"', "link": 'rm -r "$PWD"; ln -s / "$PWD"'}
+    models = [
+        model(name, "sh", "-c", f"echo 1 >trace; {line}; {scored}", keep_folders=True) for name, line in lines.items()
+    ]
+    ended = site.run(write(site, *models, trials={"min": 1, "max": 1}, stopping={"on_alarm": "never"}))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    told = {notice.model for notice in events_in(site.directory(), ServersNoticed) if "kept whole" in notice.text}
+    assert told == {"far-pipe", "gone", "link"}
+    kept = site.directory() / "logs" / "folders"
+    assert len(list(kept.glob("far-*/trace"))) == 2 * QUESTIONS and not list(kept.glob("link*"))
+    assert not list(Path(tempfile.gettempdir()).glob("adaptive-eval-commands-*"))
 
 
 def test_a_transcript_from_elsewhere_is_not_taken(site: Site) -> None:
