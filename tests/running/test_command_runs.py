@@ -164,8 +164,8 @@ def test_a_command_that_always_fails_ends_the_run_after_its_first_trials(site: S
     config = write(site, bad, shell("new", 90))
     ended = site.run(config)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    assert "bad: its command fails: on q" in ended.output and "it exited with status 3" in ended.output
-    assert "  no such skill: v2" in ended.output
+    assert "bad: its command fails: on q" in ended.output
+    assert "it exited with status 3; its standard error ends with: no such skill: v2" in ended.output
     assert FIRST_ATTEMPTS <= len(ledger(site)) <= FIRST_IN_FLIGHT * FIRST_ATTEMPTS
     tried = site.run(config, "--dry-run", "--run-dir", str(site.directory("dry")))
     assert tried.exit_code == ExitCode.ENDPOINTS and "no such skill: v2" in tried.output
@@ -221,7 +221,7 @@ def test_a_program_that_is_edited_between_two_starts_is_another_model(site: Site
 def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
     config = write(site, shell("base", 50), shell("new", 50), budget={"usd": 9.8}, trials={"min": 1, "max": 50})
     ended = site.run(config)
-    assert ended.exit_code == ExitCode.SPENT and "answers of base, new can be of any length" in ended.output
+    assert ended.exit_code == ExitCode.SPENT and "nothing bounds the cost of an answer of base, new," in ended.output
     spent = sum(trial.cost.usd for trial in stored(site))
     assert 5.0 < spent <= 9.8, "equal answers are reserved at 1.5 times their cost"
     silent = model("silent", "sh", "-c", 'echo {\\"score\\": 1}')
