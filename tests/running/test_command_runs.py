@@ -232,6 +232,14 @@ def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
     assert 'silent: its command has no "usd" in its last line, which budget.usd counts' in refused.output
 
 
+def test_what_failed_attempts_have_used_is_told_and_counted(site: Site) -> None:
+    line = 'read -r line; case $line in *q2*) echo {\\"usd\\": 0.5}; exit 1;; esac; echo {\\"score\\": 1, \\"usd\\": 1}'
+    config = write(site, model("base", "sh", "-c", line), shell("new", 50), trials={"min": 1, "max": 1})
+    ended = site.run(config, "--set", "concurrency.attempts=2", "--set", "stopping.on_alarm=never")
+    assert "2 attempts at an answer failed, and used 1 USD; no score counts them" in ended.output, ended.output
+    assert "$1.00 on failed attempts at answers of base" in ended.output
+
+
 def test_the_cheapest_is_chosen_by_what_commands_report(site: Site) -> None:
     dear = model("dear", "sh", "-c", 'echo {\\"score\\": 1, \\"usd\\": 2}')
     cheap = model("cheap", "sh", "-c", 'echo {\\"score\\": 1, \\"usd\\": 0.5}')
