@@ -56,4 +56,19 @@ def _remove_folder(folder: Path) -> None:
         with suppress(OSError):
             if mark in place.read_bytes().split(b"\0"):
                 os.kill(int(place.parent.name), SIGKILL)
+    remove_tree(folder)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it, write-protected folders, too; what cannot be removed stays."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    with suppress(OSError):
+        folder.chmod(0o700)
+    for parent, names, _ in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            if not path.is_symlink():
+                with suppress(OSError):
+                    path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)

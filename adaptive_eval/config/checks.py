@@ -24,7 +24,7 @@ from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.objectives import CHEAPEST, THRESHOLD
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
-from adaptive_eval.endpoints.types import KEEP_TOKENS, Sampling
+from adaptive_eval.endpoints.types import KEEP_TOKENS, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import QUEUE_KEYS
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import (
@@ -118,11 +118,11 @@ def check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterator
 
 COMMAND_KEYS = tuple(name for name in CommandKeys.model_fields if name != "command")
 NOT_FOR_COMMANDS = {
+    **{key: "" for key in EndpointConfig.model_fields if key not in ("base_url", "model")},
     "sampling": "give it to the models on servers",
     "price": "let the command print the usd of each answer",
     "gpus": "let the command print the usd of each answer",
     "api_key_env": "name the variable in env",
-    **dict.fromkeys(("api", "auth", "ca_file", "client", "finish_reasons", "headers", "prompt_logprobs", "stream"), ""),
 }
 """Keys that a command has no use for, with what to do instead of removing them."""
 
@@ -239,22 +239,27 @@ def check_budget_countable(
     on_servers = [model for model in asked if model.command is None]  # commands say what they cost
     unpriced = [model for model in on_servers if model.price is None and not is_own_server(model)]
     without_gpus = [model for model in on_servers if model.gpus is None]
+    asking = () if grader is None else graders_that_ask(grader).values()
+    seats = [seat for judge in asking for seat in judge.seats]
     rule = "needs {} of every model, to reserve what a trial may cost, but {} none"
     if budget.usd is not None and unpriced:
         own = "" if any(model.inspect is not None for model in unpriced) else ", 0 on a server of your own"
         hint = f"add it{own} (for --model: --price NAME=IN/OUT), or remove budget.usd"
         yield Problem(("budget", "usd"), rule.format("price", _have(unpriced)), hint)
-    elif budget.usd is not None and len(on_servers) == len(asked):
-        asking = () if grader is None else graders_that_ask(grader).values()
-        prices = [*(model.price for model in asked), *(seat.price for judge in asking for seat in judge.seats)]
-        if all(price is None for price in prices):
-            counts = "counts nothing, since every model is on a server of your own and none has a price"
-            yield Problem(
-                ("budget", "usd"), counts, "limit gpu_hours, wall_time, tokens or trials instead, or add a price"
-            )
+    elif (
+        budget.usd is not None
+        and len(on_servers) == len(asked)
+        and all(price is None for price in (*(model.price for model in asked), *(seat.price for seat in seats)))
+    ):
+        counts = "counts nothing, since every model is on a server of your own and none has a price"
+        hint = "limit gpu_hours, wall_time, tokens or trials instead, or add a price"
+        yield Problem(("budget", "usd"), counts, hint)
     if budget.gpu_hours is not None and without_gpus:
         hint = "add it, 0 where no GPU is yours, or remove budget.gpu_hours"
         yield Problem(("budget", "gpu_hours"), rule.format("gpus", _have(without_gpus)), hint)
+    elif budget.gpu_hours is not None and not any(model.gpus for model in asked) and not any(s.gpus for s in seats):
+        counts = "counts nothing, since no model has GPUs of yours"
+        yield Problem(("budget", "gpu_hours"), counts, "limit usd, wall_time, tokens or trials instead")
 
 
 def _have(models: Sequence[ModelConfig]) -> str:

@@ -29,8 +29,8 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
         limits = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
-            f"answers of {', '.join(open_)} can be of any length, so the run may exceed {limits}. For models on a "
-            "server set sampling.max_tokens: then it does not"
+            f"nothing bounds the cost of an answer of {', '.join(open_)}, so answers in flight may exceed {limits}; "
+            "for a model on a server sampling.max_tokens does"
         )
 
 

@@ -63,8 +63,8 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield from _whole_answers(ending, run, regrade)
     elif ending.ungraded and reason is not Reason.SETTLED and (lacking := _models_lacking_answers(ending.results)):
         flag = "--ask-again" if any(lacking.values()) else None
-        yield _step(ending, "fix the servers that fail some requests every time, then", flag=flag)
-        again = "this retries models that were set aside; for the other models, start over"
+        yield _step(ending, "fix the servers or commands that fail on some questions every time, then", flag=flag)
+        again = "this retries models that were set aside; for others, and if you edit a command's files, start over"
         yield _step(ending, again, fresh=True)
     elif ending.ungraded and (not models or any(row.ungraded > row.signals.get("unanswered", 0) for row in models)):
         yield _step(ending, "raise grader.timeout, or fix the server of the judge or verifier, then")

@@ -88,7 +88,7 @@ LONGEST_NAME = 32
 PURPOSES = {
     "left": "{}, no longer in the run",
     "lost": "lost answers of {}",
-    "failed": "answers of {} that failed in a task",
+    "failed": "failed attempts at answers of {}",
     "discarded": "answers of {} that were discarded after an alarm",
     "lost_verdicts": "lost verdicts on answers of {}",
     "regrade": "verdicts of an unfinished regrade",

@@ -12,6 +12,7 @@ from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule, is_lenient
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
+from adaptive_eval.core.types import Cost
 from adaptive_eval.machine.repeats import SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.machine.usage import AnswerFault, TrialUsage, fault_sentence
 from adaptive_eval.notes import (
@@ -300,26 +301,32 @@ def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         verdicts = sum(loss.verdicts for loss in losses)
         of = [several(number, "answer")] * (number > 0)
         of += [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
-        tokens, usd, gpu_seconds = total_cost(losses)
-        counted = [f"{tokens:,} tokens"] * (tokens > 0) + [f"{usd:.4g} USD"] * (usd > 0.0)
-        counted += [f"{gpu_seconds / 3600.0:.2g} GPU hours"] * (gpu_seconds > 0.0 and model not in launched)
+        cost = total_cost(losses)
+        counted = _used(cost if model not in launched else cost._replace(gpu_seconds=0.0))
         flying = f" ({killed} were in flight when the run was killed)" if killed else ""
         text = f"{' and '.join(of)} requested, but never received{flying}"
         if counted:
-            text += f"; the limits count {' and '.join(counted)} for them"
+            text += f"; the limits count {counted} for them"
         yield Caution("lost", model, text)
 
 
+def _used(cost: Cost) -> str:
+    """A cost in words, in the units in which there is any."""
+    parts = [f"{cost.tokens:,} tokens"] * (cost.tokens > 0) + [f"{cost.usd:.4g} USD"] * (cost.usd > 0.0)
+    parts += [f"{cost.gpu_seconds / 3600.0:.2g} GPU hours"] * (cost.gpu_seconds > 0.0)
+    return " and ".join(parts)
+
+
 def failure_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of answers that came and failed in a task, with what they used."""
+    """Warn of attempts at samples and commands that failed and say what they used."""
     failed: defaultdict[str, list[AnswersLost]] = defaultdict(list)
     for event in events_of_kind(events, AnswersLost):
         if event.failed and event.answers:
             failed[event.model].append(event)
     for model, losses in failed.items():
-        number, used = sum(loss.answers for loss in losses), total_cost(losses).tokens
-        text = f"{several(number, 'sample')} failed after the model had answered; they used {used:,} tokens"
-        yield Caution("failed_samples", model, f"{text} and are in no score")
+        number, used = sum(loss.answers for loss in losses), _used(total_cost(losses)) or "nothing"
+        text = f"{several(number, 'attempt')} at an answer failed, and used {used}; no score counts them"
+        yield Caution("failed_attempts", model, text)
 
 
 def repeats_warning(number: int) -> str:

@@ -194,7 +194,7 @@ def _objective(config: RunConfig, description: str) -> str:
     entry = OBJECTIVES.get(str(objective.kind))
     if entry is None:
         return f"The plug-in {objective.kind} chooses what is compared.{_plug_in_quote(description)}"
-    return entry.description.format(**_option_texts(entry, objective.arguments))
+    return entry.description.format(**_option_texts(entry, objective.arguments, _scale(config)))
 
 
 def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
@@ -207,7 +207,9 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
     else:
         text = AT_ANY_LOOKS if rule.gives_up and not gives_up else rule.description
         within = _scale(config).points(config.stopping.delta)
-        text = text.format(**_option_texts(rule, config.stopping.options), horizon=_horizon(config), delta=within)
+        text = text.format(
+            **_option_texts(rule, config.stopping.options, _scale(config)), horizon=_horizon(config), delta=within
+        )
         if rule.gives_up and config.trials.seeds == "coupled":
             text += " For models compared trial by trial the power of t is -1/20, with another c."
     entry = OBJECTIVES.get(str(config.objective.kind))
@@ -232,11 +234,13 @@ def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
     return rule.gives_up and not (shared or config.recorded or config.batched)
 
 
-def _option_texts(entry: Entry[Any], given: Mapping[str, Any]) -> dict[str, str]:
-    return {option.name: _option_text(option, given.get(option.name)) for option in entry.options}
+def _option_texts(entry: Entry[Any], given: Mapping[str, Any], scale: Scale) -> dict[str, str]:
+    return {option.name: _option_text(option, given.get(option.name), scale) for option in entry.options}
 
 
-def _option_text(option: Option, value: Any) -> str:
+def _option_text(option: Option, value: Any, scale: Scale) -> str:
+    if option.type == "margin":
+        return scale.points(MARGIN if value is None else value)
     if value is None:
         return option.default or ""
     match option.type:
@@ -244,7 +248,9 @@ def _option_text(option: Option, value: Any) -> str:
             return str(len(value))
         case "difference" if option.default is None:
             return _percent(value)
-        case "number" | "factor" | "difference" | "margin" | "score":
+        case "score":
+            return scale.score(value)
+        case "number" | "factor" | "difference":
             return f"{value:g}"
         case _:
             return str(value)
@@ -278,7 +284,7 @@ def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
         whose="For all comparisons together" if together else "For each comparison",
         horizon=_horizon(config),
         delta=_scale(config).points(stopping.delta),
-        **_option_texts(rule, stopping.options),
+        **_option_texts(rule, stopping.options, _scale(config)),
     )
 
 
@@ -290,7 +296,7 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     if entry is None:
         text = f"Trials are allocated by the plug-in {policy}"
     else:
-        text = entry.description.format(**_option_texts(entry, trials.options))
+        text = entry.description.format(**_option_texts(entry, trials.options, _scale(config)))
     if trials.draw is not None:
         return f"{text}: one trial of each in random order, with a look after every {trials.draw}."
     first = opening_trials(trials.model_copy(update={"max": began_at}), batched=config.batched)

@@ -37,6 +37,8 @@ _FACTS = (
     f"digest, {_SIZE.format('text')} + {_SIZE.format('reasoning')}, {_FLAG.format('is_correct')}, "
     f"{_FLAG.format('has_answer')}, completion_tokens"
 )
+_LACKS_GRADE = "state IN (?, ?) AND ifnull(flags, '') NOT LIKE '%unanswered%'"
+"""An answer came and has no grade: what never came has none either."""
 _BRIEF = f"SELECT at, {_PLACE}, category, flags, latency, {_FACTS} FROM trials"
 WHOLE_COLUMNS = [column for column in COVERED["trials"] if column not in ("digest", "at")]
 _WHOLE = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM trials"
@@ -220,7 +222,7 @@ class LogReader:
 
     def ungraded(self) -> Iterator[tuple[int, Trial]]:
         """Stored answers without a grade, with their texts, in their order."""
-        query = f"{_WHOLE} WHERE state IN (?, ?) AND seq > ? ORDER BY seq LIMIT 256"
+        query = f"{_WHOLE} WHERE {_LACKS_GRADE} AND seq > ? ORDER BY seq LIMIT 256"
         after = -1
         while batch := [_whole_trial(values) for values in self._rows(query, JUDGING.value, UNGRADED.value, after)]:
             yield from batch
@@ -228,7 +230,7 @@ class LogReader:
 
     def ungraded_count(self, models: Collection[int]) -> int:
         """Number of these models' stored answers without a grade."""
-        query = "SELECT model, count(*) FROM trials WHERE state IN (?, ?) GROUP BY model"
+        query = f"SELECT model, count(*) FROM trials WHERE {_LACKS_GRADE} GROUP BY model"
         rows = self._rows(query, JUDGING.value, UNGRADED.value)
         return sum(_whole_number(number) for model, number in rows if model in models)
 

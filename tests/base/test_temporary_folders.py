@@ -1,13 +1,16 @@
 """Folders of programs of others: removed once nobody holds them, and never before."""
 
 import fcntl
+import os
+import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from adaptive_eval.base import temporary_folders
-from adaptive_eval.base.temporary_folders import TemporaryFolder, clear_leftovers
+from adaptive_eval.base.temporary_folders import TemporaryFolder, clear_leftovers, remove_tree
 
 PREFIX = "adaptive-eval-test-"
 
@@ -45,3 +48,27 @@ def test_a_folder_that_is_being_made_is_not_taken_for_a_leftover(monkeypatch: py
     folder = TemporaryFolder(PREFIX)
     assert not is_first and folder.path.exists()
     folder.remove()
+
+
+@pytest.fixture
+def own_folder() -> Iterator[Path]:
+    """A folder of a user whose rights have limits: root may write everywhere."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    user = os.geteuid() or 65534
+    os.chown(folder, user, -1)
+    root = os.geteuid()
+    os.seteuid(user)
+    yield folder
+    os.seteuid(root)
+    shutil.rmtree(folder)
+
+
+def test_a_write_protected_folder_is_removed_and_what_a_link_leads_to_stays(own_folder: Path) -> None:
+    (other := own_folder / "other").mkdir(mode=0o500)
+    (module := own_folder / "removed" / "module").mkdir(parents=True)
+    (module / "file").touch()
+    (module / "link").symlink_to(other)
+    module.chmod(0o500)
+    module.parent.chmod(0o500)
+    remove_tree(module.parent)
+    assert not module.parent.exists() and other.stat().st_mode & 0o777 == 0o500

@@ -7,6 +7,7 @@ from checked_text import check_text
 
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.objectives import Cheapest
+from adaptive_eval.report.words import decisions_in_words
 
 HEAD = """
 questions: {world: coins}
@@ -76,3 +77,16 @@ def test_prices_of_tokens_and_of_gpu_hours_make_costs(text: str, objective: Chea
     plan = prepare(checked.config).plan
     assert plan.objective == objective
     assert plan.judging.delta == 0.0
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        (ASKED, "The cheapest model that is not more than 5 points behind any other is chosen."),
+        ("objective: cheapest\n", "The cheapest model that is not more than 2 points behind any other is chosen."),
+        ("objective: {kind: threshold, value: 62%}\n", "Every score is compared with 62.0%."),
+    ],
+)
+def test_the_report_says_it_in_the_units_of_its_scores(objective: str, said: str) -> None:
+    config = check_text(HEAD + SECOND + objective, Path("run.yaml"), (), {}).config
+    assert config is not None and decisions_in_words(config, {}, began_at=1, imported=False).objective == said

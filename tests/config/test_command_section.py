@@ -49,6 +49,8 @@ def test_what_runs_at_a_time_is_what_servers_have_in_flight(tmp_path: Path) -> N
         ({"price": {"input": 1, "output": 2}}, "has no effect on a command; let the command print the usd"),
         ({"api_key_env": "MY_KEY"}, "has no effect on a command; name the variable in env"),
         ({"headers": {"X-A": "b"}}, "has no effect on a command; remove it"),
+        ({"service_tier": "flex"}, "service_tier has no effect on a command; remove it"),
+        ({"priority": 10}, "priority has no effect on a command; remove it"),
         ({"launch": {"command": "x --port {port}"}}, "has no effect on a command"),
         ({"question_fields": ["repo"]}, "question_fields must be fields of the questions"),
         ({"env": ["A=b"]}, "must hold names of variables, not values; got 'A=b'; write env: [MY_KEY]"),
@@ -131,3 +133,8 @@ def test_a_cap_on_usd_needs_no_price_of_a_command(tmp_path: Path) -> None:
     assert "needs price of every model, to reserve what a trial may cost, but b has none" in refused(
         tmp_path, *mixed, budget={"usd": 5}, grader="exact"
     )
+
+
+def test_a_limit_on_gpu_hours_counts_nothing_of_commands(tmp_path: Path) -> None:
+    text = refused(tmp_path, {"name": "agent", "command": ["./agent"]}, budget={"gpu_hours": 2})
+    assert "budget.gpu_hours counts nothing, since no model has GPUs of yours; limit usd" in text

@@ -122,7 +122,9 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     models = [{"name": name, "base_url": site.base_url, "price": price} for name in ("ada", "bob")]
     config = site.write(models=models, sampling={"temperature": 0.6}, budget={"usd": 0.05, "trials": 500})
     (message,) = first_round_problems(prepare(load_config(config)))
-    assert message.startswith("answers of ada, bob can be of any length, so the run may exceed budget.")
+    assert message.startswith(
+        "nothing bounds the cost of an answer of ada, bob, so answers in flight may exceed budget."
+    )
     assert "may exceed budget.usd" in message and "budget.tokens" not in message
     runner = CliRunner()
     for command in (["validate"], ["plan", "--simulations", "10"], ["run", "--dry-run"]):

@@ -67,8 +67,8 @@ def test_a_scorer_that_always_fails_is_noticed_on_the_first_samples_which_are_in
         answers, used = lost(site, model)
         assert FIRST_IN_FLIGHT <= answers <= FIRST_IN_FLIGHT * FIRST_ATTEMPTS and used == EACH * answers
         tokens += used
-    assert f"{tokens:,} tokens on answers of 2 models that failed in a task" in ended.output
-    assert "samples failed after the model had answered; they used " in ended.output
+    assert f"{tokens:,} tokens on failed attempts at answers of 2 models" in ended.output
+    assert "attempts at an answer failed, and used " in ended.output
 
 
 def test_a_scorer_that_fails_on_one_model_is_noticed_on_its_first_samples(site: Site) -> None:

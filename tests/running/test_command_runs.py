@@ -22,7 +22,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
-from adaptive_eval.notes import ModelSetAside, events_of_kind
+from adaptive_eval.notes import ModelSetAside, ServersNoticed, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.store.errors import DATABASE_FILE
@@ -164,8 +164,8 @@ def test_a_command_that_always_fails_ends_the_run_after_its_first_trials(site: S
     config = write(site, bad, shell("new", 90))
     ended = site.run(config)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    assert "bad: its command fails: on q" in ended.output and "it exited with status 3" in ended.output
-    assert "  no such skill: v2" in ended.output
+    assert "bad: its command fails: on q" in ended.output
+    assert "it exited with status 3; its standard error ends with: no such skill: v2" in ended.output
     assert FIRST_ATTEMPTS <= len(ledger(site)) <= FIRST_IN_FLIGHT * FIRST_ATTEMPTS
     tried = site.run(config, "--dry-run", "--run-dir", str(site.directory("dry")))
     assert tried.exit_code == ExitCode.ENDPOINTS and "no such skill: v2" in tried.output
@@ -221,7 +221,7 @@ def test_a_program_that_is_edited_between_two_starts_is_another_model(site: Site
 def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
     config = write(site, shell("base", 50), shell("new", 50), budget={"usd": 9.8}, trials={"min": 1, "max": 50})
     ended = site.run(config)
-    assert ended.exit_code == ExitCode.SPENT and "answers of base, new can be of any length" in ended.output
+    assert ended.exit_code == ExitCode.SPENT and "nothing bounds the cost of an answer of base, new," in ended.output
     spent = sum(trial.cost.usd for trial in stored(site))
     assert 5.0 < spent <= 9.8, "equal answers are reserved at 1.5 times their cost"
     silent = model("silent", "sh", "-c", 'echo {\\"score\\": 1}')
@@ -230,6 +230,14 @@ def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
     )
     assert refused.exit_code == ExitCode.ENDPOINTS
     assert 'silent: its command has no "usd" in its last line, which budget.usd counts' in refused.output
+
+
+def test_what_failed_attempts_have_used_is_told_and_counted(site: Site) -> None:
+    line = 'read -r line; case $line in *q2*) echo {\\"usd\\": 0.5}; exit 1;; esac; echo {\\"score\\": 1, \\"usd\\": 1}'
+    config = write(site, model("base", "sh", "-c", line), shell("new", 50), trials={"min": 1, "max": 1})
+    ended = site.run(config, "--set", "concurrency.attempts=2", "--set", "stopping.on_alarm=never")
+    assert "2 attempts at an answer failed, and used 1 USD; no score counts them" in ended.output, ended.output
+    assert "$1.00 on failed attempts at answers of base" in ended.output
 
 
 def test_the_cheapest_is_chosen_by_what_commands_report(site: Site) -> None:
@@ -287,6 +295,29 @@ def test_folders_are_kept_on_request_alone(site: Site) -> None:
     kept = sorted((site.directory() / "logs" / "folders").iterdir())
     assert len(kept) == QUESTIONS and all(path.name.startswith("base-q") for path in kept)
     assert all((path / "trace.json").is_file() for path in kept)
+
+
+def test_a_folder_in_any_state_ends_no_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def of_one_file_system(self: Path, target: Path) -> Path:
+        if "folders" in Path(target).parts and "far" in target.name:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", of_one_file_system)
+    scored = 'echo {\\"score\\": 1}'
+    lines = {"far": ":", "far-pipe": "mkfifo pipe", "gone": 'rm -r "$PWD"', "link": 'rm -r "$PWD"; ln -s / "$PWD"'}
+    models = [
+        model(name, "sh", "-c", f"echo 1 >trace; {line}; {scored}", keep_folders=True) for name, line in lines.items()
+    ]
+    ended = site.run(write(site, *models, trials={"min": 1, "max": 1}, stopping={"on_alarm": "never"}))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    told = {notice.model for notice in events_in(site.directory(), ServersNoticed) if "kept whole" in notice.text}
+    assert told == {"far-pipe", "gone", "link"}
+    kept = site.directory() / "logs" / "folders"
+    assert len(list(kept.glob("far-*/trace"))) == 2 * QUESTIONS and not list(kept.glob("link*"))
+    assert not list(Path(tempfile.gettempdir()).glob("adaptive-eval-commands-*"))
 
 
 def test_a_transcript_from_elsewhere_is_not_taken(site: Site) -> None:

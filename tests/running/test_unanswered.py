@@ -144,7 +144,7 @@ def test_a_model_that_lacks_too_many_answers_is_asked_again_once_its_server_is_r
             and "; on question q" in output
             and WORDS in output
         )
-        assert "fix the servers that fail some requests every time" in output
+        assert "fix the servers or commands that fail on some questions every time" in output
         server.script = lambda asked: None
         code, output = run(config)
         assert code == ExitCode.SPENT, output  # too close, but for no missing answer

@@ -44,6 +44,18 @@ def without_texts(trial: Trial) -> Trial:
     return trial._replace(answer=None, grade=None, facts=facts_of(trial))
 
 
+def test_what_never_came_does_not_wait_for_a_grade(open_store: OpenStore, directory: Path) -> None:
+    came, lost = make_trial(error="too long"), make_trial(LARGE, error="every attempt at it failed")
+    assert lost.answer is not None
+    missing = lost._replace(answer=replace(lost.answer, text="", signals=frozenset({"unanswered"})))
+    store = open_store()
+    store.append(came, missing)
+    store.close()
+    with closing(LogReader.open(directory)) as reader:
+        assert [trial.key for _, trial in reader.ungraded()] == [came.key]
+        assert (reader.ungraded_count([SMALL]), reader.ungraded_count([LARGE])) == (1, 0)
+
+
 def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path) -> None:
     trials = [
         make_trial(logprobs=AnswerLogprobs(("B", " \0 é"), (-0.25, None))),

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from adaptive_eval.base.files import make_folder, read_file, write_atomic
-from adaptive_eval.base.temporary_folders import TemporaryFolder, clear_leftovers
+from adaptive_eval.base.temporary_folders import TemporaryFolder, clear_leftovers, remove_tree
 from adaptive_eval.endpoints.redaction import Redactor
 
 PREFIX = "adaptive-eval-commands-"
@@ -51,8 +51,8 @@ class TrialFolders:
         return () if self._temporary is None else (self._temporary.lock,)
 
     @asynccontextmanager
-    async def folder(self, name: str, *, keeps: bool) -> AsyncIterator[Path]:
-        """A new folder for a trial of this name; with `keeps` it is kept."""
+    async def folder(self) -> AsyncIterator[Path]:
+        """A new folder for a trial."""
         async with self._opening:
             if self._temporary is None:
                 await asyncio.to_thread(clear_leftovers, PREFIX)
@@ -62,7 +62,11 @@ class TrialFolders:
         try:
             yield path
         finally:
-            await asyncio.to_thread(self._put_away, path, name if keeps else None)
+            await asyncio.to_thread(remove_tree, path)
+
+    async def keep(self, folder: Path, name: str) -> bool:
+        """Keep the folder of a trial; returns whether all of it could be kept."""
+        return await asyncio.to_thread(self._keep, folder, name)
 
     async def keep_transcript(self, folder: Path, path: str, name: str) -> str | None:
         """Keep a file of a trial's folder; returns its path from the run's directory, None if it cannot be kept."""
@@ -73,14 +77,22 @@ class TrialFolders:
         if self._temporary is not None:
             await asyncio.to_thread(self._temporary.remove)
 
-    def _put_away(self, path: Path, name: str | None) -> None:
-        if self._logs is None or name is None:
-            shutil.rmtree(path, ignore_errors=True)
-            return
+    def _keep(self, folder: Path, name: str) -> bool:
+        if self._logs is None:
+            return True
         make_folder(self._logs / FOLDERS, FREE_SPACE)
         target = self._logs / FOLDERS / file_name(name)
-        shutil.rmtree(target, ignore_errors=True)  # of a start that was killed
-        shutil.move(path, target)
+        remove_tree(target)  # of a start that was killed
+        if folder.is_symlink():
+            return False
+        try:
+            folder.rename(target)
+        except OSError:  # another file system, write-protected, or gone
+            try:
+                shutil.copytree(folder, target, symlinks=True)
+            except OSError:  # it may be anything that a command leaves, such as a socket
+                return False
+        return True
 
     def _keep_transcript(self, folder: Path, path: str, name: str) -> str | None:
         if self._logs is None:

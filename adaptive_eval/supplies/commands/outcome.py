@@ -61,7 +61,9 @@ def read_outcome(ended: EndedCommand, timeout: float, redactor: Redactor, *, nee
     if problem is not None:
         problem = redactor.message(problem)
         words = [line[-SHOWN_CHARS:] for line in last_lines(ended.errors, redactor)[-SHOWN_LINES:]]
-        problem += "\n  ".join(["; the end of its standard error:", *words]) if words else ""
+        if words:  # a display of one line has the last one, which says most
+            problem += f"; its standard error ends with: {words[-1]}"
+            problem += "\n  ".join(["", *words]) if len(words) > 1 else ""
     return CommandOutcome(body, result, problem, ended.seconds)
 
 

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError, LaunchFailed, Rejected, RetryNotAllowed, StoreError
 from adaptive_eval.config.commands import command_environment, command_line, command_problems
@@ -32,6 +33,9 @@ MAX_REPLICA_CHARS = 200
 UNCOUNTED = 'has no "{0}" in its last line, {1}: print "{0}" (0 if free), or remove the {2}'
 UNUSED_SCORE = "its command reports a score, of which the grader {} takes no notice; the grader `reported` takes it"
 NO_TRANSCRIPT = "its command reports a transcript that is no file in its folder, or too large to be kept"
+FOLDER_NOT_KEPT = (
+    "its command left a folder that cannot be kept whole: it is gone, has sockets or pipes, or there is no space"
+)
 NO_FOLDER = (
     "{}: a command cannot have a folder there: {}. Free some space there, or set TMPDIR; the same command goes on"
 )
@@ -122,22 +126,29 @@ class CommandClient:
         seed = self._model.seed(question, trial)
         text = question_text(asked, self._model.prompt(question), trial, seed, self._field_names(asked))
         name = f"{config.name} {asked.id} {trial}" + (f" attempt {attempt}" if attempt > 1 else "")
-        async with _errors_of_machine(), self._folders.folder(name, keeps=config.keep_folders) as folder:
+        async with _errors_of_machine(), self._folders.folder() as folder:
             ended = await self._line.run(text, folder, self._folders.holds)
             needs_score = self._takes_score(question)
             outcome = read_outcome(ended, config.timeout, self._redactor, needs_score=needs_score)
             result = outcome.result
-            if outcome.problem is not None or result is None:
-                return outcome
-            if result.score is not None and not needs_score:
-                kind = getattr(find_grader(self._grader, asked), "kind", "")
-                self._notices["score"] = Notice("unused_score", UNUSED_SCORE.format(kind))
-            if result.transcript is None:
-                return outcome
-            kept = await self._folders.keep_transcript(folder, result.transcript, name)
-            if kept is None and self._folders.keeps:
-                self._notices["transcript"] = Notice("no_transcript", NO_TRANSCRIPT)
-            return outcome._replace(result=result._replace(transcript=kept))
+            if outcome.problem is None and result is not None:
+                if result.score is not None and not needs_score:
+                    kind = getattr(find_grader(self._grader, asked), "kind", "")
+                    self._notices["score"] = Notice("unused_score", UNUSED_SCORE.format(kind))
+                kept = await self._keep_transcript(folder, result.transcript, name)
+                outcome = outcome._replace(result=result._replace(transcript=kept))
+            if config.keep_folders and not await self._folders.keep(folder, name):
+                self._notices["folder"] = Notice("folder_not_kept", FOLDER_NOT_KEPT)
+            return outcome
+
+    async def _keep_transcript(self, folder: Path, path: str | None, name: str) -> str | None:
+        """Keep a trial's transcript, if there is one; returns where it is."""
+        if path is None:
+            return None
+        kept = await self._folders.keep_transcript(folder, path, name)
+        if kept is None and self._folders.keeps:
+            self._notices["transcript"] = Notice("no_transcript", NO_TRANSCRIPT)
+        return kept
 
     def _field_names(self, question: Question) -> Sequence[str]:
         """The fields that the command gets besides id and prompt; graders may read an answer key in the others."""
