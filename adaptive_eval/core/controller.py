@@ -273,7 +273,7 @@ class Controller:
         """End the run because the caps do not cover trials in flight and these further ones of each model."""
         short_caps = self._flight.caps_short_of(trials)
         if not self.taker.taken and self.plan.first is None:  # one number, whatever the answers so far have cost
-            whole = self._flight.account.worst_totals(self.plan.opening.sum(axis=1))
+            whole = self._flight.worst_totals(self.plan.opening.sum(axis=1))
             short_caps = {currency: max(total, whole[currency]) for currency, total in short_caps.items()}
         self.short_caps = short_caps
         self.finished = Reason.BUDGET

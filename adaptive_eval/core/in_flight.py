@@ -330,6 +330,11 @@ class BatchesInFlight:
         """The caps that do not cover trials in flight and these of each model, by currency, with totals that would."""
         return self.account.caps_short_of(*self._arrived_and_missing(int(self.issued.sum())), trials)
 
+    def worst_totals(self, trials: NDArray[np.int64]) -> dict[str, float]:
+        """The worst cost of so many trials of each model, by currency; of unbounded ones by the largest cost so far."""
+        in_flight = [batch.used.max(axis=0) for batch in self._batches if batch.used is not None]
+        return self.account.worst_totals(trials, np.max(in_flight, axis=0, initial=0.0))
+
     def _kept_and(self, more: Cost) -> FloatArray:
         """The kept outcomes, their cost, and `more`, by currency."""
         return np.array((len(self.early), *self.early.cost.plus(more)))
