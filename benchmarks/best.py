@@ -2,7 +2,8 @@
 
 A unit is one trial on all questions of a model. Regret is the mean true score of the best models minus that of those
 that are picked, in points. Each row also has the regret of a fixed design of the same size, which spreads the same
-units evenly over the models and picks the highest means.
+units evenly over the models and picks the highest means, and the size of the smallest fixed design with no more regret
+than the runs, which nobody knows beforehand.
 
     python benchmarks/best.py [--quick] [--runs 200] [--json PATH] [--markdown PATH]
 """
@@ -34,10 +35,16 @@ WORST_RIVALS = (1, 5, 11)
 """Numbers of equal rivals that are behind the best by exactly the margin."""
 WORST_CAP = 320
 """Trials per question that these may have, so that most runs end with a pick."""
-HEADER = ("set", "picked", "rule", "units", "of all", "regret", "fixed design of this size", "behind", "undecided")
+FIXED_DRAWS = 2_000
+"""Of the fixed design."""
+HEADER = (
+    "set", "picked", "rule", "units", "of all", "regret", "fixed design of this size", "smallest", "of it", "behind",
+    "undecided",
+)  # fmt: skip
 
 EXPLAINED = """\
-{runs} seeded runs per row, `optimize: cost`. *Of all*: share of the trials that are allowed. *Behind*: runs that end
+{runs} seeded runs per row, `optimize: cost`. *Of all*: share of the trials that are allowed. *Smallest*: units of the
+smallest fixed design with no more regret, and *of it* the units of the runs as its share. *Behind*: runs that end
 with a pick although a model that is left out is better than a picked one by 2 points or more. *Undecided*: runs that
 end without a pick, though they have a leader. *At the margin*: equal rivals, all behind the best by exactly 2 points,
 with up to 320 trials per question. Its goals are for each rival, as the promise is. Machine: {machine}."""
@@ -49,8 +56,15 @@ class Picked(NamedTuple):
     units: float
     regret: float
     fixed_regret: float
+    smallest: float
+    """Units of the smallest fixed design with no more regret; infinite: more than are allowed."""
     behind: float
     undecided: float
+
+    @property
+    def of_it(self) -> float:
+        """The units as a share of those of the smallest fixed design."""
+        return self.units / self.smallest
 
 
 def picked(scenario: Scenario, picks: int, rule: str, runs: int) -> Picked:
@@ -60,18 +74,34 @@ def picked(scenario: Scenario, picks: int, rule: str, runs: int) -> Picked:
     choices = {**paced(scenario, "cost"), "objective": PICKS[picks]}
     if rule == "near_best":
         choices["rule"] = NearBest(start=scenario.start)
-    top_mean, rows = np.sort(truth)[::-1][:picks].mean(), list[tuple[float, ...]]()
-    for seed, run in enumerate(play_stacked(scenario, scenario.plan(**choices), runs)):
+    rows = list[tuple[float, ...]]()
+    for run in play_stacked(scenario, scenario.plan(**choices), runs):
         counts = run.end.counts
         best = highest((counts @ w / counts.sum(axis=-1)).mean(axis=1), picks)
-        units = float(counts.sum()) / questions
-        trials = max(round(units / models), 1)
-        fixed = w[first_outcomes(scenario.tape(seed), models, questions, trials)].mean(axis=(1, 2))
         settled = run.end.reason == Reason.SETTLED
         lost = np.delete(truth, best).max() - truth[best].min()
-        regrets = [100.0 * float(top_mean - truth[chosen].mean()) for chosen in (best, highest(fixed, picks))]
-        rows.append((units, *regrets, float(settled and lost >= MARGIN - 1e-9), float(not settled)))
-    return Picked(*np.mean(rows, axis=0).tolist())
+        behind = settled and lost >= MARGIN - 1e-9
+        rows.append((float(counts.sum()) / questions, regret(truth, best), float(behind), float(not settled)))
+    units, mean_regret, behind_share, undecided = np.mean(rows, axis=0).tolist()
+    fixed = np.mean([regret_by_trials(scenario, draw, picks) for draw in range(FIXED_DRAWS)], axis=0)
+    enough = np.flatnonzero(fixed <= mean_regret)
+    smallest = float(models * (enough[0] + 1)) if enough.size else np.inf
+    of_this_size = float(fixed[max(round(units / models), 1) - 1])
+    return Picked(units, mean_regret, of_this_size, smallest, behind_share, undecided)
+
+
+def regret(truth: FloatArray, chosen: NDArray[np.intp]) -> float:
+    """How far the chosen models are behind the best, in points."""
+    return 100.0 * float(np.sort(truth)[::-1][: len(chosen)].mean() - truth[chosen].mean())
+
+
+def regret_by_trials(scenario: Scenario, draw: int, picks: int) -> FloatArray:
+    """Regret of the fixed design with 1, 2, ... trials of each question."""
+    truth = scenario.world.truth
+    models, questions, _ = scenario.world.p.shape
+    outcomes = first_outcomes(scenario.tape(draw), models, questions, scenario.cap)
+    scores = scenario.world.w[outcomes].mean(axis=1).cumsum(axis=1)  # in proportion to the means
+    return np.array([regret(truth, highest(score, picks)) for score in scores.T])
 
 
 def highest(scores: FloatArray, picks: int) -> NDArray[np.intp]:
@@ -112,7 +142,9 @@ def main() -> None:
         for rule, result in rows(scenario, picks, runs, rules):
             table.append((
                 scenario.name, picks, rule, f"{result.units:.0f}", f"{result.units / all_trials:.2f}",
-                f"{result.regret:.2f}", f"{result.fixed_regret:.2f}", f"{result.behind:.1%}", f"{result.undecided:.0%}",
+                f"{result.regret:.2f}", f"{result.fixed_regret:.2f}",
+                *(("more", "") if np.isinf(result.smallest) else (f"{result.smallest:.0f}", f"{result.of_it:.2f}")),
+                f"{result.behind:.1%}", f"{result.undecided:.0%}",
             ))  # fmt: skip
             print(*table[-1], flush=True)
             if (scenario.name, picks, rule) == ("aime2024", 1, "near_best"):

@@ -7,7 +7,6 @@ to its last; one that would idle for longer than its start takes is stopped, and
 share are held until the last model is done. All that was asked is counted, and everybody waits for it.
 
     python benchmarks/hours.py [--quick] [--runs 40] [--json PATH] [--markdown PATH]
-    python benchmarks/hours.py --ahead 4 8 12
     python benchmarks/hours.py --caps 6000 12000
 """
 
@@ -15,10 +14,11 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from math import ceil
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.tape import TrialArrays
-from adaptive_eval.simulate.worlds import World, binary
+from adaptive_eval.simulate.worlds import World, binary, shared_difficulty
 from adaptive_eval.study.judged import judge_replay
 from adaptive_eval.study.servers import SimulatedHost
 from adaptive_eval.study.timed import drive_in_time
@@ -88,6 +88,7 @@ class Setting(NamedTuple):
 
 
 SPREAD, POOL, ONE = "a server each, spread", "pool of 4, 5 s", "one place, 5 s"
+SHARED = "all models on one server"
 SETTINGS = (
     Setting(sigma=0.5, cut=np.inf),
     Setting(goal=0.60, asked=1.15),
@@ -148,15 +149,18 @@ def replay(scenario: Scenario, setting: Setting, choices: dict[str, Any], seed: 
     times = AnswerTimes(latency, (models, questions), scenario.world.w, np.random.default_rng([seed, 1]))
     spread = SpreadTimes(times, factors(models, setting.spread), latency.median * setting.cut)
     slots, engine = setting.slots, partial(SharedEngine, GAIN * setting.slots / SLOTS)
-    pool = [SimulatedHost(range(models), slots, 5.0, places=setting.places, engine=engine)]
-    separate = [SimulatedHost((model,), slots, engine=engine) for model in range(models)]
+    if setting.places:
+        hosts = [SimulatedHost(range(models), slots, 5.0, places=setting.places, engine=engine)]
+    elif setting.served == SHARED:
+        hosts = [SimulatedHost(range(models), slots, engine=engine)]
+    else:
+        hosts = [SimulatedHost((model,), slots, engine=engine) for model in range(models)]
     controller = Controller(scenario.plan(**choices))
-    shared = pool if setting.places else separate
-    timeline = drive_in_time(controller, scenario.tape(seed), spread, slots, shared=shared)
+    timeline = drive_in_time(controller, scenario.tape(seed), spread, slots, shared=hosts)
     judged = judge_replay(seed, controller, scenario.world.truth)
     hours = sum(served.held_seconds(START, np.inf, parks=timeline.parks) for served in timeline.served)
-    if setting.places:
-        hours = timeline.seconds * setting.places
+    if setting.places or setting.served == SHARED:
+        hours = timeline.seconds * max(setting.places, 1)
     asked = sum(len(served.start) for served in timeline.served) / (models * questions * scenario.cap)
     return Hours(timeline.seconds, hours, asked, judged.called, judged.wrong)
 
@@ -252,6 +256,33 @@ def few_rows(runs: int) -> Iterator[tuple[tuple[object, ...], Check]]:
             )
 
 
+ONE_SERVER = Setting(SHARED)
+ONE_SERVER_HEADER = ("world", "asked", "called", "held", "trials, smallest", "held, smallest")
+GPU_MODELS = (0, 1, 3, 5, 6, 8)
+"""Those of the runs on a real GPU (`gpu.md`), by their places among AIME'24's best."""
+
+
+def on_one_server(data: Path) -> Iterator[Scenario]:
+    """The worlds of the runs on a real GPU: six models on one server."""
+    if (data / "aime2024_counts.npz").exists():
+        best = recorded(data, "aime2024").world.p[list(GPU_MODELS)]
+        yield Scenario("six models of AIME'24", World("aime2024", best))
+    yield Scenario("six simulated models", shared_difficulty(len(GPU_MODELS)))
+
+
+def one_server_rows(
+    scenarios: Iterable[Scenario], runs: int, draws: int, pool: ProcessPoolExecutor
+) -> Iterator[tuple[object, ...]]:
+    """What `time` holds of one server for six models, as a share of the fixed design of 80 and of the smallest."""
+    for scenario in scenarios:
+        number = find(scenario, draws, pool).number
+        smallest = scenario.cap if number is None else ceil(number)
+        measured = shares(scenario, ONE_SERVER, runs, smallest)
+        time = measured.time
+        held = f"{time.held:.3f} ± {measured.error:.3f}"
+        yield scenario.name, f"{time.asked:.3f}", f"{time.called:.2f}", held, smallest, f"{measured.smallest[1]:.2f}"
+
+
 def main() -> None:
     parser = arguments("Server time and wall time of the paces.")
     add_data(parser)
@@ -264,8 +295,10 @@ def main() -> None:
         print(capped(scenario, options.caps, options.runs))
         return
     settings, runs = (SETTINGS[1:2], 1) if options.quick else (SETTINGS, options.runs)
+    draws = 20 if options.quick else 400
     with ProcessPoolExecutor() as pool:
-        number = find(scenario, 20 if options.quick else 400, pool).number
+        number = find(scenario, draws, pool).number
+        one_server = list(one_server_rows(on_one_server(options.data), runs, draws, pool))
     smallest = scenario.cap if number is None else ceil(number)
     rows, results = list[tuple[object, ...]](), list[Check]()
     for setting in settings:
@@ -288,6 +321,7 @@ def main() -> None:
         "# Hours of servers", explained, markdown(HEADER, rows), beside, f"## {FEW.capitalize()}",
         "At most 8 trials per question, a server for each model; shares of what the fixed design of 8 holds.",
         markdown(FEW_HEADER, [row for row, _ in few]),
+        f"## {SHARED.capitalize()}", "The worlds of [gpu](gpu.md).", markdown(ONE_SERVER_HEADER, one_server),
     )  # fmt: skip
     publish(options, "\n\n".join(parts), results)
 

@@ -61,9 +61,10 @@ def suggestion(path: KeyPath, kind: object) -> str:
         return f"did you mean `{close[0]}`?"
     other_places = [place for place in _all_paths() if place[-1] == key]
     if other_places and key != "name":  # many sections have a name, so another one's is not meant
-        nearest = max(other_places, key=lambda place: (_common_length(place, path), -len(place)))
-        cut = _common_length(nearest, path)
-        return f"did you mean {written_path((*path[:cut], *nearest[cut:]))}?"
+        distance = {place: (-_common_length(place, path), len(place)) for place in other_places}
+        nearest = [place for place in distance if distance[place] == min(distance.values())]
+        cut = _common_length(nearest[0], path)
+        return f"did you mean {' or '.join(written_path((*path[:cut], *place[cut:])) for place in nearest)}?"
     return f"known keys are {', '.join(sorted(keys))}" if keys else ""
 
 
@@ -112,6 +113,8 @@ def convert_errors(errors: Iterable[ErrorDetails], document: Document) -> Iterat
         deeper = any(len(other) > len(path) and other[: len(path)] == path for other in by_path)
         if deeper and isinstance(document.value(path), dict | list):
             continue  # the error in the intended branch of the union is more precise
+        if any(problem.rule == UNKNOWN for problem in problems):  # and missing in another branch of the union
+            problems = [problem for problem in problems if problem.rule != MISSING]
         rules = list(dict.fromkeys(problem.rule.removeprefix("must be ") for problem in problems))
         merged = problems[0] if len(rules) == 1 else problems[0]._replace(rule=f"must be {' or '.join(rules)}", hint="")
         origin = document.origin(path)
@@ -119,6 +122,7 @@ def convert_errors(errors: Iterable[ErrorDetails], document: Document) -> Iterat
 
 
 MISSING = "must be given"
+UNKNOWN = "is not a known key"
 _MEANT = re.compile(r"did you mean `(\w+)`\?")
 
 
@@ -144,7 +148,7 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "extra_forbidden":
         section = document.value(path[:-1])
         kind_of_section = section.get("kind") if isinstance(section, dict) else None
-        return Problem(path, "is not a known key", suggestion(document.origin(path), kind_of_section))
+        return Problem(path, UNKNOWN, suggestion(document.origin(path), kind_of_section))
     if kind == "rule":
         value_text = (
             None if isinstance(document.value(path), dict | list) else got

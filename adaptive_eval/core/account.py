@@ -186,9 +186,12 @@ class BudgetAccount:
             if total > cap
         }
 
-    def worst_totals(self, trials: NDArray[np.int64]) -> dict[str, float]:
-        """The worst cost of so many trials of each model, by currency."""
-        return dict(zip(CURRENCIES, (trials @ self._worst).tolist(), strict=True))
+    def worst_totals(self, trials: NDArray[np.int64], largest: FloatArray) -> dict[str, float]:
+        """The worst cost of so many trials of each model, by currency; of unbounded ones what would be reserved if none
+        cost more than `largest`, or than any so far."""
+        unbounded = RESERVE_FACTOR * np.maximum(self._largest.max(axis=0), largest)
+        totals = trials @ np.where(self._open, unbounded, self._worst)
+        return dict(zip(CURRENCIES, totals.tolist(), strict=True))
 
     def affordable(self) -> float:
         """Number of further trials that the caps would pay for at the mean price so far; infinite without caps."""

@@ -7,8 +7,7 @@ order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -98,6 +97,7 @@ class Controller:
         """By model and question, how many trials are committed; None if that was not needed since the last commit."""
         self.overrun: IntArray = np.zeros_like(self._tally.counts)
         """(L, M, K): the part of `counts` that no look has judged (`count_overrun`)."""
+        self._horizons_before_overrun: Mapping[Pair, int | None] = {}
         if plan.before is None:
             self._compose_first()
         else:
@@ -273,7 +273,7 @@ class Controller:
         """End the run because the caps do not cover trials in flight and these further ones of each model."""
         short_caps = self._flight.caps_short_of(trials)
         if not self.taker.taken and self.plan.first is None:  # one number, whatever the answers so far have cost
-            whole = self._flight.account.worst_totals(self.plan.opening.sum(axis=1))
+            whole = self._flight.worst_totals(self.plan.opening.sum(axis=1))
             short_caps = {currency: max(total, whole[currency]) for currency, total in short_caps.items()}
         self.short_caps = short_caps
         self.finished = Reason.BUDGET
@@ -446,7 +446,9 @@ class Controller:
         unjudged = [batch for batch in unjudged if batch.model in counted]
         if self.finished is None or self.plan.coupled or not unjudged:
             return
-        horizons = self.larger_horizons if self.finished is Reason.OUT_OF_REACH and self.taker.keep else {}
+        if self.taker.keep:
+            # a stage after this one begins with its look at the trials before the overrun
+            self._horizons_before_overrun = self.larger_horizons
         judged = self._tally.counts.copy()
         self._tally.commit(unjudged)
         self.overrun = self._tally.counts - judged
@@ -454,8 +456,6 @@ class Controller:
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
         self.taker.include_overrun(self.available)
-        if horizons:  # a stage after this one begins with its look at the trials before the overrun
-            self.larger_horizons = {**horizons, **self._find_larger_horizons(horizons)}
         if self.finished is Reason.BLOCKED and self.last_look is not None:  # more answers have shown another reason
             self.finished = why_no_further(self.last_look, True, self.set_aside.values())
 
@@ -464,16 +464,15 @@ class Controller:
         """The latest look; None before the first."""
         return self.taker.last_look
 
-    @cached_property
+    @property
     def larger_horizons(self) -> Mapping[Pair, int | None]:
-        """For each pair that a finished run has given up: the `trials.max` with which it goes on with the pair and has
-        at least an even chance to decide it, if caps allow that; None if no plausible one does."""
-        return self._find_larger_horizons()
-
-    def _find_larger_horizons(self, computed: Collection[Pair] = ()) -> dict[Pair, int | None]:
-        if self.last_look is None:
+        """For each pair that a run that has ended out of reach has given up: the `trials.max` with which it goes on
+        with the pair and has at least an even chance to decide it, if caps allow that; None if no plausible one does.
+        """
+        if self.finished is not Reason.OUT_OF_REACH or self.last_look is None:
             return {}
-        return larger_horizons(self.taker, self.last_look, self.available, computed)
+        before = self._horizons_before_overrun
+        return {**before, **larger_horizons(self.taker, self.last_look, self.available, before)}
 
     def result(self, correction: ScoreCorrection | None = None) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the

@@ -157,7 +157,7 @@ class BatchesInFlight:
         self.rounds_issued += 1
         self.account.reserve(extra.sum(axis=1))
         self._not_asked.append(new_round)
-        tick = max((batch.due for batch in self._batches), default=self.now) + 1.0
+        tick = max((batch.due for batch in self._batches), default=self.now) + 1.0 if in_step else math.nan
         for batch in new_round.batches.values():
             ticks = 1.0 if fixed_time else self._trials_per_question(batch) * float(self.ticks_per_trial[batch.model])
             batch.due = tick if in_step else max(self.now, float(self.last_due[batch.model])) + ticks
@@ -205,15 +205,16 @@ class BatchesInFlight:
         """A model's batches that may still get outcomes, parked or not."""
         return [*self._by_model[model], *self._parked[model]]
 
-    def start_clock(self, opening: Batch) -> None:
-        """Set a model's clock by its complete first round."""
-        model, batches = opening.model, self._by_model[opening.model]
-        self.ticks_per_trial[model] = clock_seconds(opening)
-        until = self._trials_per_question(opening) * self.ticks_per_trial[model]
-        for batch in batches:
-            if batch is not opening:
-                until = batch.due = until + self._trials_per_question(batch) * self.ticks_per_trial[model]
-        self.last_due[model] = until
+    def set_clocks(self, openings: Iterable[Batch]) -> None:
+        """Set models' clocks by their complete first rounds."""
+        for opening in openings:
+            model = opening.model
+            self.ticks_per_trial[model] = clock_seconds(opening)
+            until = self._trials_per_question(opening) * self.ticks_per_trial[model]
+            for batch in self._by_model[model]:
+                if batch is not opening:
+                    until = batch.due = until + self._trials_per_question(batch) * self.ticks_per_trial[model]
+            self.last_due[model] = until
         self._batches.sort(key=_order)
 
     def _trials_per_question(self, batch: Batch) -> float:
@@ -329,6 +330,11 @@ class BatchesInFlight:
         """The caps that do not cover trials in flight and these of each model, by currency, with totals that would."""
         return self.account.caps_short_of(*self._arrived_and_missing(int(self.issued.sum())), trials)
 
+    def worst_totals(self, trials: NDArray[np.int64]) -> dict[str, float]:
+        """The worst cost of so many trials of each model, by currency; of unbounded ones by the largest cost so far."""
+        in_flight = [batch.used.max(axis=0) for batch in self._batches if batch.used is not None]
+        return self.account.worst_totals(trials, np.max(in_flight, axis=0, initial=0.0))
+
     def _kept_and(self, more: Cost) -> FloatArray:
         """The kept outcomes, their cost, and `more`, by currency."""
         return np.array((len(self.early), *self.early.cost.plus(more)))
@@ -437,12 +443,12 @@ class Opening:
         if not complete:
             return
         questions = flight.issued.shape[1]
-        slowest = max(batches, key=attrgetter("seconds"))  # all have the same size
+        slowest = max(batches, key=attrgetter("whole_seconds"))  # all have the same size
         last = slowest.size / questions * clock_seconds(slowest)
-        for batch in complete:
-            if batch.model not in self._clocks_set:
-                self._clocks_set.add(batch.model)
-                flight.start_clock(batch)
+        newly_complete = [batch for batch in complete if batch.model not in self._clocks_set]
+        if newly_complete:
+            self._clocks_set.update(batch.model for batch in newly_complete)
+            flight.set_clocks(newly_complete)
         if any(flight.last_due[batch.model] < last for batch in complete) and flight.account.fits(
             self._most * questions - flight.issued.sum(axis=1)
         ):

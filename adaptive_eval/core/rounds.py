@@ -167,6 +167,8 @@ class Batch:
         self._spent = WholeSums()
         self._seconds_so_far = 0
         """Seconds of answers that have arrived, in trillionths, before any of them is told."""
+        self.whole_seconds = 0
+        """Seconds of its answers so far, in trillionths."""
         self._next = 0
 
     def keep_costs(self) -> None:
@@ -186,7 +188,7 @@ class Batch:
         """Forget what has arrived, as if nothing had been asked."""
         self.missing, self._next, self._counts = self.size, 0, None
         self._got, self._kinds = bytearray([MISSING]) * self.size, bytearray(self.size)
-        self._spent, self._seconds_so_far = WholeSums(), 0
+        self._spent, self._seconds_so_far, self.whole_seconds = WholeSums(), 0, 0
         if self.used is not None:
             self.used = np.zeros_like(self.used)
 
@@ -204,7 +206,7 @@ class Batch:
             return False
         if outcome.cost is not NO_COST:
             self._spent.add(outcome.cost)
-        self._spent.seconds += round(outcome.seconds * PER_UNIT)
+        self._add_seconds(round(outcome.seconds * PER_UNIT))
         if self.used is not None:
             self.used[slot] = (1.0, *outcome.cost)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
@@ -221,6 +223,7 @@ class Batch:
         codes[slots] = part.categories
         np.frombuffer(self._kinds, dtype=np.uint8)[slots] = part.kinds
         self._spent.add_sums(part.spent)
+        self._add_seconds(0)
         self.missing -= len(slots)
         if self.used is not None:
             self.used[slots] = part.costs
@@ -231,7 +234,7 @@ class Batch:
         `seconds` the total of all trials."""
         for times, cost in zip(over_questions(counts).tolist(), costs, strict=True):
             self._spent.add(cost, times)
-        self._spent.seconds += round(seconds * PER_UNIT)
+        self._add_seconds(round(seconds * PER_UNIT))
         if self.used is not None:
             self.used = np.repeat([(1.0, *cost) for cost in costs], over_questions(counts), axis=0)
         self._counts, self.missing = counts, 0
@@ -239,6 +242,11 @@ class Batch:
     def take_time(self, seconds: float) -> None:
         """Record the seconds of answers that have arrived, before they are told."""
         self._seconds_so_far = round(seconds * PER_UNIT)
+        self._add_seconds(0)
+
+    def _add_seconds(self, whole_seconds: int) -> None:
+        self._spent.seconds += whole_seconds
+        self.whole_seconds = max(self._spent.seconds, self._seconds_so_far)
 
     def ask_all(self) -> None:
         """Count every trial of the batch as asked for."""
@@ -343,7 +351,7 @@ class Batch:
     @property
     def seconds(self) -> float:
         """Mean seconds of its answers, counting missing ones as answered now; 0 if unknown."""
-        return max(self._spent.seconds, self._seconds_so_far) / PER_UNIT / self.size
+        return self.whole_seconds / PER_UNIT / self.size
 
     def places(self) -> tuple[IntArray, IntArray]:
         """Question and trial number of each trial of the batch, in the order in which they are asked."""

@@ -52,6 +52,12 @@ def _base_urls(value: str | tuple[str, ...]) -> tuple[str, ...]:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must be http(s)://host[:port]/path, such as http://localhost:8000/v1 for vLLM")
+        try:
+            has_port = parts.port != 0
+        except ValueError:
+            has_port = False
+        if not has_port:
+            raise ValueError("must have a port from 1 to 65535")
         if parts.username or parts.password or parts.query:
             raise ValueError("must hold no user name, password or query; keys come from api_key_env")
     roots = tuple(url.rstrip("/") for url in urls)

@@ -255,7 +255,7 @@ def _answers_for_more(ending: Ending) -> Advice:
     covering = {f"budget.{key}": value for key, value in ending.short_caps.items()}
     results = ending.results
     larger = covering or _doubled_budget(ending)
-    which_round = f", the most that the {'next' if results else 'first'} round can cost" if covering else ""
+    which_round = f" or more, for the {'next' if results else 'first'} round" if covering else ""
     raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
     more_budget = _step(ending, f"raise {raised}", larger)
     if results is None:

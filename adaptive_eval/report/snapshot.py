@@ -181,7 +181,7 @@ def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | 
         alarms=tuple(controller.alarms),
         extensions=tuple(controller.extensions),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
-        horizons=controller.larger_horizons if controller.finished is Reason.OUT_OF_REACH else {},
+        horizons=controller.larger_horizons,
     )
 
 

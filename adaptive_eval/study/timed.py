@@ -167,8 +167,9 @@ class _BatchInFlight:
     def _until(self) -> int:
         """How many answers have arrived at the next report; reports begin once a batch of the opening is complete."""
         assert self._opening is not None
-        first_end = bisect_left(self.load.in_order[0], min(map(END, self._opening)))
-        return max(first_end, self._told + 1)
+        if self._told:  # the first batch has ended
+            return self._told + 1
+        return max(bisect_left(self.load.in_order[0], min(map(END, self._opening))), 1)
 
     @property
     def is_complete(self) -> bool:

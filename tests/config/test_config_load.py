@@ -294,6 +294,7 @@ sampling: {top_p: 3}
                 "unknown is not a known key; known keys are benchmark, benchmarks, budget, concurrency, grader",
             ),
             ("temperature: 1", "temperature is not a known key; did you mean sampling.temperature?"),
+            ("delta: 2%", "delta is not a known key; did you mean objective.delta or stopping.delta?"),
             ("max_trials: 1", "max_trials is not a known key"),
             ("prompt: {template: no field}", "prompt.template must have a field of the question"),
             ("prompt: 'no field'", "line 6: prompt must have a field of the question"),
@@ -325,6 +326,16 @@ sampling: {top_p: 3}
             "line 5: grader.tolerance is not a known key",
         ]
         assert "grader.kind must be given" in only(BASE.replace("grader: math", "grader: {timeout: 3}"))
+
+    def test_a_given_key_of_one_kind_of_grader_is_not_missing_from_another(self) -> None:
+        text = BASE.replace("grader: math", "grader: {kind: judge, judge: {base_url: http://j/v1}}")
+        assert all("must be given or" not in line for line in problems_in(text))
+        assert any("grader.judge is not a known key" in line for line in problems_in(text)), problems_in(text)
+
+    @pytest.mark.parametrize("port", ["80000", "0", "eighty"])
+    def test_a_port_that_there_is_not(self, port: str) -> None:
+        message = only(BASE.replace("http://a/v1", f"http://a:{port}/v1"))
+        assert message.startswith("line 3: ") and "must have a port from 1 to 65535" in message
 
     def test_grader_options(self) -> None:
         text = BASE.replace("grader: math", "grader: {kind: numeric, absolute: 1}")

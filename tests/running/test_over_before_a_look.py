@@ -57,7 +57,7 @@ def test_the_warning_and_the_end_name_the_same_budget(site: Site) -> None:
     ended = site.run(site.write(models=priced, trials={"min": 8, "max": 8}, budget={"tokens": 20_000}))
     assert "the first round will be requested in parts" in ended.stderr and "adaptive-eval validate" not in ended.output
     warned = re.search(r"Set budget\.tokens to ([\d,]+) or more", ended.stderr)
-    advised = re.search(r"raise budget\.tokens to ([\d,]+), the most that the first round can cost", ended.stdout)
+    advised = re.search(r"raise budget\.tokens to ([\d,]+) or more, for the first round", ended.stdout)
     assert warned and advised and warned[1] == advised[1], ended.output
 
 

@@ -133,7 +133,7 @@ def test_raised_budget_covers_the_next_round() -> None:
     assert 5000 < int(raised) < 5500 and step.text == f"raise budget.trials to {int(raised):,}:"
     unknown = replace(results, pairs=tuple(replace(pair, verdict="blocked") for pair in results.pairs))
     step = advice(unknown, short_caps={"trials": 5000})
-    assert step.text == "raise budget.trials to 5,000, the most that the next round can cost:"
+    assert step.text == "raise budget.trials to 5,000 or more, for the next round:"
 
 
 def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> None:

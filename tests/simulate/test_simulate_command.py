@@ -15,6 +15,7 @@ from patient_time import HANGS
 from thoroughness import first_of
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.cli.simulate import _world_from_config
 from adaptive_eval.config.load import load_config
@@ -107,3 +108,10 @@ def test_judge_options_are_parsed() -> None:
     assert parse_judge([]) == SimulatedJudge()
     judge = parse_judge(["right=0.9", "wrong=0.05", "position_bias=0.2", "susceptibility=0.5", "mute=0.01"])
     assert judge == SimulatedJudge((0.9, 0.05), position_bias=0.2, susceptibility=0.5, mute=0.01)
+
+
+def test_a_file_of_questions_is_not_simulated(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"id": 1, "prompt": "1 + 1?", "answer": "2"}\n')
+    result = CliRunner().invoke(app, ["simulate", str(path)])
+    assert result.exit_code == ExitCode.CONFIGURATION and "is a file of questions" in result.output
