@@ -1,9 +1,8 @@
 """What picking the best models costs, and how far the pick is behind: objectives `best` and `top_k` under two rules.
 
 A unit is one trial on all questions of a model. Regret is the mean true score of the best models minus that of those
-that are picked, in points. Each row also has the regret of a fixed design of the same size, which spreads the same
-units evenly over the models and picks the highest means, and the size of the smallest fixed design with no more regret
-than the runs, which nobody knows beforehand.
+that are picked, in points. Each row also has the size of the smallest fixed design with no more regret, which spreads
+its units evenly over the models and picks the highest means; nobody knows that size beforehand.
 
     python benchmarks/best.py [--quick] [--runs 200] [--json PATH] [--markdown PATH]
 """
@@ -38,7 +37,7 @@ WORST_CAP = 320
 FIXED_DRAWS = 2_000
 """Of the fixed design."""
 HEADER = (
-    "set", "picked", "rule", "units", "of all", "regret", "fixed design of this size", "smallest", "of it", "behind",
+    "set", "picked", "rule", "units", "of all", "regret", "smallest", "of it", "behind",
     "undecided",
 )  # fmt: skip
 
@@ -55,7 +54,6 @@ class Picked(NamedTuple):
 
     units: float
     regret: float
-    fixed_regret: float
     smallest: float
     """Units of the smallest fixed design with no more regret; infinite: more than are allowed."""
     behind: float
@@ -86,8 +84,7 @@ def picked(scenario: Scenario, picks: int, rule: str, runs: int) -> Picked:
     fixed = np.mean([regret_by_trials(scenario, draw, picks) for draw in range(FIXED_DRAWS)], axis=0)
     enough = np.flatnonzero(fixed <= mean_regret)
     smallest = float(models * (enough[0] + 1)) if enough.size else np.inf
-    of_this_size = float(fixed[max(round(units / models), 1) - 1])
-    return Picked(units, mean_regret, of_this_size, smallest, behind_share, undecided)
+    return Picked(units, mean_regret, smallest, behind_share, undecided)
 
 
 def regret(truth: FloatArray, chosen: NDArray[np.intp]) -> float:
@@ -142,7 +139,7 @@ def main() -> None:
         for rule, result in rows(scenario, picks, runs, rules):
             table.append((
                 scenario.name, picks, rule, f"{result.units:.0f}", f"{result.units / all_trials:.2f}",
-                f"{result.regret:.2f}", f"{result.fixed_regret:.2f}",
+                f"{result.regret:.2f}",
                 *(("more", "") if np.isinf(result.smallest) else (f"{result.smallest:.0f}", f"{result.of_it:.2f}")),
                 f"{result.behind:.1%}", f"{result.undecided:.0%}",
             ))  # fmt: skip
