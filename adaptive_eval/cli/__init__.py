@@ -80,7 +80,7 @@ EXIT_CODES = {
 
 app = typer.Typer(
     name="adaptive-eval",
-    help="Rank language models with no more answers than the comparison needs.",
+    help="Rank language models using no more answers than the comparison needs.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

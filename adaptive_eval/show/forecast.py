@@ -90,7 +90,7 @@ def answer_line(forecast: Forecast) -> str:
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]
     trials = forecast.decisions["trials"]
     answers = several(int(trials["max"]), "answer") if isinstance(trials, Mapping) else ""
-    compared = f", {cost / fixed:.0%} of the cost of {answers} per model and question" if fixed else ""
+    compared = f", {cost / fixed:.0%} of the cost of {answers} per question from each model" if fixed else ""
     decides = f"{_decided_text(outlook)} comparisons decided. Chance that all are decided: {outlook.reached:.0%}"
     if forecast.equal is not None:
         decides = f"a build exactly as good as the baseline: {_gate_chances(forecast.equal)}"
