@@ -199,7 +199,7 @@ class Ending:
         for key, total in self.short_caps.items():
             worst = "" if key == "trials" else " if all its answers cost their maximum"
             yield (
-                f"with the next round the run would use {total:,.15g} {cap_unit(key)}{worst}, and budget.{key} is "
+                f"with the next round the run would use {total:,.15g} {cap_unit(key)}{worst}, but budget.{key} is "
                 f"{self.caps.get(key, 0.0):,.15g}"
             )
 
