@@ -44,7 +44,7 @@ def glossary() -> str:
     explained = set(re.findall(r"\{(\w+)\}", TEMPLATE.read_text()))
     head = (
         "Further terms of reports and of a run's page. [How to read a report](reading-a-report.md) explains the most "
-        "important ones: tier, score, z, boundary and the verdicts."
+        "important ones."
     )
     terms = (term for key, term in GLOSSARY.items() if key not in explained)
     return fill_paragraphs(f"# Glossary\n\n{head}\n" + "".join(f"\n## {term.name}\n\n{term.text}\n" for term in terms))

@@ -80,7 +80,7 @@ EXIT_CODES = {
 
 app = typer.Typer(
     name="adaptive-eval",
-    help="Rank language models with no more answers than the comparison needs.",
+    help="Rank language models using no more answers than the comparison needs.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -97,6 +97,9 @@ def _call_command(context: typer.Context) -> None:
             gc.set_threshold(10_000)
             gc.enable()
         code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
+    except typer.BadParameter as error:
+        error.message = error.message.removeprefix("Value error, ")  # of the library that parses arguments
+        raise
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith(f"{PACKAGE}."):
             raise

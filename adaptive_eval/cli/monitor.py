@@ -83,8 +83,8 @@ def _require_run(path: Path, wait: bool) -> None:
         raise ConfigError(f"{path} does not exist; did you mean {path.parent / close[0]}?")
     if not wait:
         place = "this folder" if path.parent == Path() else str(path.parent)
-        existing = f"the runs in {place} are {first_few(names, MAX_RUNS)}" if names else f"there are no runs in {place}"
-        raise ConfigError(f"{path} does not exist; {existing}. --wait waits for it to begin")
+        existing = f"the runs in {place} are {first_few(names, MAX_RUNS)}" if names else f"{place} has no runs"
+        raise ConfigError(f"{path} does not exist; {existing}. Use --wait to wait until it starts")
 
 
 def _announce_waiting(run: Path) -> None:

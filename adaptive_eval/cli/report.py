@@ -26,7 +26,7 @@ def report(
     """Write a report of RUN: HTML, Markdown, JSON, CSV or JUnit XML.
 
     RUN may be finished, stopped or in progress. Formats: html, one self-contained file; md, for a paper; pr, for a
-    comment on a pull request; summary, text for a mail; json, everything except the trials; csv, the ranking with one
+    comment on a pull request; summary, text for an email; json, everything except the trials; csv, the ranking with one
     line per model; junit, the outcome of a gate (objective.gate) per model.
     """
     with report_errors(run):

@@ -132,7 +132,7 @@ async def _serve(server: SimulatedServer, world: World, own_questions: OwnQuesti
         questions = "" if own_questions is not None else f"questions: {{world: {world.name}}} and "
         typer.echo(f"In a configuration, set {questions}this address as base_url.")
         if own_questions is not None:
-            typer.echo("Only its exact prompts are answered.")
+            typer.echo("It answers only prompts that match the configuration exactly.")
         typer.echo("True scores:")
         for model, score in zip(world.models, world.truth, strict=True):
             typer.echo(f"  {model}  {score:.1%}")

@@ -39,6 +39,8 @@ _NAMED_COMMAND = re.compile(r"(?P<name>[^=/\s]+)=(?P<command>.*\S.*)", re.DOTALL
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 LOCATING = ("name", "store", "seed", "questions", "models")
 """Sections that say where the run, its questions and its servers are."""
+KEYS = {"--grader": "grader", "--objective": "objective", "--max-trials": "trials.max"}
+"""Options that stand for a single key of a configuration."""
 MAX_LISTED = 10
 MAX_NAME = 100
 OTHER_GRADER = " (another one: --grader)"
@@ -107,8 +109,11 @@ def read_options(
     is_task = suffix == ".py" or "@" in file.name or (len(file.parts) == 2 and not file.exists())
     if suffix in CONFIGURATIONS or not (options.models or options.commands or is_task):
         if options.typed:
-            hint = "is for files of questions and tasks of Inspect"
-            raise ConfigError(f"{options.typed[0]} {hint}, and {file} is a configuration; set it there instead")
+            option, text, *_ = options.typed
+            key = KEYS.get(option)
+            hint = f"set `{key}` there, or use `--set {key}={text}` instead" if key else "set it there instead"
+            rule = f"{option} is for files of questions and tasks of Inspect, but {file} is a configuration"
+            raise ConfigError(f"{rule}; {hint}")
         return None
     return _rank_on_task(file, options)
 

@@ -289,7 +289,8 @@ def check_costs_comparable(
         if any(_has_cost(seat, gpu_hour) for seat in asked.seats):
             whose = f" of {benchmark}" if benchmark else ""
             rule = f"cheapest would count the verdicts of the {asked.kind}{whose} as a cost of the models"
-            yield Problem(kind, rule, "remove price and gpus of its server: no cost and no cap then has its verdicts")
+            hint = "remove price and gpus of its server; then its verdicts cost nothing, and no limit covers them"
+            yield Problem(kind, rule, hint)
     if stopping.delta:
         yield Problem(("stopping", "delta"), "is not for the objective cheapest", "write objective.delta instead")
     if stopping.familywise != "none":

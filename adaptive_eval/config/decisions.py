@@ -171,9 +171,9 @@ class StoppingConfig(Section):
     """holm: `confidence` holds for all comparisons of the run together; none: for each comparison."""
     on_alarm: StopOnAlarm = "all"
     """Stop the run after its first look if all answers of every model (all), or of one model (any), are empty,
-    identical, unreadable for the grader, or wrong; and at any time if more than a tenth of a model's answers were cut
-    off, more than half are empty or exceed the context, or a kind of failure has become more frequent. never: no alarm
-    stops it. The run can be resumed."""
+    identical, unreadable to the grader, or wrong (12 answers at least); and at any time if more than a tenth of a
+    model's answers were cut off, more than half are empty or exceed the context, or a kind of failure has become more
+    frequent. never: no alarm stops it. The run can be resumed."""
 
     @field_validator("options")
     @classmethod
@@ -252,7 +252,7 @@ class TrialsConfig(Section):
     seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
     """Seed of trial i. hashed: i + a hash of the run's `seed`, model and question; consecutive: `seed` + i; coupled:
     i + a hash of `seed` and question, the same for all models, which are compared trial by trial if their answers are
-    correlated: far fewer trials for near copies (objectives baseline and pairs)."""
+    correlated: far fewer trials for models that hardly differ (objectives baseline and pairs)."""
 
     @field_validator("options")
     @classmethod

@@ -29,8 +29,8 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
         limits = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
-            f"nothing bounds the cost of an answer of {', '.join(open_)}, so answers in flight may exceed {limits}; "
-            "for a model on a server sampling.max_tokens does"
+            f"nothing bounds the cost of an answer of {', '.join(open_)}, so the run may exceed {limits}. For a model on "
+            "a server, set sampling.max_tokens to prevent that"
         )
 
 
@@ -55,11 +55,12 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         key = cap_key(name)
         words = cap_unit(key)
         minimum_value, full_value = smallest_cap(name, part), smallest_cap(name, need)
-        cost = f"up to {full_value:,.{decimals}f} {words}"
+        cost = f"it may cost up to {full_value:,.{decimals}f} {words}"
         if follows is NO_ANSWERS:
-            cost = f"up to {minimum_value:,.{decimals}f}, and the first round {cost}"
+            one_each = f"one answer per model may cost up to {minimum_value:,.{decimals}f} {words}"
+            cost = f"{one_each}, and the first round up to {full_value:,.{decimals}f}"
         yield (
-            f"{follows}: it may cost {cost}, and budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
+            f"{follows}: {cost}, but budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
             f"{full_value:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
 

@@ -87,6 +87,7 @@ def _all_paths(model: type[BaseModel] = RunConfig, path: KeyPath = ()) -> Iterat
 
 
 UNQUOTED = "write it without quotes"
+MAPPING = "must be a mapping"
 RULES = {
     "bool_type": ("must be true or false", UNQUOTED),
     "int_type": ("must be a whole number", UNQUOTED),
@@ -94,10 +95,10 @@ RULES = {
     "float_type": ("must be a number", UNQUOTED),
     "string_type": ("must be a text", "put it in quotes"),
     "tuple_type": ("must be a list", "write [a, b], or a line `- a` for each"),
-    "dict_type": ("must be a mapping of keys", ""),
-    "mapping_type": ("must be a mapping of keys", ""),
-    "model_type": ("must be a mapping of keys", ""),
-    "model_attributes_type": ("must be a mapping of keys", ""),
+    "dict_type": (MAPPING, ""),
+    "mapping_type": (MAPPING, ""),
+    "model_type": (MAPPING, ""),
+    "model_attributes_type": (MAPPING, ""),
     "path_type": ("must be a path", "put it in quotes"),
     "too_short": ("must not be empty", ""),
     "string_pattern_mismatch": ("must be one line of text without control characters", ""),
@@ -166,6 +167,9 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     value = document.value(path)
     if hint == UNQUOTED and (not isinstance(value, str) or isinstance(yaml_value(value), str)):
         hint = ""  # it is a text even without quotes
+    keys = {key for section in sections_at(path, None) for key in section.model_fields} if rule == MAPPING else ()
+    if keys:
+        hint = f"write {{KEY: VALUE}}; its keys are {', '.join(sorted(keys))}"
     return Problem(path, rule, hint, got)
 
 

@@ -77,7 +77,7 @@ class Uniform:
 UNIFORM = PolicyEntry(
     name="uniform",
     make=Uniform,
-    summary="all models, a fixed number",
+    summary="the same fixed number of answers from every model",
     description="Every model gets the same number of trials",
 )
 
@@ -155,7 +155,7 @@ class Leader:
 LEADER = PolicyEntry(
     name="leader",
     make=Leader,
-    summary="for `best` and `top_k`",
+    summary="the leader, and rivals likely to be decided soon (only for `best` and `top_k`)",
     description="Further trials go to the leader and its rivals",
     only_for=("best", "top_k"),
 )

@@ -21,6 +21,7 @@ ID_DIGITS = 12
 MAX_CHOICES = 26
 SAFE_BITS = 63
 """Maximum bits of an integer; a larger one is stored as text, since SQLite and most JSON readers do not support it."""
+HAS_NO_FIELD = "has no field"
 _ABSENT = object()
 NO_ROWS: Mapping[str, Sequence[FileRow]] = {}
 
@@ -81,7 +82,7 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str, is
         number += 1
         missing_fields = (name for name in accepted_values if _get(row.fields, name) is _ABSENT)
         row_problems: list[str | _MissingField] = [
-            f"has no field {name!r}, which questions.filter asks for" for name in missing_fields
+            f"{HAS_NO_FIELD} {name!r}, which questions.filter asks for" for name in missing_fields
         ]
         if row.problem is not None:
             row_problems = [row.problem]
@@ -118,23 +119,27 @@ class _MissingField(NamedTuple):
     def in_words(self, present_fields: Collection[str]) -> str:
         """The problem, and how to solve it if these fields are present in some row."""
         if self.name in present_fields:
-            return f"has no field {self.name!r}, which other rows have; add it, or leave the row out"
-        return f"has no field {self.name!r}; its fields are {self.row_fields}: set questions.fields.{self.key}"
+            return f"{HAS_NO_FIELD} {self.name!r}, which other rows have; add it, or leave the row out"
+        return f"{HAS_NO_FIELD} {self.name!r}; the fields are {self.row_fields}: set questions.fields.{self.key}"
 
 
 def _format_problems(source: str, problems: Mapping[str, list[str]], rows: int) -> str:
     """List each problem with its line, or with the first and last line and the number of occurrences."""
-    count, lines = (
-        sum(map(len, problems.values())),
-        [f"{_where(at, rows)}: {problem}" for problem, at in problems.items()],
-    )
+    count = sum(1 if _is_every_row(places, rows) else len(places) for places in problems.values())
+    lines = [_located(problem, places, rows) for problem, places in problems.items()]
     return "\n".join([f"{source}: {count} problem{'s' if count > 1 else ''}", *first_lines(lines, SHOWN_PROBLEMS)])
 
 
-def _where(places: list[str], rows: int) -> str:
-    if len(places) == rows > 1:
-        return "every row"
-    return places[0] if len(places) == 1 else f"{places[0]} to {places[-1]} ({len(places)} times)"
+def _is_every_row(places: list[str], rows: int) -> bool:
+    return len(places) == rows > 1
+
+
+def _located(problem: str, places: list[str], rows: int) -> str:
+    if _is_every_row(places, rows):
+        is_missing = problem.startswith(HAS_NO_FIELD)
+        return f"no row has a field{problem.removeprefix(HAS_NO_FIELD)}" if is_missing else f"every row: {problem}"
+    where = places[0] if len(places) == 1 else f"{places[0]} to {places[-1]} ({len(places)} times)"
+    return f"{where}: {problem}"
 
 
 def _problems(row: Mapping[str, Any], fields: FieldsConfig, is_keyless: bool) -> "Iterator[str | _MissingField]":

@@ -199,7 +199,7 @@ class Ending:
         for key, total in self.short_caps.items():
             worst = "" if key == "trials" else " if all its answers cost their maximum"
             yield (
-                f"with the next round the run would use {total:,.15g} {cap_unit(key)}{worst}, and budget.{key} is "
+                f"with the next round the run would use {total:,.15g} {cap_unit(key)}{worst}, but budget.{key} is "
                 f"{self.caps.get(key, 0.0):,.15g}"
             )
 
@@ -353,7 +353,7 @@ NO_ANSWER = "no usable answer came from any model"
 """They may have answered: samples of a task whose scorer fails cannot be used."""
 IMPORTED = "Imported: the trials are from logs, and were judged once."
 REGRADED = "Regraded: the run had finished, but with the new grades a comparison is open."
-STOPPED = "Stopped. The same command goes on from the stored answers."
+STOPPED = "Stopped. The same command continues from the stored answers."
 KILLED = "Killed: the process died before the run ended. The same command resumes it from the stored answers."
 PRECISE = "Finished: every score has the requested precision."
 LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."

@@ -251,9 +251,15 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
 def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "has") -> str:
     """A model's score, and its lead over another if the two are compared."""
     pair = next((pair for pair in results.pairs if {pair.first, pair.second} == {model.name, other.name}), None)
-    by = "" if pair is None else difference_text(results, pair, model.name, INTERVAL)
-    ahead = f", ahead of {_name(other.name)} by {by}" if by else ""
-    return f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}{ahead}"
+    scale = Scale.of(results.weights)
+    if pair is None:
+        lead = ""
+    elif pair.difference is not None and scale.rounded_points(pair.difference) == scale.rounded_points(0.0):
+        _, _, interval = difference_text(results, pair, model.name, f"{INTERVAL}of the difference ").partition(" (")
+        lead = f", level with {_name(other.name)} ({interval}"
+    else:
+        lead = f", ahead of {_name(other.name)} by {difference_text(results, pair, model.name, INTERVAL)}"
+    return f"{_name(model.name)} {says} {scale.score(model.score)}{lead}"
 
 
 def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:

@@ -17,11 +17,12 @@ GLOSSARY: Mapping[str, Term] = {
         "Tier",
         "A tier holds adjacent models with no proven difference. A new tier begins with a model that is worse than "
         "the model above it. Only neighbours are compared, so the first and last model of a long tier may differ. If "
-        "they do, the details have a column `alike`: models without a common letter differ.",
+        "so, the details table has a column `alike` with letters for each model: two models that share no letter "
+        "differ.",
     ),
     "letters": Term(
         "Alike",
-        "Models without a common letter differ. Models that share one show no difference. Letters compare all pairs, "
+        "Two models that share no letter differ. Two that share one show no difference. Letters compare all pairs, "
         "tiers only neighbours.",
     ),
     "score": Term(
@@ -63,7 +64,8 @@ GLOSSARY: Mapping[str, Term] = {
     "boundary": Term(
         "Boundary",
         "The boundary is the value that |z| must reach for a decision. It is higher than for a single look, because "
-        "every look is a further opportunity for chance. A decision stands even if z falls later.",
+        "every look is another chance to be fooled by noise. By default it falls as trials accumulate. A decision "
+        "stands even if z falls later.",
     ),
     "resolved": Term(
         "Resolved",
@@ -89,7 +91,7 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "undecided_by_labels": Term(
         "Undecided by labels",
-        "The grades decide it, but people's labels show errors of the grader. Scores corrected for these errors leave "
+        "The grades decide it, but human labels show that the grader makes mistakes. Scores corrected for these leave "
         "it undecided. More labels may help.",
     ),
     "delta": Term(
@@ -128,8 +130,8 @@ GLOSSARY: Mapping[str, Term] = {
     "server_time": Term(
         "Server time",
         "The time for which the run held servers, busy or not: from their start to their stop if the run started "
-        "them, else from the first to the last request of each start of the run. GPU hours of requests are the part "
-        "that answers used.",
+        "them, otherwise from the first to the last request of each start of the run. GPU hours of requests are the "
+        "part that answers used.",
     ),
     "gate": Term(
         "Gate",

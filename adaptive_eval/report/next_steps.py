@@ -282,19 +282,19 @@ def _answers_for_more(ending: Ending) -> Advice:
             anew = "then start over with that recording"
         raised = f"; set {_list_settings(settings)}" if settings else ""
         return _step(ending, f"{anew}{raised}", settings, fresh=True)
-    why = f"{several(need.hopeless, 'comparison')} would stay too close to call" if need.hopeless else ENOUGH
+    why = f"{several(need.hopeless, 'comparison')} would stay undecided" if need.hopeless else ENOUGH
     return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)
 
 
 def _larger_delta(ending: Ending, results: Results) -> Advice:
     """How to get a verdict on pairs that no plausible number of answers would decide: count them as ties."""
     pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
-    which = "this comparison is" if len(pairs) == 1 else f"the {len(pairs)} undecided comparisons are"
+    which = "this comparison" if len(pairs) == 1 else f"the {len(pairs)} undecided comparisons"
     key = "objective.delta" if results.frontier else "stopping.delta"
     widths = [pair.certifiable_delta for pair in pairs]
     delta = None if results.frontier or None in widths else round_up(max(filter(None, widths), default=0.0))
     size = f"a {key} of {delta:.15g}" if delta else f"a larger {key}, as DELTA"
-    why = f"{which} too close for any plausible number of answers; if the difference does not matter to you"
+    why = f"deciding {which} would take far more answers than this run; if the difference does not matter to you"
     return _step(ending, f"{why}, start over with {size}", {key: delta or "DELTA"}, fresh=True)
 
 

@@ -60,8 +60,8 @@ def undecided_sentence(results: Results) -> str | None:
 
 def _how_close(results: Results, pair: PairRow) -> str:
     both, asked = pair_names(pair.first, pair.second), objective_view(results.decisions)
-    scale = Scale.of(results.weights)
-    apart = "" if pair.difference is None else f": {scale.rounded_points(abs(pair.difference))} apart"
+    scale, subject = Scale.of(results.weights), "it differs" if pair.second is None else "they differ"
+    apart = "" if pair.difference is None else f": {subject} by {scale.rounded_points(abs(pair.difference))}"
     ended_by = f", since {ENDED_BY[Reason(reason)]} ended the run" if (reason := results.run.reason) in ENDED_BY else ""
     is_open = pair.verdict == Verdict.OPEN
     if not results.compares:
@@ -71,13 +71,15 @@ def _how_close(results: Results, pair: PairRow) -> str:
     if pair.second is None and is_open:
         return f"{both} is not decided yet against {scale.score(asked.value)}{ended_by}{apart}"
     if pair.second is None:
-        return f"{both} is too close to {scale.score(asked.value)} to call{apart}"
+        return f"There are too few answers to tell {both} from {scale.score(asked.value)}{apart}"
     scored = [row for row in results.models if row.score is not None]
     if asked.baseline is None and asked.first is None and {pair.first, pair.second} == {row.name for row in scored[:2]}:
         apart = ""  # the sentence before has it, with the names of all in the first tier
         if asked.in_order and sum(row.tier == scored[0].tier for row in scored) in (2, len(scored)):
-            both = "These two"
-    return f"{both} are not decided yet{ended_by}{apart}" if is_open else f"{both} are too close to call{apart}"
+            both = "These two" if is_open else "these two"
+    if is_open:
+        return f"{both} are not decided yet{ended_by}{apart}"
+    return f"There are too few answers to tell {both} apart{apart}"
 
 
 def _need_sentence(results: Results, pair: PairRow) -> str:
@@ -149,8 +151,9 @@ def pair_need(results: Results, pair: PairRow) -> str:
         return f"would need {recording}"
     if pair.trials_needed is None:
         return "would need an unknown number of further trials"
-    would = "would have needed" if pair.verdict == Verdict.OUT_OF_REACH else "would need"
-    return f"{would} about {' '.join(needed_in_words(results, pair.trials_needed))}"
+    would = "would have needed" if pair.verdict == Verdict.OUT_OF_REACH else need
+    in_all = "" if draws_questions(results.decisions) else " in total"
+    return f"{would} about {' '.join(needed_in_words(results, pair.trials_needed))}{in_all}"
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:

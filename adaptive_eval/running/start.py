@@ -493,10 +493,10 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
     alike: dict[str, list[AlarmRaised]] = {}
     for alarm in raised:
         alike.setdefault(alarm.text, []).append(alarm)
-    whom = "every model" if len(raised) == models else "a model"
+    whose = "no model's answers" if len(raised) == models else "the answers of a model"
     return "\n".join(
         [
-            f"the answers of {whom} are not usable",
+            f"{whose} are {'' if len(raised) == models else 'not '}usable",
             *(f"  {', '.join(alarm.model for alarm in group)}: {group[0].description}" for group in alike.values()),
             f"Every answer is stored. If you change the prompt, model or server, {NEW_RUN}. If you change "
             "the grader or answer keys, `adaptive-eval regrade RUN --config CONFIG` grades them again; then resume. "

@@ -90,7 +90,7 @@ def answer_line(forecast: Forecast) -> str:
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]
     trials = forecast.decisions["trials"]
     answers = several(int(trials["max"]), "answer") if isinstance(trials, Mapping) else ""
-    compared = f", {cost / fixed:.0%} of the cost of {answers} per model and question" if fixed else ""
+    compared = f", {cost / fixed:.0%} of the cost of {answers} per question from each model" if fixed else ""
     decides = f"{_decided_text(outlook)} comparisons decided. Chance that all are decided: {outlook.reached:.0%}"
     if forecast.equal is not None:
         decides = f"a build exactly as good as the baseline: {_gate_chances(forecast.equal)}"
@@ -178,19 +178,20 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     smallest = forecast.as_many
     if smallest is None:
         return
-    many = f"resolves as many comparisons ({smallest.called:.1f} on average; ties do not count)"
+    many = f"resolves as many comparisons ({smallest.called:.1f} on average, without ties)"
     if smallest.number is None:
         yield f"  no fixed design within trials.max {many};"
-        yield f"  the run takes {smallest.cost:.0%} of the trials of the largest on average"
+        yield f"  on average the run needs {smallest.cost:.2f} times as many trials as the largest of them"
         return
-    yield f"  a fixed design of {smallest.number:.0f} answers per model and question {many};"
-    yield f"  the run takes {smallest.cost:.0%} of its trials on average"
+    yield f"  a fixed design with {smallest.number:.0f} answers per question from each model {many};"
+    yield f"  on average the run needs {smallest.cost:.2f} times as many trials as that design"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:
     """Explanation of the figures, and the time relative to a fixed design."""
     if forecast.fixed["tokens"] is not None:
-        yield "  expected costs; with sampling.max_tokens `run --dry-run` shows the worst case, which limits reserve"
+        yield "  These are expected costs. With sampling.max_tokens set, `run --dry-run` shows the worst case, which"
+        yield "  limits must cover"
     if forecast.need.costs.gpu_hours is not None:
         yield "  GPU hours are those of budget.gpu_hours: servers that the run starts count from their start to their"
         yield "  stop, other servers only while they answer"

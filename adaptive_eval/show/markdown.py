@@ -93,7 +93,7 @@ SAMPLING_COLUMNS = ("name", "model", "temperature", "top_p", "top_k", "min_p", "
 
 
 def summary(view: RunView) -> str:
-    """Render findings and costs as plain text for a mail."""
+    """Render findings and costs as plain text for an email."""
     if (results := view.results) is None:
         return strip_markup(f"{markdown_cell(view.name)}\n\n" + "\n".join(_unjudged_paragraphs(view)))
     heading = (
@@ -217,7 +217,7 @@ def _column_notes(results: Results) -> str:
             " A new tier begins where neighbours are shown to differ, so the first and last model of a tier may differ."
         )
     if letters_tell_more(results.models):
-        notes += " Models that share a letter (alike) are not shown to differ; all pairs are compared."
+        notes += " Two models that share no letter (alike) differ; all pairs are compared."
     return notes
 
 

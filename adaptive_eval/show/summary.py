@@ -154,10 +154,8 @@ def _step_lines(steps: Iterable[Advice]) -> Iterator[str]:
 def decided_text(results: Results) -> str:
     """Number of decided comparisons in words."""
     done = sum(pair.verdict not in UNDECIDED for pair in results.pairs)
-    is_single = len(results.pairs) == 1
-    if results.compares:
-        return f"{done} of {several(len(results.pairs), 'comparison')} {'is' if is_single else 'are'} decided"
-    return f"{done} of {several(len(results.pairs), 'score')} {'is' if is_single else 'are'} as precise as required"
+    what = "comparisons decided" if results.compares else "scores as precise as required"
+    return f"{done} of {len(results.pairs):,} {what}"
 
 
 def _need_lines(results: Results, names: Mapping[str, str]) -> Iterator[str]:

@@ -141,6 +141,13 @@ class Respondent:
         }
         self.answers = {question: right_answer(question) for question in world.questions}
 
+    @property
+    def scope(self) -> str:
+        """The prompts that have an answer, in words."""
+        if self._own is None:
+            return f"the questions of {self.world.name}"
+        return f"the exact prompts of {self.world.name} (same questions, same template)"
+
     def question_in(self, prompt: str) -> str | None:
         """The last id in a prompt, as `[id]` at the start of a line; earlier ids are those of examples.
 

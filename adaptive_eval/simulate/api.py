@@ -389,7 +389,7 @@ class Api:
         """Answer a question that is not in this world, and report the first one to the server's owner."""
         tell, self._tell_unknown = self._tell_unknown, lambda prompt: None
         tell(prompt)
-        return f"I am a simulated model, and know only the questions of {self._respondent.world.name}."
+        return f"I am a simulated model and answer only {self._respondent.scope}."
 
     def _verified(self, verifier: SimulatedVerifier, prompt: str, seed: int) -> SimulatedChoice:
         slot = verifier.slot(prompt)

@@ -252,15 +252,15 @@ def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: floa
     """Sentences on models that share their seeds; runs are simulated as if sharing had no effect.
 
     A server's use of a seed is not known in advance. So the simulated runs are the most that such a run takes (`trials`
-    of them), and the least is told for comparison: what near copies took. If the models of a pilot shared their seeds,
-    their coupling is known.
+    of them), and the least is told for comparison: what models that hardly differ took. If the models of a pilot shared
+    their seeds, their coupling is known.
     """
     if not prepared.plan.coupled:
         return
     fewest = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
     yield (
-        "shared seeds are not simulated: the figures hold for uncorrelated answers; near copies, such as 8-bit weights "
-        f"and their original, take about {fewest:,.0f} trials"
+        "shared seeds are not simulated: the figures hold for uncorrelated answers; models that hardly differ, "
+        f"such as 8-bit weights and their original, take about {fewest:,.0f} trials"
     )
     plan, names = prepared.plan, prepared.models
     if pilot is None or stored_config(pilot.header).trials.seeds == "hashed":

@@ -270,7 +270,7 @@ sampling: {top_p: 3}
             ("seed: true", "seed must be a whole number, but got true"),
             ("stopping: {confidence: 95}", "for 95 percent write 0.95 or 95%"),
             ("name: two words", "as in `name: my-benchmark`"),
-            ("trials: 5", "trials must be a mapping of keys, but got 5"),
+            ("trials: 5", "trials must be a mapping, but got 5; write {KEY: VALUE}; its keys are draw, max, min"),
             ("trials: {max: 100000000000000000000}", "trials.max must be less than or equal to 1000000000"),
             ("trials: {max: yes}", "trials.max must be a whole number, but got 'yes'"),
             ("stopping: {rule: optimum}", "must be optimal, published"),

@@ -56,7 +56,8 @@ def prepared(budget: str, grader: str = "math", max_tokens: int = 1000) -> Prepa
 def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: str, lowers: str) -> None:
     (message,) = first_round_problems(prepared(f"{key}: 1", grader))
     match = re.fullmatch(
-        r"(.*): it may cost (?:up to [\d,.]+, and the first round )?up to ([\d,.]+) \w+, and budget\.(\w+) is 1\. "
+        r"(.*): (?:one answer per model may cost up to [\d,.]+ \w+, and the first round|it may cost) up to "
+        r"([\d,.]+)(?: \w+)?, but budget\.(\w+) is 1\. "
         r"Set budget\.\w+ to \2 or more, or lower (.*)",
         message,
     )
@@ -77,7 +78,7 @@ def test_fewer_trials_are_proposed_only_where_they_would_do() -> None:
 def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named() -> None:
     """Fewer trials would mend nothing: the sum from which on answers are asked for is told beside the whole one."""
     (message,) = first_round_problems(prepared("tokens: 1"))
-    match = re.search(r"it may cost up to ([\d,]+), and the first round up to", message)
+    match = re.search(r"one answer per model may cost up to ([\d,]+) tokens, and the first round up to", message)
     assert match is not None and "trials.min" not in message
     cap = int(match[1].replace(",", ""))
     assert message.startswith(NO_ANSWERS) and next(first_round_problems(prepared(f"tokens: {cap - 1}"))).startswith(
@@ -101,7 +102,7 @@ def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:
 @pytest.mark.slow
 def test_a_small_cap_is_reported_by_plan_dry_run_and_run(site: Site) -> None:
     config = site.write(budget={"tokens": 1000})
-    message = f"{NO_ANSWERS}: it may cost up to "
+    message = f"{NO_ANSWERS}: one answer per model may cost up to "
     for command in ("validate",), ("plan", "--simulations", "10"):
         result = CliRunner().invoke(app, [*command, str(config)])
         assert result.exit_code == ExitCode.REACHED and message in result.output
@@ -122,9 +123,7 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     models = [{"name": name, "base_url": site.base_url, "price": price} for name in ("ada", "bob")]
     config = site.write(models=models, sampling={"temperature": 0.6}, budget={"usd": 0.05, "trials": 500})
     (message,) = first_round_problems(prepare(load_config(config)))
-    assert message.startswith(
-        "nothing bounds the cost of an answer of ada, bob, so answers in flight may exceed budget."
-    )
+    assert message.startswith("nothing bounds the cost of an answer of ada, bob, so the run may exceed budget.")
     assert "may exceed budget.usd" in message and "budget.tokens" not in message
     runner = CliRunner()
     for command in (["validate"], ["plan", "--simulations", "10"], ["run", "--dry-run"]):

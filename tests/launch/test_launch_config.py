@@ -112,7 +112,7 @@ def test_it_survives_the_store_and_needs_no_address() -> None:
 @pytest.mark.parametrize(
     ("launch", "problem"),
     [
-        ("true", "models[0].launch must be a mapping of keys, but got true"),
+        ("true", "models[0].launch must be a mapping, but got true"),
         ("{modle: x}", "models[0].launch.modle is not a known key; did you mean `model`?"),
         ("{command: llama-server}", "models[0].launch.command must have {port}, since the run chooses a free "
          "port; add it, as in --port {port}, but got 'llama-server'"),

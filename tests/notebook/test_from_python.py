@@ -148,7 +148,7 @@ def test_ctrl_c_stops_a_run_in_order_where_a_loop_runs(site: Site) -> None:
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=HANGS)
     assert process.returncode == 0 and output.endswith("interrupted\n"), errors
-    assert "Stopped. The same command goes on" in output and "Traceback" not in errors
+    assert "Stopped. The same command continues" in output and "Traceback" not in errors
     assert adaptive_eval.read_run(site.directory()).view.events[-1].kind == "stopped"
 
 

@@ -114,7 +114,7 @@ class TestJsonl:
 
     def test_a_missing_field_says_which_there_are(self, tmp_path: Path) -> None:
         message = refusal(jsonl(tmp_path, {"question": "?", "answer": "1"}))
-        assert "its fields are question, answer: set questions.fields.prompt" in message
+        assert "the fields are question, answer: set questions.fields.prompt" in message
 
     def test_many_problems_are_counted_not_listed(self, tmp_path: Path) -> None:
         lines = refusal(jsonl(tmp_path, *["{" + " " * spaces for spaces in range(100)])).splitlines()
@@ -127,9 +127,9 @@ class TestJsonl:
             jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"}
         )
         assert message.splitlines()[1:] == [
-            "  every row: has no field 'q'; its fields are prompt, answer: set questions.fields.prompt"
+            "  no row has a field 'q'; the fields are prompt, answer: set questions.fields.prompt"
         ]
-        assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 50 problems")
+        assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 1 problem\n")
 
     def test_an_unreadable_file_is_a_configuration_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = jsonl(tmp_path, {"prompt": "?", "answer": "1"})
@@ -295,7 +295,7 @@ class TestSelection:
         assert "".join(question.id for question in load(jsonl(tmp_path, *self.ROWS), filter=condition)) == ids
 
     def test_a_filter_on_an_unknown_field_is_an_error(self, tmp_path: Path) -> None:
-        assert "has no field 'yaer', which questions.filter asks for" in refusal(
+        assert "no row has a field 'yaer', which questions.filter asks for" in refusal(
             jsonl(tmp_path, *self.ROWS), filter={"yaer": 2020}
         )
 

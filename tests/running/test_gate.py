@@ -97,7 +97,7 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in ranked]
     assert [name for name, _, _ in cells] == ["production", "build"]
     assert all(re.fullmatch(SCORE, score) and re.fullmatch(rf"{SCORE} .. {SCORE}", lo_hi) for _, score, lo_hi in cells)
-    assert re.match(r"1 of 1 comparison is decided\. Cost: [\d,]+ trials \(", ending)
+    assert re.match(r"1 of 1 comparisons decided\. Cost: [\d,]+ trials \(", ending)
     assert promise.startswith("Promise: ")
     assert '"outcome":"FAIL"' in report(tmp_path, "html") and '"outcome":"FAIL"' in report(tmp_path, "json")
     (case,) = ElementTree.fromstring(report(tmp_path, "junit")).iter("testcase")

@@ -218,7 +218,7 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
         process.send_signal(number)
         out, err = process.communicate(timeout=HANGS)
         assert process.returncode == ExitCode.STOPPED, err
-        assert "Stopped. The same command goes on" in out
+        assert "Stopped. The same command continues" in out
         assert not servers(site)
     assert none_left(site)
 

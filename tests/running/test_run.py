@@ -121,7 +121,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
         gated.open()
         out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err
-    assert "Stopped. The same command goes on" in out
+    assert "Stopped. The same command continues" in out
     assert re.search(CONTINUE, out)
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
     assert site.run(site.write(concurrency=64)).exit_code == ExitCode.REACHED
@@ -146,7 +146,7 @@ def test_ctrl_c_on_a_terminal_drains_and_a_second_one_stops_at_once(site: Site, 
         assert process.wait(timeout=HANGS) == ExitCode.STOPPED, shown
     os.close(master)
     assert "no ranking yet" in shown
-    assert "Stopped. The same command goes on" in shown
+    assert "Stopped. The same command continues" in shown
     assert re.search(CONTINUE, shown)
 
 

@@ -93,7 +93,7 @@ def test_a_terminal_that_is_closed_stops_the_run_as_sigterm_does(site: Site, gat
     gated.gate.set()
     out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err
-    assert "Stopped. The same command goes on" in out
+    assert "Stopped. The same command continues" in out
 
 
 @pytest.mark.slow

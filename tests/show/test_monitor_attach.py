@@ -373,9 +373,9 @@ def test_a_missing_run_is_reported_at_once(
     missing = directory.with_name("something-else")
     result = CliRunner().invoke(app, ["monitor", str(missing), *web])
     assert result.exit_code == ExitCode.CONFIGURATION
-    assert f"the runs in {directory.parent} are {directory.name}. --wait waits" in result.stderr
+    assert f"the runs in {directory.parent} are {directory.name}. Use --wait to wait" in result.stderr
     first = CliRunner().invoke(app, ["monitor", str(tmp_path / "none" / "a"), *web])
-    assert first.exit_code == ExitCode.CONFIGURATION and "there are no runs in" in first.stderr
+    assert first.exit_code == ExitCode.CONFIGURATION and " has no runs" in first.stderr
     monkeypatch.chdir(tmp_path)
     without_runs = CliRunner().invoke(app, ["monitor", "absent", *web])
-    assert "absent does not exist; there are no runs in this folder. --wait waits" in without_runs.stderr
+    assert "absent does not exist; this folder has no runs. Use --wait to wait" in without_runs.stderr

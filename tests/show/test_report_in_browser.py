@@ -188,9 +188,9 @@ def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
 
 
 def test_an_alarm_that_ended_a_run_is_not_called_an_error(tabs: Tabs) -> None:
-    stopped = "stopped by an alarm: the answers of every model are not usable"
+    stopped = "stopped by an alarm: no model's answers are usable"
     lead = tabs.report(report_page(replace(simulated(world(MODELS, 4), looks=3), stopped=stopped))).inner_text(".lead")
-    assert "Stopped by an alarm: the answers of every model are not usable." in lead and "error" not in lead
+    assert "Stopped by an alarm: no model's answers are usable." in lead and "error" not in lead
 
 
 def test_hostile_texts_stay_texts(tabs: Tabs) -> None:

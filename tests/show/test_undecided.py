@@ -101,8 +101,11 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     sentence = undecided_sentence(results)
     assert sentence is not None and finding(results) == (*main_findings(results), sentence)
     assert named(undecided_pair(results)) == (third.first, third.second)
-    gap = f"{100 * abs(third.difference or 0.0):.1f} points apart"
-    assert sentence.startswith(f"{third.first} and {third.second} are too close to call: {gap}; 1 more comparison ")
+    gap = f"{100 * abs(third.difference or 0.0):.1f} points"
+    both = f"{third.first} and {third.second}"
+    assert sentence.startswith(
+        f"There are too few answers to tell {both} apart: they differ by {gap}; 1 more comparison "
+    )
     rows = {row.name: row for row in results.models}
     further = sum(40 * 6 - rows[name].stored_trials for name in {third.first, third.second, str(fourth.second)})
     chance = "give both comparisons at least a 50% chance of a decision (trials.max from 12 to 40)."
@@ -111,13 +114,27 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert "raise trials.max to 40" in step.text and step.command is not None and "trials.max=40" in step.command
 
 
+@pytest.mark.parametrize(("difference", "lead"), [(0.0, "level with bob ("), (0.02, "ahead of bob by 2.0 points (")])
+def test_a_lead_of_nothing_is_no_lead(difference: float, lead: str) -> None:
+    """Two models far apart, too, may have too few answers: this is not called close."""
+    results = ended("uuuu")
+    ada, bob = (row.name for row in results.models[:2])
+    pairs = (replace(results.pairs[0], difference=difference), *results.pairs[1:])
+    ranking, undecided = finding(replace(results, pairs=pairs))
+    assert f", {lead.replace('bob', bob)}95% interval " in ranking and ada in ranking
+    assert undecided.startswith("There are too few answers to tell these two apart; 3 more")
+
+
 def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
     results = ended("rrro", Reason.BUDGET, 10.0, budget=60)
     last = results.pairs[3]
     rows = {row.name: row for row in results.models}
     further = sum(10 * 6 - rows[name].stored_trials for name in (last.first, str(last.second)))
     sentence, step = undecided_sentence(results), advice(results)
-    assert sentence is not None and " not decided yet, since the budget ended the run: 25.0 points apart" in sentence
+    assert (
+        sentence is not None
+        and " not decided yet, since the budget ended the run: they differ by 25.0 points" in sentence
+    )
     assert sentence.endswith(f"About {further} more answers give them a 50% chance of a decision.")
     raised = step.text.removeprefix("raise budget.trials to ").removesuffix(":")
     assert int(raised) >= results.cost.trials + further
@@ -143,14 +160,16 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
         " At this difference, deciding them would take far more answers than this run: about 5,000 trials per question."
     )
     width = results.pairs[3].certifiable_delta
-    assert width is not None and step.text.startswith("this comparison is too close for any plausible number")
+    assert width is not None and step.text.startswith(
+        "deciding this comparison would take far more answers than this run; "
+    )
     (delta,) = re.findall(r"--fresh --set stopping\.delta=([0-9.]+)$", step.command or "")
     assert width <= float(delta) <= 1.1 * width and "trials.max" not in (step.command or "")
     elsewhere = advice(results, "mine.yaml", "--run-dir", "runs/b3", "--set", "stopping.delta=0.01")
     assert elsewhere.command == f"adaptive-eval run mine.yaml --run-dir runs/b3-2 --set stopping.delta={delta}"
     both = ended("rruu", needs=20.0)
     both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0, horizon_needed=None)))
-    assert advice(both).text == "raise trials.max to 40 (1 comparison would stay too close to call):"
+    assert advice(both).text == "raise trials.max to 40 (1 comparison would stay undecided):"
     assert "give them at least a 50% chance of a decision" in (undecided_sentence(both) or "")
 
 
@@ -160,7 +179,7 @@ def test_a_chance_for_other_pairs_names_them() -> None:
     first, second = results.pairs[:2]
     spent = replace(first, trials_needed=20.0, horizon_needed=None)
     results = replace(results, pairs=(spent, *results.pairs[1:]))
-    assert "raise trials.max to 40 (for a 50% chance of a decision)" in advice(results).text, "not too close to call"
+    assert "raise trials.max to 40 (for a 50% chance of a decision)" in advice(results).text
     sentence = undecided_sentence(results)
     assert sentence is not None and f" give {second.first} and {second.second} at least a 50% chance " in sentence
     results = ended("uuur", horizon=40)
@@ -185,7 +204,8 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
         step.text
         == "start over, since a larger trials.max would decide nothing more in this run; set trials.max to 24:"
     )
-    assert "In a new run" not in (undecided_sentence(results) or "") and advice(results).text.startswith("this comp")
+    assert "In a new run" not in (undecided_sentence(results) or "")
+    assert advice(results).text.startswith("deciding this comparison would take far more answers")
     plausible = ended("rrru", needs=20.0, horizon=None)
     assert advice(plausible).text == "start over; set trials.max to 40:", "whether this run could go on is unknown"
     assert "--fresh" in (advice(plausible).command or "")

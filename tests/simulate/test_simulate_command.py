@@ -73,7 +73,7 @@ def test_a_simulated_configuration_reports_unknown_questions_once(tmp_path: Path
             body = {"model": "ada", "messages": [{"role": "user", "content": prompt}], "seed": 1}
             reply = httpx2.post(url + "/chat/completions", json=body, timeout=HANGS).json()
             answer = reply["choices"][0]["message"]["content"]
-            assert ("know only the questions of your configuration" in answer) == (
+            assert ("answer only the exact prompts of your configuration" in answer) == (
                 prompt[-3:] != "So?" and prompt[-1] == "?"
             )
     assert warnings == ["What is 1 + 1?"]

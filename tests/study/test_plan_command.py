@@ -84,7 +84,7 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     share = f"{costs['usd']['median'] / fixed['usd']:.0%}"
     assert (
         first.startswith("What will the run cost and decide? Median: $")
-        and f", {share} of the cost of {HORIZON} answers per model" in first
+        and f", {share} of the cost of {HORIZON} answers per question from each model" in first
     )
     assert first.endswith(f"of 2 comparisons decided. Chance that all are decided: {chance}")
     assert last == f"Next: adaptive-eval run {path} {' '.join(IN_STEP)}"
