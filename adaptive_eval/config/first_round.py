@@ -29,8 +29,8 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     if open_ := [name for name, worst in zip(names, plan.bench.worst_cost, strict=True) if worst.is_unbounded]:
         limits = " and ".join(f"budget.{key}" for key in ("tokens", "usd") if getattr(plan.budget, key) is not None)
         yield (
-            f"nothing bounds the cost of an answer of {', '.join(open_)}, so the run may exceed {limits}. For a model on "
-            "a server, set sampling.max_tokens to prevent that"
+            f"nothing bounds the cost of an answer of {', '.join(open_)}, so the run may exceed {limits}. For a "
+            "model on a server, set sampling.max_tokens to prevent that"
         )
 
 
