@@ -948,7 +948,7 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
             "the task cannot be run: PrerequisiteError: ERROR: ",
             marks=pytest.mark.slow,
         ),
-        (["run.yaml", "--model", "a/a"], "is for files of questions and tasks of Inspect, and run.yaml is"),
+        (["run.yaml", "--model", "a/a"], "is for files of questions and tasks of Inspect, but run.yaml is"),
         (["tasks.py@exactly", "--model", "a/a", "--budget", "20"], "must be a number with a unit, as in 20usd"),
     ],
 )
