@@ -39,7 +39,8 @@ Prices = Annotated[
     typer.Option("--price", help="USD per million tokens read/written.", metavar="NAME=IN/OUT"),
 ]
 MaxTrials = Annotated[
-    int | None, typer.Option("--max-trials", help="Maximum trials per question and model.", min=1, metavar="N")
+    int | None,
+    typer.Option("--max-trials", help="Maximum trials per question for each model, on average.", min=1, metavar="N"),
 ]
 Budget = Annotated[str | None, typer.Option(help="20usd, 500000tokens, 3000trials or 2h.", metavar="LIMIT")]
 

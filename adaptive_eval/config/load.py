@@ -170,7 +170,8 @@ def _read_text(path: Path) -> str:
     except IsADirectoryError as error:
         raise ConfigError(f"{path} is a folder; give the path of the configuration, a YAML file") from error
     except OSError as error:
-        close = get_close_matches(path.name, sorted(file.name for file in path.parent.glob("*.y*ml")), 1)
+        files = {file.name for pattern in ("*.y*ml", "*.json*") for file in path.parent.glob(pattern)}
+        close = get_close_matches(path.name, sorted(files), 1)
         hint = f"did you mean {path.parent / close[0]}?" if close else "`adaptive-eval init` creates one"
         raise ConfigError(f"{path} cannot be read: {error.strerror}; {hint}") from error
     except UnicodeDecodeError as error:

@@ -172,9 +172,8 @@ OPTIMAL = RuleEntry(
     name="optimal",
     make=Optimal,
     summary="holds at any number of looks, and gives up early",
-    description="A comparison is decided when |z| reaches the boundary, and given up when further answers would "
-    "probably be wasted: a decision is valued at {worth} times what it costs to bring both models to {horizon} "
-    "(stopping.options.worth).",
+    description="A comparison is decided when |z| reaches the boundary, and given up when the chance that it "
+    "will be decided is less than the share of {horizon} that is left, divided by {worth} (stopping.options.worth).",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
     gives_up=True,

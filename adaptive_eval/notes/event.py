@@ -22,7 +22,7 @@ class Change(NamedTuple):
 
 def _shown(value: object) -> str:
     if value is None:
-        return "not set"
+        return "default"
     text = repr(value)
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
 

@@ -105,7 +105,7 @@ class _Limit(NamedTuple):
         used = f"this run has used {self.used:,.10g}{self.unit}"
         if self.key == "trials.max":
             used = f"a model already has {self.used:,.10g} answers per question"
-        goal = "To continue, add" if enough > self.used else "A higher limit continues it; to change nothing, add"
+        goal = "To continue, add" if enough > self.used else "A higher limit continues it; to keep it as it is, set"
         return (
             f"{self.key} is {self.now:,.10g}{self.unit}, but {used}{was}. {goal}:\n"
             f"  --set {self.key}={enough:.10g}{self.unit}"

@@ -234,8 +234,12 @@ class Ended(Ending):
     """Servers that get time to end now."""
 
 
-def find_ending(events: Sequence[Event], results: Results | None, trials: int, decisions: Decisions) -> Ending:
-    """Work out how a run that is over has ended from all of its events."""
+def find_ending(
+    events: Sequence[Event], results: Results | None, trials: int, decisions: Decisions, of_others: int = 0
+) -> Ending:
+    """Work out how a run that is over has ended from all of its events; `of_others`: further trials, of models that are
+    no longer in the run."""
+    stored = trials + of_others
     all_events, events = events, events_since_start(events)
     return Ending(
         reason=_finish_reason(events, results),
@@ -248,7 +252,7 @@ def find_ending(events: Sequence[Event], results: Results | None, trials: int, d
         short_caps=_short_caps(events),
         imported=is_imported_alone(events),
         without_reason=_describe_stop(events),
-        asked=not any(event.trials == trials for event in events_of_kind(events, RunResumed)),
+        asked=not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
     )
 
@@ -263,7 +267,8 @@ def build_ended(
     servers_up: int = 0,
 ) -> Ended:
     """Build the `Ended` that displays show."""
-    ending = find_ending(events, results, status.trials, decisions)
+    of_others = sum(row.trials for row in status.beside)
+    ending = find_ending(events, results, status.trials, decisions, of_others)
     shared = {field.name: getattr(ending, field.name) for field in fields(ending)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
 

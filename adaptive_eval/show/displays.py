@@ -119,9 +119,11 @@ class PlainDisplay(Display):
             if not self._deserves_line(states, leaders):
                 continue
             first = f"{leaders}; " if leaders else ""
+            number, trials = look.index + 1, sum(look.trials)
+            if of_report and status.results is not None:  # further looks may have been taken meanwhile
+                number, trials = status.results.looks[-1].look, status.results.looks[-1].trials
             self._print(
-                f"look {look.index + 1}: {count(sum(look.trials))} trials, {states}; {first}"
-                f"{duration(status.elapsed)}{remaining}"
+                f"look {number}: {count(trials)} trials, {states}; {first}{duration(status.elapsed)}{remaining}"
             )
 
     def _leaders(self, look: Look, *, is_blocked: bool) -> str:

@@ -190,8 +190,8 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
 def _time_line(forecast: Forecast) -> Iterator[str]:
     """Explanation of the figures, and the time relative to a fixed design."""
     if forecast.fixed["tokens"] is not None:
-        yield "  These are expected costs. With sampling.max_tokens set, `run --dry-run` shows the worst case, which"
-        yield "  limits must cover"
+        yield "  These are expected costs. A limit must cover the worst case of the first round; `validate` warns if it"
+        yield "  does not"
     if forecast.need.costs.gpu_hours is not None:
         yield "  GPU hours are those of budget.gpu_hours: servers that the run starts count from their start to their"
         yield "  stop, other servers only while they answer"

@@ -19,6 +19,7 @@ from scipy.special import ndtri
 
 from adaptive_eval.core import Budget, Plan
 from adaptive_eval.core.stack import MAX_CELLS, can_stand_side_by_side
+from adaptive_eval.report.lines import several
 from adaptive_eval.study.scenario import Scenario, uncapped
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
 from adaptive_eval.study.types import median_range
@@ -178,5 +179,5 @@ class _Progress:
         """Show the first figures, and better ones after more worlds."""
         trials, first = median_range([run.trials for run in runs]), not self._figures
         figures = f"{trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f})"
-        self._figures = f"; trials {figures} in {len(runs)} of them"
+        self._figures = f"; trials {figures} so far, in {several(len(runs), 'run')}"
         self._report(at_once=first)

@@ -85,7 +85,7 @@ def test_words_are_those_of_blocks(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
     assert run_in_words(config, prepare(config).plan).endswith("one trial of each in blocks of 100")
     words = decisions_in_words(config, {}, began_at=1, imported=False)
-    assert "to bring both models to one trial of every question" in words.rule
+    assert "less than the share of one trial of every question that is left" in words.rule
 
 
 def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:

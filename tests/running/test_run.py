@@ -166,7 +166,7 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: not set → 'Think. {prompt}'"),
+        ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: default → 'Think. {prompt}'"),
         pytest.param(
             {"sampling": {"temperature": 0.7, "max_tokens": 2000}},
             "models.ada.sampling.temperature: 0.6 → 0.7",

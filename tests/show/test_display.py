@@ -320,6 +320,20 @@ def test_each_build_of_a_gate_has_an_outcome_and_the_baseline_has_none() -> None
     assert text.head.split()[0] == "model" and text.lines[1][0].split()[0] == base, "it puts nobody in a tier"
 
 
+async def test_plain_names_the_look_at_which_a_gate_has_the_outcome_that_it_prints(tmp_path: Path) -> None:
+    bed, out = Watched(tmp_path), io.StringIO()
+    await bed.show(Display())
+    first, status = bed.controller.looks[0], bed.take()
+    assert status.results is not None and len(status.results.looks) > 1
+    newest = status.results.looks[-1]
+    gate = (GateRow(bed.names[0], bed.names[1], "FAIL", "worse than it"),)
+    display = PlainDisplay(out)
+    display.opened("run", bed.names, lambda: replace(status, results=replace(status.results, gate=gate)))
+    display.looked([first])
+    display.closed()
+    assert f"look {newest.look}: {newest.trials:,} trials, 1 FAIL; " in out.getvalue()
+
+
 async def test_plain_prints_of_looks_in_quick_succession_only_those_with_news(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

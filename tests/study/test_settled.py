@@ -44,7 +44,7 @@ def test_worlds_are_added_until_they_are_enough() -> None:
     assert simulated.worlds == 20
     trials = 2 * QUESTIONS * (4 + scenario().plan(simulated.need).pace.lookahead)
     first = next(number for number, state in enumerate(states) if f"trials {trials} ({trials} .. {trials})" in state)
-    assert "in 3 of them" in states[first] and first <= 3, "the first figures come at once"
+    assert "so far, in 3 runs" in states[first] and first <= 3, "the first figures come at once"
 
 
 @pytest.mark.slow
