@@ -305,6 +305,9 @@ def test_a_folder_in_any_state_ends_no_run(site: Site, monkeypatch: pytest.Monke
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         return rename(self, target)
 
+    temporary = site.folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))  # other tests run commands at the same time
     monkeypatch.setattr(Path, "rename", of_one_file_system)
     scored = 'echo {\\"score\\": 1}'
     lines = {"far": ":", "far-pipe": "mkfifo pipe", "gone": 'rm -r "$PWD"', "link": 'rm -r "$PWD"; ln -s / "$PWD"'}
@@ -317,7 +320,7 @@ def test_a_folder_in_any_state_ends_no_run(site: Site, monkeypatch: pytest.Monke
     assert told == {"far-pipe", "gone", "link"}
     kept = site.directory() / "logs" / "folders"
     assert len(list(kept.glob("far-*/trace"))) == 2 * QUESTIONS and not list(kept.glob("link*"))
-    assert not list(Path(tempfile.gettempdir()).glob("adaptive-eval-commands-*"))
+    assert not list(temporary.glob("adaptive-eval-commands-*"))
 
 
 def test_a_transcript_from_elsewhere_is_not_taken(site: Site) -> None:
