@@ -297,7 +297,8 @@ class BudgetConfig(Section):
     tokens: Count | None = Field(None, ge=1)
     """Total prompt and completion tokens."""
     usd: float | None = Field(None, gt=0)
-    """US dollars, by the models' `price`; your own servers need none. With it cheaper models get more trials."""
+    """US dollars, by the models' `price`; your own servers need none. With `optimize: cost` cheaper models get more
+    trials."""
     gpu_hours: float | None = Field(None, gt=0)
     """GPU hours: a model's `gpus` times the time that the run holds its servers, or for other servers the time of its
     requests."""

@@ -309,7 +309,8 @@ def _worst_cost(model: ModelConfig, longest: int, budget: BudgetConfig) -> Cost:
     completion = model.sampling.max_tokens or 0
     # the GPU time of launched servers is measured while the run holds them, and a cap stops the run in time
     gpu_seconds = 0.0 if model.launch is not None else _most_gpu_seconds(model)
-    if not completion and (budget.tokens is not None or budget.usd is not None):
+    pays = model.price is not None or model.command is not None or model.inspect is not None
+    if not completion and (budget.tokens is not None or (budget.usd is not None and pays)):
         return Cost(0, math.inf, gpu_seconds)
     if model.inspect is not None:
         tokens = SAMPLE_MARGIN * completion

@@ -151,7 +151,8 @@ def pair_need(results: Results, pair: PairRow) -> str:
         return f"would need {recording}"
     if pair.trials_needed is None:
         return "would need an unknown number of further trials"
-    would = "would have needed" if pair.verdict == Verdict.OUT_OF_REACH else need
+    each = "" if pair.second is None else "each "
+    would = f"would {each}have needed" if pair.verdict == Verdict.OUT_OF_REACH else f"{each}{need}"
     in_all = "" if draws_questions(results.decisions) else " in total"
     return f"{would} about {' '.join(needed_in_words(results, pair.trials_needed))}{in_all}"
 

@@ -71,7 +71,7 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
     bound, was = _format_range(extension.boundary[able]), _format_range(extension.old_boundary[able], digits=3)
     return (
-        f"{which} now need{'' if number > 1 else 's'} stronger evidence, |z| of {bound} instead of {was}{spent}. The "
+        f"{which} now need{'' if number > 1 else 's'} |z| of {bound} instead of {was}{spent}. The "
         f"promise holds, with what is left of {error}; {AFRESH}"
     )
 

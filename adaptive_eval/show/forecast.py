@@ -178,7 +178,7 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     smallest = forecast.as_many
     if smallest is None:
         return
-    many = f"resolves as many comparisons ({smallest.called:.1f} on average, without ties)"
+    many = f"resolves as many comparisons ({smallest.called:.1f} on average; ties are not counted)"
     if smallest.number is None:
         yield f"  no fixed design within trials.max {many};"
         yield f"  on average the run needs {smallest.cost:.2f} times as many trials as the largest of them"

@@ -117,6 +117,15 @@ def test_a_small_cap_is_reported_by_plan_dry_run_and_run(site: Site) -> None:
     )
 
 
+@pytest.mark.parametrize(("budget", "unbounded"), [({"usd": 1.0}, "ada"), ({"usd": 1.0, "tokens": 9000}, "ada, bob")])
+def test_a_model_without_a_price_exceeds_no_cap_on_usd(site: Site, budget: dict[str, float], unbounded: str) -> None:
+    models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob")]
+    models[0] |= {"price": {"input": 1.0, "output": 2.0}}  # type: ignore[dict-item]
+    config = site.write(models=models, sampling={"temperature": 0.6}, budget=budget)
+    message, *_ = first_round_problems(prepare(load_config(config)))
+    assert f"the cost of an answer of {unbounded}, so" in message
+
+
 @pytest.mark.slow
 def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: Site) -> None:
     price = {"input": 1.0, "output": 2.0}

@@ -47,7 +47,7 @@ def test_a_caution_explains_a_rule_without_error_left_to_spend(rule: Rule, endin
 def test_a_caution_says_which_error_is_left_and_which_is_spent() -> None:
     remaining, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
     caution = horizon_caution(Sequential(), Extension(8, 32, 5, True, remaining, was, bound))
-    assert "the 2 open pairs of models now need stronger evidence, |z| of 2.4 to 2.6 instead of 2.11" in caution
+    assert "the 2 open pairs of models now need |z| of 2.4 to 2.6 instead of 2.11" in caution
     assert "with what is left of the allowed error (10%: 5% for each order)" in caution
     assert "; 1 with no error left cannot be decided any more" in caution
     spent = horizon_caution(Sequential(), Extension(8, 32, 5, True, remaining[1:2], was[1:2], bound[1:2]))
