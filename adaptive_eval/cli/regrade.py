@@ -10,8 +10,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors, typed_command
-from adaptive_eval.config.load import CONFIGURATIONS, load_config
-from adaptive_eval.questions.types import FORMATS
+from adaptive_eval.config.load import holds_questions, load_config
 from adaptive_eval.report.lines import Scale, safe_name, several
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
@@ -36,7 +35,7 @@ def regrade(
     You need not regrade answers on which the grader failed: the next start of the run grades them.
     """
     with report_errors(run):
-        if config.suffix.lower() in FORMATS.keys() - CONFIGURATIONS:
+        if holds_questions(config):
             raise ConfigError(
                 f"{config} is a file of questions, and --config needs a configuration: save what the run's command "
                 "prints with --print-config (and the new --grader), and give that file"

@@ -98,13 +98,12 @@ def simulate(
 def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
     """A world of a configuration's models, under the names sent to servers, and its questions with right answers."""
     # imported here: slow, and only needed for a configuration
-    from adaptive_eval.config.load import CONFIGURATIONS, load_config
+    from adaptive_eval.config.load import holds_questions, load_config
     from adaptive_eval.config.prepare import prepare
     from adaptive_eval.graders.by_benchmark import find_grader
     from adaptive_eval.graders.text import Regex
-    from adaptive_eval.questions.types import FORMATS
 
-    if path.suffix.lower() in FORMATS.keys() - CONFIGURATIONS:
+    if holds_questions(path):
         raise ConfigError(f"{path} is a file of questions; give a world, or a configuration with these questions")
     prepared = prepare(load_config(path, ()))
     if (named := prepared.config.questions.world) is not None:

@@ -31,12 +31,18 @@ from adaptive_eval.endpoints.secrets import (
     secret_given,
 )
 from adaptive_eval.graders.rubric import RubricConfig
+from adaptive_eval.questions.types import FORMATS
 
 REDACTED = "***"
 
 YAML = (".yaml", ".yml")
 CONFIGURATIONS = (*YAML, ".json")
 """Suffixes of configuration files."""
+
+
+def holds_questions(path: Path) -> bool:
+    """Whether a path is that of a file of questions, by its suffix; a JSON file may be either."""
+    return path.suffix.lower() in FORMATS.keys() - CONFIGURATIONS
 
 
 def remove_secrets(document: Document, value: Any, path: KeyPath) -> None:

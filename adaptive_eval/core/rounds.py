@@ -206,7 +206,7 @@ class Batch:
             return False
         if outcome.cost is not NO_COST:
             self._spent.add(outcome.cost)
-        self._add_seconds(round(outcome.seconds * PER_UNIT))
+        self._count_seconds(round(outcome.seconds * PER_UNIT))
         if self.used is not None:
             self.used[slot] = (1.0, *outcome.cost)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
@@ -223,7 +223,7 @@ class Batch:
         codes[slots] = part.categories
         np.frombuffer(self._kinds, dtype=np.uint8)[slots] = part.kinds
         self._spent.add_sums(part.spent)
-        self._add_seconds(0)
+        self._count_seconds()
         self.missing -= len(slots)
         if self.used is not None:
             self.used[slots] = part.costs
@@ -234,7 +234,7 @@ class Batch:
         `seconds` the total of all trials."""
         for times, cost in zip(over_questions(counts).tolist(), costs, strict=True):
             self._spent.add(cost, times)
-        self._add_seconds(round(seconds * PER_UNIT))
+        self._count_seconds(round(seconds * PER_UNIT))
         if self.used is not None:
             self.used = np.repeat([(1.0, *cost) for cost in costs], over_questions(counts), axis=0)
         self._counts, self.missing = counts, 0
@@ -242,10 +242,10 @@ class Batch:
     def take_time(self, seconds: float) -> None:
         """Record the seconds of answers that have arrived, before they are told."""
         self._seconds_so_far = round(seconds * PER_UNIT)
-        self._add_seconds(0)
+        self._count_seconds()
 
-    def _add_seconds(self, whole_seconds: int) -> None:
-        self._spent.seconds += whole_seconds
+    def _count_seconds(self, further: int = 0) -> None:
+        self._spent.seconds += further
         self.whole_seconds = max(self._spent.seconds, self._seconds_so_far)
 
     def ask_all(self) -> None:

@@ -10,6 +10,7 @@ from adaptive_eval.report.lines import capitalised, first_few, safe_name, severa
 from adaptive_eval.report.results import CUT_PRIOR, AlarmRow, ModelRow, Results
 
 LONGEST_NAME = 40
+WHOLE_PRIOR = "a prior run without cut answers"
 MAX_NAMES = 3
 """Models that one sentence names; further ones are only counted."""
 TRUNCATED = AnswerKind.TRUNCATED.signal

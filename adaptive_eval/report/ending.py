@@ -26,7 +26,7 @@ from adaptive_eval.notes import (
     events_since_start,
     newest_turn,
 )
-from adaptive_eval.report.alarms import cut_in_prior, cut_off_pairs, has_cut_answers
+from adaptive_eval.report.alarms import WHOLE_PRIOR, cut_in_prior, cut_off_pairs, has_cut_answers
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, first_few, safe_line, several
@@ -221,7 +221,7 @@ class Ending:
             if cut := [row.name for row in self.results.models if row.cut and row.name in names]:
                 yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMED)}"
             if earlier := [name for name in cut_in_prior(self.results) if name in names]:
-                yield f"a prior run without cut answers of {first_few(earlier, MAX_NAMED)}"
+                yield f"{WHOLE_PRIOR} of {first_few(earlier, MAX_NAMED)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

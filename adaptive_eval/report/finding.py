@@ -161,12 +161,24 @@ def counted_sentence(results: Results) -> str | None:
 
 def difference_text(results: Results, pair: PairRow, ahead: str | None = None, called: str = "") -> str:
     """The difference in favour of `ahead` (default: the first model) with its 95% interval, which is `called` so."""
-    if pair.difference is None or pair.sigma is None:
+    mean = _lead(pair, ahead)
+    if mean is None or pair.sigma is None:
         return "unknown"
-    scale, half = Scale.of(results.weights), TWO_SIDED_95 * pair.sigma
-    mean = pair.difference if ahead in (None, pair.first) else -pair.difference
+    return f"{Scale.of(results.weights).rounded_points(mean)} ({called}{_interval_text(results, mean, pair.sigma)})"
+
+
+def _lead(pair: PairRow, ahead: str | None) -> float | None:
+    """The difference in favour of `ahead` (default: the first model)."""
+    if pair.difference is None or ahead in (None, pair.first):
+        return pair.difference
+    return -pair.difference
+
+
+def _interval_text(results: Results, mean: float, sigma: float) -> str:
+    """The 95% interval of a difference."""
+    scale, half = Scale.of(results.weights), TWO_SIDED_95 * sigma
     lo, hi = (scale.rounded_points(mean + side * half).removesuffix(" points") for side in (-1, 1))
-    return f"{scale.rounded_points(mean)} ({called}{lo} to {hi})"
+    return f"{lo} to {hi}"
 
 
 INTERVAL = "95% interval "
@@ -251,15 +263,16 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
 def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "has") -> str:
     """A model's score, and its lead over another if the two are compared."""
     pair = next((pair for pair in results.pairs if {pair.first, pair.second} == {model.name, other.name}), None)
-    scale = Scale.of(results.weights)
-    if pair is None:
-        lead = ""
-    elif pair.difference is not None and scale.rounded_points(pair.difference) == scale.rounded_points(0.0):
-        _, _, interval = difference_text(results, pair, model.name, f"{INTERVAL}of the difference ").partition(" (")
-        lead = f", level with {_name(other.name)} ({interval}"
-    else:
-        lead = f", ahead of {_name(other.name)} by {difference_text(results, pair, model.name, INTERVAL)}"
-    return f"{_name(model.name)} {says} {scale.score(model.score)}{lead}"
+    has = f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}"
+    return has if pair is None else f"{has}, {_lead_in_words(results, pair, model.name, _name(other.name))}"
+
+
+def _lead_in_words(results: Results, pair: PairRow, ahead: str, other: str) -> str:
+    """How far a model of a pair is ahead of the other one."""
+    scale, mean = Scale.of(results.weights), _lead(pair, ahead)
+    if mean is not None and pair.sigma is not None and scale.rounded_points(abs(mean)) == scale.rounded_points(0.0):
+        return f"level with {other} ({INTERVAL}of the difference {_interval_text(results, mean, pair.sigma)})"
+    return f"ahead of {other} by {difference_text(results, pair, ahead, INTERVAL)}"
 
 
 def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:

@@ -11,6 +11,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.report.alarms import (
+    WHOLE_PRIOR,
     cut_in_prior,
     has_changed_server,
     has_cut_answers,
@@ -22,7 +23,7 @@ from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import safe_name, several
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.undecided import WHOLE_PRIOR, has_spent_error, labels_needed, more_answers, round_up
+from adaptive_eval.report.undecided import has_spent_error, labels_needed, more_answers, round_up
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from adaptive_eval.core.larger_horizon import most_plausible
 from adaptive_eval.core.types import Reason, Verdict
-from adaptive_eval.report.alarms import LONGEST_NAME, cut_off_pairs
+from adaptive_eval.report.alarms import LONGEST_NAME, WHOLE_PRIOR, cut_off_pairs
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import Scale, count, safe_name, several
 from adaptive_eval.report.results import PairRow, Results
@@ -15,7 +15,6 @@ from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.report.words import draws_questions, objective_view
 
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
-WHOLE_PRIOR = "a prior run without cut answers"
 RESERVE = 1.1
 """Caps are to be so much above what is needed: trials are reserved at their most."""
 ENDED_BY = {Reason.BUDGET: "the budget", Reason.GPU_TIME: "the budget", Reason.WALL_TIME: "the time limit"}
