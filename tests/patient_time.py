@@ -56,6 +56,10 @@ class PatientLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._came_back)
         return future
 
+    def skip(self, seconds: float) -> None:
+        """Move the clock on as if the process had been stopped meanwhile."""
+        self._patience.now += seconds
+
     def _came_back(self, _: "asyncio.Future[Any]") -> None:
         self._patience.threads -= 1
 

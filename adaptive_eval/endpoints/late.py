@@ -11,6 +11,7 @@ has timed out (`sender`). Age alone does not distinguish a long answer from a hu
     counted     a request in its server's load is not late (`load`): waiting counts from when it was missing there
     alive       if a model has no other replica for a request, time does not count while its own replica gave no sign of
                 life to any request or probe: sending to a stalled server again would not help
+    ours        time in which this process did not run (stopped, or starved of its processor) does not count
     last        while all places are in use, a late request costs only one place: it is not repeated unless more than
                 `late_max_share` of the places are late; so long answers arrive, and count for the limit
     bounded     if a server samples another answer for each request, second requests favour short ones; so at most
@@ -155,9 +156,13 @@ class SecondRequests:
         """Number of second requests that may be in flight."""
         self._replaced = 0
         """Answers of second requests for attempts that were late by age."""
+        self._ticked_at = self._running_since = -inf
 
     def tick(self, now: float) -> None:
         """Send the latest attempts a second time, if there is room or they take many places."""
+        if now - self._ticked_at > self._settings.longest_tick:
+            self._running_since = now
+        self._ticked_at = now
         late_attempts = list(self._late(now))
         are_many = self._replicas.places * self._settings.late_max_share < len(late_attempts) < self._traffic.in_flight
         if not (are_many or (late_attempts and self._replicas.has_room)):
@@ -188,7 +193,7 @@ class SecondRequests:
             by_age = not attempt.streamed or (attempt.first_piece_at is None and times.is_buffered)
             limit = response_limit if by_age else first_piece_limit if attempt.first_piece_at is None else silence_limit
             replica = attempt.replica
-            since, until = max(attempt.last_piece_at, replica.counted_at), now
+            since, until = max(attempt.last_piece_at, replica.counted_at, self._running_since), now
             if now - since < limit:
                 continue
             if not self._replicas.has_alternative(replica):

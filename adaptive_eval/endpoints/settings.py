@@ -9,6 +9,8 @@ class EndpointSettings:
 
     tick: float = 0.25
     """Interval at which replicas and requests in flight are checked."""
+    longest_tick: float = 1.0
+    """After a longer interval, this process did not run meanwhile: what came in the meantime may still be unread."""
     backoff: float = 0.25
     """Shortest pause of a request after a failure, and of a replica in trouble; it doubles each time."""
     longest_backoff: float = 2.0

@@ -185,6 +185,21 @@ def test_what_hangs_after_a_resume_is_late_by_the_answers_of_earlier_starts() ->
     assert carry_out(test, hangs_once, earlier=earlier) <= LATE * SECONDS / 2.0 + LOOK + SECONDS
 
 
+def test_nothing_is_late_because_this_process_did_not_run() -> None:
+    stopped = 2.0 * LEAST
+
+    async def test(asked: Asked) -> None:
+        answering = asyncio.create_task(asked.answer(KNOWN))
+        await asyncio.sleep(SECONDS / 2.0)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, PatientLoop)
+        loop.skip(stopped)
+        assert (await answering).attempts == 1
+        assert (asked.wire.sent[KNOWN], asked.model.stats.notices) == (1, ())
+
+    carry_out(test, once(stopped + 2.0 * SECONDS), earlier=EarlierTimes(10_000, SECONDS))
+
+
 def test_a_long_answer_counts_where_the_second_request_takes_as_long() -> None:
     """The second one is cancelled, and counts as lost."""
 

@@ -92,9 +92,9 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     assert [(row["model"], row["baseline"], row["outcome"]) for row in rows] == [("build", "production", "FAIL")]
     assert report(tmp_path, "md").splitlines()[2].startswith("**FAIL: build ")
     assert [line.split(":")[0] for line in report(tmp_path, "summary").splitlines()[:3]] == ["gate", "", "FAIL"]
-    verdict, _, _, _, *ranked, _, ending, _, promise = report(tmp_path, "pr").splitlines()
+    verdict, ranking, ending, promise, *_ = report(tmp_path, "pr").split("\n\n")
     assert verdict.startswith("**FAIL: build ") and verdict.endswith("**")
-    cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in ranked]
+    cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in ranking.splitlines()[2:]]
     assert [name for name, _, _ in cells] == ["production", "build"]
     assert all(re.fullmatch(SCORE, score) and re.fullmatch(rf"{SCORE} .. {SCORE}", lo_hi) for _, score, lo_hi in cells)
     assert re.match(r"1 of 1 comparisons decided\. Cost: [\d,]+ trials \(", ending)
