@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scenarios import Scenario
+from scenarios import Scenario, replay
 from stacked import replay_stacked
 from tables import Check, arguments, conclude, markdown
 
@@ -71,6 +71,12 @@ CASES = [
     Case("alike, 0.5", 30, 80, PAIR, "trials.min: 40", min_trials=40),
     Case("alike, 0.5", 30, 80, PAIR, "trials.min: 60", min_trials=60),
     Case("spread", 10, 200, PAIR),
+    Case("alike, 0.5", 1000, 1, PAIR),
+    Case("alike, 0.9", 1000, 1, PAIR),
+    Case("spread", 1000, 1, PAIR),
+    Case("alike, 0.5", 1000, 2, PAIR, "trials.min: 1", min_trials=1),
+    Case("alike, 0.5", 30, 10, PAIR),
+    Case("alike, 0.5", 200, 10, PAIR),
     Case("alike, 0.5", 30, 80, PAIR, "worth: 1", (("worth", 1.0),)),
     Case("alike, 0.5", 30, 80, PAIR, "worth: 10", (("worth", 10.0),)),
     Case("alike, 0.5", 30, 80, PAIR, "three rounds ahead", (("pace", Pace(3)),)),
@@ -124,8 +130,10 @@ def rate(case: Case, runs: int) -> float:
     trials = Trials(min=min_trials, max=case.cap)
     choices = dict(case.choices)
     rule = Optimal(case.confidence, trials.min / case.cap, choices.pop("worth", 3.0))
-    ended = replay_stacked(scenario, case.setting, runs, rule=rule, trials=trials, **choices)
-    return ended.ties_called
+    plan = scenario.plan(rule=rule, trials=trials, **choices)
+    if plan.by_question:
+        return sum(replay(scenario, plan, seed).called for seed in range(runs)) / runs
+    return replay_stacked(scenario, case.setting, runs, rule=rule, trials=trials, **choices).ties_called
 
 
 def rows_of(runs: int, cases: Sequence[Case]) -> Iterator[tuple[Case, float]]:

@@ -226,15 +226,15 @@ else:
 MOST_TRIALS = 1_000_000_000
 """Maximum of `trials.max`, which keeps counts within the integer types of the decisions."""
 LEAST_TRIALS = 4
-"""Default of `trials.min`, or 30% of `trials.max` if that is less (benchmarks/allocation.md)."""
+"""Default of `trials.min`, or 20% of `trials.max` and at least 2 if that is less (benchmarks/allocation.md)."""
 
 
 class TrialsConfig(Section):
     """Number, order and seeds of trials per model and question."""
 
     min: Count = Field(LEAST_TRIALS, ge=1)
-    """Trials of each question before the first look; default: 4, or 30% of `max` if that is less. With `optimize: time`
-    it is at least 15% of `max`, with batches 30%."""
+    """Trials of each question before the first look; default: 4, or 20% of `max` if that is less, but at least 2. With
+    `optimize: time` it is at least 15% of `max`, with batches 30%."""
     max: Count = Field(80, ge=1, le=MOST_TRIALS)
     """Most trials of each question (on average over the questions): the horizon."""
     draw: Count | None = Field(None, ge=MIN_BLOCK_SIZE)
@@ -265,9 +265,9 @@ class TrialsConfig(Section):
     def _default_min(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         """Set the default of `min`, which depends on `max`, without marking it as set."""
         max_trials = given.get("max") if isinstance(given, dict) and "min" not in given else None
-        if not isinstance(max_trials, int) or max_trials < 1:
+        if type(max_trials) is not int or max_trials < 1:
             return validate(given)
-        trials = validate({**given, "min": min(LEAST_TRIALS, -(-3 * max_trials // 10))})
+        trials = validate({**given, "min": min(LEAST_TRIALS, max(2, -(-max_trials // 5)), max_trials)})
         trials.model_fields_set.discard("min")
         return trials
 

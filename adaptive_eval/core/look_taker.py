@@ -149,5 +149,6 @@ class LookTaker:
             max_trials,
             coupled=plan.coupled,
             drawn=plan.drawn > 0,
+            by_question=plan.by_question,
             unsure=UnsureGrades.from_plan(plan.may_be_right, plan.bench.weights, best_is_sure=plan.best_is_sure),
         )

@@ -244,6 +244,14 @@ class Plan:
         return Spacing(0.0, 2.0 * round_factor * one_round, finest)
 
     @property
+    def by_question(self) -> bool:
+        """Whether pairs are judged by how they differ on the same questions: one trial of each does not tell the
+        variance within questions, and that of the differences includes it."""
+        once = self.trials.max == 1 and self.estimator == "average" and self.objective.reference is None
+        known = self.bench.prior_counts is not None or self.bench.question_weights is not None
+        return bool(self.drawn) or (once and not known)
+
+    @property
     def judged_pairs(self) -> tuple[IndexArray, IndexArray]:
         """The first and the second of every pair that is judged."""
         return judged_pairs(self.bench.models, self.objective.reference is not None, self.objective.margin)

@@ -108,11 +108,14 @@ class Tally:
         *,
         coupled: bool = False,
         drawn: bool = False,
+        by_question: bool = False,
         unsure: UnsureGrades = NOTHING_UNSURE,
     ) -> None:
         """`max_trials`: trials per question at the horizon; `coupled`: models share the seeds of their trials; `drawn`:
-        questions were drawn at random, and have one trial each."""
+        questions were drawn at random, and have one trial each; `by_question`: pairs are judged by their differences on
+        the same questions, which have one trial each."""
         self._bench, self._prior, self._most, self._drawn = bench, prior, max_trials, drawn
+        self._by_question = by_question
         self._unsure = unsure
         shape = (bench.models, bench.questions, bench.categories)
         self.counts: IntArray = np.zeros(shape, dtype=np.int32)
@@ -268,7 +271,7 @@ class Tally:
     def paired(self, pairs: tuple[IndexArray, IndexArray], *, bounded: bool = False) -> Sequence[PairedEvidence]:
         """Evidence on these pairs of models from shared trials or questions: as graded, and if `bounded` with unknown
         grades in favour of either side, too. Empty if no pair is judged by that."""
-        if self._drawn:
+        if self._by_question:
             unknown, weights = UnknownGrades(self.ungraded, self.unsure), self._bench.weights
             extremes = unknown.extremes(self.counts, weights) if bounded else None
             return drawn_pairs(self.counts, weights, *pairs, extremes)

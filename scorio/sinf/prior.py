@@ -5,7 +5,8 @@ or nearly never its sigma is too large for a long time (variance 2.3 times too l
 prior of a model is n0_qk = s f_k: f its category shares over all questions, s its concentration, small where questions
 are nearly all-or-nothing and large where they are all alike. s maximises the Dirichlet-multinomial likelihood of the
 model's counts times a prior under which s/(1 + s), the weight that a single trial leaves to the prior, is uniform: an
-early run of questions that were each answered alike would otherwise give s = 0 and with it sigma = 0.
+early run of questions that were each answered alike would otherwise give s = 0 and with it sigma = 0. One trial of each
+question cannot tell s at all: then all questions are taken to be alike, which gives the largest sigma.
 
 Of more than two categories it is the concentration of one distinction that counts: whether a trial is worth more or
 less than the model's average. With all categories in one likelihood, distinctions in which questions are alike, such as
@@ -223,7 +224,9 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
         moving &= np.abs(step) >= TOLERANCE
         if not moving.any():
             break
-    return np.exp(x)
+    repeated = (trials > 1).any(axis=-1)
+    s_of_model: FloatArray = np.exp(np.where(repeated, x, LOG_S_RANGE[1]))
+    return s_of_model
 
 
 def _exceedances(counts: Sequence[CountArray], largest: int) -> FloatArray:

@@ -72,7 +72,7 @@ class TestDefaults:
         )
         assert (config.stopping.confidence, config.stopping.delta) == (0.95, 0.0)
         assert (config.trials.min, config.trials.max) == (4, 80)
-        assert [load(BASE, f"trials.max={cap}").trials.min for cap in (13, 10, 5, 1)] == [4, 3, 2, 1]
+        assert [load(BASE, f"trials.max={cap}").trials.min for cap in (16, 11, 5, 2, 1)] == [4, 3, 2, 2, 1]
         assert config.rubric.name == "binary"
         assert config.grader == Math()
         assert [model.model for model in config.models] == ["a", "b"]

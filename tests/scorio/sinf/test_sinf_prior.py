@@ -44,6 +44,15 @@ def test_the_fit_is_the_top_of_the_likelihood_on_ragged_counts_of_four_categorie
     assert self_centred_prior(n).sum() == pytest.approx(searched_concentration(n), rel=1e-4)
 
 
+@pytest.mark.parametrize("w", [BINARY, np.array([0.0, 0.3, 1.0])])
+def test_one_trial_of_each_question_has_the_variance_of_all_answers_together(w: np.ndarray):
+    """Whether questions are alike cannot be seen, and any other assumption could give too small a sigma."""
+    answers = np.random.default_rng(2).integers(0, len(w), 500)
+    average, var = moments(np.eye(len(w), dtype=np.int64)[answers], w)
+    assert average == pytest.approx(w[answers].mean())
+    assert var == pytest.approx(w[answers].var() / 500 + 3.0 / 500**2, rel=0.005)
+
+
 @pytest.mark.parametrize("w", [None, np.array([0.0, 0.5, 1.0])])
 def test_no_models_give_no_prior(w: np.ndarray | None):
     assert self_centred_prior(np.zeros((0, 5, 3), int), w).shape == (0, 3)
