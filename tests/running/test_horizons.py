@@ -67,7 +67,7 @@ def test_the_first_look_stays_where_it_was(site: Site) -> None:
 
 @pytest.mark.slow
 def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raised(site: Site) -> None:
-    """By default it lies at three tenths of `trials.max`, and at most at 4."""
+    """By default it lies at a fifth of `trials.max`, at least at 2 and at most at 4."""
     for max_trials in (6, 20):
         ended = site.run(site.write(trials={"max": max_trials}))
         assert ended.exit_code in FINISHED, ended.stderr
