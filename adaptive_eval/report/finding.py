@@ -164,7 +164,12 @@ def difference_text(results: Results, pair: PairRow, ahead: str | None = None, c
     mean = _lead(pair, ahead)
     if mean is None or pair.sigma is None:
         return "unknown"
-    return f"{Scale.of(results.weights).rounded_points(mean)} ({called}{_interval_text(results, mean, pair.sigma)})"
+    points = Scale.of(results.weights).rounded_points(mean)
+    if pair.by_trial and any(
+        row.recorded is not None for row in results.models if row.name in (pair.first, pair.second)
+    ):
+        points += " on the same trials"  # the score of a recorded model is that of all its trials
+    return f"{points} ({called}{_interval_text(results, mean, pair.sigma)})"
 
 
 def _lead(pair: PairRow, ahead: str | None) -> float | None:
