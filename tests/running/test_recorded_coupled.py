@@ -171,7 +171,7 @@ def test_a_run_with_other_seeds_is_refused_with_what_to_do(nights: Nights) -> No
 
 
 def test_imported_trials_have_seeds_of_their_own(nights: Nights) -> None:
-    rows = [{"model": "prod", "question": key, "response": "right"} for key in QUESTIONS]
+    rows = [{"model": "prod", "question": key, "text": "right"} for key in QUESTIONS]
     (nights.path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
     models: list[Mapping[str, object]] = [{"name": "prod", "base_url": ADDRESS}]
     objective, trials = {"kind": "precision", "half_width": 0.5}, {"min": 1, "max": 2, "seeds": "coupled"}
