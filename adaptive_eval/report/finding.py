@@ -165,10 +165,8 @@ def difference_text(results: Results, pair: PairRow, ahead: str | None = None, c
     if mean is None or pair.sigma is None:
         return "unknown"
     points = Scale.of(results.weights).rounded_points(mean)
-    if pair.by_trial and any(
-        row.recorded is not None for row in results.models if row.name in (pair.first, pair.second)
-    ):
-        points += " on the same trials"  # the score of a recorded model is that of all its trials
+    if pair.by_trial and len({row.trials for row in results.models if row.name in (pair.first, pair.second)}) > 1:
+        points += " on the same trials"  # scores are of all trials
     return f"{points} ({called}{_interval_text(results, mean, pair.sigma)})"
 
 
