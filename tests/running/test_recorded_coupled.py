@@ -229,6 +229,28 @@ def test_recorded_trials_are_passed_on_from_night_to_night(nights: Nights) -> No
         load_starting_point(prepare(other_seed), nights.path / "another")
 
 
+def test_a_recorded_model_that_joins_is_compared_with_the_trials_that_are_there(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    nights.record(models=("prod", "copy"))
+    models = [
+        {"name": "prod", "recorded": str(tmp_path / "night")},
+        {"name": "near", "base_url": ADDRESS},
+        {"name": "copy", "recorded": str(tmp_path / "night")},
+    ]
+    changes: dict[str, Any] = {"objective": {"kind": "pairs", "pairs": [["near", "prod"]]}, "stopping": {}}
+    nights.run(nights.gate(models=models[:2], **changes))
+    (before,) = nights.results().pairs
+    nights.run(nights.gate(models=models, **changes))
+    after = nights.results().pairs
+    assert [pair.by_trial for pair in after] == [True] and after[0].z == before.z
+    changes["objective"] = {"kind": "pairs", "pairs": [["near", "copy"], ["prod", "copy"]]}
+    nights.run(nights.gate(models=models, **changes))
+    assert all(pair.by_trial for pair in nights.results().pairs)
+    assert {frozenset((pair.first, pair.second)): pair.difference for pair in nights.results().pairs}[
+        frozenset(("prod", "copy"))
+    ] == pytest.approx(0.0)
+
+
 def test_answers_without_a_grade_keep_their_places(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
     nights.world.broken = {"q3"}
