@@ -18,6 +18,7 @@ from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
+from adaptive_eval.running.read_prior_outcomes import recorded_settings
 
 QUESTION = "Is the configuration correct?"
 
@@ -50,7 +51,8 @@ def validate(
     if answer_keys.tried and answer_keys.unknown is not None:
         typer.echo(f"warning: {answer_keys.summary}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
-    for warning in chain(repeated, first_round, why_uncoupled(prepared.config), _missing_requirements(prepared.config)):
+    uncoupled = why_uncoupled(prepared.config, recorded_settings(prepared.config))
+    for warning in chain(repeated, first_round, uncoupled, _missing_requirements(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, MAX_LINE)}")
     if not in_vain:
         typer.echo(f"Next: {typed_command('run', config, overrides, *options.typed, '--dry-run')}")

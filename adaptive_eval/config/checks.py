@@ -7,13 +7,14 @@ valid. `names` are the names of all models in the file, so that a mistake in one
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter, signature
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from adaptive_eval.base.sections import Section
 from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.commands import ANSWER_KEY, CommandKeys
-from adaptive_eval.config.decisions import BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
+from adaptive_eval.config.decisions import BY_TRIAL, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
 from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
 from adaptive_eval.config.normalise import INNER
 from adaptive_eval.config.pace import is_known_by, is_own_server
@@ -21,7 +22,7 @@ from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.config.run import SOURCES, ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
-from adaptive_eval.core.objectives import CHEAPEST, THRESHOLD
+from adaptive_eval.core.objectives import CHEAPEST, PRECISION_OF, THRESHOLD
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.endpoints.types import KEEP_TOKENS, EndpointConfig, Sampling
@@ -384,8 +385,8 @@ def check_drawn(
         yield Problem(("questions", "shuffle"), rule, "add `shuffle: true` to questions, or remove trials.draw")
 
 
-COUPLED_OBJECTIVES = ("baseline", "pairs")
-"""Objectives with fixed comparisons: in a ranking models stop at different times, and share few trials."""
+COUPLED_OBJECTIVES = (*BY_TRIAL, PRECISION_OF.name, THRESHOLD.name)
+"""Objectives that compare trial by trial, and those that compare no models."""
 DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "reasoning_effort")
 """Settings of `sampling` that affect which token a random number selects."""
 BATCH_WITHOUT_SEEDS = "anthropic"
@@ -393,40 +394,31 @@ BATCH_WITHOUT_SEEDS = "anthropic"
 
 
 def check_coupled(
-    trials: TrialsConfig,
-    objective: ObjectiveConfig,
-    stopping: StoppingConfig,
-    models: Models = (),
-    prior: PriorConfig | None = None,
+    trials: TrialsConfig, objective: ObjectiveConfig, stopping: StoppingConfig, prior: PriorConfig | None = None
 ) -> Iterator[Problem]:
-    """Check that comparisons are fixed, both models have trials with seeds, and variances suit differences."""
+    """Check that comparisons are fixed, trials have numbers, and variances suit differences."""
     if trials.seeds != "coupled":
         return
-    hint = "remove it, or `trials.seeds`"
     if str(objective.kind) not in COUPLED_OBJECTIVES:
-        rule = f"coupled is for the objectives {' and '.join(COUPLED_OBJECTIVES)}"
+        rule = f"coupled is for the objectives {', '.join(COUPLED_OBJECTIVES[:-1])} and {COUPLED_OBJECTIVES[-1]}"
         yield Problem(("trials", "seeds"), rule, "remove it, or change objective.kind", str(objective.kind))
     if stopping.prior != "self":
         rule = "compares Bayes@N, and `trials.seeds: coupled` compares the differences of two models"
         yield Problem(("stopping", "rule"), rule, "change it, or remove `trials.seeds`", stopping.rule)
-    rule = (
-        "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: an earlier run only gives "
-        "counts"
-    )
     if prior is not None:
-        yield Problem(("prior",), rule, hint)
-    for number, _ in recorded_models(models):
-        yield Problem(("models", number, "recorded"), rule, hint)
+        rule = "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: R0 is only counts"
+        yield Problem(("prior",), rule, "remove it, or `trials.seeds`")
 
 
-def why_uncoupled(config: RunConfig) -> Iterator[str]:
-    """A sentence for each comparison whose models are unlikely to be coupled."""
-    if config.trials.seeds != "coupled":
+def why_uncoupled(config: RunConfig, recorded: Mapping[str, ModelConfig] = MappingProxyType({})) -> Iterator[str]:
+    """A sentence for each comparison whose models are unlikely to be coupled; `recorded` has what is known of the
+    settings with which recorded models were asked."""
+    if not config.by_trial:
         return
-    models = {model.name: model for model in config.models}
+    models = {model.name: model for model in config.models if model.recorded is None} | dict(recorded)
     baseline, pairs = (config.objective.arguments.get(key) for key in ("baseline", "pairs"))
     for first, second in pairs or [(name, baseline) for name in models if name != baseline]:
-        if reason := _coupling_obstacle(models[first], models[second]):
+        if {first, second} <= models.keys() and (reason := _coupling_obstacle(models[first], models[second])):
             yield (
                 f"{first} and {second} share their seeds, but {reason}: their answers will hardly be correlated, and "
                 "they are then compared as independent models"
@@ -591,7 +583,7 @@ def check_gates(
             yield Problem(path, f"needs a rule with a valid p-value, which {rule.name} lacks", "use rule: optimal")
         if stopping.familywise != "none":
             yield Problem(path, "already shares the error with a model's other gates", "remove stopping.familywise")
-        if trials.seeds == "coupled":
+        if trials.seeds == "coupled" and objective.kind in BY_TRIAL:
             yield Problem(path, "cannot be combined with coupled seeds", "remove trials.seeds, or the gate")
 
 

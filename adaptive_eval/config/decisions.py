@@ -23,6 +23,7 @@ from adaptive_eval.base.sections import Count, Seconds, Section, Share, StopOnAl
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.entries import Entry, OptionType
 from adaptive_eval.core.near_best import MARGIN, NEAR_BEST
+from adaptive_eval.core.objectives import BASELINE, PAIRS
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.graders.rubric import RubricConfig
@@ -251,8 +252,9 @@ class TrialsConfig(Section):
     """Keyword arguments for your own policy."""
     seeds: Literal["hashed", "consecutive", "coupled"] = "hashed"
     """Seed of trial i. hashed: i + a hash of the run's `seed`, model and question; consecutive: `seed` + i; coupled:
-    i + a hash of `seed` and question, the same for all models, which are compared trial by trial if their answers are
-    correlated: far fewer trials for models that hardly differ (objectives baseline and pairs)."""
+    i + a hash of `seed` and question, the same for all models and runs. The objectives baseline and pairs then compare
+    models trial by trial if their answers are correlated: far fewer trials for models that hardly differ. precision and
+    threshold only ask with these seeds, so that a later run can compare its models with a recorded one."""
 
     @field_validator("options")
     @classmethod
@@ -315,6 +317,10 @@ class BudgetConfig(Section):
 BUILT_IN = OBJECTIVES.keys() | RULES.keys() | POLICIES.keys()
 
 
+BY_TRIAL = (BASELINE.name, PAIRS.name)
+"""Objectives with fixed comparisons: in a ranking models stop at different times, and share few trials."""
+
+
 class Decisions(Section):
     """All settings that determine decisions: the configuration of a replay, and a part of that of a run."""
 
@@ -341,6 +347,11 @@ class Decisions(Section):
             fresh.model_fields_set.difference_update(changed.keys() - given)
             object.__setattr__(self, "stopping", fresh)
         return self
+
+    @property
+    def by_trial(self) -> bool:
+        """Whether models with the same seeds are compared, as in `Plan.by_trial`."""
+        return self.trials.seeds == "coupled" and self.objective.kind in BY_TRIAL
 
     @property
     def chosen(self) -> dict[str, str]:

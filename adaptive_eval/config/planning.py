@@ -24,7 +24,7 @@ from adaptive_eval.core.plan import Plan, affordable_opening
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make
 from adaptive_eval.core.rules import Rule
-from adaptive_eval.core.settings import Bench, Budget, Margin, Trials
+from adaptive_eval.core.settings import Bench, Budget, Margin, RecordedTrials, Trials
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batching import came_by_batch
@@ -48,8 +48,8 @@ class PriorKnowledge(NamedTuple):
 
     counts: CountArray | None = None
     """(L, M, K): R0, and all outcomes of recorded models."""
-    ungraded: NDArray[np.int64] | None = None
-    """(L, M): ungraded answers of recorded models."""
+    recorded: RecordedTrials | None = None
+    """Outcomes of recorded models, one by one."""
     unsure: NDArray[np.int64] | None = None
     """(L, M, K): the part of `counts` with uncertain grades, since the answers were cut off."""
 
@@ -97,7 +97,7 @@ def make_plan(
         clusters=clusters(questions),
         **({} if weighing is None else weighing._asdict()),
         recorded=config.recorded,
-        recorded_ungraded=prior.ungraded,
+        recorded_trials=prior.recorded,
         prior_unsure=prior.unsure,
     )
     facts = facts._replace(

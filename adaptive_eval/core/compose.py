@@ -117,6 +117,14 @@ class ServedPairs(NamedTuple):
         members[self.pairs[self.paired].ravel()] = True
         return members[:models]
 
+    def limits(self, trials: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(L,): trials per question that can serve a model: its own limit, or in step the largest of its opponents."""
+        limits = np.where(self.in_step(len(trials)), 0, trials)
+        for side in (0, 1) if self.paired.any() else ():
+            member, opponent = self.pairs[:, side], self.pairs[:, 1 - side]
+            np.maximum.at(limits, member, np.where(self.paired, trials[opponent], trials[member]))
+        return np.minimum(limits, trials)
+
     def ahead(self, issued: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(L,): models in step that have more trials than every opponent: the opponents go first."""
         ahead = self.in_step(len(issued))
@@ -256,5 +264,7 @@ class RoundComposer:
                 flight.sizes <= (REFILL_SHARE if self.pace.lookahead else 0.0) * target, target - flight.sizes, 0.0
             )
             sizes = np.floor(short / questions).astype(np.int64) * questions
-        sizes[~self.in_play | served.ahead(issued)] = 0
-        return np.asarray(np.clip(self.max_trials * questions - issued, 0, sizes))
+        asked, lengths = self.plan.bench.asked, self.plan.bench.recorded_lengths
+        sizes[~self.in_play | served.ahead(np.where(asked, issued, lengths * questions))] = 0
+        limits = served.limits(np.where(asked, self.max_trials, lengths))
+        return np.asarray(np.clip(limits * questions - issued, 0, sizes))

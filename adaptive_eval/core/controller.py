@@ -444,7 +444,7 @@ class Controller:
         unjudged = [batch for batch in self._flight.parked_batches() if batch.missing < batch.size]
         counted = set(models) - {batch.model for batch in unjudged if not batch.has_enough_answers}
         unjudged = [batch for batch in unjudged if batch.model in counted]
-        if self.finished is None or self.plan.coupled or not unjudged:
+        if self.finished is None or self.plan.by_trial or not unjudged:
             return
         if self.taker.keep:
             # a stage after this one begins with its look at the trials before the overrun
@@ -720,7 +720,9 @@ class Controller:
         if pace.dedicated_servers and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
             self._flight.park(self.last_look.in_open_pairs() | (self.trials == 0))
         max_trials, before = self.plan.trials.max, self._tally.prior_outcomes
-        seen_trials, may_be_asked = self.trials + before, self._in_play() & self.plan.bench.asked
+        asked = self.plan.bench.asked
+        before = np.where(asked, before, 0)  # the outcomes of a recorded model stay what they are
+        seen_trials, may_be_asked = self.trials + before, self._in_play() & asked
         joining = np.isin(np.arange(self.plan.bench.models), list(self._joining))
         composer = RoundComposer(
             self.plan,

@@ -228,7 +228,8 @@ def comparisons_of(
 
 
 def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> FloatArray:
-    """For each pair, the share of sum_q v_q / N_q due to recorded models: 0 if both are asked, 1 if neither is."""
+    """For each pair, the share of sum_q v_q / N_q due to recorded models: 0 if both are asked, 1 if neither is. It is
+    also 0 if one is, and the pair is judged trial by trial: then each trial of the other model lowers all of it."""
     if not recorded.any():
         return np.zeros(len(evidence.z))
     fixed = np.append(recorded, True)  # the reference is known exactly
@@ -241,7 +242,8 @@ def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.b
     with np.errstate(invalid="ignore"):
         share = fixed_noise / np.maximum(first_noise + second_noise, np.finfo(float).tiny)
     both = fixed[first] & fixed[second]
-    return np.where(both, 1.0, np.where(np.isfinite(share), share, 0.0))
+    by_trial = np.zeros(len(share), bool) if evidence.paired is None else evidence.paired
+    return np.where(both, 1.0, np.where(np.isfinite(share) & ~by_trial, share, 0.0))
 
 
 def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:
@@ -299,7 +301,7 @@ def compared_pairs(
     reversible: BoolArray,
 ) -> IndexArray:
     """The objective's comparisons (n, 2), the model first that is placed higher, or under a gate the one that is ahead
-    with its margin counted; a reference is never first.
+    with its margin counted, or trial by trial; a reference is never first.
 
     Models that were set aside are placed last. If neighbours are compared, such a model is compared with its neighbours
     by score: against the last one alone a ranking would count as decided in which its place is open. So would one in
@@ -320,7 +322,7 @@ def compared_pairs(
     rank = np.argsort(np.append(order, len(order)))  # a reference, number L, stands last
     behind = rank[pairs[:, 0]] > rank[pairs[:, 1]]
     pairs = np.where(behind[:, None], pairs[:, ::-1], pairs)
-    if evidence.margin is None or evidence.against_reference:
+    if (evidence.margin is None and evidence.paired is None) or evidence.against_reference:
         return pairs
     at = evidence.positions(pairs)
     behind = np.where(evidence.first[at] == pairs[:, 0], evidence.z[at], -evidence.z[at]) < 0.0

@@ -11,7 +11,7 @@ from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import has_error_left, is_giving_up
-from adaptive_eval.core.shared_trials import UnsureGrades
+from adaptive_eval.core.shared_trials import PairedEvidence, UnsureGrades
 from adaptive_eval.core.stages import (
     Extension,
     PairPlaces,
@@ -132,14 +132,19 @@ class LookTaker:
         """The criteria of a look, and the readings of the evidence so far."""
         plan, bounds = self.plan, tally.bounds()
         criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)
-        paired = tally.paired(plan.judged_pairs, bounded=bounds is not None)
+        paired = self._paired(tally, bounded=bounds is not None)
         return criteria, evidence_readings(tally.estimates, criteria, bounds, paired)
 
     def _weigh(self, tally: Tally) -> Evidence:
         """The evidence as graded."""
-        paired, objective = tally.paired(self.plan.judged_pairs), self.plan.objective
+        paired, objective = self._paired(tally), self.plan.objective
         estimates = tally.estimates.on(self.plan.estimator)
         return weigh_evidence(estimates, objective.reference, objective.margin, paired=paired[0] if paired else None)
+
+    def _paired(self, tally: Tally, *, bounded: bool = False) -> Sequence[PairedEvidence]:
+        """Evidence on pairs that are judged by shared trials or questions, if this plan compares such pairs."""
+        compares = self.plan.by_trial or self.plan.drawn
+        return tally.paired(self.plan.judged_pairs, bounded=bounded) if compares else ()
 
     def _empty_tally(self, max_trials: int) -> Tally:
         plan = self.plan

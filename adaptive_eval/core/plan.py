@@ -100,7 +100,7 @@ class Plan:
     estimator: Estimator = "average"
     """The scores that are compared."""
     coupled: bool = False
-    """Whether trial i of a question has the same seed for every model: related pairs are then judged trial by trial."""
+    """Whether trial i of a question has the same seed for every model (`by_trial`)."""
     may_be_right: int = 0
     """Bits of `AnswerKind`: the grade of such an answer is unsure, it could be in any category."""
     best_is_sure: bool = True
@@ -152,15 +152,14 @@ class Plan:
     def _check_coupled(self) -> None:
         if not self.coupled:
             return
-        require(
-            self.objective.reference is None,
-            "coupled needs an objective that compares models with each other",
-            self.objective,
-        )
         require(self.prior == "self", "coupled needs the prior self, which is centred at the differences", self.prior)
         require(self.estimator == "average", "coupled compares averages", self.estimator)
-        before = self.bench.prior_counts
-        require(before is None, "coupled compares trial by trial, and of R0 there are only counts", before)
+        bench, counts = self.bench, self.bench.prior_counts
+        if counts is not None:
+            rule = "coupled compares trial by trial, and of R0 there are only counts"
+            require(not counts[bench.asked].any(), rule, counts)
+            has_trials = not bench.recorded or bench.recorded_trials is not None
+            require(has_trials, "coupled needs the recorded_trials of recorded models", bench.recorded_trials)
 
     def _check_gates(self) -> None:
         margin, deltas = self.objective.margin, tuple(delta for _, delta in self.bench.gates)
@@ -175,7 +174,7 @@ class Plan:
             correctable = isinstance(self.deciding_rule, SeveralGates)
             require(correctable, "gates of benchmarks need a rule with p-values", self.rule)
             require(not self.judging.familywise, "gates of benchmarks share their error already", self.judging)
-            require(not self.coupled, "gates of benchmarks compare models whose seeds are their own", self.coupled)
+            require(not self.by_trial, "gates of benchmarks compare models whose seeds are their own", self.coupled)
 
     def _check_drawn(self) -> None:
         if not self.drawn:
@@ -203,6 +202,11 @@ class Plan:
             "drawn may not be used with earlier outcomes or with shared seeds",
             self,
         )
+
+    @property
+    def by_trial(self) -> bool:
+        """Whether models are compared that share their seeds: related pairs are then judged trial by trial."""
+        return self.coupled and self.objective.compares and self.objective.reference is None
 
     @property
     def least_round(self) -> int:
@@ -308,8 +312,8 @@ class Plan:
         margin = self.objective.margin
         if margin is not None and margin.baseline is None:  # any model but the best may be the wrong choice
             rule = shared_rule(rule, self.bench.models + self.departed - 1)
-        if is_giving_up(rule) and (self.judging.familywise or self.coupled or (margin is not None and margin.parts)):
+        if is_giving_up(rule) and (self.judging.familywise or self.by_trial or (margin is not None and margin.parts)):
             rule = rule.ties
         if margin is not None and margin.parts and isinstance(rule, Correctable):
             return SeveralGates(rule, 1 + len(margin.parts))
-        return CoupledSequential.from_rule(rule) if self.coupled and isinstance(rule, Sequential) else rule
+        return CoupledSequential.from_rule(rule) if self.by_trial and isinstance(rule, Sequential) else rule

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.corrected import ScoreCorrection
-from adaptive_eval.core.evidence import IndexArray
+from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers
@@ -314,7 +314,7 @@ def _comparisons(
     correction: ScoreCorrection | None,
 ) -> tuple[ComparisonResult, ...]:
     plan, evidence, pairs = looks.plan, look.evidence, look.pairs
-    by_trial = looks.tally.variances_by_trial(pairs)
+    by_trial = looks.tally.variances_by_trial(pairs) if plan.by_trial else np.full(len(pairs), math.nan)
     at, margin = evidence.positions(pairs), evidence.margin
     over_all = replace(evidence, deciding=None).positions(pairs)
     if plan.drawn:
@@ -323,6 +323,10 @@ def _comparisons(
         sampled = _drawn_variance(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
     else:
         difference, sampled = _differences(plan, pairs, means)
+        if (judged_by_trial := _judged_by_trial(plan, evidence, pairs)).any():
+            on_shared = looks.tally.differences_by_trial(pairs[judged_by_trial])
+            difference[judged_by_trial] = plan.bench.mean(on_shared)
+            sampled[judged_by_trial] = _by_benchmark(sampled_variance, on_shared, plan.bench)
         difference = difference if correction is None else difference + correction.differences(pairs)
     sigma = evidence.sigma[over_all]
     spread = np.sqrt(_similar_question_variance(sigma**2, sampled))
@@ -338,7 +342,7 @@ def _comparisons(
         sigma.tolist(),
         (mask * z).tolist(),
         (mask * look.forecast.certifiable[over_all]).tolist(),
-        (evidence.paired[at] if plan.coupled and evidence.paired is not None else np.zeros(len(at), bool)).tolist(),
+        _judged_by_trial(plan, evidence, pairs).tolist(),
         [None if math.isnan(variance) else variance for variance in by_trial.tolist()],
         [
             Called(number, z, boundary) if latched else None
@@ -373,6 +377,13 @@ def _gates(plan: Plan, look: JudgedLook, bounds: ScoreBounds | None) -> tuple[Ga
         for part, rows in enumerate(rows_of_gates(evidence))
         for at, model in zip(rows.tolist(), evidence.first[rows].tolist(), strict=True)
     )
+
+
+def _judged_by_trial(plan: Plan, evidence: Evidence, pairs: IndexArray) -> NDArray[np.bool_]:
+    """Mask of the pairs that are judged by trials with the same seeds."""
+    if not plan.by_trial or evidence.paired is None:
+        return np.zeros(len(pairs), dtype=bool)
+    return np.asarray(evidence.paired[evidence.positions(pairs)])
 
 
 def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:

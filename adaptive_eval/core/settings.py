@@ -202,6 +202,15 @@ class Margin(NamedTuple):
         return raised
 
 
+class RecordedTrials(NamedTuple):
+    """Trials of recorded models, by their numbers; of models that are asked there are none."""
+
+    categories: NDArray[np.uint8]
+    """(L, M, N): categories, or `rounds.UNGRADED` without a grade, or `rounds.MISSING` where there is no trial."""
+    unsure: NDArray[np.bool_]
+    """(L, M, N): trials whose grade could be another, since the answer was cut off."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bench:
     """The setting of a comparison: numbers of models and questions, the rubric's weights, a trial's worst cost.
@@ -232,8 +241,8 @@ class Bench:
     """Label and delta of each benchmark that has a gate of its own."""
     recorded: frozenset[int] = frozenset()
     """Models that are never asked; `prior_counts` has all their outcomes, with some for every question."""
-    recorded_ungraded: NDArray[np.int64] | None = None
-    """(L, M): ungraded answers of recorded models."""
+    recorded_trials: RecordedTrials | None = None
+    """The same outcomes one by one, with those that have no grade."""
     prior_unsure: NDArray[np.int64] | None = None
     """(L, M, K): the part of `prior_counts` whose grade could be another, since the answer was cut off."""
     together: tuple[int, ...] = ()
@@ -289,6 +298,10 @@ class Bench:
             "prior_counts must have an outcome of every question of a recorded model",
             sorted(self.recorded),
         )
+        if counts is not None and self.recorded_trials is not None:
+            graded = (self.recorded_trials.categories < self.categories).sum(axis=-1)
+            rule = "recorded_trials must have the outcomes of prior_counts"
+            require(np.array_equal(graded[~self.asked], counts[~self.asked].sum(axis=-1)), rule, graded.sum())
 
     def _check_weights(self) -> None:
         w = self.weights
@@ -304,6 +317,13 @@ class Bench:
     def mean(self, values: FloatArray) -> FloatArray:
         """The weighted mean over the questions of values (..., M)."""
         return np.asarray(weighted(values, self.question_weights).mean(axis=-1))
+
+    @property
+    def recorded_lengths(self) -> NDArray[np.int64]:
+        """(L,): the most trials of a question that each recorded model has; 0 for all others."""
+        if self.recorded_trials is None:
+            return np.zeros(self.models, dtype=np.int64)
+        return np.asarray((self.recorded_trials.categories <= MAX_CATEGORIES).sum(axis=-1).max(axis=-1))
 
     @property
     def asked(self) -> NDArray[np.bool_]:

@@ -6,6 +6,9 @@ pair with a clear positive or negative correlation is judged from then on by the
 models then get the same trials of every question; trials that only one has do not count. Any other pair is treated like
 independent models: without correlation, nothing is lost.
 
+A recorded model has all its trials from the start. A pair with such a model shares those that the other one has been
+asked for, and its horizon is at most the number of those that it can share.
+
 The decision is the same if two equal models are swapped, so it favours neither.
 """
 
@@ -86,6 +89,11 @@ class SharedTrials:
         self._is_paired = np.zeros(len(first), dtype=bool)
         self._is_known = np.zeros(len(first), dtype=bool)
         """(P,): whether the pair's coupling has been measured."""
+        if bench.recorded_trials is not None:
+            self._arrived = bench.recorded_trials.categories.copy()
+            self._is_unsure = bench.recorded_trials.unsure.copy()
+            self._count_all()
+            self._measure()
 
     def take_over(self, before: "SharedTrials", models: ModelNumbers) -> None:
         """Begin with the trials of the stage before, and with what was decided about its pairs."""
@@ -96,8 +104,10 @@ class SharedTrials:
                 getattr(self, name)[model, :, : before._arrived.shape[2]] = getattr(before, name)[old_number]
         for (low, old_low), (high, old_high) in combinations(stayed, 2):
             pair, old_pair = self._pair[low, high], before._pair[old_low, old_high]
-            for name in ("_counts", "_is_paired", "_is_known"):
+            for name in ("_is_paired", "_is_known"):
                 getattr(self, name)[pair] = getattr(before, name)[old_pair]
+        self._count_all()
+        self._measure()
 
     def take(self, batches: Sequence[Batch]) -> None:
         """Count complete batches."""
@@ -110,6 +120,10 @@ class SharedTrials:
             for other in range(len(self._arrived)):
                 if other != model:
                     self._count(model, other, questions, categories, self._arrived[other, questions, trials])
+        self._measure()
+
+    def _measure(self) -> None:
+        """Measure the coupling of pairs that have two shared trials of every question since now."""
         for pair in np.flatnonzero(~self._is_known & (self._counts.sum(axis=2).min(axis=1) > 1)).tolist():
             self._is_known[pair], measured = True, self._coupling(pair)
             # whether differences on the same trials vary clearly more or less than if independent
@@ -139,12 +153,16 @@ class SharedTrials:
         """Take back the trials of a model from the number `since` (M,) of each question on."""
         taken_back = np.arange(self._arrived.shape[2]) >= since[:, None]
         self._arrived[model][taken_back], self._is_unsure[model][taken_back] = MISSING, False
-        for other in range(len(self._arrived)):
-            if other != model:
-                self._counts[self._pair[min(model, other), max(model, other)]] = 0
-                questions, trials = np.nonzero(self._arrived[model] < UNGRADED)
-                categories, other_categories = (self._arrived[number, questions, trials] for number in (model, other))
-                self._count(model, other, questions, categories, other_categories)
+        self._count_all()
+
+    def _count_all(self) -> None:
+        """Count all pairs anew."""
+        self._counts[:] = 0
+        for low, high in combinations(range(len(self._arrived)), 2):
+            questions, trials = np.nonzero(self._arrived[low] < UNGRADED)
+            self._count(
+                low, high, questions, self._arrived[low, questions, trials], self._arrived[high, questions, trials]
+            )
 
     def _count(
         self,
@@ -174,8 +192,25 @@ class SharedTrials:
             scenarios += [counts + self._bounding_counts(first, second, ahead) for ahead in (True, False)]
         values = self._differences.values
         groups = self._bench.benchmark_of
-        moments = (paired_moments(scenario, self._weights, values, horizon, self._g, groups) for scenario in scenarios)
+        horizons = self._horizons(first, second, horizon)
+        moments = (paired_moments(scenario, self._weights, values, horizons, self._g, groups) for scenario in scenarios)
         return [PairedEvidence(chosen, scenario_moments, values) for scenario_moments in moments]
+
+    def _horizons(self, first: Indices, second: Indices, horizon: int) -> FloatArray:
+        """(n, M): trials of each question that both models of a pair have at the end, as many as a recorded one has."""
+        horizons, asked = np.full((len(first), self._bench.questions), float(horizon)), self._bench.asked
+        may_count = (self._arrived < UNGRADED) | ((self._arrived == MISSING) & asked[:, None, None])
+        for at in np.flatnonzero(~(asked[first] & asked[second])).tolist():
+            both = (may_count[first[at]] & may_count[second[at]]).sum(axis=1)
+            horizons[at] = np.clip(both, 1, horizon)
+        return horizons
+
+    def differences(self, first: Indices, second: Indices) -> FloatArray:
+        """(n, M): the mean difference of each pair on the trials of each question that both have; nan without any."""
+        counts = self._counts[self._pair[np.minimum(first, second), np.maximum(first, second)]]
+        with np.errstate(invalid="ignore"):
+            mean = counts @ self._differences.values / counts.sum(axis=-1)
+        return np.asarray(np.where((first < second)[:, None], mean, -mean))
 
     def _bounding_counts(self, first: Indices, second: Indices, first_ahead: bool) -> IntArray:
         """Changes of the counts (n, M, D) if all unknown grades are in favour of the first of each pair, or of the

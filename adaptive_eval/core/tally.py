@@ -139,8 +139,8 @@ class Tally:
         if bench.recorded:
             require(before is not None, "recorded models need their outcomes (prior_counts)", sorted(bench.recorded))
             self._estimate(np.array(sorted(bench.recorded), dtype=np.intp))
-            if bench.recorded_ungraded is not None:
-                self.ungraded += bench.recorded_ungraded.astype(np.int32)
+            if bench.recorded_trials is not None:
+                self.ungraded += (bench.recorded_trials.categories == UNGRADED).sum(axis=-1, dtype=np.int32)
         if bench.prior_unsure is not None:
             self.unsure += bench.prior_unsure.astype(np.int32)
 
@@ -285,6 +285,11 @@ class Tally:
         if self._shared is None:
             return np.full(len(pairs), np.nan)
         return self._shared.variances(pairs[:, 0], pairs[:, 1])
+
+    def differences_by_trial(self, pairs: IndexArray) -> FloatArray:
+        """(n, M): mean differences of pairs (n, 2) of models with shared seeds, on the trials that both have."""
+        assert self._shared is not None
+        return self._shared.differences(pairs[:, 0], pairs[:, 1])
 
     def _estimate(self, rows: NDArray[np.intp]) -> None:
         self.estimates = self._reestimate(rows, self.counts)

@@ -59,14 +59,15 @@ class OutcomesRecorded(Event, kind="recorded"):
     """The name of the earlier run."""
     called: str = ""
     """The model's name in that run."""
-    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By question, the number of answers in each category."""
-    ungraded: Mapping[str, int] = field(default_factory=dict)
-    """By question, the number of ungraded answers."""
+    outcomes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
+    """By question, the category of each answer, in the order of their numbers; None: it has no grade."""
     meaning: Json = field(default_factory=dict)
     """The settings with which its answers were requested and graded there."""
     digest: str = ""
     """Digest of all this except the names and the directory."""
     unsure: Mapping[str, Sequence[int]] | None = optional_field()
-    """By question, the answers in `counts` that could have another grade, since they were cut off; None if there are
-    none."""
+    """By question, places in `outcomes` of answers that could have another grade, since they were cut off; None if
+    there are none."""
+    shared_seed: int | None = optional_field()
+    """The seed of the run that asked, if its seeds are the same for all models and places are trial numbers: these
+    trials can then be compared with those of other models one by one."""

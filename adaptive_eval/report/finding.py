@@ -164,7 +164,10 @@ def difference_text(results: Results, pair: PairRow, ahead: str | None = None, c
     mean = _lead(pair, ahead)
     if mean is None or pair.sigma is None:
         return "unknown"
-    return f"{Scale.of(results.weights).rounded_points(mean)} ({called}{_interval_text(results, mean, pair.sigma)})"
+    points = Scale.of(results.weights).rounded_points(mean)
+    if pair.by_trial and len({row.trials for row in results.models if row.name in (pair.first, pair.second)}) > 1:
+        points += " on the same trials"  # scores are of all trials
+    return f"{points} ({called}{_interval_text(results, mean, pair.sigma)})"
 
 
 def _lead(pair: PairRow, ahead: str | None) -> float | None:

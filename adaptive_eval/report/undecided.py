@@ -366,11 +366,14 @@ def recording_need(results: Results, pair: PairRow) -> RecordingNeed | None:
     if recorded is None or not (pair.boundary and pair.information and pair.sigma) or pair.difference is None:
         return None
     questions = results.max_trials_per_model / results.setting("trials", "max")
+    recorded_trials = recorded.trials / questions
+    if pair.by_trial:  # of both models only trials with the same seeds count
+        needed = math.ceil(pair.trials_needed or 0.0)
+        return RecordingNeed(needed, recorded.name, recorded_trials) if needed > recorded_trials else None
     tie = 0.0 if results.gate else (results.setting("stopping", "delta") - abs(pair.difference)) / pair.sigma
     times = pair.information * (pair.boundary / max(abs(pair.z or 0.0), tie, 1e-6)) ** 2
     squares = [(row.sigma or 0.0) ** 2 for row in two]
     depth = sum(square * row.trials for square, row in zip(squares, two, strict=True)) / sum(squares) / questions
-    recorded_trials = recorded.trials / questions
     trials = max(math.ceil(times * depth), math.floor(recorded_trials) + 1)
     return (
         None if (pair.trials_needed or math.inf) < 2 * trials else RecordingNeed(trials, recorded.name, recorded_trials)

@@ -210,7 +210,7 @@ def _rule(config: RunConfig, *, brings_its_own: bool) -> str:
         text = text.format(
             **_option_texts(rule, config.stopping.options, _scale(config)), horizon=_horizon(config), delta=within
         )
-        if rule.gives_up and config.trials.seeds == "coupled":
+        if rule.gives_up and config.by_trial:
             text += " For models compared trial by trial the power of t is -1/20, with another c."
     entry = OBJECTIVES.get(str(config.objective.kind))
     if entry is not None and entry.own_rule is not None:  # it knows neither ties nor the trials needed for a call
@@ -230,7 +230,7 @@ def _horizon(config: RunConfig) -> str:
 
 def _gives_up(config: RunConfig, rule: RuleEntry) -> bool:
     """Whether the rule itself gives comparisons up in this run, as in `Plan.deciding_rule`."""
-    shared = config.trials.seeds == "coupled" or config.stopping.familywise != "none" or _benchmark_gates(config)
+    shared = config.by_trial or config.stopping.familywise != "none" or _benchmark_gates(config)
     return rule.gives_up and not (shared or config.recorded or config.batched)
 
 
@@ -366,11 +366,14 @@ def _seeds(config: RunConfig) -> str:
     if config.trials.seeds == "consecutive":
         return f"Trial i of every question has seed {config.seed} + i."
     if config.trials.seeds == "coupled":
-        return (
-            f"Trial i of a question has seed h(run seed {config.seed}, question) + i, the same for every model. Models "
-            "whose answers to the same trials are correlated are compared trial by trial from the first look on; all "
-            "others as independent models."
+        shared = (
+            "Models whose answers to the same trials are correlated are compared trial by trial from the first look "
+            "on; all others as independent models."
+            if config.by_trial
+            else "A later run with this seed can compare its models with this one trial by trial."
         )
+        seed = f"h(run seed {config.seed}, question) + i"
+        return f"Trial i of a question has seed {seed}, the same for every model. {shared}"
     return f"Trial i has seed h(run seed {config.seed}, model, question) + i."
 
 

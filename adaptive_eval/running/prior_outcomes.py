@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.planning import PriorKnowledge
 from adaptive_eval.config.run import PriorConfig, RunConfig
+from adaptive_eval.core.rounds import MISSING, UNGRADED
+from adaptive_eval.core.settings import RecordedTrials
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.notes import Event, Json, OutcomesRecorded, PriorTaken, events_of_kind
 from adaptive_eval.notes.beginnings import TrialsImported
@@ -90,27 +92,29 @@ def stored_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
 
 
 def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> PriorKnowledge:
-    """Outcomes with a grade (L, M, K), the number of those without one (L, M), and which could have another one."""
-    counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int64)
-    ungraded, unsure = np.zeros(counts.shape[:2], dtype=np.int64), np.zeros_like(counts)
+    """All outcomes, as counts and one by one."""
+    longest = max(len(row) for event in recorded.values() for row in event.outcomes.values())
+    trials = np.full((len(roster.models), len(roster.questions), longest), MISSING, dtype=np.uint8)
+    is_unsure = np.zeros(trials.shape, dtype=bool)
     for name, event in recorded.items():
-        model = roster.models.position(name)
+        model, cut = roster.models.position(name), event.unsure or {}
         for question, key in enumerate(roster.questions):
-            counts[model, question] = event.counts[key]
-            ungraded[model, question] = event.ungraded.get(key, 0)
-            unsure[model, question] = (event.unsure or {}).get(key, 0)
-    return PriorKnowledge(counts, ungraded if ungraded.any() else None, unsure=unsure if unsure.any() else None)
+            categories_or_none = event.outcomes[key]
+            row = [UNGRADED if category is None else category for category in categories_or_none]
+            trials[model, question, : len(row)] = row
+            is_unsure[model, question, list(cut.get(key, ()))] = True
+    counts, unsure = (
+        np.stack([((trials == category) & mask).sum(axis=-1) for category in range(categories)], axis=-1)
+        for mask in (True, is_unsure)
+    )
+    return PriorKnowledge(counts, RecordedTrials(trials, is_unsure), unsure if unsure.any() else None)
 
 
 def outcomes_digest(
-    counts: Mapping[str, Sequence[int]],
-    ungraded: Mapping[str, int],
-    unsure: Mapping[str, Sequence[int]] | None,
-    meaning: Json,
+    outcomes: Mapping[str, Sequence[int | None]], unsure: Mapping[str, Sequence[int]] | None, meaning: Json
 ) -> str:
     """Digest of outcomes and their meaning."""
-    optional = [] if unsure is None else [unsure]
-    data = orjson.dumps([counts, ungraded, *optional, meaning], option=orjson.OPT_SORT_KEYS)
+    data = orjson.dumps([outcomes, unsure, meaning], option=orjson.OPT_SORT_KEYS)
     return blake2b(data, digest_size=16).hexdigest()
 
 

@@ -1,9 +1,10 @@
 """Read R0, and outcomes of recorded models, from earlier runs, if they mean the same here (`prior_outcomes`)."""
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
+from adaptive_eval.machine.trial import Trial
 from adaptive_eval.notes import (
     Event,
     Json,
@@ -29,7 +31,6 @@ from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.alarms import TRUNCATED
 from adaptive_eval.report.lines import first_few
-from adaptive_eval.report.reader import NamedTrial
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.warnings import is_alarmed
@@ -76,7 +77,7 @@ def take_prior(
                 f"prior: {section.run} has no complete first round of any model of this run; its models are "
                 f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
             )
-        unsure = {**cut, **_cut_places(prepared.rubric, earlier, missing, outcomes)}
+        unsure = {**cut, **_cut_places_of_prior(prepared.rubric, earlier, missing, outcomes)}
         changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
     return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes, unsure or None)
 
@@ -91,12 +92,13 @@ def _prior_outcomes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[
     return outcomes
 
 
-def _cut_places(
+def _cut_places_of_prior(
     rubric: Rubric, earlier: StoredRun, sources: Mapping[str, str], outcomes: Mapping[str, Outcomes]
 ) -> dict[str, Outcomes]:
     """Places of cut answers among the outcomes of models of this run, by question."""
     places: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for model, question, trial in _unsure_trials(rubric, earlier, set(sources.values())):
+    is_unsure = _unsure_rule(rubric)
+    for model, question, trial in filter(lambda row: is_unsure(row.trial), earlier.reader.graded_trials()):
         for name, source in sources.items():
             if source == model and trial.number < len(outcomes[name].get(question, ())):
                 places[name][question].append(trial.number)
@@ -235,53 +237,95 @@ def _take_model(
             f"{', '.join(roster.models)}: name one under `model`"
         )
     if before is not None:
-        counts = {key: list(before.counts[key]) for key in keys}
-        ungraded = {key: number for key, number in before.ungraded.items() if key in counts}
-        cut = {key: numbers for key, numbers in (before.unsure or {}).items() if key in counts}
-        source, called, meaning = before.run, before.called, before.meaning
+        outcomes: dict[str, Sequence[int | None]] = {key: before.outcomes[key] for key in keys}
+        cut = {key: places for key, places in (before.unsure or {}).items() if key in outcomes}
+        source, called, meaning, seed = before.run, before.called, before.meaning, before.shared_seed
     else:
-        judged = stored.counts()
-        judged_counts = judged.own[judged.roster.models.position(called)]
-        counts = {key: judged_counts[judged.roster.questions.position(key)].tolist() for key in keys}
-        failed = (row for row in stored.reader.graded_trials() if row.model == called and row.trial.category is None)
-        ungraded = dict(Counter(row.question for row in failed if row.question in counts))
-        cut = _cut_answers(prepared.rubric, stored, called, counts)
-        source, meaning = stored.setup.config.name, _meaning(stored, called)
-    if lacking := [key for key, numbers in counts.items() if not any(numbers)]:
+        rows = _judged_trials(stored, called, keys)
+        outcomes = {key: [trial.category for trial in trials] for key, trials in rows.items()}
+        cut = _cut_places(prepared.rubric, rows)
+        source, meaning, seed = stored.setup.config.name, _meaning(stored, called), _shared_seed(stored, rows)
+    if lacking := [key for key, categories in outcomes.items() if all(category is None for category in categories)]:
         drawn = stored.setup.config.trials.draw is not None
         hint = "that run asked some questions only (trials.draw): record one without"
         raise ConfigError(
             f"recorded model {model.name}: {run} has no graded answer of it to question {lacking[0]} in a complete "
             f"round; {hint if drawn else 'let that run go on first'}"
         )
+    if problem := _seed_problem(prepared.config, seed):
+        raise ConfigError(f"recorded model {model.name}: {run} {problem}")
     unsure = cut or None
-    digest = outcomes_digest(counts, ungraded, unsure, meaning)
-    return OutcomesRecorded(model.name, str(run), source, called, counts, ungraded, meaning, digest, unsure)
+    digest = outcomes_digest(outcomes, unsure, meaning)
+    return OutcomesRecorded(model.name, str(run), source, called, outcomes, meaning, digest, unsure, seed)
 
 
-def _cut_answers(
-    rubric: Rubric, stored: StoredRun, called: str, counts: Mapping[str, Sequence[int]]
-) -> dict[str, Sequence[int]]:
-    """Counted answers of a model that were cut off and are not certainly right, by question and category; none if the
-    rubric has a category for cut answers."""
-    cut_counts: dict[str, list[int]] = {}
-    for _, question, trial in _unsure_trials(rubric, stored, {called}):
-        if question in counts and trial.category is not None:
-            cut_counts.setdefault(question, [0] * len(rubric.weights))[trial.category] += 1
-    return {key: np.minimum(numbers, counts[key]).tolist() for key, numbers in cut_counts.items()}
-
-
-def _unsure_trials(rubric: Rubric, stored: StoredRun, models: Collection[str]) -> Iterator[NamedTrial]:
-    """Graded answers of models that were cut off and are not certainly right; none if the rubric has a category for cut
-    answers."""
-    if grades_cut_answers(rubric):
-        return
-    sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
+def _judged_trials(stored: StoredRun, called: str, keys: Sequence[str]) -> dict[str, list[Trial]]:
+    """The trials of a model's complete rounds by question, in the order of their numbers: as many graded ones as the
+    newest report counts, and those without a grade among them."""
+    rows: dict[str, list[Trial]] = {key: [] for key in keys}
     for row in stored.reader.graded_trials():
-        kinds, category = row.trial.kinds, row.trial.category
-        is_cut = kinds & AnswerKind.TRUNCATED and not kinds & AnswerKind.TIMED_OUT
-        if row.model in models and is_cut and category is not None and category != sure:
-            yield row
+        if row.model == called and row.question in rows:
+            rows[row.question].append(row.trial)
+    judged = stored.counts()
+    counts = judged.own[judged.roster.models.position(called)].sum(axis=-1)
+    for key, trials in rows.items():
+        trials.sort(key=attrgetter("number"))
+        graded = np.cumsum([trial.category is not None for trial in trials])
+        del trials[int(np.sum(graded <= counts[judged.roster.questions.position(key)])) :]
+    return rows
+
+
+def _cut_places(rubric: Rubric, rows: Mapping[str, Sequence[Trial]]) -> dict[str, Sequence[int]]:
+    """Places of answers that were cut off and are not certainly right, by question."""
+    is_unsure = _unsure_rule(rubric)
+    places = {key: [place for place, trial in enumerate(trials) if is_unsure(trial)] for key, trials in rows.items()}
+    return {key: numbers for key, numbers in places.items() if numbers}
+
+
+def _unsure_rule(rubric: Rubric) -> Callable[[Trial], bool]:
+    """A function for whether a graded answer was cut off and is not certainly right; never if the rubric has a category
+    for cut answers."""
+    sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
+    graded_anyway = grades_cut_answers(rubric)
+
+    def is_unsure(trial: Trial) -> bool:
+        is_cut = bool(trial.kinds & AnswerKind.TRUNCATED) and not trial.kinds & AnswerKind.TIMED_OUT
+        return is_cut and not graded_anyway and trial.category is not None and trial.category != sure
+
+    return is_unsure
+
+
+def _shared_seed(stored: StoredRun, rows: Mapping[str, Sequence[Trial]]) -> int | None:
+    """The seed of the earlier run if its trials have the same seeds for all models, and none is missing."""
+    config = stored.setup.config
+    in_place = all(trial.number == place for trials in rows.values() for place, trial in enumerate(trials))
+    imported = imported_cells(stored.setup.roster, stored.reader) is not None
+    return config.seed if config.trials.seeds == "coupled" and in_place and not imported else None
+
+
+def _seed_problem(config: RunConfig, seed: int | None) -> str | None:
+    """Why recorded trials cannot be compared with those of this run one by one; None if they can, or if they need not
+    be."""
+    if config.trials.seeds != "coupled" or seed == config.seed:
+        return None
+    if seed is None:
+        return (
+            "did not ask with seeds that this run shares (trials.seeds: coupled): record it again with "
+            f"`trials: {{seeds: coupled}}` and `seed: {config.seed}`, or remove trials.seeds here"
+        )
+    return f"asked with the seed {seed}, and the seed of this run is {config.seed}: set `seed: {seed}` here"
+
+
+def recorded_settings(config: RunConfig) -> dict[str, ModelConfig]:
+    """The settings with which recorded models were asked, of those whose runs are there."""
+    settings = {}
+    for model in config.models:
+        if model.recorded is not None and has_tables(model.recorded):
+            with open_run(model.recorded) as stored:
+                asked = {theirs.name: theirs for theirs in stored.setup.config.asked}
+            if model.model in asked:
+                settings[model.name] = asked[model.model]
+    return settings
 
 
 def _meaning(stored: StoredRun, called: str) -> Json:

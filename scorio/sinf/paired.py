@@ -188,7 +188,7 @@ def paired_moments(
     n: CountArray,
     w: FloatArray,
     values: FloatArray,
-    horizon: float,
+    horizon: float | FloatArray,
     g: FloatArray | None = None,
     groups: NDArray[np.integer] | None = None,
 ) -> PairedMoments:
@@ -198,7 +198,7 @@ def paired_moments(
         n: Counts (..., M, D).
         w: What each category is worth, (K,).
         values: The differences that are counted, (D,).
-        horizon: Trials of a question at the end.
+        horizon: Trials of a question at the end, for all or (..., M).
         g: Weights of the questions with mean 1, (M,); None: alike.
         groups: A label for each question: the prior is fitted to each group by itself; None for one group.
 

@@ -485,9 +485,11 @@ REFUSED = (
     Conflict(_levels(supply="batch", samples_per_request="3"), "asks for one answer in each request"),
     Conflict(_levels(supply="recorded", draw="some"), "recorded cannot be combined with trials.draw"),
     Conflict(_levels(supply="recorded", prior="earlier"), "prior cannot be combined with recorded"),
-    Conflict(_levels(supply="recorded", seeds="coupled"), "recorded cannot be combined with .trials.seeds: coupled"),
     Conflict(_levels(objective="place", supply=_other("supply", "recorded")), "place needs recorded models"),
-    Conflict(_levels(objective=_other("objective", "gate"), seeds="coupled"), "coupled is for the objectives baseline"),
+    Conflict(
+        _levels(objective=("ranking", "best", "place", "cheapest"), seeds="coupled"),
+        "coupled is for the objectives baseline",
+    ),
     Conflict(_levels(plug_in="objective", seeds="coupled"), "coupled is for the objectives baseline"),
     Conflict(_levels(prior="earlier", seeds="coupled"), "trials.seeds"),
     Conflict(_levels(grader="verifier", benchmarks="weighted"), "cannot grade one of several benchmarks"),

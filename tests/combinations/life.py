@@ -235,15 +235,17 @@ class Leading:
             with ModelServer(world, ledger) as server:
                 config = {key: self.config[key] for key in ("questions", "benchmarks", "rubric") if key in self.config}
                 names = ["bob"] if name == "before" else ["ada", "bob", "cyd"]
+                trials = {"min": 3, "max": 3} if self.row["draw"] == "none" else {"min": 1, "max": 1}
+                shares_seeds = name == "before" and self.row["seeds"] == "coupled"
                 config |= {
                     "name": name,
-                    "seed": 77,
+                    "seed": self.config.get("seed", 0) if shares_seeds else 77,
                     "models": [{"name": model, "base_url": server.url} for model in names],
                     "sampling": plain_setup().config["sampling"],
                     "grader": _filled(self.life.setup.config["grader"], {"{url}": server.url}),
                     "objective": {"kind": "precision", "half_width": 0.5},
                     "stopping": {"on_alarm": "never"},
-                    "trials": {"min": 3, "max": 3} if self.row["draw"] == "none" else {"min": 1, "max": 1},
+                    "trials": {**trials, "seeds": "coupled"} if shares_seeds else trials,
                 }
                 self.write_config(config, name)
                 done = self.commands.run("run", f"{name}.yaml", "--display", "none")

@@ -377,7 +377,10 @@ class TestBetweenSections:
             ("prompt: '{prompt} {hint}'", "{hint} is none of {id}, {prompt}, {choices}, {cluster}"),
             ("budget: {usd: 5}", "budget.usd counts nothing, since every model is on a server of your own"),
             ("budget: {gpu_hours: 5}", "budget.gpu_hours needs gpus of every model"),
-            ("trials: {seeds: coupled}", "seeds coupled is for the objectives baseline and pairs, but got ranking"),
+            (
+                "trials: {seeds: coupled}",
+                "seeds coupled is for the objectives baseline, pairs, precision and threshold, but got ranking",
+            ),
             (
                 "trials: {seeds: coupled}\nobjective: {kind: baseline, baseline: a}\nstopping: {rule: published}",
                 "stopping.rule compares Bayes@N, and `trials.seeds: coupled` compares the differences of two models",

@@ -19,7 +19,8 @@ SETTINGS = {
 
 
 def config(folder: Path, *models: dict[str, object], **changes: object) -> RunConfig:
-    named = [{"base_url": "http://localhost:8000/v1"} | model for model in models]
+    address = {"base_url": "http://localhost:8000/v1"}
+    named = [model if "recorded" in model else address | model for model in models]
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(SETTINGS | {"models": named} | changes))
     return load_config(path)
@@ -47,3 +48,17 @@ def test_nothing_is_said_where_nothing_is_known(tmp_path: Path) -> None:
     assert list(why_uncoupled(config(tmp_path, *models))) == []
     cold = {"name": "new", "sampling": {"temperature": 0.0}}
     assert list(why_uncoupled(config(tmp_path, {"name": "prod"}, cold, trials={"seeds": "hashed"}))) == []
+
+
+def test_the_settings_of_a_recorded_model_are_those_of_its_run(tmp_path: Path) -> None:
+    recorded: dict[str, object] = {"name": "prod", "recorded": "runs/night"}
+    gate = config(tmp_path, recorded, {"name": "new"})
+    assert list(why_uncoupled(gate)) == [], "nothing is known of them"
+    night = config(
+        tmp_path,
+        {"name": "prod", "sampling": {"temperature": 0.2}},
+        objective={"kind": "threshold", "value": 0.5},
+        trials={},
+    )
+    (reason,) = why_uncoupled(gate, {"prod": night.models[0]})
+    assert "differ in sampling.temperature" in reason

@@ -12,7 +12,9 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.look import fixed_share, information_from, trials_for
 from adaptive_eval.core.objectives import Place, Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.core.rounds import MISSING, UNGRADED
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import RecordedTrials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.study.drive import drive
@@ -182,10 +184,11 @@ def test_a_cap_counts_only_bought_trials() -> None:
 
 def test_ungraded_answers_of_recorded_models_widen_score_bounds() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(7))
-    ungraded = np.zeros(counts.shape[:2], dtype=np.int64)
-    ungraded[1, 0] = 6
-    plan = make_plan(counts)
-    controller = carry_out(replace(plan, bench=replace(plan.bench, recorded_ungraded=ungraded)))
+    categories = np.full((len(counts), QUESTIONS, 26), MISSING, dtype=np.uint8)
+    categories[:NEW, :, :20] = np.arange(20) >= counts[:NEW, :, :1]
+    categories[1, 0, 20:] = UNGRADED
+    plan, trials = make_plan(counts), RecordedTrials(categories, np.zeros(categories.shape, dtype=bool))
+    controller = carry_out(replace(plan, bench=replace(plan.bench, recorded_trials=trials)))
     result = controller.result()
     assert result is not None
     row = next(row for row in result.models if row.model == 1)

@@ -222,7 +222,7 @@ STORED = [
     ),
     (
         OutcomesRecorded(
-            "old", "runs/old", "old", "ada", {"q1": [1, 3]}, {"q1": 1}, {"grader": {"kind": "exact"}}, "d"
+            "old", "runs/old", "old", "ada", {"q1": [1, None, 0]}, {"grader": {"kind": "exact"}}, "d", {"q1": [2]}, 7
         ),
         "recorded",
         {
@@ -230,10 +230,11 @@ STORED = [
             "directory": "runs/old",
             "run": "old",
             "called": "ada",
-            "counts": {"q1": [1, 3]},
-            "ungraded": {"q1": 1},
+            "outcomes": {"q1": [1, None, 0]},
             "meaning": {"grader": {"kind": "exact"}},
             "digest": "d",
+            "unsure": {"q1": [2]},
+            "shared_seed": 7,
         },
     ),
     (RunStopped(), "stopped", {}),

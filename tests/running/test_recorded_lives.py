@@ -6,14 +6,15 @@ import tempfile
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from ledger_check import Books, stored_looks, stored_rows
-from lives import QUESTIONS, SKILLS, Fate, Start, World
+from lives import QUESTIONS, SKILLS, Fate, Start, World, share_of
 from thoroughness import sizes
 
 from adaptive_eval.config.load import load_config
@@ -36,14 +37,28 @@ def write_questions(folder: Path) -> None:
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
 
+def correlated_answer(model: str, question: str, seed: int) -> str:
+    """The answer of a server that draws with random numbers which depend on question and seed alone."""
+    return "right" if share_of(question, seed) < SKILLS[model] else "wrong"
+
+
+class SharedBooks(Books):
+    """Books of a run whose models share their seeds."""
+
+    def base(self, model: str, question: str) -> int:
+        return super().base("", question)
+
+
 @cache
-def earlier() -> Path:
+def earlier(seeds: str) -> Path:
     """A finished run of the others, made once."""
     folder = Path(tempfile.mkdtemp(dir=MEMORY))
     write_questions(folder)
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in OLD]
+    trials = {"min": 2 if seeds == "hashed" else 4, "max": 4, "optimize": "cost", "seeds": seeds}
+    objective = "ranking" if seeds == "hashed" else {"kind": "precision", "half_width": 0.5}
     (folder / "old.yaml").write_text(
-        json.dumps({**SETTINGS, "models": models, "trials": {"min": 2, "max": 4, "optimize": "cost"}})
+        json.dumps({**SETTINGS, "models": models, "trials": trials, "objective": objective})
     )
     assert World().run(load_config(folder / "old.yaml"), folder / "old", Start()) is not None
     return folder / "old"
@@ -52,11 +67,15 @@ def earlier() -> Path:
 class RecordedLives(RuleBasedStateMachine):
     """The lives of one such run."""
 
+    seeds: ClassVar[str] = "hashed"
+    objectives: ClassVar[tuple[Any, ...]] = ("place", "ranking")
+    books_class: ClassVar[type[Books]] = Books
+
     @initialize(
         run_seed=st.integers(0, 2**31 - 1),
         slots=st.sampled_from([1, 3, 16]),
         samples=st.sampled_from([1, 2]),
-        objective=st.sampled_from(["place", "ranking"]),
+        objective=st.sampled_from([0, 1]),
         min_trials=st.integers(1, 2),
         budget=st.one_of(st.none(), st.integers(8, 40)),
         broken=st.sets(st.sampled_from(QUESTIONS), max_size=1),
@@ -66,7 +85,7 @@ class RecordedLives(RuleBasedStateMachine):
         run_seed: int,
         slots: int,
         samples: int,
-        objective: str,
+        objective: int,
         min_trials: int,
         budget: int | None,
         broken: set[str],
@@ -74,12 +93,16 @@ class RecordedLives(RuleBasedStateMachine):
         self.stack = ExitStack()
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=MEMORY)))
         write_questions(self.folder)
-        shutil.copytree(earlier(), self.folder / "old")
+        if self.seeds == "coupled":
+            run_seed = 0  # that of the earlier run
+            for place in ("lives", "ledger_check"):
+                self.stack.enter_context(patch(f"{place}.server_answer", correlated_answer))
+        shutil.copytree(earlier(self.seeds), self.folder / "old")
         self.settings: dict[str, Any] = {
             **SETTINGS,
             "seed": run_seed,
-            "objective": objective,
-            "trials": {"min": min_trials, "max": 4, "optimize": "cost"},
+            "objective": self.objectives[objective],
+            "trials": {"min": min_trials, "max": 4, "optimize": "cost", "seeds": self.seeds},
             "concurrency": {"in_flight": slots, "samples_per_request": samples},
         }
         self.settings |= {} if budget is None else {"budget": {"trials": budget}}
@@ -87,7 +110,7 @@ class RecordedLives(RuleBasedStateMachine):
         self.sound = True
         self.world = World(broken=broken)
         self.directory = self.folder / "new"
-        self.books = Books(self.directory, run_seed, consecutive=False)
+        self.books = self.books_class(self.directory, run_seed, consecutive=False)
 
     def config(self) -> RunConfig:
         recorded = [{"name": name, "recorded": str(self.folder / "old")} for name in OLD]
@@ -146,11 +169,11 @@ class RecordedLives(RuleBasedStateMachine):
         assert {request.model for request in self.world.log} <= {NEW}
         counts = read_counts(self.directory)
         held = dict(zip(counts.roster.models, counts.cells.sum(axis=1).tolist(), strict=True))
-        before = read_counts(earlier())
+        before = read_counts(earlier(self.seeds))
         counted = dict(zip(before.roster.models, before.cells.sum(axis=1).tolist(), strict=True))
         assert all(held[name] == counted[name] for name in OLD), "all that was recorded counts, once"
         if not (self.folder / "old").exists():
-            shutil.copytree(earlier(), self.folder / "old")
+            shutil.copytree(earlier(self.seeds), self.folder / "old")
         reference = World().run(self.config(), self.folder / "reference", Start())
         assert ended is not None and reference is not None
         reference_rows = stored_rows(self.folder / "reference")
@@ -161,7 +184,15 @@ class RecordedLives(RuleBasedStateMachine):
         assert reference_rows.items() <= self.books.rows.items()
 
 
-def recorded_lives(histories: int, number: int = 0) -> None:
+class CoupledLives(RecordedLives):
+    """The same, compared trial by trial."""
+
+    seeds = "coupled"
+    objectives = ({"kind": "baseline", "baseline": "bob"}, {"kind": "pairs", "pairs": [["cyd", "bob"], ["ada", "cyd"]]})
+    books_class = SharedBooks
+
+
+def recorded_lives(histories: int, number: int = 0, machine: type[RecordedLives] = RecordedLives) -> None:
     chosen = settings(
         max_examples=histories,
         stateful_step_count=6,
@@ -170,9 +201,14 @@ def recorded_lives(histories: int, number: int = 0) -> None:
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(seed(number)(type("RecordedLives", (RecordedLives,), {})), settings=chosen)
+    run_state_machine_as_test(seed(number)(type(machine.__name__, (machine,), {})), settings=chosen)
 
 
 @pytest.mark.parametrize("histories", sizes(4, 60))
 def test_lives_among_recorded_models(histories: int) -> None:
     recorded_lives(histories=histories, number=1)
+
+
+@pytest.mark.parametrize("histories", sizes(4, 60))
+def test_lives_compared_trial_by_trial_with_recorded_models(histories: int) -> None:
+    recorded_lives(histories=histories, number=2, machine=CoupledLives)
