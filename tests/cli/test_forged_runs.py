@@ -188,8 +188,7 @@ QUICK = (
 
 
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("run", ["RUN", "OPEN"])
-@pytest.mark.parametrize("name", FORGERIES)
+@pytest.mark.parametrize(("name", "run"), [*((name, "RUN") for name in FORGERIES), ("servers", "OPEN")])
 def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
     workdir: Path,
     evil: Evil,

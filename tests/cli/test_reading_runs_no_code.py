@@ -221,18 +221,15 @@ def opened(audit: None) -> Iterator[list[str]]:
 
 GIVEN = ("run", "validate", "plan", "import", "regrade")
 """These are given settings of the user's, in which variables are filled in."""
-LONG = {("plan", "killed"), ("run", "finished")}
-"""These draw worlds or go on with a run, which takes a while: they are tried with the long tests, and the
-same of a run that has ended otherwise with all the others."""
+BY_ITS_END = ("monitor", "report", "verify")
+"""These tell a run that was killed from one that has ended."""
 
 
 @pytest.mark.parametrize(
     ("stranger", "name"),
     [
-        pytest.param(end, name, marks=[pytest.mark.slow] if (name, end) in LONG else [])
-        for end in ("finished", "killed")
-        for name, lines in CASES.items()
-        if lines is not None
+        *(("killed" if name == "run" else "finished", name) for name, lines in CASES.items() if lines is not None),
+        *(("killed", name) for name in BY_ITS_END),
     ],
     indirect=["stranger"],
 )

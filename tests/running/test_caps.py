@@ -344,7 +344,7 @@ def drawn(kind: str, number: int, lives: int, mark: str = "") -> Any:
 @pytest.mark.parametrize(
     ("kind", "number", "lives"),
     [
-        drawn(EXACT, 1, 3),
+        drawn(EXACT, 1, 2),
         drawn(JUDGED, 1, examples(2)),
         drawn(COMPARED, 1, examples(2), "slow"),
         drawn("without a limit on the length of answers", 3, examples(12), "slow"),
