@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
-from endpoint_opener import CLIENTS, Opener, opened_caller
+from endpoint_opener import EACH_CLIENT, Opener, opened_caller
 from raw_servers import CHAT, Exchange, raw_server
+from thoroughness import in_turns
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.types import Sampling
@@ -49,8 +50,7 @@ def flood(kind: str, sent: list[int]) -> Callable[[Exchange], Awaitable[None]]:
     return script
 
 
-@CLIENTS
-@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize(("kind", "client"), in_turns(ENDLESS, EACH_CLIENT))
 async def test_what_is_all_framing_is_refused_before_much_of_it_is_read(client: str, kind: str) -> None:
     sent: list[int] = []
     async with raw_server(flood(kind, sent)) as server:

@@ -5,11 +5,12 @@ from base64 import b64encode
 from urllib.parse import quote
 
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import EACH_CLIENT, Opener
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from raw_servers import CHAT, Exchange, raw_server
+from thoroughness import in_turns
 
 from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.endpoints.failures import MAX_READ_CHARS, error_signal, safe_excerpt
@@ -65,8 +66,10 @@ def test_an_error_that_is_no_json_shows_no_part_of_a_key(padding: int) -> None:
     assert not shows(str(refused.value))
 
 
-@CLIENTS
-@pytest.mark.parametrize("kind", ["no json", "no http", "chunk", "header", "redirect", "finish", "retry"])
+@pytest.mark.parametrize(
+    ("kind", "client"),
+    in_turns(["no json", "no http", "chunk", "header", "redirect", "finish", "retry"], EACH_CLIENT),
+)
 async def test_no_answer_of_a_server_shows_half_a_key(endpoint: Opener, kind: str, client: str) -> None:
     async def echo(asked: Exchange) -> None:
         key = asked.headers["authorization"].removeprefix("Bearer ").encode()
