@@ -263,8 +263,9 @@ def test_the_attack_would_be_seen(stranger: Stranger) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stranger", ["finished", "killed"], indirect=True)
-@pytest.mark.parametrize(("place", "run"), [("RUN", "RUN"), (".", "COPY")])
+@pytest.mark.parametrize(
+    ("stranger", "place", "run"), [("finished", ".", "COPY"), ("killed", "RUN", "RUN")], indirect=["stranger"]
+)
 def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, place: str, run: str) -> None:
     command = [sys.executable, "-u", "-m", "adaptive_eval", "monitor", place, "--web"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=stranger.folder)
@@ -284,7 +285,7 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stranger", ["finished", "killed"], indirect=True)
+@pytest.mark.parametrize("stranger", ["killed"], indirect=True)
 def test_the_page_to_label_its_answers_on_runs_no_code(stranger: Stranger) -> None:
     command = [sys.executable, "-u", "-m", "adaptive_eval", "label", "RUN"]
     pipe = subprocess.PIPE
