@@ -199,8 +199,8 @@ OPENED: list[str] = []
 WATCHING = threading.Event()
 
 
-def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open" and WATCHING.is_set() and isinstance(arguments[0], str):
+def _hear(event: str, arguments: tuple[object, ...], watching: threading.Event = WATCHING) -> None:
+    if event == "open" and watching.is_set() and isinstance(arguments[0], str):
         OPENED.append(arguments[0])
 
 

@@ -72,7 +72,7 @@ def test_a_run_asks_for_more_with_the_horizon_that_it_needs(settings: dict[str, 
 @pytest.mark.parametrize("settings", [{}, {"coupled": True}, {"objective": Best(), "rule": NearBest(0.02, start=0.3)}])
 def test_a_second_raise_goes_by_the_error_that_is_left(settings: dict[str, object]) -> None:
     plans, plan = list[Plan](), plan_of(trials=Trials(min=4, max=6), **settings)
-    for seed in range(8):
+    for seed in range(4):
         once = life(plan, seed)
         twice = life(after(once, replace(plan, trials=Trials(min=4, max=9))), seed)
         if twice.finished is Reason.OUT_OF_REACH and any(twice.larger_horizons.values()):

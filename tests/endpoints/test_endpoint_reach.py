@@ -55,8 +55,7 @@ def port_of(url: str) -> int:
 # -- proxies -----------------------------------------------------------------------------------------------------
 
 
-@CLIENTS
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize(("variable", "client"), in_turns(["HTTP_PROXY", "http_proxy", "ALL_PROXY"], EACH_CLIENT))
 async def test_a_proxy_is_used_for_http(client: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with raw_server(answer) as server, small_proxy(port_of(server.base_url)) as proxy:
         monkeypatch.setenv(variable, proxy.url)

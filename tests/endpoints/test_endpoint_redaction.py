@@ -58,12 +58,12 @@ def test_no_cut_leaves_half_a_key(space: int, spaces: int, length: int) -> None:
         assert not shows(safe_excerpt(text, Redactor([KEY])))
 
 
-@pytest.mark.parametrize("padding", [*range(150, 230, 3), *range(4040, 4100, 3), 16_370, 65_500])
-def test_an_error_that_is_no_json_shows_no_part_of_a_key(padding: int) -> None:
-    body = b" " * padding + b"bad key " + KEY.encode() + b" was sent" * 2
-    with pytest.raises(EndpointError) as refused:
-        error_signal(400, body, {}, redactor=Redactor([KEY]))
-    assert not shows(str(refused.value))
+def test_an_error_that_is_no_json_shows_no_part_of_a_key() -> None:
+    for padding in (*range(150, 230, 3), *range(4040, 4100, 3), 16_370, 65_500):
+        body = b" " * padding + b"bad key " + KEY.encode() + b" was sent" * 2
+        with pytest.raises(EndpointError) as refused:
+            error_signal(400, body, {}, redactor=Redactor([KEY]))
+        assert not shows(str(refused.value)), padding
 
 
 @pytest.mark.parametrize(
