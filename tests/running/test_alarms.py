@@ -103,6 +103,12 @@ def test_a_regraded_run_goes_on_after_an_alarm(place: ScriptedPlace, server: Scr
     assert len(set(server.requests)) == len(server.requests) >= asked
 
 
+def test_the_user_may_go_on_in_spite_of_an_alarm(place: ScriptedPlace) -> None:
+    ended = place.run("--set", "stopping.on_alarm=never", grader=NEVER)
+    assert "usable" not in ended.stderr
+    assert ("nothing_extracted", "bob") in place.warnings()
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)],
