@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,7 +106,10 @@ PATIENT_ROOMS = {"endpoints", "simulate"}
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if item.path.parent.name in PATIENT_ROOMS or item.get_closest_marker("patient"):
+    marker = item.get_closest_marker("patient")
+    if marker is not None:
+        return {"patient": partial(PatientLoop, **marker.kwargs)}
+    if item.path.parent.name in PATIENT_ROOMS:
         return {"patient": PatientLoop}
     return {"real": asyncio.new_event_loop}
 

@@ -56,7 +56,6 @@ BESIDE: dict[str, object] = {
 ENDED = {ExitCode.REACHED, ExitCode.SPENT}
 
 ALL = documents()
-every_document = pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))
 
 
 @pytest.fixture
@@ -84,13 +83,13 @@ def write_own_modules(document: str, folder: Path) -> None:
             (folder / named[1]).write_text(block.text)
 
 
-@every_document
-def test_every_block_of_code_is_of_a_kind_that_is_tested(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("```") % 2 == 0
-    assert not re.search(r"\n\n {4}\S", without_fences(text)), "code is fenced, so that it says what it is"
-    kinds = set(re.findall(r"^```(\w*)", text, flags=re.MULTILINE)) - {""}
-    assert kinds <= LANGUAGES
+def test_every_block_of_code_is_of_a_kind_that_is_tested() -> None:
+    for path in ALL:
+        text = path.read_text()
+        assert text.count("```") % 2 == 0, path
+        assert not re.search(r"\n\n {4}\S", without_fences(text)), "code is fenced, so that it says what it is"
+        kinds = set(re.findall(r"^```(\w*)", text, flags=re.MULTILINE)) - {""}
+        assert kinds <= LANGUAGES, path
 
 
 SUITES = re.compile(r"^    (check_\w+)\(", flags=re.MULTILINE)
@@ -224,13 +223,13 @@ def test_commands_and_their_options_exist(block: Block, place: Path) -> None:
             assert not missing, f"{block}: {missing}"
 
 
-@every_document
-def test_commands_in_sentences_and_their_options_exist(path: Path) -> None:
-    for text in re.findall(r"`adaptive-eval\s+([a-z][^`]*)`", without_fences(path.read_text())):
-        words = text.split()
-        assert words[0] in COMMANDS, f"no such command: {text}"
-        options = {option for parameter in load_command(words[0]).params for option in parameter.opts} | {"--help"}
-        assert {word for word in words if word.startswith("--")} <= options, text
+def test_commands_in_sentences_and_their_options_exist() -> None:
+    for path in ALL:
+        for text in re.findall(r"`adaptive-eval\s+([a-z][^`]*)`", without_fences(path.read_text())):
+            words = text.split()
+            assert words[0] in COMMANDS, f"no such command: {text}"
+            options = {option for parameter in load_command(words[0]).params for option in parameter.opts} | {"--help"}
+            assert {word for word in words if word.startswith("--")} <= options, text
 
 
 @pytest.fixture(scope="session")
@@ -275,23 +274,23 @@ def needs_nothing(words: list[str]) -> bool:
     return words[1] in {"compare", "export", "init", "schema"} or words[1:3] == ["replay", "runs/quickstart"]
 
 
-@every_document
-def test_every_link_leads_somewhere(path: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", without_fences(path.read_text()))
-    missing = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
-    assert not missing
+def test_every_link_leads_somewhere() -> None:
+    for path in ALL:
+        links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", without_fences(path.read_text()))
+        missing = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
+        assert not missing, path
 
 
-@every_document
-def test_every_link_into_a_page_leads_to_a_heading(path: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", without_fences(path.read_text()))
-    for page, anchor in [(page, anchor) for page, anchor in links if not page.startswith("http")]:
-        text = without_fences((path.parent / page if page else path).read_text())
-        headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
-        assert anchor in {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.lower())) for heading in headings}, (
-            page,
-            anchor,
-        )
+def test_every_link_into_a_page_leads_to_a_heading() -> None:
+    for path in ALL:
+        links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", without_fences(path.read_text()))
+        for page, anchor in [(page, anchor) for page, anchor in links if not page.startswith("http")]:
+            text = without_fences((path.parent / page if page else path).read_text())
+            headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+            assert anchor in {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.lower())) for heading in headings}, (
+                page,
+                anchor,
+            )
 
 
 def test_the_reference_of_the_configuration_has_all_that_the_schema_has() -> None:
@@ -320,11 +319,11 @@ def test_every_word_of_the_configuration_stands_in_code_of_the_guide() -> None:
     assert sorted({*schema_words(json_schema())} - shown) == []
 
 
-@every_document
-def test_every_file_that_is_named_exists(path: Path) -> None:
-    text = without_fences(path.read_text())
-    named = re.findall(r"`((?:adaptive_eval|scorio|tests|benchmarks|configs|examples|documents)/[\w./-]+)`", text)
-    assert not [name for name in named if not (ROOT / name).exists()]
+def test_every_file_that_is_named_exists() -> None:
+    for path in ALL:
+        text = without_fences(path.read_text())
+        named = re.findall(r"`((?:adaptive_eval|scorio|tests|benchmarks|configs|examples|documents)/[\w./-]+)`", text)
+        assert not [name for name in named if not (ROOT / name).exists()], path
 
 
 def test_benchmarks_have_a_page_where_one_is_cited_and_it_is_short() -> None:

@@ -3,7 +3,8 @@ and others each time, as is done at night. Of a long simulation a part, and the 
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,6 +28,13 @@ def first_of(values: Iterable[Any], few: int) -> list[Any]:
     """The first few of these values, and the others among the long tests."""
     cases = list(values)
     return [*cases[:few], *(pytest.param(case, marks=pytest.mark.slow) for case in cases[few:])]
+
+
+def in_turns(cases: Iterable[Any], *others: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Each case with a combination of the others, which take turns: all combinations occur, and no product."""
+    values, combinations = list(cases), list(product(*others))
+    number = max(len(values), len(combinations))
+    return [(values[at % len(values)], *combinations[at % len(combinations)]) for at in range(number)]
 
 
 def only_drawn(lives: int) -> settings:

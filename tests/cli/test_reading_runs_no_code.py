@@ -199,8 +199,8 @@ OPENED: list[str] = []
 WATCHING = threading.Event()
 
 
-def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open" and WATCHING.is_set() and isinstance(arguments[0], str):
+def _hear(event: str, arguments: tuple[object, ...], watching: threading.Event = WATCHING) -> None:
+    if event == "open" and watching.is_set() and isinstance(arguments[0], str):
         OPENED.append(arguments[0])
 
 
@@ -221,18 +221,15 @@ def opened(audit: None) -> Iterator[list[str]]:
 
 GIVEN = ("run", "validate", "plan", "import", "regrade")
 """These are given settings of the user's, in which variables are filled in."""
-LONG = {("plan", "killed"), ("run", "finished")}
-"""These draw worlds or go on with a run, which takes a while: they are tried with the long tests, and the
-same of a run that has ended otherwise with all the others."""
+BY_ITS_END = ("monitor", "report", "verify")
+"""These tell a run that was killed from one that has ended."""
 
 
 @pytest.mark.parametrize(
     ("stranger", "name"),
     [
-        pytest.param(end, name, marks=[pytest.mark.slow] if (name, end) in LONG else [])
-        for end in ("finished", "killed")
-        for name, lines in CASES.items()
-        if lines is not None
+        *(("killed" if name == "run" else "finished", name) for name, lines in CASES.items() if lines is not None),
+        *(("killed", name) for name in BY_ITS_END),
     ],
     indirect=["stranger"],
 )
@@ -266,8 +263,9 @@ def test_the_attack_would_be_seen(stranger: Stranger) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stranger", ["finished", "killed"], indirect=True)
-@pytest.mark.parametrize(("place", "run"), [("RUN", "RUN"), (".", "COPY")])
+@pytest.mark.parametrize(
+    ("stranger", "place", "run"), [("finished", ".", "COPY"), ("killed", "RUN", "RUN")], indirect=["stranger"]
+)
 def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, place: str, run: str) -> None:
     command = [sys.executable, "-u", "-m", "adaptive_eval", "monitor", place, "--web"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=stranger.folder)
@@ -287,7 +285,7 @@ def test_the_page_of_a_run_and_of_its_folder_runs_no_code(stranger: Stranger, pl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stranger", ["finished", "killed"], indirect=True)
+@pytest.mark.parametrize("stranger", ["killed"], indirect=True)
 def test_the_page_to_label_its_answers_on_runs_no_code(stranger: Stranger) -> None:
     command = [sys.executable, "-u", "-m", "adaptive_eval", "label", "RUN"]
     pipe = subprocess.PIPE

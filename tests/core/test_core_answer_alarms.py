@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from thoroughness import examples
+from thoroughness import examples, in_turns
 
 from adaptive_eval.core import Ask, Bench, Controller, Judging, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.answer_alarms import AnswerAlarm, log_chances, tried_moments
@@ -107,8 +107,7 @@ def test_passes_over_the_questions_hold_every_trial_once(numbers: list[int], tog
 # -- what raises an alarm --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [*AnswerKind])
-@pytest.mark.parametrize("since", [3, 8, 11])
+@pytest.mark.parametrize(("kind", "since"), in_turns(AnswerKind, [3, 8, 11]))
 def test_a_kind_that_becomes_more_frequent_ends_the_run(kind: AnswerKind, since: int) -> None:
     def grade(ask: Ask) -> tuple[int, int]:
         bad = ask.model == 1 and ask.trial >= since and ask.question % 10 < 4  # fewer than a silent round has

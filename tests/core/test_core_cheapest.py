@@ -86,8 +86,6 @@ RISING = tuple(0.01 * (1 + model) for model in range(12))
 
 # -- the promise -------------------------------------------------------------------------------------------------------
 
-RUNS = 100
-ALLOWED = 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / RUNS)
 WORLDS = {
     "equal models": ([0.6] * 5, RISING),
     "the cheap one exactly delta behind": ([0.54, 0.6, 0.6], RISING),
@@ -102,16 +100,19 @@ WORST = {"the cheap one just more behind", "many cheap ones at delta"}
 
 
 @pytest.mark.parametrize(
-    "world",
-    [pytest.param(world, marks=pytest.mark.slow if world in WORST else pytest.mark.release) for world in WORLDS],
+    ("world", "runs"),
+    [
+        *(pytest.param(world, 40, marks=pytest.mark.slow) for world in sorted(WORST)),
+        *(pytest.param(world, 100, marks=pytest.mark.release) for world in WORLDS),
+    ],
 )
-def test_a_choice_is_seldom_more_than_delta_behind_the_best(world: str) -> None:
+def test_a_choice_is_seldom_more_than_delta_behind_the_best(world: str, runs: int) -> None:
     scores, usd = WORLDS[world]
     too_weak = 0
-    for seed in range(RUNS):
+    for seed in range(runs):
         model = chosen_at_once(scores, usd, seed)
         too_weak += model is not None and scores[model] < max(scores) - DELTA - 1e-12
-    assert too_weak / RUNS <= ALLOWED
+    assert too_weak / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
 
 
 @pytest.mark.slow
@@ -119,8 +120,8 @@ def test_without_a_shared_error_many_weak_models_are_chosen_too_often(monkeypatc
     """The simulations above see the fault that they are for."""
     monkeypatch.setattr("adaptive_eval.core.plan.shared_rule", lambda rule, mistakes: replace(rule, confidence=0.6))
     scores, usd = WORLDS["many cheap ones at delta"]
-    models = [chosen_at_once(scores, usd, seed) for seed in range(60)]
-    assert sum(model is not None and model < 6 for model in models) / 60 > 0.2
+    models = [chosen_at_once(scores, usd, seed) for seed in range(40)]
+    assert sum(model is not None and model < 6 for model in models) / 40 > 0.2
 
 
 def test_every_model_but_one_has_a_share_of_the_error() -> None:

@@ -237,7 +237,7 @@ def ties(kind: str, models: int, questions: int) -> NDArray[np.float64]:
         pytest.param(kind, share, runs, marks=marks)
         for of, kind in enumerate(("alike", "other questions", "few much better", "rare"))
         for share in (1.0, 0.3)
-        for runs, marks in ((12, pytest.mark.slow), (200, pytest.mark.release))[(share == 0.3) != of % 2 :]
+        for runs, marks in ((8, pytest.mark.slow), (200, pytest.mark.release))[(share == 0.3) != of % 2 :]
     ],
 )
 def test_exact_ties_are_called_no_more_often_than_promised(kind: str, share: float, runs: int) -> None:

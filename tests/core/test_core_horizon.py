@@ -197,8 +197,10 @@ def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
     assert false_winners(300, futility, p, adaptive) <= allowed(300)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("max_trials", "lookahead"), [(10, 8), (8, 4)])
+@pytest.mark.parametrize(
+    ("max_trials", "lookahead"),
+    [pytest.param(10, 8, marks=pytest.mark.release), pytest.param(8, 4, marks=pytest.mark.slow)],
+)
 def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(
     max_trials: int, lookahead: int
 ) -> None:

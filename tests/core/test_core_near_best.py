@@ -68,10 +68,14 @@ WORST = [
     ([0.54, 0.54, 0.50, 0.50, 0.50], TopK(2), 2),
 ]
 """Worlds where others are behind by exactly the margin, so that a wrong pick is likeliest."""
+SOME_BEFORE_A_RELEASE = [
+    pytest.param(*world, marks=pytest.mark.slow if at in (1, 4) else pytest.mark.release)
+    for at, world in enumerate(WORST)
+]
+"""Of one pick and of two, one world each is among the long tests."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("scores", "objective", "picks"), WORST)
+@pytest.mark.parametrize(("scores", "objective", "picks"), SOME_BEFORE_A_RELEASE)
 def test_a_pick_is_seldom_behind_another_model_by_the_margin(
     scores: list[float], objective: Objective, picks: int
 ) -> None:
@@ -79,8 +83,7 @@ def test_a_pick_is_seldom_behind_another_model_by_the_margin(
     assert max(pairs.values(), default=0.0) <= ALLOWED
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("scores", "objective", "picks"), WORST)
+@pytest.mark.parametrize(("scores", "objective", "picks"), SOME_BEFORE_A_RELEASE)
 def test_a_confidence_shared_among_rivals_holds_for_the_pick(
     scores: list[float], objective: Objective, picks: int
 ) -> None:
@@ -188,7 +191,7 @@ def test_labels_reverse_a_pick_only_as_far_as_they_support_it() -> None:
 def test_labelled_picks_keep_the_promise() -> None:
     """The grader favours the first model so much that the second is better by the margin; labels measure how much
     with an error. A pick of the first is wrong, and 5% are allowed."""
-    bias, sigma, runs, wrong = 0.08, 0.02, 120, 0
+    bias, sigma, runs, wrong = 0.08, 0.02, 60, 0
     for seed in range(runs):
         run = finished_run(plan(2, max_trials=16), [0.50 + bias - MARGIN, 0.50], seed)
         measured = -bias + sigma * np.random.default_rng(10_000 + seed).standard_normal()
@@ -199,14 +202,14 @@ def test_labelled_picks_keep_the_promise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("horizons", "margin"),
+    ("horizons", "margin", "runs"),
     [
-        pytest.param((8, 16, 32), 0.055, marks=pytest.mark.slow),
-        pytest.param((15, 30, 60), MARGIN, marks=pytest.mark.release),
+        pytest.param((8, 16, 32), 0.055, 40, marks=pytest.mark.slow),
+        pytest.param((15, 30, 60), MARGIN, 80, marks=pytest.mark.release),
     ],
 )
-def test_a_raised_horizon_keeps_the_promise(horizons: tuple[int, ...], margin: float) -> None:
-    wrong, scores, runs = 0, [0.50 + margin, 0.50], 80
+def test_a_raised_horizon_keeps_the_promise(horizons: tuple[int, ...], margin: float, runs: int) -> None:
+    wrong, scores = 0, [0.50 + margin, 0.50]
     for seed in range(runs):
         rng, before = np.random.default_rng(seed), None
         for max_trials in horizons:

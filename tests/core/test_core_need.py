@@ -166,19 +166,19 @@ PACES = (
 
 
 @pytest.mark.parametrize(
-    ("pace", "profile"),
+    ("pace", "profile", "runs"),
     [
-        pytest.param(PACES[1], "alike", id="in turn-alike", marks=pytest.mark.slow),
-        pytest.param(PACES[1], "spread", id="in turn-spread", marks=pytest.mark.release),
-        pytest.param(PACES[0], "alike", id="a server each-alike", marks=pytest.mark.slow),
-        pytest.param(PACES[0], "spread", id="a server each-spread", marks=pytest.mark.release),
-        pytest.param(PACES[2], "alike", id="small-alike", marks=pytest.mark.release),
-        pytest.param(PACES[2], "spread", id="small-spread", marks=pytest.mark.release),
+        pytest.param(PACES[1], "alike", 40, id="in turn-alike", marks=pytest.mark.slow),
+        pytest.param(PACES[1], "spread", 80, id="in turn-spread", marks=pytest.mark.release),
+        pytest.param(PACES[0], "alike", 40, id="a server each-alike", marks=pytest.mark.slow),
+        pytest.param(PACES[0], "spread", 80, id="a server each-spread", marks=pytest.mark.release),
+        pytest.param(PACES[2], "alike", 80, id="small-alike", marks=pytest.mark.release),
+        pytest.param(PACES[2], "spread", 80, id="small-spread", marks=pytest.mark.release),
     ],
 )
-def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: str) -> None:
+def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: str, runs: int) -> None:
     """At most 2 (1 - confidence) for the default rule, at looks whose times depend on the data."""
-    runs, questions = 80, 30
+    questions = 30
     p = np.full(questions, 0.5) if profile == "alike" else np.random.default_rng(8).beta(0.6, 0.4, questions)
     rule, called = Sequential(start=max(4, pace.opening) / 80), 0
     for seed in range(runs):

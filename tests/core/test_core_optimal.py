@@ -1,6 +1,7 @@
 """The rule `optimal` in looks and runs: pairs given up stay given up, and the error guarantee always holds."""
 
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -66,10 +67,14 @@ OBJECTIVES: tuple[Objective, ...] = (
     Threshold(0.5),
     Gate(Margin(1, 0.05)),
 )
+PACES = (Pace(), Pace(2), Pace(share=0.5))
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: type(objective).__name__)
-@pytest.mark.parametrize("pace", [Pace(), Pace(2), Pace(share=0.5)], ids=["rounds", "ahead", "need"])
+@pytest.mark.parametrize(
+    ("objective", "pace"),
+    [*zip(OBJECTIVES, cycle(PACES), strict=False), *((Ranking(), pace) for pace in PACES[1:])],
+    ids=lambda value: type(value).__name__,
+)
 def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: Objective, pace: Pace) -> None:
     before = np.zeros((3, QUESTIONS, 2), np.int64)
     before[2] = 1  # R0

@@ -32,7 +32,7 @@ def test_order_batches_slots_and_restarts_change_no_look(plan: Plan, seed: int, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [None, AnswerKind.TRUNCATED, AnswerKind.TIMED_OUT])
-@settings(max_examples=examples(250), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(plans(), seeds, st.sampled_from([0.0, 0.02, 0.3]), st.booleans())
 def test_nor_do_they_where_answers_have_faults(
     fault: AnswerKind | None, plan: Plan, seed: int, share: float, stops: bool

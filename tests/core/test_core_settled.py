@@ -32,9 +32,15 @@ def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "objective", [Ranking(), Best(), TopK(2), Baseline(2), Pairs(((0, 1), (1, 2), (4, 5)))], ids=repr
+    ("objective", "pace"),
+    [
+        *((Ranking(), pace) for pace in PACES),
+        (Best(), PACES[2]),
+        (TopK(2), PACES[0]),
+        (Baseline(2), PACES[1]),
+        (Pairs(((0, 1), (1, 2), (4, 5))), PACES[2]),
+    ],
 )
-@pytest.mark.parametrize("pace", PACES, ids=["rounds", "lookahead", "need"])
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.release)], ids=["one", "more"])
 def test_a_model_no_longer_needed_is_never_needed_again(objective: Objective, pace: Pace, seeds: range) -> None:
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))

@@ -79,8 +79,7 @@ def came_back(before: Controller, without: Controller, second: Plan, left: int, 
     return replace(second, before=stage)
 
 
-@pytest.mark.parametrize("pace", PACES)
-@pytest.mark.parametrize("lost", [0, 3], ids=["all there", "some asked again"])
+@pytest.mark.parametrize(("pace", "lost"), list(zip((pace.values[0] for pace in PACES), (0, 3, 0, 3), strict=True)))
 def test_the_first_look_at_a_model_that_comes_back_counts_all_that_looks_had_counted(pace: Pace, lost: int) -> None:
     answers = Named((0, 1, 2), gap=0.02)
     before = straight(plan(3, pace), answers)
@@ -165,8 +164,9 @@ def test_a_model_that_was_set_aside_comes_back_with_what_it_had_in_flight(pace: 
     assert back.trials[1] > trials_before[1] and spent is not None
 
 
-@pytest.mark.parametrize("pace", PACES)
-@pytest.mark.parametrize("share", [0.2, 0.7])
+@pytest.mark.parametrize(
+    ("pace", "share"), list(zip((pace.values[0] for pace in PACES), (0.2, 0.7, 0.7, 0.2), strict=True))
+)
 def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) -> None:
     costs = (Cost(10, 0.1, 0.0), Cost(20, 0.4, 0.0), Cost(5, 0.2, 0.0), Cost(7, 0.3, 0.0))
     full_cost = sum(cost.usd for cost in costs) * QUESTIONS * 24
@@ -191,9 +191,13 @@ def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) 
     assert bought <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("pace", PACES)
-@pytest.mark.parametrize("arrived", [0, 5])
-@pytest.mark.parametrize("room", [0, 3, 2 * QUESTIONS])
+@pytest.mark.parametrize(
+    ("pace", "arrived", "room"),
+    [
+        *((pace.values[0], 0, 2 * QUESTIONS) for pace in PACES),
+        *zip((pace.values[0] for pace in PACES), (5, 5, 0, 5), (0, 3, 3, 2 * QUESTIONS), strict=True),
+    ],
+)
 def test_a_lowered_cap_holds_for_rounds_that_the_stage_before_had_issued(pace: Pace, arrived: int, room: int) -> None:
     answers = Named((0, 1, 2), gap=0.01)
     before = Controller(plan(3, pace, budget=Budget(trials=800)))

@@ -17,7 +17,8 @@ from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 Opener = Callable[..., ModelEndpoint]
 
-CLIENTS = pytest.mark.parametrize("client", ["http", "httpx2", "openai"])
+EACH_CLIENT = ["http", "httpx2", "openai"]
+CLIENTS = pytest.mark.parametrize("client", EACH_CLIENT)
 """Every way of a request: straight to the transport, through a client of httpx2, and through the SDK."""
 
 

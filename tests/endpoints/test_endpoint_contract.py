@@ -5,8 +5,9 @@ from typing import Any
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener
 from raw_servers import CHAT, Exchange, raw_server
+from thoroughness import in_turns
 
 from adaptive_eval.base.errors import LaunchFailed, Rejected
 from adaptive_eval.launch.server import read_version, wait_until_ready
@@ -65,9 +66,7 @@ NO_ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-@CLIENTS
-@WAYS
-@pytest.mark.parametrize("name", NO_ANSWERS)
+@pytest.mark.parametrize(("name", "client", "stream"), in_turns(NO_ANSWERS, EACH_CLIENT, [False, True]))
 async def test_what_is_not_finished_is_asked_again(endpoint: Opener, client: str, stream: bool, name: str) -> None:
     async with raw_server(first_then_right(NO_ANSWERS[name])) as server:
         model = endpoint(server.base_url, client=client, stream=stream)
@@ -77,9 +76,7 @@ async def test_what_is_not_finished_is_asked_again(endpoint: Opener, client: str
     assert sum(model.stats.errors.values()) == 1
 
 
-@CLIENTS
-@WAYS
-@pytest.mark.parametrize("code", [201, 202, 203, 206])
+@pytest.mark.parametrize(("code", "client", "stream"), in_turns([201, 202, 203, 206], EACH_CLIENT, [False, True]))
 async def test_any_success_is_read_and_what_holds_no_answer_is_asked_again(
     endpoint: Opener, client: str, stream: bool, code: int
 ) -> None:
@@ -100,8 +97,7 @@ STREAMS = {
 }
 
 
-@CLIENTS
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(("name", "client"), in_turns(STREAMS, EACH_CLIENT))
 async def test_a_stream_that_does_not_end_well_is_asked_again(endpoint: Opener, client: str, name: str) -> None:
     begun = b'data: {"choices": [{"index": 0, "delta": {"content": "41"}, "finish_reason": null}]}\n\n'
 
@@ -146,9 +142,7 @@ async def test_several_answers_with_an_unknown_finish_reason_are_not_asked_for_s
     assert not model.stats.notices
 
 
-@CLIENTS
-@WAYS
-@pytest.mark.parametrize("reason", ["preempted", ""])
+@pytest.mark.parametrize(("reason", "client", "stream"), in_turns(["preempted", ""], EACH_CLIENT, [False, True]))
 async def test_a_rare_unknown_finish_reason_costs_one_answer_at_most(
     endpoint: Opener, client: str, stream: bool, reason: str
 ) -> None:
@@ -221,9 +215,7 @@ async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, c
     assert [notice.kind for notice in model.stats.notices] == ["no_usage", "renamed"]
 
 
-@CLIENTS
-@WAYS
-@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(("code", "client", "stream"), in_turns([301, 302, 303, 307, 308], EACH_CLIENT, [False, True]))
 async def test_no_redirect_is_followed(endpoint: Opener, client: str, stream: bool, code: int) -> None:
     """Neither answers nor the list of models nor health nor load are asked for where a server points to."""
 

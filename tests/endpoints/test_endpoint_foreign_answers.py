@@ -4,9 +4,10 @@ from codecs import BOM_UTF8
 
 import orjson
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener
 from raw_servers import CHAT, Exchange, raw_server
 from test_endpoint_contract import WAYS, as_events, choice
+from thoroughness import in_turns
 
 from adaptive_eval.base.errors import Rejected
 from adaptive_eval.endpoints.failures import Failure
@@ -108,8 +109,7 @@ async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, cli
         assert REPEATED in asking.stats.notices and asking.stats.lost == len(server.seen) - 9
 
 
-@CLIENTS
-@pytest.mark.parametrize("indices", [(0, 0, 0, 0), (0, 1, 2, 3, 0), (0, 1, 2, -3)])
+@pytest.mark.parametrize(("indices", "client"), in_turns([(0, 0, 0, 0), (0, 1, 2, 3, 0), (0, 1, 2, -3)], EACH_CLIENT))
 async def test_choices_of_no_request_are_asked_for_again(
     endpoint: Opener, client: str, indices: tuple[int, ...]
 ) -> None:
@@ -142,9 +142,7 @@ async def test_json_with_a_mark_of_its_byte_order_is_read(endpoint: Opener, clie
 PAGE = b"<!DOCTYPE html>\n<html><head><title>Welcome to\n nginx!</title></head><body>It works</body></html>"
 
 
-@CLIENTS
-@WAYS
-@pytest.mark.parametrize("before", [b"", BOM_UTF8 + b" \n"], ids=["plain", "marked"])
+@pytest.mark.parametrize(("before", "client", "stream"), in_turns([b"", BOM_UTF8 + b" \n"], EACH_CLIENT, [True, False]))
 async def test_web_page_ends_at_once(endpoint: Opener, client: str, stream: bool, before: bytes) -> None:
     async def script(asked: Exchange) -> None:
         await asked.reply(200, before + PAGE, "Content-Type: text/html")

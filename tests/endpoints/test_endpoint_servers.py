@@ -310,9 +310,10 @@ async def test_the_tokens_of_several_answers_are_counted_one_by_one(endpoint: Op
     assert model.stats.completion_tokens == 54
 
 
-@pytest.mark.parametrize("client", ["http", "openai"])
-@pytest.mark.parametrize("logprobs", [False, True])
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("client", "logprobs", "stream"),
+    [("http", False, False), ("http", True, True), ("openai", False, True), ("openai", True, False)],
+)
 async def test_together_and_alone_cost_the_same(endpoint: Opener, client: str, logprobs: bool, stream: bool) -> None:
     async with SimulatedServer(WORLD, faults=Faults(count_one=True)) as server:
         values: dict[str, Any] = {"client": client, "logprobs": logprobs, "stream": stream}

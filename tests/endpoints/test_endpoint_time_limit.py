@@ -6,7 +6,7 @@ import pytest
 
 from adaptive_eval.endpoints.time_limit import CancelScope
 
-pytestmark = pytest.mark.patient
+pytestmark = pytest.mark.patient(settle=0.0)
 
 
 async def test_a_block_that_is_ended_twice_or_too_late_ends_once_or_not_at_all() -> None:

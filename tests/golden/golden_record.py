@@ -14,12 +14,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import orjson
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.notes import Event
+from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
+from adaptive_eval.report.stored import open_run
 
 EXPECTED = Path(__file__).with_name("expected")
 PARTS = ("asked", "look", "trial", "event", "result", "export")
@@ -100,8 +103,19 @@ def _fields(event: Event) -> dict[str, Any]:
     return {key: value for key, value in asdict(event).items() if value not in (None, "", {}, ())}
 
 
+def stored_report(directory: Path, folder: Path) -> list[Line]:
+    """The newest stored report, as the results are compared."""
+    with open_run(directory) as stored:
+        results = orjson.loads(orjson.dumps(stored.results(running=False), default=as_json))
+    return [masked(line, folder) for line in _rows(results)]
+
+
 def _results(directory: Path) -> Iterator[Line]:
-    for key, value in json.loads((directory / "results.json").read_text()).items():
+    return _rows(json.loads((directory / "results.json").read_text()))
+
+
+def _rows(results: Mapping[str, Any]) -> Iterator[Line]:
+    for key, value in results.items():
         if isinstance(value, list) and key != "weights":
             yield from (["result", key, item] for item in value)
         elif value not in (None, {}) and key not in MASKED:

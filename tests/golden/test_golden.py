@@ -1,20 +1,25 @@
 """Whole runs are as they were recorded (`record.py` records them anew)."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from golden_cases import CASES
-from golden_record import EXPECTED, differences, parts_of, read
-from record import played
+from golden_record import EXPECTED, Line, differences, parts_of, read, stored_report
+from golden_stage import Stage
+from record import compared
 
 LONG = {
     *("pool", "batches", "imported", "cap_usd", "r0_related"),
     *("holm", "top_k", "ties", "pairs", "threshold", "several_answers_a_request", "verifier", "recorded"),
     *("judge_votes", "judge_criteria", "judge_against_a_model"),
-    *("gate", "regraded", "drawn", "extended", "r0", "thresholds", "best", "precision", "published", "model_set_aside"),
+    *("regraded", "drawn", "extended", "r0", "thresholds", "best", "precision", "published", "model_set_aside"),
     *("coupled", "partial_credit", "time", "cheapest", "cap_tokens"),
 }
 """Of these the parts have short tests, or another of their kind is among the short ones."""
+
+REPORTED = {"plain", "gate", "extended", "judge", "cap_tokens", "drawn", "threshold", "r0"}
+"""Of these the report that the last look has stored, which readers read, is what was recorded of results.json, too."""
 
 
 def marks_of(name: str, like: str) -> list[pytest.MarkDecorator]:
@@ -29,9 +34,15 @@ def marks_of(name: str, like: str) -> list[pytest.MarkDecorator]:
     [pytest.param(name, marks=marks_of(name, case.expected)) for name, case in CASES.items()],
 )
 def test_a_golden_run_is_as_it_was_recorded(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
-    actual = parts_of(played(name, tmp_path), case.parts)
+    case, stored = CASES[name], list[Line]()
+    with ExitStack() as exits:
+        case.play(stage := Stage(tmp_path, exits))
+        actual = compared(name, stage)
+        if name in REPORTED:
+            stored = stored_report(stage.directory(), stage.folder)
     changes = differences(actual, parts_of(read(case.expected), case.parts))
+    if name in REPORTED:
+        changes += differences(stored, parts_of(read(case.expected), ["result"]))
     assert not changes, "\n".join([f"{name} is not as in {case.expected}.jsonl:", *changes])
 
 

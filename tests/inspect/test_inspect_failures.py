@@ -22,7 +22,7 @@ OWN = Path(__file__).with_name("own_tasks.py")
 EACH = 10
 """Tokens of an answer of a scripted model."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_pauses")]
 
 
 @pytest.fixture(autouse=True)

@@ -105,18 +105,18 @@ def test_a_cache_of_some_questions_that_starts_in_the_middle_is_found() -> None:
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.97, 0.995])
 @pytest.mark.parametrize("size", [1, 900])
 def test_answers_that_vary_as_often_late_as_early_raise_no_alarm(p: float, size: int) -> None:
-    for seed in range(40):
+    for seed in range(12):
         repeats = find_repeats(watched(letters(p, seed), 40, 20, size=size), SamplingFreedom(0.1))
         assert repeats is None or repeats.since is None
 
 
-@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.99, 1.0])
-def test_repeated_choice_letters_raise_no_alarm(p: float, seed: int) -> None:
+def test_repeated_choice_letters_raise_no_alarm(p: float) -> None:
     """However certain the model is of the right letter."""
-    for how in (WARM, HOT):
-        assert not alarmed(find_repeats(watched(letters(p, seed), right=True), how))
-    assert not alarmed(find_repeats(watched(letters(p, seed)), WARM))
+    for seed in range(20):
+        for how in (WARM, HOT):
+            assert not alarmed(find_repeats(watched(letters(p, seed), right=True), how)), seed
+        assert not alarmed(find_repeats(watched(letters(p, seed)), WARM)), seed
 
 
 def test_undecidable_repeats_are_reported_as_such() -> None:

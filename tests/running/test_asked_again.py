@@ -35,16 +35,16 @@ def looks(place: ScriptedPlace) -> list[tuple[int, Any]]:
         return [(look.configuration, json.loads(json.dumps(look.body))) for look in reader.looks()]
 
 
-CHANGES: dict[str, list[dict[str, Any]]] = {
-    "model removed and put back": [WITHOUT_BOB, {}],
-    "margin changed while the alarm stood": [{"stopping": {"delta": 0.02}}],
-    "margin changed, model removed and put back": [{"stopping": {"delta": 0.02}}, WITHOUT_BOB, {}],
-}
+MARGIN: list[dict[str, Any]] = [{"stopping": {"delta": 0.02}}]
+MARGIN_AND_MODELS: list[dict[str, Any]] = [*MARGIN, WITHOUT_BOB, {}]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [20, 62], ids=["before the first look", "after looks"])
-@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(
+    ("after", "changes"),
+    [(20, MARGIN_AND_MODELS), (62, MARGIN_AND_MODELS), (62, MARGIN)],
+    ids=["before the first look", "after looks", "after looks, as the margin stays changed"],
+)
 def test_later_starts_replay_the_looks_of_a_model_that_was_asked_again(
     place: ScriptedPlace,
     server: ScriptedServer,

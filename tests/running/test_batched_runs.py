@@ -153,15 +153,6 @@ def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_message_batches_have_no_seeds_and_every_trial_comes_once(site: Site) -> None:
-    with service(**FAULTS, seed=1) as (server, url):
-        config = site.write(models=batched(url, "anthropic"), trials={"min": 4, "max": 8})
-        result = ended_well(site, config, site.directory())
-    assert server.batch_counts["answered"] == len(result.outcomes)
-    assert all(category is not None for category in result.outcomes.values())
-
-
-@pytest.mark.slow
 def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
     with service() as (server, url):
         models = [*batched(url)[:2], {"name": MODELS[2], "base_url": url}]

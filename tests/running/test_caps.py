@@ -344,12 +344,12 @@ def drawn(kind: str, number: int, lives: int, mark: str = "") -> Any:
 @pytest.mark.parametrize(
     ("kind", "number", "lives"),
     [
-        drawn(EXACT, 1, 3),
+        drawn(EXACT, 1, 2),
         drawn(JUDGED, 1, examples(2)),
         drawn(COMPARED, 1, examples(2), "slow"),
         drawn("without a limit on the length of answers", 3, examples(12), "slow"),
         drawn("much is sent twice", 5, examples(12), "slow"),
-        *(drawn(kind, 2, 25, "slow") for kind in (JUDGED, COMPARED)),
+        *(drawn(kind, 2, 8, "slow") for kind in (JUDGED, COMPARED)),
         *(drawn(kind, number, 25, "release") for kind in (JUDGED, COMPARED) for number in (3, 4, 5)),
         *(drawn(EXACT, number, 50, "release") for number in range(2, 12)),
     ],

@@ -4,7 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
-from live_runs import ENDED, MODELS, Site
+from live_runs import ENDED, MODELS, EndedRuns, Site
 from stored_runs import events_in
 
 from adaptive_eval.base.errors import ExitCode
@@ -68,25 +68,20 @@ def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_t
     assert "settings of an earlier start" not in fresh.stderr
 
 
-@pytest.mark.parametrize(
-    ("lowered", "message"),
-    [
-        ({"trials": {"min": 2, "max": 3}}, "--set trials.max=6"),
-        pytest.param({"budget": {"trials": 20}}, "--set budget.trials=500", marks=pytest.mark.slow),
-        pytest.param({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time=", marks=pytest.mark.slow),
-    ],
-)
-def test_settings_that_contradict_the_run_are_refused_with_what_to_type(
-    site: Site, lowered: dict[str, object], message: str
-) -> None:
+def test_settings_that_contradict_the_run_are_refused_with_what_to_type(site: Site, ended_runs: EndedRuns) -> None:
     settings = {"trials": {"min": 2, "max": 6}, "budget": {"trials": 500}}
-    assert site.run(site.write(**settings)).exit_code in ENDED
+    ended_runs.copy(site, **settings)
     before = looks(site)
-    refused = site.run(site.write(**settings | lowered))
-    assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
-    assert looks(site) == before
-    with closing(RunReader.open(site.directory())) as reader:
-        assert len(reader.configurations()) == 1
+    for lowered, message in (
+        ({"trials": {"min": 2, "max": 3}}, "--set trials.max=6"),
+        ({"budget": {"trials": 20}}, "--set budget.trials=500"),
+        ({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time="),
+    ):
+        refused = site.run(site.write(**settings | lowered))
+        assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
+        assert looks(site) == before
+        with closing(RunReader.open(site.directory())) as reader:
+            assert len(reader.configurations()) == 1
     assert site.run(site.write(**settings)).exit_code in ENDED
 
 

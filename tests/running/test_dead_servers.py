@@ -11,6 +11,8 @@ from ports import HOST, held_port
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
 
 @pytest.fixture
 def dead_url() -> Iterator[str]:

@@ -48,6 +48,7 @@ def test_the_command_is_called_at_the_end_without_keys(
     assert "PATH" in message["names"] and "SOME_API_KEY" not in message["names"]
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: list[str]) -> None:
     models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
     assert site.run(site.write(models=models, notify=program)).exit_code == ExitCode.ENDPOINTS

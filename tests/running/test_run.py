@@ -22,7 +22,7 @@ from typing import Any
 import played
 import pytest
 from gated import GatedServer
-from live_runs import MODELS, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials, wait_until
+from live_runs import MODELS, EndedRuns, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials, wait_until
 from patient_time import HANGS
 from stored_runs import events_in
 from typer.testing import CliRunner
@@ -163,28 +163,24 @@ def read_until(master: int, word: str, seconds: float = HANGS) -> str:
 # -- resuming with other settings ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
+    site: Site, ended_runs: EndedRuns
+) -> None:
+    ended_runs.copy(site, trials={"min": 2, "max": 2})
+    for changes, message in (
         ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: default → 'Think. {prompt}'"),
-        pytest.param(
+        (
             {"sampling": {"temperature": 0.7, "max_tokens": 2000}},
             "models.ada.sampling.temperature: 0.6 → 0.7",
-            marks=pytest.mark.slow,
         ),
         ({"grader": "contains"}, "grader.kind: 'numeric' → 'contains'"),
-        pytest.param({"seed": 5}, "seed: 0 → 5", marks=pytest.mark.slow),
-    ],
-)
-def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
-    site: Site, changes: dict[str, object], message: str
-) -> None:
-    site.run(site.write(trials={"min": 2, "max": 2}))
-    refused = site.run(site.write(trials={"min": 2, "max": 2}, **changes))
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert message in refused.stderr
-    assert refused.stderr.endswith(f"adaptive-eval regrade {site.directory()} --config CONFIG\n")
-    assert "Traceback" not in refused.stderr
+        ({"seed": 5}, "seed: 0 → 5"),
+    ):
+        refused = site.run(site.write(trials={"min": 2, "max": 2}, **changes))
+        assert refused.exit_code == ExitCode.CONFIGURATION
+        assert message in refused.stderr
+        assert refused.stderr.endswith(f"adaptive-eval regrade {site.directory()} --config CONFIG\n")
+        assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.slow

@@ -27,7 +27,9 @@ WORDS = "The model produced output that does not match the expected format"
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = settings.EndpointSettings(tick=0.02, backoff=0.01, longest_backoff=0.01, longest_pause=0.02)
+    short = settings.EndpointSettings(
+        tick=0.02, backoff=0.01, longest_backoff=0.01, longest_pause=0.02, probe_again=0.02
+    )
     monkeypatch.setattr(settings, "DEFAULT", short)
 
 

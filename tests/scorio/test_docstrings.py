@@ -64,13 +64,13 @@ def says(node: ast.stmt | None) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-@pytest.mark.parametrize(("name", "thing"), [pytest.param(*entry, id=entry[0]) for entry in offered()])
-def test_a_public_docstring_names_its_arguments_its_result_and_an_example(name: str, thing: Any) -> None:
-    docstring = thing.__doc__ or ""
-    by_heading = sections(docstring)
-    assert described(docstring) == parameters(thing), f"{name}: Args are not those of the signature"
-    assert inspect.isclass(thing) or by_heading.get("Returns", "").strip(), f"{name} does not say what it returns"
-    assert ">>> " in by_heading.get("Examples", ""), f"{name} has no example"
+def test_a_public_docstring_names_its_arguments_its_result_and_an_example() -> None:
+    for name, thing in offered():
+        docstring = thing.__doc__ or ""
+        by_heading = sections(docstring)
+        assert described(docstring) == parameters(thing), f"{name}: Args are not those of the signature"
+        assert inspect.isclass(thing) or by_heading.get("Returns", "").strip(), f"{name} does not say what it returns"
+        assert ">>> " in by_heading.get("Examples", ""), f"{name} has no example"
 
 
 @pytest.mark.parametrize("name", MODULES)

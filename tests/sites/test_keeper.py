@@ -44,7 +44,8 @@ def test_a_head_says_that_it_lives_while_it_does_something_else(monkeypatch: pyt
     assert words[0] == after
 
 
-def test_a_process_ends_when_it_has_heard_of_no_head_for_too_long() -> None:
+def test_a_process_ends_when_it_has_heard_of_no_head_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "WATCH_SECONDS", 0.02)
     ended, now = threading.Event(), [0.0]
     watch = HeadWatch(10.0, lambda: now[0])
     end_with_head(watch, ended.set)

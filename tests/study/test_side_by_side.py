@@ -99,7 +99,7 @@ def hold_against_controllers(plan: Plan, seed: int) -> None:
             assert_same(run, simulate_run(capped, chances, usage, (seed, world), timed=False))
 
 
-@pytest.mark.parametrize("many", sizes(15, 150))
+@pytest.mark.parametrize("many", sizes(8, 150))
 def test_runs_side_by_side_match_their_controllers(many: int) -> None:
     settings(max_examples=many, deadline=None)(given(plans(), st.integers(0, 999))(hold_against_controllers))()
 

@@ -18,7 +18,7 @@ from adaptive_eval.notes.batches import BatchCancelled, BatchPlanned, BatchTaken
 from adaptive_eval.supplies.batches.calls import BatchCalls
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 
-pytestmark = pytest.mark.patient
+pytestmark = pytest.mark.patient(settle=0.0)  # nothing goes through sockets
 
 KINDS = ("openai", "anthropic")
 """With metadata and without."""

@@ -320,13 +320,10 @@ async def test_requests_that_were_lost_with_their_place_are_not_waited_for_at_a_
     assert bed.reason is None and bed.places[0].loads == [0], "nobody brings it up again"
 
 
-@pytest.mark.parametrize("groups", [[[0, 1, 2]], [[0], [1, 2]]])
-async def test_a_run_that_is_stopped_and_resumed_is_the_same(
-    tmp_path: Path, reference: object, groups: list[list[int]]
-) -> None:
+async def test_a_run_that_is_stopped_and_resumed_is_the_same(tmp_path: Path, reference: object) -> None:
     starts = Counter[Reason | None]()
     while not starts.keys() - {None}:
-        bed = PooledBed(tmp_path).at(*groups)
+        bed = PooledBed(tmp_path).at([0], [1, 2])
         bed.patience = HANGS
 
         def has_asked(bed: PooledBed = bed) -> bool:

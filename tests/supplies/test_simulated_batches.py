@@ -13,7 +13,7 @@ from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
 from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_habits
 
-pytestmark = pytest.mark.patient
+pytestmark = pytest.mark.patient(settle=0.0)  # nothing goes through sockets
 
 
 class Clocked:

@@ -27,11 +27,11 @@ OUTCOMES = np.array(
 )
 
 
-@pytest.mark.parametrize("k", range(1, 7))
 @pytest.mark.parametrize("name", sorted(binary_scores(1)))
-def test_a_metric_is_its_mean_over_all_subsets(name: str, k: int) -> None:
-    expected = bank_mean(OUTCOMES, k, binary_scores(k)[name])
-    assert getattr(scorio_eval, name)(OUTCOMES, k) == pytest.approx(float(expected), rel=1e-13, abs=1e-15)
+def test_a_metric_is_its_mean_over_all_subsets(name: str) -> None:
+    for k in range(1, 7):
+        expected = bank_mean(OUTCOMES, k, binary_scores(k)[name])
+        assert getattr(scorio_eval, name)(OUTCOMES, k) == pytest.approx(float(expected), rel=1e-13, abs=1e-15), k
 
 
 @pytest.mark.parametrize("k", [2, 4, 6])
@@ -40,12 +40,12 @@ def test_mg_pass_is_the_integral_over_thresholds_where_k_is_even(k: int) -> None
     assert scorio_eval.mg_pass_at_k(OUTCOMES, k) == pytest.approx(float(expected), rel=1e-13)
 
 
-@pytest.mark.parametrize("k", range(1, 7))
 @pytest.mark.parametrize("tau", ["0", "0.01", "1/3", "0.5", "2/3", "0.75", "1"])
-def test_thresholds(k: int, tau: str) -> None:
-    expected = bank_mean(OUTCOMES, k, share_score(k, Fraction(tau)))
-    got = scorio_eval.g_pass_at_k_tau(OUTCOMES, k, float(Fraction(tau)))
-    assert got == pytest.approx(float(expected), rel=1e-13, abs=1e-15)
+def test_thresholds(tau: str) -> None:
+    for k in range(1, 7):
+        expected = bank_mean(OUTCOMES, k, share_score(k, Fraction(tau)))
+        got = scorio_eval.g_pass_at_k_tau(OUTCOMES, k, float(Fraction(tau)))
+        assert got == pytest.approx(float(expected), rel=1e-13, abs=1e-15), k
 
 
 def test_a_threshold_that_is_whole_but_for_rounding_is_whole() -> None:

@@ -16,9 +16,8 @@ from scorio.eval._scores import Score, above_half, all_successes, any_success, a
 OUTCOMES = np.array([[0, 0, 0], [1, 0, 0], [1, 0, 1], [1, 1, 1]])
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("name", sorted(binary_scores(1)))
-@pytest.mark.parametrize(("alpha0", "beta0"), [("1", "1"), ("0.5", "0.5"), ("1.25", "3")])
+@pytest.mark.parametrize(("k", "alpha0", "beta0"), [(1, "0.5", "0.5"), (2, "1.25", "3"), (3, "1", "1")])
 def test_a_summary_is_that_of_polyas_urn(name: str, k: int, alpha0: str, beta0: str) -> None:
     score = binary_scores(k)[name]
     means, variances = [], []
