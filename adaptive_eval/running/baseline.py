@@ -7,7 +7,7 @@ request for them counts at its worst before it is sent, and each further one if 
 from collections.abc import Callable
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.verifier import LabelScores
 from adaptive_eval.graders.verifying import VerifierPool
@@ -17,13 +17,24 @@ from adaptive_eval.notes.grading import BaselineAsked
 from adaptive_eval.store.write import RunStore
 
 
+def cost_of_baseline(grading: Grading, store: RunStore) -> Cost:
+    """What a request for these scores may cost; nothing if none is needed."""
+    needed = isinstance(grading, VerifierPool) and _stored_baseline(grading, store) is None
+    return grading.lost if needed else NO_COST
+
+
+def _stored_baseline(grading: VerifierPool, store: RunStore) -> LabelScores | None:
+    notes = [note.body for _, note in store.reader.notes() if note.kind == BaselineAsked.KIND]
+    bodies = [body for body in notes if body.get("asked_as") == grading.asked_as]
+    return LabelScores(tuple(bodies[-1]["scores"]), frozenset(bodies[-1]["unseen"])) if bodies else None
+
+
 async def take_baseline(grading: Grading, store: RunStore, can_afford: Callable[[Cost], bool]) -> None:
     """Give a verifier the scores that the run has stored for it, or else ask for them; other graders need nothing."""
     if not isinstance(grading, VerifierPool):
         return
-    notes = [note.body for _, note in store.reader.notes() if note.kind == BaselineAsked.KIND]
-    if stored := [body for body in notes if body.get("asked_as") == grading.asked_as]:
-        grading.scores = LabelScores(tuple(stored[-1]["scores"]), frozenset(stored[-1]["unseen"]))
+    if (stored := _stored_baseline(grading, store)) is not None:
+        grading.scores = stored
         return
 
     def charge(cost: Cost) -> Charge:

@@ -49,7 +49,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.thresholds import thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
-from adaptive_eval.running.baseline import take_baseline
+from adaptive_eval.running.baseline import cost_of_baseline, take_baseline
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.running.settings_of_run import awaited_models, replay_stored
 from adaptive_eval.store.header import RunHeader
@@ -134,7 +134,7 @@ class _Regrading:
                 budget = caps if verdict != NO_COST and caps.bought else None
                 vote = grading.lost_vote(grading.lost)
                 costs = RegradeCosts(self._store, verdict, vote, budget, beyond_limits=beyond_limits)
-                costs.require_room(self._reader.trial_count())
+                costs.require_room(self._reader.trial_count(), cost_of_baseline(grading, self._store))
             await take_baseline(grading, self._store, lambda total: costs is None or costs.can_afford(total))
             answers = self._answers(grades)
             while chunk := list(islice(answers, CHUNK)):

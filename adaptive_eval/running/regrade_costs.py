@@ -40,15 +40,17 @@ class RegradeCosts:
         self._wanted = self._charged = NO_COST
         self._lost = 0
 
-    def require_room(self, answers: int) -> None:
-        """Raise `ConfigError` if a cap might not allow that so many are judged."""
+    def require_room(self, answers: int, beside: Cost) -> None:
+        """Raise `ConfigError` if a cap might not allow that so many are judged, and what is asked beside them."""
         self._wanted = self._verdict.times(answers)
-        if short := self._exceeded_cap(self._spent.plus(self._wanted)):
-            more, spent = getattr(self._wanted, short), getattr(self._spent, short)
+        wanted = self._wanted.plus(beside)
+        if short := self._exceeded_cap(self._spent.plus(wanted)):
+            amounts = getattr(wanted, short), getattr(self._spent, short), self._caps[short]
+            more, spent, limit = (f"{value:,}" if short == "tokens" else f"{value:,.6g}" for value in amounts)
             option = "gpu_hours" if short == "gpu_seconds" else short
             raise ConfigError(
-                f"to judge {answers} answers again may cost up to {more:,.6g} {CAPS[short]}, with {spent:,.6g} spent, "
-                f"and the limit is {self._caps[short]:,.6g}; raise budget.{option}, or add --beyond-limits"
+                f"to judge {answers} answers again may cost up to {more} {CAPS[short]}, with {spent} spent, "
+                f"and the limit is {limit}; raise budget.{option}, or add --beyond-limits"
             )
 
     def can_afford(self, total: Cost) -> bool:

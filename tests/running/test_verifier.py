@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import Result
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored, trials_in
 from stored_runs import events_in
 from typer.testing import CliRunner
@@ -93,6 +94,25 @@ def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, fair
     for trial in stored(site, "keyed"):
         assert trial.category == (3 if trial.signals["verdict"] == "correct" else 2)
     assert site.run(config, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+
+
+@pytest.mark.slow
+def test_a_regrade_needs_room_for_the_request_without_content_too(site: Site, fair_url: str) -> None:
+    assert site.run(site.write(**settings(fair_url, grader="math"))).exit_code in ENDED
+
+    def regrade(tokens: int) -> Result:
+        config = site.write("verified", **settings(fair_url, budget={"tokens": tokens}))
+        return CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
+
+    def needed(refused: Result) -> int:
+        words = " ".join(refused.stderr.replace(",", "").split())
+        assert refused.exit_code == ExitCode.CONFIGURATION and "raise budget.tokens or add --beyond-limits" in words
+        return sum(map(int, re.findall(r"up to (\d+) tokens with (\d+) spent", words)[0]))
+
+    limit = needed(regrade(2000))
+    assert needed(regrade(limit - 1)) == limit
+    done = regrade(limit)
+    assert done.exit_code == ExitCode.REACHED, done.output
 
 
 @pytest.mark.parametrize(
