@@ -143,7 +143,7 @@ class LookTaker:
 
     def _paired(self, tally: Tally, *, bounded: bool = False) -> Sequence[PairedEvidence]:
         """Evidence on pairs that are judged by shared trials or questions, if this plan compares such pairs."""
-        compares = self.plan.by_trial or self.plan.drawn
+        compares = self.plan.by_trial or self.plan.by_question
         return tally.paired(self.plan.judged_pairs, bounded=bounded) if compares else ()
 
     def _empty_tally(self, max_trials: int) -> Tally:

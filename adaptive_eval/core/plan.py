@@ -253,7 +253,8 @@ class Plan:
         variance within questions, and that of the differences includes it."""
         once = self.trials.max == 1 and self.estimator == "average" and self.objective.reference is None
         known = self.bench.prior_counts is not None or self.bench.question_weights is not None
-        return bool(self.drawn) or (once and not known)
+        has_gates = self.objective.margin is not None and bool(self.objective.margin.parts)
+        return bool(self.drawn) or (once and not known and not has_gates)
 
     @property
     def judged_pairs(self) -> tuple[IndexArray, IndexArray]:
