@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from adaptive_eval.endpoints.client import (
     Caller,
-    Reply,
     ConvertedFailures,
+    Reply,
     make_reply,
     read_to_end,
     request_headers,

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause, Reason
-from adaptive_eval.endpoints.client import Caller, Reply, ConvertedFailures
+from adaptive_eval.endpoints.client import Caller, ConvertedFailures, Reply
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.notes import ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
