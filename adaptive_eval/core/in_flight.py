@@ -50,6 +50,8 @@ KnownPart = tuple[Batch, BatchPart]
 """Part of a batch that is known from an earlier run."""
 MIN_ANSWER_SECONDS = 1.0
 """Faster answers count as one second: waiting for them costs little."""
+_order = attrgetter("due", "round_index", "model")
+_size = attrgetter("size")
 
 
 def clock_seconds(batch: Batch) -> float:
@@ -195,7 +197,7 @@ class BatchesInFlight:
     @property
     def parked(self) -> NDArray[np.int64]:
         """(L,): trials in parked batches."""
-        return np.array([sum(batch.size for batch in batches) for batches in self._parked], dtype=np.int64)
+        return np.array([sum(map(_size, batches)) for batches in self._parked], dtype=np.int64)
 
     def parked_batches(self) -> Iterator[Batch]:
         """All parked batches."""
@@ -420,10 +422,6 @@ class BatchesInFlight:
         return late if len(waiting) >= others else []
 
 
-def _order(batch: Batch) -> tuple[float, int, int]:
-    return batch.due, batch.round_index, batch.model
-
-
 class Opening:
     """The first round, while it is in flight and servers are dedicated."""
 
@@ -438,7 +436,7 @@ class Opening:
 
         There are none if the caps might not allow all of it.
         """
-        batches = [batch for batch in self._batches if batch.model not in set_aside]
+        batches = [batch for batch in self._batches if batch.model not in set_aside] if set_aside else self._batches
         complete = [batch for batch in batches if batch.missing == 0]
         if not complete:
             return

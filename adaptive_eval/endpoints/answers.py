@@ -82,10 +82,10 @@ def _sort_by_index(choices: list[dict[str, Any]], requested: int) -> list[dict[s
             f"it has {len(choices)} choices, and {requested} {'was' if requested == 1 else 'were'} asked for"
         )
     indices = [choice.get("index") for choice in choices]
-    if all(index is None for index in indices):
+    numbers, expected = [index for index in indices if type(index) is int], list(range(len(choices)))
+    if numbers == expected or not any(index is not None for index in indices):
         return choices
-    numbers = [index for index in indices if isinstance(index, int) and not isinstance(index, bool)]
-    if sorted(numbers) != list(range(len(choices))):
+    if sorted(numbers) != expected:
         raise _bad_response(f"the indices of its choices are {str(indices)[:80]}, not 0 to {len(choices) - 1}")
     return sorted(choices, key=lambda choice: int(choice["index"]))
 

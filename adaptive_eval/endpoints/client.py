@@ -1,10 +1,10 @@
 """Sends one request to one server."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter  # the loop's time may have a resolution of milliseconds
+from types import TracebackType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -137,7 +137,7 @@ class Caller:
 
     async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
         """Send one request, within the time limit; raises `Failure` without a reply."""
-        with convert_failures(self.redactor, self._limit):
+        with ConvertedFailures(self.redactor, self._limit):
             async with asyncio.timeout(self._limit):
                 return await self.send(base_url, body)
 
@@ -146,7 +146,7 @@ class Caller:
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
         started = perf_counter()
-        with convert_failures(self.redactor, self._limit):
+        with ConvertedFailures(self.redactor, self._limit):
             response = await self._posters[base_url].post(content, longest_response(body, len(content)))
             body_bytes = await read_to_end(response, reader, attempt)
         return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
@@ -200,7 +200,7 @@ class Caller:
 
     async def _get(self, url: str, limit: float) -> httpx2.Response:
         """The whole response to a short request."""
-        with convert_failures(self.redactor, limit):
+        with ConvertedFailures(self.redactor, limit):
             async with asyncio.timeout(limit):
                 return await self._aux_http.get(url, extensions={"timeout": httpx_timeouts(limit)})
 
@@ -255,14 +255,22 @@ def make_reply(
     return Reply(status, httpx2.Headers(list(response.headers)), body, None, latency, None)
 
 
-@contextmanager
-def convert_failures(redactor: Redactor, limit: float) -> Iterator[None]:
-    """Raise connection errors and timeouts as `Failure`; `limit` is the timeout in seconds."""
-    try:
-        yield
-    except TimeoutError:
-        raise Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s") from None
-    except ExchangeError as error:
-        raise Failure(error.kind, safe_excerpt(str(error), redactor)) from None
-    except httpx2.HTTPError as error:  # of requests that a plug-in makes
-        raise Failure(FailureKind.RESET, safe_excerpt(str(error) or type(error).__name__, redactor)) from None
+class ConvertedFailures(NamedTuple):
+    """A block that raises connection errors and timeouts as `Failure`; `limit` is the timeout in seconds."""
+
+    redactor: Redactor
+    limit: float
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, TimeoutError):
+            raise Failure(FailureKind.TIMED_OUT, f"no answer within {self.limit:g} s") from None
+        if isinstance(error, ExchangeError):
+            raise Failure(error.kind, safe_excerpt(str(error), self.redactor)) from None
+        if isinstance(error, httpx2.HTTPError):  # of requests that a plug-in makes
+            message = str(error) or type(error).__name__
+            raise Failure(FailureKind.RESET, safe_excerpt(message, self.redactor)) from None

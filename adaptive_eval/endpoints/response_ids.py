@@ -89,8 +89,11 @@ class ResponseIds:
     def require_new(self, replica: str, payload: object, prompt: Prompt, seeds: range) -> None:
         """Remember a response to this request; raises `Failure` if it was the response to another one."""
         response_id = payload.get("id") if isinstance(payload, dict) else None
-        ids = self._replicas.setdefault(replica, _ReplicaIds())
-        if not isinstance(payload, dict) or not isinstance(response_id, str) or not response_id or not ids.are_unique:
+        if not isinstance(payload, dict) or not isinstance(response_id, str) or not response_id:
+            return
+        if (ids := self._replicas.get(replica)) is None:
+            ids = self._replicas[replica] = _ReplicaIds()
+        if not ids.are_unique:
             return
         content = hash(orjson.dumps([payload.get(key) for key in CONTENT]))
         if ids.repeats(response_id, _Response(hash((prompt, seeds.start, len(seeds))), content)):

@@ -28,7 +28,9 @@ class SharedTime:
 
     def enter(self, url: str, model: int, now: float) -> "ShareMark":
         """Record the start of a model's request at a server."""
-        server = self._servers.setdefault(url, _Server(now))
+        server = self._servers.get(url)
+        if server is None:
+            server = self._servers[url] = _Server(now)
         server.advance(now)
         server.in_flight[model] += 1
         return ShareMark(server, model, now)

@@ -9,7 +9,6 @@ without, later requests omit it, and a notice says so. A refusal costs nothing.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, partial, reduce
 from itertools import chain
 from pathlib import Path
@@ -176,7 +175,7 @@ class AskingPool(Grading):
         if not self.asks(question) and self.others is not None:
             return await self.others.grade(answer, question)
         marks, cost = await self.ask(answer, question, retry_gate)
-        return replace(make_grade(answer, marks, self.rubric, question.id), cost=cost)
+        return make_grade(answer, marks, self.rubric, question.id)._replace(cost=cost)
 
     async def ask(self, answer: Answer, question: Question, retry_gate: RetryGate | None) -> tuple[Marks, Cost]:
         """The marks and the cost of an answer, by requests if it needs any."""

@@ -7,6 +7,7 @@ process. For any text, it raises nothing but `GraderError`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from heapq import nlargest
 from math import log
 from typing import ClassVar, NamedTuple, get_args
@@ -36,8 +37,7 @@ class Marks(NamedTuple):
     extracted: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
+class Grade(NamedTuple):
     """The grade of a trial: its category, and the signals behind it."""
 
     category: int
@@ -47,7 +47,7 @@ class Grade:
     """The cost of grading, if a server was asked."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MarkedAnswer(Answer):
     """An answer that was graded on the node that generated it."""
 
@@ -67,7 +67,7 @@ def with_marks(answer: Answer, marks: Marks) -> MarkedAnswer:
     return MarkedAnswer(**{field.name: getattr(answer, field.name) for field in fields(Answer)}, marks=marks)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SampleAnswer(MarkedAnswer):
     """The answer of an Inspect sample with its marks; tokens count all models that the sample called."""
 
@@ -201,7 +201,9 @@ def answer_facts(answer: Answer) -> dict[str, SignalValue]:
 
     token_ratio = completion tokens / 32,768; repeated_pattern = 1 unless the model stopped by itself (paper, D.1).
     """
-    return {flag: flag in answer.signals for flag in FLAGS} | measured_facts(
+    facts: dict[str, SignalValue] = dict.fromkeys(FLAGS, False)
+    facts |= dict.fromkeys(answer.signals, True)
+    return facts | measured_facts(
         answer.finish_reason, answer.prompt_tokens, answer.completion_tokens, answer.completion_bpt, answer.prompt_bpt
     )
 
@@ -214,12 +216,10 @@ def measured_facts(
     prompt_bpt: float | None,
 ) -> dict[str, SignalValue]:
     """The known `MEASURES` of an answer."""
-    from scorio.categorical.signals import TOKEN_CAP  # loads numpy, which grading processes do not need
-
     facts: dict[str, SignalValue] = {
         "completion_tokens": float(completion_tokens),
         "prompt_tokens": float(prompt_tokens),
-        "token_ratio": completion_tokens / TOKEN_CAP,
+        "token_ratio": completion_tokens / _token_cap(),
         "repeated_pattern": float(finish_reason != "stop"),
     }
     if completion_bpt is not None:
@@ -227,6 +227,13 @@ def measured_facts(
     if prompt_bpt is not None:
         facts["prompt_bpt"] = prompt_bpt
     return facts
+
+
+@cache
+def _token_cap() -> int:
+    from scorio.categorical.signals import TOKEN_CAP  # loads numpy, which grading processes do not need
+
+    return TOKEN_CAP
 
 
 def token_facts(logprobs: AnswerLogprobs | None) -> dict[str, SignalValue]:

@@ -264,15 +264,18 @@ class Driver:
     def _carry_out(self, machine: Machine, event: Event) -> Finish | None:
         """Carry out what follows from an event; returns the end of the run, if that is it."""
         asked: Request | None = None
-        if isinstance(event, Committed):
-            self.tell(event.rows)
-        elif isinstance(event, Noted):
-            self._clock.on_note(event.note)
-        elif isinstance(event, Answered | Failed) and event.request in machine.requests:
-            asked, _ = machine.requests[event.request]
-            self._watch.answers[asked.model] += isinstance(event, Answered)
-        if isinstance(event, Committed | Capacity | Tick):
-            self._is_served = False
+        match event:
+            case Answered() | Failed():
+                if event.request in machine.requests:
+                    asked, _ = machine.requests[event.request]
+                    self._watch.answers[asked.model] += type(event) is Answered
+            case Committed(rows):
+                self.tell(rows)
+                self._is_served = False
+            case Capacity() | Tick():
+                self._is_served = False
+            case Noted(note):
+                self._clock.on_note(note)
         finished = None
         for action in machine.handle(event, self._clock.now()):
             match action:
