@@ -245,9 +245,9 @@ class AnswerLogprobs(NamedTuple):
     """None if the server gives none."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """One sampled answer. Nothing changes it; it is not frozen, since making it would take eight times as long.
+    """One sampled answer.
 
     bpt = -(1/T) sum_t log2 p(token t): mean bits per token of the completion and of the prompt, where known.
     """

@@ -47,7 +47,7 @@ class Grade(NamedTuple):
     """The cost of grading, if a server was asked."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class MarkedAnswer(Answer):
     """An answer that was graded on the node that generated it."""
 
@@ -67,7 +67,7 @@ def with_marks(answer: Answer, marks: Marks) -> MarkedAnswer:
     return MarkedAnswer(**{field.name: getattr(answer, field.name) for field in fields(Answer)}, marks=marks)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SampleAnswer(MarkedAnswer):
     """The answer of an Inspect sample with its marks; tokens count all models that the sample called."""
 

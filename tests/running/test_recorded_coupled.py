@@ -294,7 +294,10 @@ def test_the_guide_s_gate_with_the_seeds_of_last_night(tmp_path: Path) -> None:
     """As typed: last night's run is recorded, and a build that is a near copy passes with few answers."""
     blocks = [block.partition("\n")[2] for block in GUIDE.read_text("utf-8").split("```")]
     alone = yaml.safe_load(next(block for block in blocks if "half_width" in block))
-    gate = yaml.safe_load(next(block for block in blocks if "recorded:" in block and "seeds: coupled" in block))
+    gate = yaml.safe_load(next(block for block in blocks if "baseline: production, gate: true" in block))
+    gate |= yaml.safe_load(next(block for block in blocks if "recorded:" in block))
+    (trials,) = re.findall(r"`(trials: {max: 80, seeds: coupled})`", GUIDE.read_text("utf-8"))
+    gate |= yaml.safe_load(trials)
     simulated = {
         "questions": {"world": "copies", "limit": 12},
         "prompt": "{prompt}\nPut your final answer within \\boxed{}.",
@@ -313,5 +316,5 @@ def test_the_guide_s_gate_with_the_seeds_of_last_night(tmp_path: Path) -> None:
         assert ended.exit_code == ExitCode.REACHED, ended.output
         outputs[name] = ended.output
     assert re.search(r"^PASS: build .*, difference \S+ points on the same trials \(95%", outputs["gate"], re.M)
-    trials = {name: json.loads((tmp_path / name / "results.json").read_text())["cost"]["trials"] for name in outputs}
-    assert trials["gate"] < trials["baseline"] / 3
+    asked = {name: json.loads((tmp_path / name / "results.json").read_text())["cost"]["trials"] for name in outputs}
+    assert asked["gate"] < asked["baseline"] / 3
