@@ -201,9 +201,7 @@ def answer_facts(answer: Answer) -> dict[str, SignalValue]:
 
     token_ratio = completion tokens / 32,768; repeated_pattern = 1 unless the model stopped by itself (paper, D.1).
     """
-    facts: dict[str, SignalValue] = dict.fromkeys(FLAGS, False)
-    facts |= dict.fromkeys(answer.signals, True)
-    return facts | measured_facts(
+    return {flag: flag in answer.signals for flag in FLAGS} | measured_facts(
         answer.finish_reason, answer.prompt_tokens, answer.completion_tokens, answer.completion_bpt, answer.prompt_bpt
     )
 

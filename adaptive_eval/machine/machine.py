@@ -622,7 +622,7 @@ class Machine:
                 continue
             if batch and not self._follows(batch[-1], trial):
                 break
-            trial = Trial(*trial[:4], state, self._reserve(model), self._verdict_reserve(trial))
+            trial = trial._replace(state=state, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
             if self.is_capped and not self._can_afford(needed := needed.plus(trial.total)):
                 break
             batch.append(trial)
@@ -683,14 +683,15 @@ class Machine:
                 raise RuntimeError(f"request {request} was answered twice for trial {received.number}")
             trial = self.trials[model, question, received.number]
             self._require_within_reserve(trial, received)
-            key, kinds, seconds = trial.key, received.kinds, received.seconds
-            trial = Trial(*trial[:4], GRADING, trial.cost, trial.verdict, None, kinds, seconds, received.answer)
+            trial = trial._replace(
+                state=GRADING, answer=received.answer, kinds=received.kinds, seconds=received.seconds
+            )
             self.table.move(trial)
-            self._paid[key] = received.cost
+            self._paid[trial.key] = received.cost
             if is_judged:
-                self._store_ungraded(key, received.reserve if self.is_capped else NO_COST)
+                self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
             elif self._has_cancelled:  # its grading would be waited for
-                self._store_ungraded(key, NO_COST)
+                self._store_ungraded(trial.key, NO_COST)
             else:
                 self._actions.append(GradeAnswer(trial))
         self._fill(model)
@@ -792,9 +793,13 @@ class Machine:
         key, category = event.key, event.category
         trial = self.trials[key]
         reserve = trial.verdict
-        state, cost = UNGRADED if category is None else DONE, self._paid.pop(key, trial.cost)
-        answer = trial.kinds, trial.seconds, trial.answer
-        after = Trial(*trial[:4], state, cost, event.cost, category, *answer, event.details)
+        after = trial._replace(
+            state=UNGRADED if category is None else DONE,
+            cost=self._paid.pop(key, trial.cost),
+            verdict=event.cost,
+            category=category,
+            grade=event.details,
+        )
         self.regraded += self.is_regrading
         if key in self._places:
             self._write_at(self._places[key], after)
