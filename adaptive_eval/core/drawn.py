@@ -91,10 +91,10 @@ def drawn_pairs(
 
     `extremes` are the counts with unknown grades at their worst and at their best. With them there are two more: in
     favour of the first of each pair, and of the second."""
-    graded, values = _has_graded_trial(counts), counts @ weights
+    graded, values = _has_graded_trial(counts), _mean_values(counts, weights)
     scenarios = [(graded, values, values)]
     if extremes is not None:
-        asked, (lowest, highest) = _has_graded_trial(extremes[0]), (extreme @ weights for extreme in extremes)
+        asked, (lowest, highest) = _has_graded_trial(extremes[0]), (_mean_values(part, weights) for part in extremes)
         scenarios += [(asked, highest, lowest), (asked, lowest, highest)]
     differences, all_pairs = difference_values(weights).values, np.ones(len(first), dtype=bool)
     spread = float(np.ptp(weights)) ** 2
@@ -106,6 +106,11 @@ def drawn_pairs(
 def _has_graded_trial(counts: CountArray) -> NDArray[np.bool_]:
     """(L, M): whether a model has a graded trial of a question."""
     return np.asarray(over_categories(counts) > 0)
+
+
+def _mean_values(counts: CountArray, weights: FloatArray) -> FloatArray:
+    """(L, M): the mean value of a model's trials of a question; 0 without any."""
+    return np.asarray(counts @ weights / np.maximum(over_categories(counts), 1))
 
 
 def _moments(

@@ -251,10 +251,11 @@ class Plan:
     def by_question(self) -> bool:
         """Whether pairs are judged by how they differ on the same questions: one trial of each does not tell the
         variance within questions, and that of the differences includes it."""
-        once = self.trials.max == 1 and self.estimator == "average" and self.objective.reference is None
+        once = self.trials.max == 1 and not self.by_trial
+        compares = self.objective.reference is None and self.estimator == "average"
         known = self.bench.prior_counts is not None or self.bench.question_weights is not None
         has_gates = self.objective.margin is not None and bool(self.objective.margin.parts)
-        return bool(self.drawn) or (once and not known and not has_gates)
+        return bool(self.drawn) or (once and compares and not known and not has_gates)
 
     @property
     def judged_pairs(self) -> tuple[IndexArray, IndexArray]:

@@ -116,6 +116,10 @@ class ResponseTimes:
         )
 
 
+MAX_PAUSES = 256
+"""Pauses of this process that are remembered."""
+
+
 class Superseded(Exception):
     """The second request for the same answers was answered first."""
 
@@ -156,12 +160,14 @@ class SecondRequests:
         """Number of second requests that may be in flight."""
         self._replaced = 0
         """Answers of second requests for attempts that were late by age."""
-        self._ticked_at = self._running_since = -inf
+        self._ticked_at = inf
+        self._pauses: deque[tuple[float, float]] = deque(maxlen=MAX_PAUSES)
+        """When this process did not run: the end of each pause, and its seconds."""
 
     def tick(self, now: float) -> None:
         """Send the latest attempts a second time, if there is room or they take many places."""
         if now - self._ticked_at > self._settings.longest_tick:
-            self._running_since = now
+            self._pauses.append((now, now - self._ticked_at - self._settings.tick))
         self._ticked_at = now
         late_attempts = list(self._late(now))
         are_many = self._replicas.places * self._settings.late_max_share < len(late_attempts) < self._traffic.in_flight
@@ -193,13 +199,14 @@ class SecondRequests:
             by_age = not attempt.streamed or (attempt.first_piece_at is None and times.is_buffered)
             limit = response_limit if by_age else first_piece_limit if attempt.first_piece_at is None else silence_limit
             replica = attempt.replica
-            since, until = max(attempt.last_piece_at, replica.counted_at, self._running_since), now
+            since, until = max(attempt.last_piece_at, replica.counted_at), now
             if now - since < limit:
                 continue
             if not self._replicas.has_alternative(replica):
                 since, until = max(since, replica.awake_since), replica.alive_at
-            if until - since >= limit:
-                yield LateAttempt(attempt, until - since, by_age)
+            waited = until - since - sum(seconds for end, seconds in self._pauses if since < end <= until)
+            if waited >= limit:
+                yield LateAttempt(attempt, waited, by_age)
             else:
                 replica.on_suspicion()
 

@@ -199,6 +199,8 @@ class _SingleLook:
     horizon: int
     drawn: bool
     """Whether questions were drawn at random instead of asked in full."""
+    by_question: bool
+    """Whether pairs are judged by their differences on the same questions."""
     weighing: Weighing | None
 
     @classmethod
@@ -206,26 +208,29 @@ class _SingleLook:
         config = stored.setup.config
         weighing = weigh_questions(config.benchmarks, tuple(stored.setup.roster.questions))
         rule: Rule = Sequential(config.stopping.confidence)
+        drawn, by_question = config.trials.draw is not None, False
         if not config.plug_ins:
+            by_question = stored.plan.by_question
             objective = stored.plan.objective
             if objective.compares and objective.reference is None and objective.rule is None:
                 # `optimal` earns its calls by giving pairs up at earlier looks, and here there is one look
                 rule = getattr(stored.plan.rule, "ties", stored.plan.rule)
-        return cls(rule, config.stopping.prior, config.trials.max, config.trials.draw is not None, weighing)
+        return cls(rule, config.stopping.prior, config.trials.max, drawn, by_question, weighing)
 
     def weigh(
         self, counts: NDArray[np.integer], scored: NDArray[np.bool_], weights: NDArray[np.float64]
     ) -> tuple[Estimates, Evidence]:
         """Estimates by these counts (L, M, K), and the evidence on every pair."""
         models, questions, _ = counts.shape
+        paired = None
+        if self.drawn or self.by_question:
+            (paired,) = drawn_pairs(counts, weights, *judged_pairs(models, reference=False, margin=None))
         if self.drawn:
             estimates = estimates_of_drawn(counts, weights)
-            first, second = judged_pairs(models, reference=False, margin=None)
-            (paired,) = drawn_pairs(counts, weights, first, second)
             return estimates, weigh_evidence(estimates, paired=paired)
         bench = Bench(models, questions, weights, **({} if self.weighing is None else self.weighing._asdict()))
         estimates = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
-        return estimates, weigh_evidence(estimates)
+        return estimates, weigh_evidence(estimates, paired=paired)
 
     def tiers(self, order: NDArray[np.intp], evidence: Evidence) -> NDArray[np.int64]:
         """The tier of each model in this order, best first."""

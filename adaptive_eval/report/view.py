@@ -351,13 +351,14 @@ def posterior_views(
 
 
 def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
-    """z of every model against every other, best first; None if a model has no score."""
+    """z of every model against every other, best first; None if a model has no score. Judged pairs have that of the
+    latest look."""
     if results is None:
         return ()
     score = np.array([np.nan if model.score is None else model.score for model in results.models])
     variance = np.array([np.nan if model.sigma is None else model.sigma**2 for model in results.models])
     z = compare(score[:, None], variance[:, None], score, variance).z
-    return _matrix_rows(z)
+    return _matrix_rows(_with_judged(z, results))
 
 
 def z_of_drawn(
@@ -373,12 +374,17 @@ def z_of_drawn(
     (paired,) = drawn_pairs(ordered, np.array(results.weights), first, second)
     z = np.full((len(names), len(names)), np.nan)
     z[first, second] = paired.moments.mean / np.sqrt(paired.moments.var)
+    return _matrix_rows(_with_judged(np.where(np.isnan(z), -z.T, z), results))
+
+
+def _with_judged(z: NDArray[np.float64], results: Results) -> NDArray[np.float64]:
+    """The matrix with z of judged pairs as they were judged."""
+    place = {row.name: at for at, row in enumerate(results.models)}
     for pair in results.pairs:
         if pair.second is not None and pair.difference is not None and pair.sigma:
-            z[names.index(pair.first), names.index(pair.second)] = pair.difference / pair.sigma
-            z[names.index(pair.second), names.index(pair.first)] = -pair.difference / pair.sigma
-    z = np.where(np.isnan(z), -z.T, z)
-    return _matrix_rows(z)
+            z[place[pair.first], place[pair.second]] = pair.difference / pair.sigma
+            z[place[pair.second], place[pair.first]] = -pair.difference / pair.sigma
+    return z
 
 
 def _matrix_rows(z: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:

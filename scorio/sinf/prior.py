@@ -6,7 +6,8 @@ prior of a model is n0_qk = s f_k: f its category shares over all questions, s i
 are nearly all-or-nothing and large where they are all alike. s maximises the Dirichlet-multinomial likelihood of the
 model's counts times a prior under which s/(1 + s), the weight that a single trial leaves to the prior, is uniform: an
 early run of questions that were each answered alike would otherwise give s = 0 and with it sigma = 0. One trial of each
-question cannot tell s at all: then all questions are taken to be alike, which gives the largest sigma.
+question cannot tell s at all: then all questions are taken to be alike, which gives the largest sigma. Where a few have
+more than one, 1/(1 + s) is lowered in proportion, below one further trial a question.
 
 Of more than two categories it is the concentration of one distinction that counts: whether a trial is worth more or
 less than the model's average. With all categories in one likelihood, distinctions in which questions are alike, such as
@@ -224,9 +225,11 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
         moving &= np.abs(step) >= TOLERANCE
         if not moving.any():
             break
-    repeated = (trials > 1).any(axis=-1)
-    s_of_model: FloatArray = np.exp(np.where(repeated, x, LOG_S_RANGE[1]))
-    return s_of_model
+    # 1/(1 + s), the variance between questions as a share, counts as far as repeated trials show it
+    shown = np.minimum(np.maximum(trials - 1, 0).mean(axis=-1), 1.0)
+    largest_s = np.exp(LOG_S_RANGE[1])
+    cautious: FloatArray = np.minimum((1.0 + np.exp(x)) / np.maximum(shown, 1.0 / largest_s) - 1.0, largest_s)
+    return cautious
 
 
 def _exceedances(counts: Sequence[CountArray], largest: int) -> FloatArray:

@@ -200,6 +200,19 @@ def test_nothing_is_late_because_this_process_did_not_run() -> None:
     carry_out(test, once(stopped + 2.0 * SECONDS), earlier=EarlierTimes(10_000, SECONDS))
 
 
+def test_what_hangs_is_late_although_this_process_stops_again_and_again() -> None:
+    async def test(asked: Asked) -> None:
+        answering = asyncio.create_task(asked.answer(KNOWN))
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, PatientLoop)
+        for _ in range(100):
+            await asyncio.sleep(PIECE)
+            loop.skip(1.0)
+        assert (await answering).attempts == 2
+
+    carry_out(test, once(inf), earlier=EarlierTimes(10_000, SECONDS))
+
+
 def test_a_long_answer_counts_where_the_second_request_takes_as_long() -> None:
     """The second one is cancelled, and counts as lost."""
 

@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from endpoint_opener import CLIENTS, EACH_CLIENT, opened_caller
+from endpoint_opener import CLIENTS, opened_caller
 from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
-from thoroughness import in_turns
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.client import AUX_MAX_BYTES, Caller
@@ -55,7 +54,8 @@ def port_of(url: str) -> int:
 # -- proxies -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("variable", "client"), in_turns(["HTTP_PROXY", "http_proxy", "ALL_PROXY"], EACH_CLIENT))
+@CLIENTS
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 async def test_a_proxy_is_used_for_http(client: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with raw_server(answer) as server, small_proxy(port_of(server.base_url)) as proxy:
         monkeypatch.setenv(variable, proxy.url)
@@ -67,7 +67,8 @@ async def test_a_proxy_is_used_for_http(client: str, variable: str, monkeypatch:
         assert server.seen[0].headers["host"] == "model.test"
 
 
-@pytest.mark.parametrize(("variable", "client"), in_turns(["HTTPS_PROXY", "ALL_PROXY"], EACH_CLIENT))
+@CLIENTS
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
 async def test_https_goes_through_a_tunnel_that_the_proxy_cannot_read(
     client: str, variable: str, certificate: Path, serving_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +216,8 @@ def serving_tls(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize(("how", "client"), in_turns(["SSL_CERT_FILE", "ca_file", "system"], EACH_CLIENT))
+@CLIENTS
+@pytest.mark.parametrize("how", ["SSL_CERT_FILE", "ca_file", "system"])
 async def test_https_checks_the_certificate(
     client: str, how: str, certificate: Path, serving_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,10 +323,25 @@ async def test_what_is_no_plug_in_is_told_at_once(plug_in: Path) -> None:
 # -- what is never followed, kept or read ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("location", "client"),
-    in_turns(["http://[", "http://a:99999999/", "//", "\x01", "http://" + "a" * 70_000, "é"], EACH_CLIENT),
-)
+@CLIENTS
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_is_followed(client: str, status: int) -> None:
+    async with raw_server(answer) as other:
+
+        async def away(asked: Exchange) -> None:
+            await asked.reply(status, b"", f"Location: {other.base_url}/chat/completions")
+
+        async with raw_server(away, pages={"/v1/models": away, "/health": away}) as server:
+            asking = caller(server.base_url, client)
+            assert (await asking.ask(server.base_url, BODY)).status == status
+            assert (await asking.models(server.base_url)).status == status
+            assert await asking.probe(server.base_url) is None
+            await asking.close()
+        assert not other.connections
+
+
+@CLIENTS
+@pytest.mark.parametrize("location", ["http://[", "http://a:99999999/", "//", "\x01", "http://" + "a" * 70_000, "é"])
 async def test_no_redirect_breaks_anything(client: str, location: str) -> None:
     async def away(asked: Exchange) -> None:
         await asked.reply(307, b"", f"Location: {location}")

@@ -53,6 +53,19 @@ def test_one_trial_of_each_question_has_the_variance_of_all_answers_together(w: 
     assert var == pytest.approx(w[answers].var() / 500 + 3.0 / 500**2, rel=0.005)
 
 
+@pytest.mark.parametrize("repeated", [1, 5, 20, 100, 250])
+@pytest.mark.parametrize("p", [0.5, 0.9])
+def test_a_few_repeated_trials_give_no_small_sigma(repeated: int, p: float):
+    """With 1,000 questions that are alike; the prior by itself would halve the variance."""
+    rng = np.random.default_rng(repeated)
+    trials = np.ones((40, 1000), dtype=np.int64)
+    trials[:, :repeated] = 2
+    right = rng.binomial(trials, p)
+    n = np.stack([trials - right, right], axis=-1)
+    _, var = moments(n)
+    assert np.median(var) >= 0.96 * p * (1.0 - p) * (1.0 / trials[0]).mean() / 1000
+
+
 @pytest.mark.parametrize("w", [None, np.array([0.0, 0.5, 1.0])])
 def test_no_models_give_no_prior(w: np.ndarray | None):
     assert self_centred_prior(np.zeros((0, 5, 3), int), w).shape == (0, 3)
