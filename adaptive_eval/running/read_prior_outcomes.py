@@ -310,7 +310,7 @@ def _seed_problem(config: RunConfig, seed: int | None) -> str | None:
         return None
     if seed is None:
         return (
-            "did not ask with seeds that this run shares (trials.seeds: coupled): record it again with "
+            "lacks trials with the seeds that this run shares (trials.seeds: coupled): record it again with "
             f"`trials: {{seeds: coupled}}` and `seed: {config.seed}`, or remove trials.seeds here"
         )
     return f"asked with the seed {seed}, and the seed of this run is {config.seed}: set `seed: {seed}` here"

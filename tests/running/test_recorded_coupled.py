@@ -179,7 +179,7 @@ def test_imported_trials_have_seeds_of_their_own(nights: Nights) -> None:
     request = ImportRequest([str(nights.path / "log.jsonl")], nights.path / "imported", config)
     assert nights.world.import_logs(request, Start())
     nights.run(config, name="imported")
-    refused(nights, nights.gate(night="imported"), "did not ask with seeds that this run shares")
+    refused(nights, nights.gate(night="imported"), "lacks trials with the seeds that this run shares")
 
 
 def test_a_gate_survives_kills_and_the_loss_of_the_recording(nights: Nights) -> None:
