@@ -325,10 +325,10 @@ def _comparisons(
         difference, sampled = _differences(plan, pairs, means)
         if (judged_by_trial := _judged_by_trial(plan, evidence, pairs)).any():
             on_shared = looks.tally.differences_by_trial(pairs[judged_by_trial])
-            fully = np.flatnonzero(judged_by_trial)[np.isfinite(on_shared).all(axis=1)]
-            on_shared = on_shared[np.isfinite(on_shared).all(axis=1)]
-            difference[fully] = plan.bench.mean(on_shared)
-            sampled[fully] = _by_benchmark(sampled_variance, on_shared, plan.bench)
+            on_all = np.isfinite(on_shared).all(axis=1)  # not if a question has no shared trial any more
+            complete, on_shared = np.flatnonzero(judged_by_trial)[on_all], on_shared[on_all]
+            difference[complete] = plan.bench.mean(on_shared)
+            sampled[complete] = _by_benchmark(sampled_variance, on_shared, plan.bench)
         difference = difference if correction is None else difference + correction.differences(pairs)
     sigma = evidence.sigma[over_all]
     spread = np.sqrt(_similar_question_variance(sigma**2, sampled))
