@@ -3,13 +3,12 @@
 import asyncio
 import signal
 import time
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from adaptive_eval.base.errors import ConfigError, ExitCode
+from adaptive_eval.base.errors import ConfigError, ExitCode, StoreError
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.lines import first_few
@@ -17,10 +16,10 @@ from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_current, show_end, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunsFolder
+from adaptive_eval.store.locate import MAX_NAMES, absence
 
 PATIENCE_SECONDS = 30.0
 """Time that --wait allows for a run to begin."""
-MAX_RUNS = 8
 
 
 def monitor(
@@ -68,23 +67,14 @@ def monitor(
 def _require_one_run(path: Path) -> None:
     folder = RunsFolder(path)
     if not folder.is_run and (names := list(folder.runs())):
-        hint = f"give one of them ({first_few(names, MAX_RUNS)}), or compare them all with --web"
+        hint = f"give one of them ({first_few(names, MAX_NAMES)}), or compare them all with --web"
         raise ConfigError(f"{path} is a folder of runs: {hint}")
 
 
 def _require_run(path: Path, wait: bool) -> None:
-    """Raise `ConfigError` if the run does not exist. With `wait` only a name close to that of another run is refused,
-    except NAME~2 next to NAME, which `--fresh` makes."""
-    if path.exists():
-        return
-    names = list(RunsFolder(path.parent).runs())
-    others = [name for name in names if not wait or name != path.name.partition("~")[0]]
-    if close := get_close_matches(path.name, others, 1, cutoff=0.8):
-        raise ConfigError(f"{path} does not exist; did you mean {path.parent / close[0]}?")
-    if not wait:
-        place = "this folder" if path.parent == Path() else str(path.parent)
-        existing = f"the runs in {place} are {first_few(names, MAX_RUNS)}" if names else f"{place} has no runs"
-        raise ConfigError(f"{path} does not exist; {existing}. Use --wait to wait until it starts")
+    """Raise `StoreError` if the run does not exist; with `wait` only if another run is probably meant."""
+    if problem := absence(path, slips_only=wait):
+        raise StoreError(problem + ("" if wait or problem.endswith("?") else ". Use --wait to wait until it starts"))
 
 
 def _announce_waiting(run: Path) -> None:
@@ -130,8 +120,7 @@ def _serve(path: Path, host: str | None, port: int) -> None:
     from adaptive_eval.show.serve.site import LOOPBACK, is_loopback, serve
 
     _wait_for(path)
-    if not path.is_dir():
-        raise ConfigError(f"{path} is not a directory; name the directory of a run, or a folder of runs")
+    _require_run(path, wait=False)
     address = host or LOOPBACK
     if not is_loopback(address):
         typer.echo(f"warning: anyone who reaches {address} can read everything in {path} without a password", err=True)

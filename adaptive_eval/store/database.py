@@ -20,6 +20,7 @@ from adaptive_eval.base.errors import NEW_RUN, StoreError
 from adaptive_eval.base.files import FileLock, closed_on_error, require_plain
 from adaptive_eval.store.errors import DATABASE_FILE, INTACT, VERIFY, damaged, replaced_file, translate_errors
 from adaptive_eval.store.forms import misformed_rows
+from adaptive_eval.store.locate import absence
 from adaptive_eval.store.lock import (
     COMMITTED,
     LOCK_FILE,
@@ -81,10 +82,7 @@ class RunDatabase:
         """Open the database of a run for reading, while another process may write it; without `verify`, damage is
         not reported yet."""
         if not (directory / DATABASE_FILE).exists():
-            if directory.is_dir():
-                raise StoreError(f"{directory} has no run: there is no {DATABASE_FILE} in it")
-            what = "is a file" if directory.is_file() else "does not exist"
-            raise StoreError(f"{directory} {what}; name the folder of a run")
+            raise StoreError(absence(directory) or f"{directory} has no run: there is no {DATABASE_FILE} in it")
         connection = _connect_to_read(directory)
         with closed_on_error(connection), translate_errors(directory, verify):
             _require_ours(connection, directory)

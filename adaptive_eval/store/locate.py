@@ -2,9 +2,13 @@
 
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from adaptive_eval.store.errors import DATABASE_FILE
+
+MAX_NAMES = 8
+"""Runs that an error names."""
 
 
 def has_database(path: Path) -> bool:
@@ -21,6 +25,26 @@ def runs_in(path: Path) -> dict[str, Path]:
     except OSError:  # it does not exist yet, or no longer
         return {}
     return {run.name: run for run in directories if os.access(run / DATABASE_FILE, os.R_OK)}
+
+
+def absence(path: Path, *, slips_only: bool = False) -> str:
+    """Why there is no run at a path, with the runs that may be meant; empty if there is one, or another folder.
+
+    With `slips_only` only a name close to that of another run, except NAME~2 next to NAME, which `--fresh` makes.
+    """
+    if path.is_dir():
+        return ""
+    if path.exists():
+        return f"{path} is a file; name the folder of a run"
+    names = list(runs_in(path.parent)) if not has_database(path.parent) else []
+    others = [name for name in names if not slips_only or name != path.name.partition(MARK)[0]]
+    if close := get_close_matches(path.name, others, 1, cutoff=0.8):
+        return f"{path} does not exist; did you mean {path.parent / close[0]}?"
+    if slips_only:
+        return ""
+    place = "this folder" if path.parent == Path() else str(path.parent)
+    shown = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
+    return f"{path} does not exist; " + (f"the runs in {place} are {shown}" if names else f"{place} has no runs")
 
 
 MARK = "~"

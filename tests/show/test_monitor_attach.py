@@ -340,7 +340,7 @@ def test_missing_runs_and_senseless_options_are_refused_clearly(
     file = tmp_path / "file"
     file.touch()
     web = CliRunner().invoke(app, ["monitor", str(file), "--web"])
-    assert web.exit_code == ExitCode.CONFIGURATION and "is not a directory" in web.stderr
+    assert web.exit_code == ExitCode.FAILED and "is a file; name the folder of a run" in web.stderr
     play().close()
     folder = CliRunner().invoke(app, ["monitor", str(tmp_path / "runs")])
     assert folder.exit_code == ExitCode.CONFIGURATION and "give one of them (played), or" in folder.stderr
@@ -357,10 +357,10 @@ def test_a_misspelt_run_is_reported_at_once(tmp_path: Path, play: Play, web: tup
     directory = play().directory
     slip = directory.with_name(directory.name + "x")
     result = CliRunner().invoke(app, ["monitor", str(slip), *web])
-    assert result.exit_code == ExitCode.CONFIGURATION
+    assert result.exit_code == ExitCode.FAILED
     assert f"{slip} does not exist; did you mean {directory}?" in result.stderr
     waited = CliRunner().invoke(app, ["monitor", str(slip), "--wait", *web])
-    assert waited.exit_code == ExitCode.CONFIGURATION  # nobody waits for a slip
+    assert waited.exit_code == ExitCode.FAILED  # nobody waits for a slip
     _require_run(directory.with_name(f"{directory.name}~2"), wait=True)  # about to be begun with --fresh
 
 
@@ -372,10 +372,10 @@ def test_a_missing_run_is_reported_at_once(
     directory = play().directory
     missing = directory.with_name("something-else")
     result = CliRunner().invoke(app, ["monitor", str(missing), *web])
-    assert result.exit_code == ExitCode.CONFIGURATION
+    assert result.exit_code == ExitCode.FAILED
     assert f"the runs in {directory.parent} are {directory.name}. Use --wait to wait" in result.stderr
     first = CliRunner().invoke(app, ["monitor", str(tmp_path / "none" / "a"), *web])
-    assert first.exit_code == ExitCode.CONFIGURATION and " has no runs" in first.stderr
+    assert first.exit_code == ExitCode.FAILED and " has no runs" in first.stderr
     monkeypatch.chdir(tmp_path)
     without_runs = CliRunner().invoke(app, ["monitor", "absent", *web])
     assert "absent does not exist; this folder has no runs. Use --wait to wait" in without_runs.stderr
