@@ -1,7 +1,8 @@
 """Hard caps: amounts spent, amounts reserved for trials in flight, and whether a further round still fits.
 
 Committed rounds count at their actual cost. Everything later is reserved at its worst case. So a cap is never exceeded,
-and decisions depend on what was issued, not on what has arrived.
+and decisions depend on what was issued, not on what has arrived. A round that does not fit at its worst is asked in
+parts if it probably fits, each part at its worst.
 
 If nothing bounds the tokens of a trial, `RESERVE_FACTOR` times the largest cost of any trial of its model so far is
 reserved when the trial is issued. A cap can then be exceeded by at most what trials in flight use beyond that.
@@ -21,6 +22,10 @@ CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 MIN_PRICE = 1e-9
 """The price of a free trial: small, so that it is preferred, and positive, so that prices can be divisors."""
 RESERVE_FACTOR = 1.5
+PRICE_MARGIN = 2.5
+"""By how many standard errors the mean cost of a round's trials may exceed the mean so far, if single costs vary by as
+much as their mean."""
+CURRENCIES_OF_USAGE = np.array([0.0, 1.0, 1.0, 1.0])
 _BY_TOKENS = np.array([False, True, True, False])
 """The currencies in which a trial's tokens are paid for."""
 
@@ -173,18 +178,31 @@ class BudgetAccount:
         need = (self._reserved + trials) @ self._worst + self._promised + trials @ (RESERVE_FACTOR * self._largest)
         return not trials[self.unmeasured].any() and bool(np.all(self._total_used() + need <= self._caps))
 
+    def probable_totals(self, trials: NDArray[np.int64]) -> FloatArray:
+        """The totals by currency that so many further trials of each model probably lead to, at what those before have
+        cost. They are asked in parts, so that one trial of each model must fit at its worst besides."""
+        known = self._spent[:, :1] > 0.0
+        price = np.where(known, self._spent / np.maximum(self._spent[:, :1], 1.0), self._worst)
+        price[:, 1:] *= 1.0 + PRICE_MARGIN / math.sqrt(max(trials.sum(), 1))
+        at_once = np.minimum(trials, 1) @ (self._worst + RESERVE_FACTOR * self._largest)
+        return np.asarray(self._total_used() + trials @ price + at_once * CURRENCIES_OF_USAGE)
+
+    def probably_fits(self, trials: NDArray[np.int64]) -> bool:
+        """Whether so many further trials of each model probably stay within every cap."""
+        return not trials[self.unmeasured].any() and bool(np.all(self.probable_totals(trials) <= self._caps))
+
+    def caps_below(self, totals: FloatArray) -> dict[str, float]:
+        """The caps that do not cover these totals, by currency, with the totals."""
+        amounts = zip(CURRENCIES, totals.tolist(), self._caps.tolist(), strict=True)
+        return {currency: total for currency, total, cap in amounts if total > cap}
+
     def caps_short_of(
         self, arrived_cost: FloatArray, missing: NDArray[np.int64], further: NDArray[np.int64]
     ) -> dict[str, float]:
         """The caps that do not cover the cost of arrived trials in flight, `missing` ones and `further` ones of each
         model, by currency, with the totals that would."""
         need = (missing + further) @ self._worst + further @ (RESERVE_FACTOR * self._largest)
-        totals = self._total_used() + arrived_cost + need
-        return {
-            currency: total
-            for currency, total, cap in zip(CURRENCIES, totals.tolist(), self._caps.tolist(), strict=True)
-            if total > cap
-        }
+        return self.caps_below(self._total_used() + arrived_cost + need)
 
     def worst_totals(self, trials: NDArray[np.int64], largest: FloatArray) -> dict[str, float]:
         """The worst cost of so many trials of each model, by currency; of unbounded ones what would be reserved if none

@@ -171,6 +171,10 @@ class RoundComposer:
             return self._affordable_round(nothing)
         return extra, fits
 
+    def round_in_parts(self) -> TrialArray:
+        """The smallest round, for as many open comparisons as probably fit the caps; empty if there are none."""
+        return self._affordable_round(np.zeros(self.plan.bench.models), self.flight.account.probably_fits)[0]
+
     def smallest_round(self) -> NDArray[np.int64]:
         """(L,): trials of each model in the smallest round that serves every open comparison, whether caps cover it or
         not."""
@@ -191,17 +195,19 @@ class RoundComposer:
             np.maximum.at(needed, pairs[:, side], further * seen_trials[pairs[:, side]])
         return needed[:-1]
 
-    def _affordable_round(self, needed: FloatArray) -> tuple[TrialArray, bool]:
+    def _affordable_round(
+        self, needed: FloatArray, fits: Callable[[NDArray[np.int64]], bool] | None = None
+    ) -> tuple[TrialArray, bool]:
         """The policy's round for as many open comparisons as fit, and whether all of them did.
 
         A round issued ahead of a look serves only comparisons that are likely to be still open then. If not all fit,
         those with the highest chance of being settled for the money come first. Bisection finds how many fit: a round
-        for more of them never costs less.
+        for more of them never costs less. `fits`: other than at the worst cost of each trial.
         """
         priority, allocate = self._choices(needed)
-        account = self.flight.account
-        extra, fits = most_that_fit(priority, allocate, lambda extra: account.fits(extra.sum(axis=1)))
-        return np.zeros_like(self.flight.issued) if extra is None else extra, fits
+        is_affordable = fits or self.flight.account.fits
+        extra, all_fit = most_that_fit(priority, allocate, lambda extra: is_affordable(extra.sum(axis=1)))
+        return np.zeros_like(self.flight.issued) if extra is None else extra, all_fit
 
     def _choices(self, needed: FloatArray) -> tuple[IndexArray, Callable[[IndexArray], TrialArray]]:
         """The comparisons that a round may serve, the most valuable first, and the round that the policy makes for some

@@ -740,10 +740,21 @@ class Controller:
             if not extra.any():
                 break
             self._issue(extra)
-        if not self._flight.batches():
+        if not fits and not self._flight.batches():
+            self._compose_in_parts(composer.round_in_parts())
+        if self.finished is None and not self._flight.batches():
             self.finished = why_no_further(self.last_look, fits, self.set_aside.values())
             if self.finished is Reason.BUDGET:
-                self._end_short_of(composer.smallest_round() + self._unpaid)
+                account = self._flight.account
+                self.short_caps = account.caps_below(account.probable_totals(composer.smallest_round() + self._unpaid))
+
+    def _compose_in_parts(self, extra: NDArray[np.int32]) -> None:
+        """Issue a round that the caps do not cover at its worst, but probably do, to be asked in parts."""
+        if extra.any():
+            self._issue(extra)
+            self._flight.open_in_parts()
+            if not self._flight.release_more():
+                self.end_over_budget()
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked, pace = self.taker.taken > 0, self.plan.pace

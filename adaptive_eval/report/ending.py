@@ -197,11 +197,8 @@ class Ending:
     def _uncovered_totals(self) -> Iterator[str]:
         """For each cap that is too small, the total that the next round may lead to."""
         for key, total in self.short_caps.items():
-            worst = "" if key == "trials" else " if all its answers cost their maximum"
-            yield (
-                f"with the next round the run would use {total:,.15g} {cap_unit(key)}{worst}, but budget.{key} is "
-                f"{self.caps.get(key, 0.0):,.15g}"
-            )
+            cap = self.caps.get(key, 0.0)
+            yield f"the next round may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {cap:,.15g}"
 
     @property
     def _losses(self) -> list[str]:

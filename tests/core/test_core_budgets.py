@@ -181,15 +181,17 @@ def test_a_budget_too_small_for_the_first_round_ends_before_it(budget: Budget, l
     assert controller.result() is None
 
 
-def asked_in_parts(plan: Plan, seed: int, price: float) -> Controller:
-    """Ask in random slots and tell in random order; each trial costs this share of its worst cost."""
+def asked_in_parts(plan: Plan, seed: int, price: float, later: float | None = None) -> Controller:
+    """Ask in random slots and tell in random order; each trial costs this share of its worst cost, or `later` from the
+    fifth of a question on."""
     rng, controller, flying = np.random.default_rng(seed), Controller(plan), list[Ask]()
     while controller.finished is None:
         flying += controller.ask(int(rng.integers(1, 9)), int(rng.integers(2)) if rng.random() < 0.5 else None)
         rng.shuffle(flying)  # type: ignore[arg-type]
         answered = [flying.pop() for _ in range(int(rng.integers(len(flying) + 1)))]
-        at = [BENCH.worst_cost[ask.model] for ask in answered]
-        costs = [Cost(round(price * worst.tokens), price * worst.usd, price * worst.gpu_seconds) for worst in at]
+        shares = [price if later is None or ask.trial < 4 else later for ask in answered]
+        at = zip(shares, (plan.bench.worst_cost[ask.model] for ask in answered), strict=True)
+        costs = [Cost(round(share * worst.tokens), share * worst.usd, share * worst.gpu_seconds) for share, worst in at]
         controller.tell([Outcome(*ask[:3], 0, cost) for ask, cost in zip(answered, costs, strict=True)])
     return controller
 
@@ -219,6 +221,33 @@ def test_a_first_round_over_budget_ends_after_the_same_trials_in_any_order() -> 
         assert controller.finished is Reason.BUDGET and not controller.looks
         assert np.array_equal(controller.arrived, controllers[0].arrived)
     assert controllers[0].arrived.sum() == 2 * 6  # of ten each: 6 x 0.32 is spent, and 0.4 is not there
+
+
+MANY = replace(BENCH, questions=50)
+
+
+@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=1), Pace(lookahead=1, dedicated_servers=True)])
+def test_a_later_round_that_probably_fits_is_asked_in_parts(pace: Pace) -> None:
+    """A round of 100 trials costs 10,000 tokens at worst and 1,000 in fact, of which the limit pays for eight."""
+    plan = never_called(MANY, trials=Trials(min=2, max=50), pace=pace, budget=Budget(tokens=9_000))
+    controllers = [asked_in_parts(plan, seed, 0.1) for seed in range(5)]
+    for controller in controllers:
+        assert controller.finished is Reason.BUDGET
+        assert controller.trials.sum() == controller.arrived.sum() == 800, "nothing is asked that no look counts"
+        assert exact(controller.looks) == exact(controllers[0].looks)
+    # one round more, its mean cost known to a tenth, and a trial of each model at its worst
+    assert controllers[0].short_caps == {"tokens": pytest.approx(8_000 + 1_000 * (1 + 2.5 / 10) + 2 * 100)}
+
+
+def test_a_later_round_that_costs_more_than_those_before_ends_after_the_same_trials_in_any_order() -> None:
+    plan = never_called(MANY, trials=Trials(min=2, max=50), budget=Budget(tokens=8_000))
+    controllers = [asked_in_parts(plan, seed, 0.1, later=0.9) for seed in range(9)]
+    for controller in controllers:
+        assert controller.finished is Reason.BUDGET and controller.trials.sum() == 400, "four of each question"
+        assert np.array_equal(controller.arrived, controllers[0].arrived)
+        spent = 400 * 10 + (controller.arrived.sum() - 400) * 90
+        assert 8_000 - 2 * 100 < spent <= 8_000
+        assert controller.short_caps["tokens"] > 8_000
 
 
 def test_lost_trials_of_a_part_do_not_end_a_run_that_can_continue() -> None:
