@@ -89,6 +89,11 @@ class BudgetAccount:
         """Reserve trials of each model as in flight."""
         self._reserved = self._reserved + trials
 
+    def release(self, batch: Batch, trials: int) -> None:
+        """Release the reserve for so many trials of a batch."""
+        self._reserved[batch.model] -= trials
+        self._promised -= trials * batch.promised
+
     def promise(self, batch: Batch) -> None:
         """Reserve the largest cost so far for each trial of a batch in flight, in unbounded currencies."""
         if self._gpu_hour is not None and self.first_costs_missing[batch.model]:
@@ -197,11 +202,11 @@ class BudgetAccount:
         return {currency: total for currency, total, cap in amounts if total > cap}
 
     def caps_short_of(
-        self, arrived_cost: FloatArray, missing: NDArray[np.int64], further: NDArray[np.int64]
+        self, arrived_cost: FloatArray, trials: NDArray[np.int64], largest: FloatArray
     ) -> dict[str, float]:
-        """The caps that do not cover the cost of arrived trials in flight, `missing` ones and `further` ones of each
-        model, by currency, with the totals that would."""
-        need = (missing + further) @ self._worst + further @ (RESERVE_FACTOR * self._largest)
+        """The caps that do not cover the cost of arrived trials in flight and of `trials` of each model at their worst,
+        by currency, with the totals that would. `largest` (L, 4): the largest costs of trials in flight."""
+        need = trials @ (self._worst + np.where(self._open, RESERVE_FACTOR * np.maximum(self._largest, largest), 0.0))
         return self.caps_below(self._total_used() + arrived_cost + need)
 
     def worst_totals(self, trials: NDArray[np.int64], largest: FloatArray) -> dict[str, float]:

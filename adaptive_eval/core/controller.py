@@ -33,6 +33,9 @@ from adaptive_eval.core.stages import Extension, StageBefore
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Loss, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray, over_categories
 
+LEAST_TRIALS = 2
+"""Trials of each question by each model with which a first round that the caps cut short is looked at."""
+
 
 class Controller:
     """Decides which trials to run (`ask`) from the outcomes of earlier ones (`tell`), until it is `finished`.
@@ -538,7 +541,7 @@ class Controller:
         while self.finished is None and self.taker.taken < self._most_looks:
             if self._flight.account.is_open and self._flight.in_parts:  # each part is reserved by those before it
                 if not self._flight.release_more():
-                    self.end_over_budget()
+                    self._end_in_parts()
                 if self._flight.in_parts or self.finished is not None:
                     return
             if self.plan.pace.dedicated_servers and self.plan.first is None and not self.taker.taken:
@@ -547,7 +550,7 @@ class Controller:
             complete = self._flight.complete_and_due()
             if not complete and self._flight.batches():
                 if not self._flight.release_more():
-                    self.end_over_budget()
+                    self._end_in_parts()
                 return
             if done := self._set_aside_silent(complete):
                 self._commit(done)
@@ -558,6 +561,23 @@ class Controller:
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
             self._compose()
+
+    def _end_in_parts(self) -> None:
+        """End the run because the caps pay for no more of a round in parts. If that is the first one, its complete
+        passes over the questions are looked at, so that the answers were not bought for nothing."""
+        short_caps = self._flight.caps_short_of(self._unpaid)
+        is_first = not self.taker.taken and self.plan.first is None and not self.plan.coupled
+        if not is_first or not self._flight.cut_to_passes(LEAST_TRIALS):
+            self.end_over_budget()
+            return
+        self.short_caps, self.finished = short_caps, Reason.BUDGET
+        if done := self._set_aside_silent(list(self._flight.batches())):
+            self._commit(done)
+            if self._raise_alarms(done):
+                self._end_by_alarm()
+                return
+        self._look()
+        self._flight.clear()
 
     def _set_aside_silent(self, done: Sequence[Batch]) -> list[Batch]:
         """Set aside models with too many time-outs in a round for these to count as answers; none of it counts."""

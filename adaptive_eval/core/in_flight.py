@@ -330,7 +330,13 @@ class BatchesInFlight:
 
     def caps_short_of(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The caps that do not cover trials in flight and these of each model, by currency, with totals that would."""
-        return self.account.caps_short_of(*self._arrived_and_missing(int(self.issued.sum())), trials)
+        arrived, trials, largest = self._kept_and(NO_COST), trials.copy(), np.zeros((len(trials), 4))
+        for batch in chain(self._batches, self.parked_batches()):
+            arrived += batch.spent_so_far()
+            trials[batch.model] += batch.missing
+            if batch.used is not None:
+                largest[batch.model] = np.maximum(largest[batch.model], batch.used.max(axis=0))
+        return self.account.caps_short_of(arrived, trials, largest)
 
     def worst_totals(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The worst cost of so many trials of each model, by currency; of unbounded ones by the largest cost so far."""
@@ -405,6 +411,23 @@ class BatchesInFlight:
                 batch.open = min(max(opened, opened_now + 1), batch.size)
             self.rounds_issued += 1
         return True
+
+    def cut_to_passes(self, least: int) -> bool:
+        """Cut the rounds in flight to the passes over the questions that all models have completed, and keep the other
+        outcomes for later rounds; False, and nothing happens, if a question would have fewer than `least` trials."""
+        passes = min((batch.complete_passes for batch in self._batches), default=0)
+        if any(passes * batch.slots.width < min(least, int(batch.slots.extra.max())) for batch in self._batches):
+            return False
+        batches, self._batches = self._batches, []
+        self._by_model, self._may_be_in_parts = [[] for _ in self._by_model], False
+        for batch in batches:
+            cut, beyond = batch.first_passes(passes)
+            self.issued[batch.model] -= batch.slots.extra - cut.slots.extra
+            self.account.release(batch, batch.size - cut.size)
+            self._add_batch(cut)
+            for outcome in beyond:
+                self.early.keep(outcome)
+        return bool(batches)
 
     def awaited(self) -> list[int]:
         """Models whose missing trials are due first: nothing is committed before they arrive."""

@@ -122,6 +122,10 @@ class TrialSlots:
         number, questions = np.divmod(cells, len(self.extra))
         return questions, self.first[questions] + number * self.width + slots - self._offset[cells]
 
+    def passes_within(self, slots: int) -> int:
+        """How many whole passes over the questions the first `slots` slots hold."""
+        return int(np.searchsorted(self._offset[:: len(self.extra)], slots, side="right")) - 1
+
     def questions(self) -> IntArray:
         """The question of each slot."""
         sizes = np.diff(self._offset)
@@ -183,6 +187,34 @@ class Batch:
         renumbered._got, renumbered._kinds, renumbered._spent = copy(self._got), copy(self._kinds), copy(self._spent)
         renumbered.used = None if self.used is None else self.used.copy()
         return renumbered
+
+    @property
+    def complete_passes(self) -> int:
+        """Passes over the questions of which every trial may be asked and has arrived."""
+        return 0 if self.count_missing(self.open) else self.slots.passes_within(self.open)
+
+    def first_passes(self, passes: int) -> tuple[Batch, list[Outcome]]:
+        """The batch as if only these passes, which are complete, had been asked, and the outcomes beyond them; it has
+        the cost of both."""
+        slots = self.slots
+        cut = Batch(
+            self.model, self.round_index, slots.first, np.minimum(slots.extra, passes * slots.width), slots.width
+        )
+        cut.due, cut.missing, cut.promised, cut.is_unbounded = self.due, 0, self.promised, self.is_unbounded
+        cut._got, cut._kinds, cut._spent, cut._next = (
+            self._got[: cut.size],
+            self._kinds[: cut.size],
+            self._spent,
+            cut.size,
+        )
+        cut.whole_seconds = self.whole_seconds
+        cut.used = None if self.used is None else self.used[: cut.size]
+        beyond = np.array([slot for slot in range(cut.size, self.size) if self._got[slot] != MISSING], dtype=np.int64)
+        places = zip(*(values.tolist() for values in slots.trials_at(beyond)), beyond.tolist(), strict=True)
+        return cut, [
+            Outcome(self.model, *place, None if (got := self._got[slot]) == UNGRADED else got, kinds=self._kinds[slot])
+            for *place, slot in places
+        ]
 
     def forget(self) -> None:
         """Forget what has arrived, as if nothing had been asked."""
