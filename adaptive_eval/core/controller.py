@@ -329,8 +329,8 @@ class Controller:
 
     def _end_once_spent(self) -> None:
         """End the run if unbounded trials have used more than is left."""
-        if self._flight.account.is_open:
-            self._end_beyond_caps()
+        if self._flight.account.is_open and self.finished is None and not self._flight.within_caps():
+            self._end_in_parts()
 
     def tick(self, elapsed: float, held_gpu_seconds: float = 0.0) -> bool:
         """Record the seconds since the start and the GPU seconds of held servers.
@@ -563,8 +563,8 @@ class Controller:
             self._compose()
 
     def _end_in_parts(self) -> None:
-        """End the run because the caps pay for no more of a round in parts. If that is the first one, its complete
-        passes over the questions are looked at, so that the answers were not bought for nothing."""
+        """End the run because the caps pay for no more of a round. If that is the first one, its complete passes over
+        the questions are looked at, so that the answers were not bought for nothing."""
         short_caps = self._flight.caps_short_of(self._unpaid)
         is_first = not self.taker.taken and self.plan.first is None and not self.plan.coupled
         if not is_first or not self._flight.cut_to_passes(LEAST_TRIALS):

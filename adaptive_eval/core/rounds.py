@@ -190,8 +190,8 @@ class Batch:
 
     @property
     def complete_passes(self) -> int:
-        """Passes over the questions of which every trial may be asked and has arrived."""
-        return 0 if self.count_missing(self.open) else self.slots.passes_within(self.open)
+        """Passes over the questions of which every trial has arrived."""
+        return self.slots.passes_within(self._got.find(MISSING) if self.missing else self.size)
 
     def first_passes(self, passes: int) -> tuple[Batch, list[Outcome]]:
         """The batch as if only these passes, which are complete, had been asked, and the outcomes beyond them; it has
