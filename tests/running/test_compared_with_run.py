@@ -111,16 +111,6 @@ def test_missing_answers_to_compare_with_are_reported_before_anything_is_asked(s
         assert not site.directory().exists()
 
 
-def test_without_an_earlier_run_the_user_is_told_to_run_the_model_first(site: Site, fair_url: str) -> None:
-    grader = {**settings(site, fair_url)["grader"], "compare_to": {"model": BASELINE}}  # type: ignore[dict-item]
-    config = site.write(**settings(site, fair_url, grader=grader))
-    result = CliRunner().invoke(app, ["validate", str(config)])
-    words = " ".join(result.output.split())
-    assert result.exit_code == ExitCode.CONFIGURATION and "1 problem" in words, result.output
-    assert "grader.compare_to.run must name the run with the model's answers; run that model by itself first" in words
-    assert "{run: runs/earlier, model: NAME}" in words
-
-
 def test_equal_and_empty_answers_are_decided_without_a_judge() -> None:
     form = ComparisonForm(compare_to=AnswersOfModel(run=Path("earlier"), model="bob"))
 

@@ -24,6 +24,8 @@ SERVER = {"base_url": "http://127.0.0.1:9/v1", "model": "grader"}
 UNPRICED = {"server": {**SERVER, "api_key_env": "KEY"}}
 TWO_TOKENS = {"sampling": {"extra_body": {"top_logprobs": 2}}}
 GOOD_OR_BAD = [{"name": "good"}, {"name": "bad"}]
+MANY = [{"name": f"sound{at}", "weight": 2.0**at} for at in range(7)]
+MISSPELT = {"categories": [{"name": "a", "weight": 1, "when": {"sond0": "met"}}, {"name": "b", "weight": 0}]}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,12 @@ GOOD_OR_BAD = [{"name": "good"}, {"name": "bad"}]
         ("judge", {"verdicts": [{"name": "good", "correct": True}, {"name": "bad"}]}, {}, "either all or none"),
         ("judge", {"verdicts": GOOD_OR_BAD}, {}, "needs the signal is_correct"),
         ("judge", UNPRICED, {"budget": {"usd": 1.0}}, "needs price of the judge"),
+        ("judge", {"compare_to": "nothing"}, {}, "must be a field of the questions that is kept"),
+        ("judge", {"compare_to": {"model": "bob"}}, {}, "must name the run with the model's answers; run that model"),
+        ("judge", {"scores": MANY}, {}, "more than 64 different sums"),
+        ("judge", {"scores": MANY[:2]}, {"rubric": MISSPELT}, "did you mean `sound0`?"),
+        ("judge", {"server": [SERVER, {**SERVER, "votes": 3}]}, {}, "grader.server[1].votes is not a known key"),
+        ("judge", {"server": [{**SERVER, "sampling": {"temprature": 1}}]}, {}, "sampling.temprature"),
         ("verifier", TWO_TOKENS, {}, "must request at least three tokens"),
         ("verifier", {"sampling": {"logprobs": False}}, {}, "grader.sampling.logprobs"),
         ("verifier", {"key_grader": "judge"}, {}, "grader.key_grader"),

@@ -4,9 +4,8 @@ import asyncio
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode, JudgeFailed
 from adaptive_eval.cli import app
-from adaptive_eval.config.first_round import IN_PARTS
 from adaptive_eval.endpoints import connection
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
@@ -76,24 +74,12 @@ def grading_is_told(site: Site) -> GradingCost:
     assert (total.answers, total.tokens) == (len(trials), sum(map(float, tokens)))
     assert [total.usd, total.gpu_seconds] == pytest.approx([sum(amounts) for amounts in used])
     gradings = [row.grading for row in results.models if row.grading is not None]
-    assert (
-        sum(grading.tokens for grading in gradings) == total.tokens
-        and sum(grading.answers for grading in gradings) == total.answers
-    )
+    assert sum(grading.tokens for grading in gradings) == total.tokens
     with open_run(site.directory()) as read:
         anew = read.results(running=False)
     assert anew is not None and anew.cost.grading is not None
-    assert dict(flat(anew.cost.grading)) == pytest.approx(dict(flat(total)))
+    assert anew.cost.grading.tokens == total.tokens and anew.cost.grading.usd == pytest.approx(total.usd)
     return total
-
-
-def flat(cost: GradingCost) -> Iterator[tuple[str, float]]:
-    """Its numbers, by name."""
-    for name, value in asdict(cost).items():
-        if isinstance(value, dict):
-            yield from ((f"{name}.{inner}", number) for inner, number in value.items())
-        elif value is not None:
-            yield name, value
 
 
 def assert_sums_up(site: Site) -> None:
@@ -116,15 +102,8 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
     assert ended.exit_code in ENDED
     used = grading_is_told(site)
     assert f"grading   {grading_in_short(used)}" in ended.stdout and used.usd > 0.0 and used.gpu_seconds > 0.0
-    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-    assert f"| of these the grades of {used.answers} answers | - " in " ".join(report.split())
-    page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
-    assert f'"grading":{{"answers":{used.answers},"tokens":{used.tokens},' in page
     results = read_results(site.directory())
     assert results is not None and "judged" in {warning.kind for warning in results.warnings}
-    for text in (ended.stdout, report):
-        assert "errors of the judge come on top" in " ".join(text.split()).lower()
-    assert "Label some answers of each model (adaptive-eval label RUN)" in page
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
     assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
@@ -164,13 +143,7 @@ def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_u
         in_vain = grading.in_vain
         assert in_vain is not None and in_vain.verdicts == len(failed)
         assert " of it for the grades of " in grading_in_short(grading)
-        assert grading_in_short(replace(grading, answers=0, tokens=0)).startswith(
-            f"{count(in_vain.tokens)} tokens for unreadable"
-        )
         assert_sums_up(site)
-        report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-        row = f"of these unreadable or replaced verdicts ({len(failed)}) | - | {in_vain.tokens:,} |"
-        assert row in " ".join(report.split())
     config = site.write(**settings(fair_url))  # another address of the judge changes no meaning
     assert site.run(config).exit_code in ENDED
     assert all(trial.category is not None for trial in stored(site))
@@ -210,23 +183,6 @@ def test_a_judge_without_verdicts_ends_the_run_soon_and_one_that_thinks_first_gr
 
 
 @pytest.mark.slow
-def test_a_cap_below_the_worst_case_of_the_first_round_is_enough_for_a_cheap_run(site: Site, fair_url: str) -> None:
-    """Seven times what the run costs, which was refused for the bytes that an answer might have had."""
-    price = {"input": 1.2, "output": 2.0}
-    models = [{"name": name, "base_url": fair_url, "price": price} for name in MODELS]
-    sections = settings(
-        fair_url, models=models, grader=judged_by(fair_url, {"price": price}), trials={"min": 4, "max": 12}
-    )
-    ample = site.write("ample", **sections, budget={"usd": 1000})
-    assert site.run(ample, "--run-dir", str(site.directory("ample"))).exit_code in ENDED
-    ended = site.run(site.write(**sections, budget={"usd": 3.2}))
-    assert ended.exit_code in ENDED and IN_PARTS in ended.stderr
-    results = read_results(site.directory())
-    assert results is not None and 0.1 < results.cost.usd < 3.2 / 5 and results.run.reason != "budget"
-    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("ample"))
-
-
-@pytest.mark.slow
 def test_a_kill_counts_no_verdict_that_was_not_requested_yet(site: Site, fair_url: str) -> None:
     """Answers come faster than the judge, of which two at a time are asked for: the others wait on this side."""
     with serving(GatedServer(small_world(), 3, judge=SimulatedJudge())) as url:
@@ -245,47 +201,24 @@ def test_a_kill_counts_no_verdict_that_was_not_requested_yet(site: Site, fair_ur
     assert spent == used + grading_is_told(site).tokens, "nothing stays reserved"
 
 
-@pytest.fixture
-def forgetful(monkeypatch: pytest.MonkeyPatch, short_pauses: None) -> Callable[[float], SimulatedServer]:
-    """A judge that resets a share of its connections, none of which counts as closed while idle."""
-    monkeypatch.setattr(connection, "STALE_SECONDS", 0.0)
-    return lambda share: SimulatedServer(small_world(), faults=Faults(reset=share), judge=SimulatedJudge())
-
-
-ABREAST = {"concurrency": {"in_flight": 64}}
-
-
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
 def test_a_lost_reply_of_the_judge_counts_at_its_worst_case(
-    site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
+    site: Site, fair_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = forgetful(0.2)
+    monkeypatch.setattr(connection, "STALE_SECONDS", 0.0)  # no reset connection counts as closed while idle
+    judge = SimulatedServer(small_world(), faults=Faults(reset=0.2), judge=SimulatedJudge())
     with serving(judge) as url:
         capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64, "trials": {"min": 2, "max": 2}}
-        config = site.write(**settings(fair_url, grader=judged_by(url, **ABREAST), **capped))
+        grader = judged_by(url, concurrency={"in_flight": 64})
+        config = site.write(**settings(fair_url, grader=grader, **capped))
         assert site.run(config).exit_code in ENDED
     losses = events_in(site.directory(), AnswersLost)
     assert sum(loss.verdicts for loss in losses) == judge.counts["reset"] > 0
     assert all(1000 * loss.verdicts < loss.tokens < 10_000 * loss.verdicts and loss.answers == 0 for loss in losses)
     assert judge.counts["answered"] == len(stored(site)) and all(trial.category is not None for trial in stored(site))
-    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-    assert "of its judge requested, but never received" in report
     results = read_results(site.directory())
     assert results is not None and {row.what for row in results.cost.beside} == {"lost_verdicts"}
-    assert "verdicts on answers of" in report
-
-
-@pytest.mark.slow
-def test_lost_replies_of_the_judge_end_a_run_at_its_cap(
-    site: Site, fair_url: str, forgetful: Callable[[float], SimulatedServer]
-) -> None:
-    """A judge that loses everything is asked no more than the budget allows in the worst case."""
-    judge = forgetful(1.0)
-    with serving(judge) as url:
-        grader = judged_by(url, max_answer_bytes=1024, **ABREAST)
-        config = site.write(**settings(fair_url, grader=grader, budget={"tokens": 400_000}))
-        assert site.run(config).exit_code == ExitCode.SPENT
-    assert 0 < judge.counts["reset"] * 1000 < 400_000
 
 
 @pytest.mark.slow
@@ -350,13 +283,6 @@ def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_ur
     assert stored(site) == before, "all grades change or none"
     assert first.number + flying == len(before) and refund.cost.tokens < 0 < flying
     assert flying * worst < spent < len(before) * worst, "what has come counts as it was, the rest at its worst"
-    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
-    rows = [
-        line
-        for line in re.sub(" +", " ", report).splitlines()
-        if line.startswith("| verdicts of an unfinished regrade")
-    ]
-    assert [row.split(" | ")[1:3] for row in rows] == [["-", count(spent)]]
     tight = anew | {
         "budget": {"tokens": sum(trial.cost.tokens for trial in before) + int(spent + len(before) * worst) - 1}
     }

@@ -15,7 +15,6 @@ from adaptive_eval.cli import app
 from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.view import read_report
 from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -71,7 +70,6 @@ def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> No
         assert trial.signals["agreement"] == 1.0
         used = [float(trial.signals[f"judge_{kind}_tokens"]) for kind in ("prompt", "completion")]
         assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(used)
-    assert "0.3" in report_of(site.directory())
 
 
 @pytest.mark.slow
@@ -83,10 +81,6 @@ def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(s
     refused = judge.counts["rejected"]
     notices = [event for event in events_in(site.directory("plain"), ServersNoticed) if not event.model]
     assert [event.notice for event in notices] == ["judge_unstructured"] and 0 < refused <= 3 * 16
-    results = read_results(site.directory("plain"))
-    assert results is not None
-    (caution,) = [warning for warning in results.warnings if warning.kind == "judge_unstructured"]
-    assert caution.model is None and "refuses response_format" in caution.text and "by this engine" in caution.text
     assert site.run(site.write(**settings(site, fair_url, SCORES))).exit_code in ENDED
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
 
@@ -119,14 +113,10 @@ def test_a_comparison_is_made_in_both_orders(site: Site, fair_url: str) -> None:
         )
         assert trial.signals["verdict"] == (expected or "tie")
         assert trial.signals["order_dependent"] == trial.signals["prefers_first"] == 0.0
-    match = re.search(r"Of ([\d,]+) comparisons 0.0% depend on the order", report_of(site.directory()))
-    assert match is not None and int(match[1].replace(",", "")) == len(stored(site))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("bias", "expected"), [(0.3, {"better", "tie", "worse"}), pytest.param(1.0, {"tie"}, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("bias", "expected"), [(0.3, {"better", "tie", "worse"}), (1.0, {"tie"})])
 def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, bias: float, expected: set[str]) -> None:
     """A judge that always prefers the first calls every comparison a tie, and the report gives its bias."""
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(position_bias=bias))) as url:
@@ -145,33 +135,6 @@ def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, b
     for trial in trials:
         worst = "better" if not is_right(trial) else "worse"
         assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
-    orders = read_report(site.directory()).orders
-    assert orders is not None and orders in report_of(site.directory())
-
-
-@pytest.mark.parametrize(
-    ("grader", "changes", "message"),
-    [
-        ({"compare_to": "nothing"}, {}, "must be a field of the questions that is kept"),
-        ({"compare_to": "reference", **SCORES}, {}, "has scores and compare_to"),
-        ({"scores": [{"name": f"c{at}", "weight": 2.0**at} for at in range(7)]}, {}, "more than 64 different sums"),
-        (
-            SCORES,
-            {
-                "rubric": {
-                    "categories": [{"name": "a", "weight": 1, "when": {"sond": "met"}}, {"name": "b", "weight": 0}]
-                }
-            },
-            "did you mean `sound`?",
-        ),
-    ],
-)
-def test_invalid_scoring_and_comparison_is_reported_before_anything_is_asked(
-    site: Site, fair_url: str, grader: dict[str, object], changes: dict[str, object], message: str
-) -> None:
-    config = site.write(**settings(site, fair_url, grader, **changes))
-    result = CliRunner().invoke(app, ["validate", str(config)])
-    assert result.exit_code == ExitCode.CONFIGURATION and message in re.sub(r"\s+", " ", result.output), result.output
 
 
 @pytest.mark.slow

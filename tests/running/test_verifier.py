@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import Result
-from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored, trials_in
+from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from stored_runs import events_in
 from typer.testing import CliRunner
 
@@ -51,11 +51,6 @@ def expected(thinks: int, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.nd
     """The probabilities of a verifier with this opinion; a content-free request removes its bias."""
     raised = np.exp(np.array(leaning) + SURE * (np.arange(3) == thinks))
     return np.asarray(raised / raised.sum())
-
-
-def shown(tokens: int) -> dict[str, object]:
-    """Settings of a verifier whose server returns that many of its likeliest tokens."""
-    return {"sampling": {"extra_body": {"top_logprobs": tokens}}}
 
 
 def labels(trial: TrialRecord) -> list[float]:
@@ -148,7 +143,7 @@ def test_a_missing_label_has_a_bound_and_too_wide_a_bound_is_no_grade(site: Site
     for name, sure, graded in (("narrow", 9.0, True), ("wide", 0.5, False)):
         verifier = SimulatedVerifier(sure, noise=1.0, talks=-OTHERS_SCORE - 0.3)
         with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
-            grader = verified_by(url, **shown(3))
+            grader = verified_by(url, sampling={"extra_body": {"top_logprobs": 3}})
             config = site.write(name, **settings(url, grader=grader, trials={"min": 2, "max": 2}))
             site.run(config, "--run-dir", str(site.directory(name)))
         for trial in stored(site, name):
@@ -187,10 +182,3 @@ def test_a_lost_baseline_request_counts_each_time(site: Site, fair_url: str) -> 
     lost = len(charges) - 2  # one request came through, and its charge was corrected
     assert sum(charge.cost.tokens for charge in charges) >= lost * 32768
     assert all(trial.category is not None for trial in stored(site))
-
-
-def test_a_dry_run_shows_what_the_verifier_says(site: Site, fair_url: str) -> None:
-    result = site.run(site.write(**settings(fair_url)), "--dry-run")
-    assert result.exit_code == ExitCode.REACHED and "parsed 'wrong'" in result.output
-    assert "the grader is a verifier, which is asked about answers alone" in result.output
-    assert not trials_in(site.directory()), "no run has begun"
