@@ -53,8 +53,6 @@ class Books:
     """Answers of each model that the run says it has lost, or has still to come."""
     losses: list[dict[str, Any]] = field(default_factory=list)
     """Its events of lost answers."""
-    labels: list[tuple[Trial, str]] = field(default_factory=list)
-    """Those that people gave in this directory, in order."""
 
     def base(self, model: str, question: str) -> int:
         """The seed of trial 0."""
@@ -278,11 +276,6 @@ class Books:
             if len(mine) == sum(model["counts"]) and model["score"] is not None:
                 assert abs(model["score"] - self._score(mine)) < 1e-9
 
-    def check_labels(self) -> None:
-        """The labels in the file are those that were given."""
-        lines = map(json.loads, (self.directory / "labels.jsonl").read_text().splitlines())
-        assert [((row["model"], row["question"], row["trial"]), row["label"]) for row in lines] == self.labels
-
     def check_export(self, log: Path) -> None:
         """The lines of an export are the stored rows, each once."""
         lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -294,7 +287,7 @@ class Books:
     def move(self, directory: Path) -> None:
         """A run that was made of an export has all rows under their numbers, and nothing else."""
         before, self.rows = self.rows, stored_rows(directory)
-        self.directory, self.labels, self.reported, self.losses = directory, [], Counter(), []
+        self.directory, self.reported, self.losses = directory, Counter(), []
         assert self.rows.keys() == before.keys()
         self._same_or_graded(before)
         self._right_rows(set())

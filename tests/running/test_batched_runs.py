@@ -1,7 +1,6 @@
 """Whole runs through batch services over HTTP: the same looks as asked directly, through faults, kills and stops."""
 
 import json
-import random
 import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,11 +12,9 @@ from killed_in_batches import POINTS
 from live_runs import MODELS, RunOutcome, Site, small_world
 from patient_time import HANGS
 from stored_runs import stored_events, stored_header
-from typer.testing import CliRunner
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.notes import AnswersLost, BatchCancelled, BatchEnded, BatchPlanned, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.reader import RunReader
@@ -179,23 +176,13 @@ def test_requests_of_a_cancelled_batch_are_sent_directly_at_full_price(site: Sit
 
 def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
     """A prompt has at most 512 tokens more than bytes, an answer 2,000: of $0.5 a million each, some 400 answers."""
-    price = {
-        "price": {
-            "input": 1.0,
-            "output": 1.0,
-        }
-    }
+    price = {"price": {"input": 1.0, "output": 1.0}}
     with service() as (server, url):
         models = [model | price for model in batched(url)]
         config = site.write(models=models, trials={"min": 4, "max": 16}, budget={"usd": 0.13})
         ended_well(site, config, site.directory())
         spent = json.loads((site.directory() / "results.json").read_text())["cost"]
         assert 0.0 < spent["usd"] <= 0.13 and spent["trials"] == server.batch_counts["answered"] >= 96
-        full = [{"name": name, "base_url": url} | price for name in MODELS]
-        trials = {"min": 4, "max": 16, "optimize": "auto"}
-        full_config = site.write("full", models=full, trials=trials, budget={"usd": 0.13})
-        outputs = [CliRunner().invoke(app, ["validate", str(path)]).output for path in (config, full_config)]
-        assert ["the first round will be requested in parts" in output for output in outputs] == [False, True]
 
 
 @pytest.mark.slow
@@ -241,39 +228,3 @@ def test_a_kill_at_any_point_pays_nothing_twice(site: Site, kind: str, point: st
     lost = sum(event.answers for event in events_of_kind(run_events, AnswersLost))
     assert (lost > 0) == (point == "planned" and kind == "anthropic")
     assert server.batch_counts["answered"] == len(result.outcomes), "nothing was paid for twice"
-
-
-MOST_KILLS = 3
-
-
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(number, marks=pytest.mark.slow if number < 1 else pytest.mark.release) for number in range(6)],
-)
-def test_kills_one_after_the_other_among_faults_pay_nothing_twice(site: Site, number: int) -> None:
-    """What the service has answered is stored, or lost and told; a cap, where there is one, counts both."""
-    rng = random.Random(number)
-    kind = rng.choice(["openai", "anthropic"])
-    habits = {name: rng.choice([0.0, share, 2.0 * share]) for name, share in FAULTS.items()}
-    failed = {"failed": rng.choice([0.0, 0.2]), "broken": rng.choice([0.0, 0.1])}
-    capped: dict[str, object] = {"budget": {"tokens": 3_000_000}} if number % 2 == 0 else {}
-    patient = {"in_flight": 8, "attempts": 50}  # no model is set aside
-    with service(seconds=0.2, seed=number, **habits, **failed) as (server, url):
-        config = site.write(models=batched(url, kind), trials=TRIALS, concurrency=patient, **capped)
-        for point in rng.sample(POINTS, rng.randint(1, MOST_KILLS)):
-            # a run may come to its end before the point comes again
-            status, errors = killed_at(point, site, config)
-            assert status in (-signal.SIGKILL, ExitCode.REACHED, ExitCode.SPENT), errors
-        result = ended_well(site, config, site.directory())
-    if kind == "openai":
-        assert result == undisturbed(site, **capped)
-    run_events = events(site.directory())
-    assert pending_batches(run_events) == []
-    lost = sum(event.answers for event in events_of_kind(run_events, AnswersLost))
-    answered = server.batch_counts["answered"] + server.counts["answered"]
-    if not capped:  # what a service leaves out is told with the next tick, which a kill may come before
-        lost += server.batch_counts["left out"]
-    assert len(result.outcomes) <= answered <= len(result.outcomes) + lost
-    assert server.batch_counts["left out"] <= lost
-    with closing(RunReader.open(site.directory())) as reader:
-        assert not reader.log.reserved() and not reader.log.in_flight()

@@ -86,15 +86,6 @@ def test_settings_that_contradict_the_run_are_refused_with_what_to_type(site: Si
 
 
 @pytest.mark.slow
-def test_a_limit_may_be_lowered_to_what_is_not_used_yet(site: Site) -> None:
-    assert site.run(site.write(trials={"min": 2, "max": 3}, budget={"trials": 500})).exit_code in ENDED
-    stored, _ = stored_and_counted(site)
-    for trials, cap in (({"min": 2, "max": 3}, stored), ({"min": 2, "max": 200}, 500), ({"min": 2, "max": 100}, 500)):
-        lower = site.run(site.write(trials=trials, budget={"trials": cap}))
-        assert lower.exit_code in ENDED, lower.stderr
-
-
-@pytest.mark.slow
 def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Site) -> None:
     assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED
     before = looks(site)
@@ -149,13 +140,3 @@ def test_another_confidence_judges_all_answers_again_and_is_reported(site: Site)
     assert now[0] == now[1] >= counted == stored
     (warning,) = warnings(site, "redecided")
     assert "stopping.confidence: 0.95 → 0.7" in warning and "The promise does not cover" in warning
-
-
-@pytest.mark.slow
-def test_the_order_of_models_in_the_file_decides_nothing(site: Site) -> None:
-    assert site.run(site.write(trials={"min": 4, "max": 10})).exit_code in ENDED
-    before = looks(site)
-    turned = [{"name": name, "base_url": site.base_url} for name in reversed(MODELS)]
-    again = site.run(site.write(trials={"min": 4, "max": 10}, models=turned))
-    assert again.exit_code in ENDED, again.stderr
-    assert looks(site) == before

@@ -112,16 +112,3 @@ def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> 
     fresh = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus), "--run-dir", folder)
     assert fresh.exit_code in FINISHED, fresh.stderr
     assert stored_header(site.directory("fresh")).configuration["trials"]["optimize"] == "time"
-
-
-@pytest.mark.slow
-def test_a_changed_setting_that_the_promise_depends_on_is_named(site: Site) -> None:
-    """Who gets the next trials is not among it."""
-    run_to(site, 3)
-    trials = {"min": 2, "max": 4, "policy": "uniform"}
-    ended = site.run(site.write(trials=trials, stopping={"confidence": 0.8}))
-    assert ended.exit_code in FINISHED
-    results = json.loads((site.directory() / "results.json").read_text())
-    (text,) = [warning["text"] for warning in results["warnings"] if warning["kind"] == "redecided"]
-    assert "): stopping.confidence: 0.95 → 0.8; later looks judge all answers by these settings" in text
-    assert "The promise does not cover" in text

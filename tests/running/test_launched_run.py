@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -26,7 +25,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import Event, ModelSetAside, RunFinished, ServerDied, ServerLaunched
+from adaptive_eval.notes import Event, RunFinished, ServerDied, ServerLaunched
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12, "optimize": "cost"}
@@ -132,8 +131,6 @@ def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewher
     assert {row["model"]: row["starts"] for row in document["servers"]} == {
         name: sum(event.model == name for event in starts) for name in MODELS
     }
-    command = shlex.join(map(str, document["servers"][0]["command"]))  # type: ignore[arg-type]
-    assert re.fullmatch(rf"\S+ -S {SERVER} \d+ {site.folder}", command)
     assert "the small server starts" in (site.directory() / "logs" / "ada.log").read_text()
     (row,) = document["turns"]
     assert (row["on"], row["models"], row["swaps"]) == ("gpu0", 3, len(starts))
@@ -154,25 +151,8 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, else
     require_same(RunOutcome.of(site.directory()), elsewhere)
     starts = events(site.directory(), ServerLaunched)
     assert {launch.on for launch in starts} == {"0", "1"} and {launch.model for launch in starts} == set(MODELS)
-    logs = [path.name for path in (site.directory() / "logs").iterdir()]
-    for start in starts:
-        assert any(name.startswith(f"{start.model}-{start.on}") for name in logs), "one for each place that it was at"
     rows = results(site.directory())["turns"]
     assert {row["on"] for row in rows} <= {"0", "1"} and rows
-    assert re.search(r"in turn   \d models on [01]: \d+ loads, \d+s", ended.stdout)
-
-
-@pytest.mark.slow
-def test_a_server_of_a_pool_is_told_where_it_runs(site: Site) -> None:
-    models = launched(site, exclusive=None)
-    for model in models:
-        model["launch"]["env"] = {"SHARD": "of {place}"}  # type: ignore[index]
-    settings = {"trials": {"min": 4, "max": 4}, "servers": {"pool": {"places": ["left", "right", "spare"]}}}
-    ended = site.run(site.write(models=models, **settings))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    logs = "".join(path.read_text() for path in (site.directory() / "logs").iterdir())
-    for place in ("left", "right", "spare"):
-        assert f"the small server starts {place} of {place}\n" in logs
 
 
 @pytest.mark.slow
@@ -181,18 +161,7 @@ def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Si
     ended = site.run(site.write(models=launched(site, "{place}", exclusive=None), **settings))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(RunOutcome.of(site.directory()), elsewhere)
-    assert not [
-        launch for launch in events(site.directory(), ServerLaunched) if (launch.model, launch.on) == ("ada", "bare")
-    ]
-    nowhere = {"trials": AHEAD, "servers": {"pool": {"places": ["bare", "1"]}}}
-    config = site.write("nowhere", models=launched(site, "bare", exclusive=None), **nowhere)
-    ended = site.run(config, "--run-dir", str(site.directory("nowhere")))
-    assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
-    (event,) = events(site.directory("nowhere"), ModelSetAside)
-    assert (
-        event.model == "ada"
-        and "its server is up and refuses requests: its server has no model 'ada', only bob" in event.reason
-    )
+    assert ("ada", "bare") not in {(start.model, start.on) for start in events(site.directory(), ServerLaunched)}
 
 
 @pytest.mark.slow
@@ -271,9 +240,6 @@ def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
     line = printed(second, "waiting for gpu0, which")
     assert line.startswith(f"waiting for gpu0, which is used by the run first (process {first.pid}, since 20")
     assert len(servers(site)) == 2, "a server and its keeper"
-    checked = CliRunner().invoke(app, ["run", str(config), *STARTING])
-    assert checked.exit_code == ExitCode.ENDPOINTS
-    assert re.search(rf"FAIL  ada .* the run first \(process {first.pid}, .* has gpu0; wait until", checked.stdout)
     second.send_signal(signal.SIGINT)
     out, err = second.communicate(timeout=HANGS)
     assert second.returncode == ExitCode.STOPPED, err
@@ -333,7 +299,7 @@ def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: 
     launch = {"command": "no-such-server --port {port}"}
     shared = {"pool": {"places": "cluster", "max_places": 3}}
     would = "would be started on the cluster: no-such-server --port PORT"
-    for sites, servers, where in ((1, {}, "1 site"), (3, {}, "3 sites"), (1, shared, "a shared site")):
+    for sites, servers, where in ((3, {}, "3 sites"), (1, shared, "a shared site")):
         models = [{"name": name, "launch": launch | {"sites": sites}} for name in ("ada", "cyd")]
         result = site.run(site.write(models=models, servers=servers), "--dry-run", "--ray", "auto")
         assert result.exit_code == ExitCode.REACHED, result.output

@@ -1,6 +1,5 @@
 """Whatever happens to a run, it buys nothing twice, loses nothing, and ends with the ranking of an undisturbed one."""
 
-import csv
 import json
 import random
 import tempfile
@@ -219,31 +218,6 @@ class Lives(RuleBasedStateMachine):
         assert done.exit_code == ExitCode.REACHED, done.output
         if (results := json.loads(done.stdout)["run"]["results"]) is not None:
             self.books.check_sums(results, self.steady and self.has_ended)
-        self.books.check_unchanged()
-
-    @rule(
-        numbers=st.lists(st.integers(0, 2**16), min_size=1, max_size=9),
-        label=st.sampled_from(["correct", "wrong"]),
-        suffix=st.sampled_from(["jsonl", "csv"]),
-    )
-    @only_if(lambda life: life.books.rows)
-    def import_labels(self, numbers: list[int], label: str, suffix: str) -> None:
-        """`adaptive-eval label --from`; a report of them follows each time."""
-        stored_trials = sorted(self.books.rows)
-        chosen = list(dict.fromkeys(stored_trials[number % len(stored_trials)] for number in numbers))
-        file = self.folder / f"labels.{suffix}"
-        with file.open("w", newline="") as lines:
-            rows = [dict(zip(("model", "question", "trial", "label"), (*at, label), strict=True)) for at in chosen]
-            if suffix == "csv":
-                writer = csv.DictWriter(lines, rows[0])
-                writer.writeheader()
-                writer.writerows(rows)
-            else:
-                lines.writelines(json.dumps(row) + "\n" for row in rows)
-        done = CliRunner().invoke(app, ["label", str(self.directory), "--from", str(file)])
-        assert done.exit_code == ExitCode.REACHED, done.output
-        self.books.labels += [(at, label) for at in chosen]
-        self.books.check_labels()
         self.books.check_unchanged()
 
     @rule()

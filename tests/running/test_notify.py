@@ -2,7 +2,6 @@
 
 import json
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from live_runs import Site
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
-from adaptive_eval.report.reader import RunReader
 
 Json = dict[str, Any]
 
@@ -54,13 +52,6 @@ def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: li
     assert site.run(site.write(models=models, notify=program)).exit_code == ExitCode.ENDPOINTS
     (message,) = notifications(site.folder)
     assert message["text"].startswith("run: Stopped by an error: ") and message["text"].count("\n") == 1
-
-
-def test_the_command_is_told_of_a_run_that_stops_at_its_budget(site: Site, program: list[str]) -> None:
-    ended = site.run(site.write(notify=program, budget={"trials": 3}))
-    assert ended.exit_code == ExitCode.SPENT
-    (message,) = notifications(site.folder)
-    assert "budget" in message["text"]
 
 
 @pytest.mark.parametrize(
@@ -112,12 +103,3 @@ def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
 def test_a_command_without_a_secret_is_taken_as_it_is(site: Site, command: list[str]) -> None:
     config = load_config(site.write(notify=command))
     assert config.notify is not None and config.notify == tuple(command)
-
-
-def test_nothing_of_a_file_that_the_command_reads_is_stored(site: Site, program: list[str]) -> None:
-    (site.folder / "hook.curl").write_text(f'url = "https://a.com/{KEY}"\n')
-    notify = [*program, "--config", "hook.curl"]
-    assert site.run(site.write(notify=notify, trials={"min": 2, "max": 2})).exit_code in ExitCode
-    with closing(RunReader.open(site.directory())) as reader:
-        stored = str(reader.configurations())
-    assert "hook.curl" in stored and KEY not in stored and notifications(site.folder)

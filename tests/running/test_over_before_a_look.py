@@ -1,7 +1,6 @@
 """A run that ends before its first look leaves a results.json that says so."""
 
 import json
-import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -50,15 +49,6 @@ def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: S
     assert site.run(site.write(budget={"trials": 200})).exit_code in ENDED
     results = read_results(site.directory())
     assert results is not None and results.cost.trials >= 96
-
-
-def test_the_warning_and_the_end_name_the_same_budget(site: Site) -> None:
-    priced = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 2}} for name in MODELS]
-    ended = site.run(site.write(models=priced, trials={"min": 8, "max": 8}, budget={"tokens": 20_000}))
-    assert "the first round will be requested in parts" in ended.stderr and "adaptive-eval validate" not in ended.output
-    warned = re.search(r"Set budget\.tokens to ([\d,]+) or more", ended.stderr)
-    advised = re.search(r"raise budget\.tokens to ([\d,]+) or more, for the first round", ended.stdout)
-    assert warned and advised and warned[1] == advised[1], ended.output
 
 
 def test_spending_before_a_first_look_is_reported(site: Site) -> None:

@@ -99,16 +99,6 @@ def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_may_take_the_outcomes_of_another_model(site: Site, earlier: Path) -> None:
-    run_with(site, {"run": str(earlier), "models": {"ada": "bob", "cyd": "cyd"}})
-    expected = first_outcomes(earlier, 3)
-    (event,) = events_in(site.directory(), PriorTaken)
-    outcomes = event.outcomes
-    assert outcomes["ada"]["q3"] == expected["bob", "q3"]
-    assert outcomes["bob"]["q3"] == expected["bob", "q3"]
-
-
-@pytest.mark.slow
 def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: Path) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in MODELS]
     section: dict[str, object] = {"run": str(earlier)}

@@ -2,14 +2,13 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from lives import SKILLS, Fate, Start, World
+from lives import SKILLS, Start, World
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
@@ -182,19 +181,6 @@ def test_imported_trials_have_seeds_of_their_own(nights: Nights) -> None:
     refused(nights, nights.gate(night="imported"), "lacks trials with the seeds that this run shares")
 
 
-def test_a_gate_survives_kills_and_the_loss_of_the_recording(nights: Nights) -> None:
-    config = nights.gate("near")
-    reference = World().run(config, nights.path / "reference", Start())
-    assert nights.run(config, Start(Fate.KILL, 60)) is None
-    shutil.rmtree(nights.path / "night")
-    for at in (90, 200):
-        nights.run(config, Start(Fate.KILL, at))
-    ended = nights.run(config)
-    assert reference is not None and ended is not None and ended.reason is reference.reason
-    (pair,), (expected,) = nights.results().pairs, nights.results("reference").pairs
-    assert (pair.z, pair.verdict, pair.by_trial) == (expected.z, expected.verdict, True)
-
-
 def test_a_gate_goes_on_with_more_trials_as_far_as_the_recording_goes(nights: Nights) -> None:
     trials = {"min": 4, "max": 6, "seeds": "coupled", "optimize": "cost"}
     short = nights.run(nights.gate("near", trials=trials))
@@ -258,35 +244,6 @@ def test_answers_without_a_grade_keep_their_places(tmp_path: Path) -> None:
     nights.world.broken = set()
     with pytest.raises(ConfigError, match="no graded answer of it to question q3"):
         load_starting_point(prepare(nights.gate()), tmp_path / "gate")
-
-
-def test_several_benchmarks_are_compared_trial_by_trial_too(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
-    questions = str(tmp_path / "questions.jsonl")
-    parts = [{"name": "much", "weight": 3, "questions": questions}, {"name": "little", "questions": questions}]
-    settings: dict[str, Any] = {"benchmarks": parts, "questions": None}
-
-    def config(name: str, models: list[Mapping[str, object]], **changes: Any) -> RunConfig:
-        path = tmp_path / f"{name}.yaml"
-        base = {"sampling": {"max_tokens": 100}, "grader": "exact", "benchmarks": settings["benchmarks"]}
-        path.write_text(json.dumps({**base, "models": models, **changes}))
-        return load_config(path)
-
-    trials = {"min": 20, "max": 20, "seeds": "coupled"}
-    alone: list[Mapping[str, object]] = [{"name": "prod", "base_url": ADDRESS}]
-    assert nights.run(
-        config("night", alone, objective={"kind": "precision", "half_width": 0.5}, trials=trials), name="night"
-    )
-    models: list[Mapping[str, object]] = [
-        {"name": "prod", "recorded": str(tmp_path / "night")},
-        {"name": "copy", "base_url": ADDRESS},
-    ]
-    gate = {"kind": "baseline", "baseline": "prod", "gate": True}
-    trials = {"min": 4, "max": 20, "seeds": "coupled", "optimize": "cost"}
-    ended = nights.run(config("gate", models, objective=gate, stopping={"delta": 0.05}, trials=trials))
-    assert ended is not None and ended.exit_code == ExitCode.REACHED
-    (pair,) = nights.results().pairs
-    assert pair.by_trial and pair.difference == pytest.approx(0.0)
 
 
 @pytest.mark.slow

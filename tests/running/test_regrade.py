@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from adaptive_eval.notes import SettingsChanged, TrialsRegraded, events_of_kind
 from adaptive_eval.report.ending import find_arguments
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.words import cost_to_go_on
 
 FRAGILE = """
 from pathlib import Path
@@ -51,8 +49,6 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
     why = "no trial of question 4 of 8 has a grade, so there is no score; on question q3: "
     assert "ada: no grade on question q3: the grader raised RuntimeError: no such thing" in ended.stdout
     assert f"ada is set aside: {why}the grader raised RuntimeError: no such thing" in ended.stdout
-    assert "need a model that was set aside: " in ended.stdout
-    assert f"ada, bob, cyd ({why}" in ended.stdout
     assert f"adaptive-eval regrade {site.directory()}" in ended.stdout
     assert "raise trials.max" not in ended.stdout
     ungraded = [trial for trial, category in RunOutcome.of(site.directory()).outcomes.items() if category is None]
@@ -144,40 +140,11 @@ def test_what_changes_no_grade_leaves_every_answer_in_the_scores(site: Site, by:
     assert by == "label" or [row.score for row in after.models] == [row.score for row in before.models]
 
 
-def test_a_mended_answer_key_grades_every_answer(site: Site) -> None:
-    config = site.write(trials={"min": 2, "max": 2})
-    path = site.folder / "questions.jsonl"
-    right = path.read_text()
-    rows = [json.loads(line) for line in right.splitlines()]
-    path.write_text("\n".join(json.dumps(row | {"answer": "7"}) for row in rows))
-    site.run(config)
-    assert set(RunOutcome.of(site.directory()).outcomes.values()) == {0}
-    path.write_text(right)
-    assert site.run(config).exit_code == ExitCode.CONFIGURATION
-    assert regrade(site.directory(), "--config", config).exit_code == ExitCode.REACHED
-    assert set(RunOutcome.of(site.directory()).outcomes.values()) == {0, 1}
-    assert site.run(config).exit_code == ExitCode.SPENT
-
-
 def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     refused = regrade(tmp_path / "nothing", "--config", "configs/quickstart.yaml")
     assert refused.exit_code == ExitCode.FAILED
     assert f"{tmp_path / 'nothing'} does not exist" in refused.stderr
     assert not (tmp_path / "nothing").exists()
-
-
-@pytest.mark.slow
-def test_an_equivalent_grader_changes_no_decision(site: Site) -> None:
-    trials = {"min": 2, "max": 8}
-    site.run(site.write(trials=trials, grader="contains"))
-    before, looks = read_results(site.directory()), RunOutcome.of(site.directory()).looks
-    config = site.write(trials=trials, grader={"kind": "contains", "ignore_case": False})
-    done = regrade(site.directory(), "--config", config)
-    assert "0 have another category" in done.stdout and "Nothing more needs to be asked" in done.stdout, done.output
-    after = read_results(site.directory())
-    assert before is not None and after is not None and after.pairs == before.pairs
-    site.run(config)
-    assert RunOutcome.of(site.directory()).looks == looks
 
 
 COIN = """
@@ -204,15 +171,8 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     was, now = ({row.name: row.trials for row in results.models} for results in (before, after))
     assert now == was and not [warning for warning in after.warnings if warning.kind == "uncounted"]
     by_name = {row.name: row.score for row in before.models}
-    for row in after.models:
-        assert row.score is not None and row.score != by_name[row.name]
-        assert f"{100 * (by_name[row.name] or 0.0):.1f}%" in done.stdout and f"{100 * row.score:.1f}%" in done.stdout
+    assert all(row.score not in (None, by_name[row.name]) for row in after.models)
     assert after.run.status == "stopped" and "resuming takes about" in done.stdout
-    CliRunner().invoke(app, ["report", str(site.directory()), "--format", "summary"])
-    text = " ".join((site.directory() / "report.txt").read_text().split())
-    assert "Regraded: the run had finished, but with the new grades a comparison is open." in text, text
-    another = replace(after, trials_to_go=0.0)
-    assert cost_to_go_on(another) == "resuming takes at least another round of answers", "a pair is open"
 
     resumed = site.run(coin)
     assert resumed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), resumed.stderr

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,8 +13,6 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.config.load import config_from_mapping, load_config
-from adaptive_eval.report.published import published_configuration, stored_configuration
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_view
@@ -91,27 +88,6 @@ def test_questions_are_named_by_their_benchmark_and_asked_by_their_weight(ended:
     assert heavy > 1.5 * light
 
 
-def test_all_readers_of_the_run_find_the_same_scores(ended: Path) -> None:
-    results = results_of(ended)
-    scores = {row.name: row.score for row in results.models}
-    report = markdown(read_view(ended))
-    assert "## Scores by benchmark" in report
-    assert "easy (3 questions)" in report
-    assert "## Scores by level" in report
-    for row in _rescored(ended):
-        assert row["score"] == pytest.approx(scores[str(row["name"])])
-    same = json.loads(invoke("compare", ended, ended, "--format", "json"))["changes"]
-    for row in same["models"]:
-        assert row["score_a"] == pytest.approx(scores[row["name"]])
-        assert row["difference"] == 0.0
-
-
-def _rescored(directory: Path) -> Sequence[dict[str, object]]:
-    rescoring = json.loads(invoke("rescore", directory, "--format", "json"))["rescoring"]
-    models: Sequence[dict[str, object]] = rescoring["rubrics"][0]["models"]
-    return models
-
-
 def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -> None:
     config = tmp_path / "run.yaml"
     invoke("replay", ended, "--config", config, "--output", tmp_path / "again")
@@ -127,21 +103,6 @@ def test_the_run_resumes_only_with_the_same_weights(ended: Path, site: Site) -> 
     other = site.run(config, "--set", "benchmarks.0.weight=1")
     assert other.exit_code == ExitCode.CONFIGURATION
     assert "benchmarks.easy.weight" in other.stderr
-
-
-def test_the_published_configuration_repeats_the_run(ended: Path) -> None:
-    view = read_view(ended)
-    assert view is not None
-    config = config_from_mapping(published_configuration(stored_configuration(view.configuration)))
-    original = load_config(ended.parent.parent / "run.yaml")
-    for section in ("benchmarks", "questions", "grader", "prompt", "models", "rubric"):
-        assert getattr(config, section) == getattr(original, section)
-
-
-def test_answers_are_graded_again_by_the_grader_of_their_benchmark(ended: Path) -> None:
-    before = results_of(ended)
-    invoke("regrade", ended, "--config", ended.parent.parent / "run.yaml")
-    assert results_of(ended).models == before.models
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from contrary_server import Reply, listening
-from live_runs import ENDED, FAST, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials
+from live_runs import ENDED, FAST, RunOutcome, Site, small_world, trials_in
 from stored_runs import stored_header
 from typer.testing import CliRunner, Result
 
@@ -183,20 +183,3 @@ def test_a_server_cannot_read_a_variable_by_the_name_of_its_model(ada: str, monk
     with listening(lambda asked: None, lambda path, headers: page if path == "/v1/models" else None) as server:
         run("--model", ada, "--model", server.base_url, "--max-trials", "4")
     assert models_of(Path("runs/questions")) == [("ada-7b", "org/ada-7b"), ("${PLACE}", "${PLACE}")]
-
-
-def test_a_dry_run_needs_no_file(ada: str, bob: str) -> None:
-    tried = run("--model", ada, "--model", bob, "--dry-run")
-    assert tried.exit_code == ExitCode.REACHED, tried.output
-    assert f"Next: adaptive-eval run questions.jsonl {' '.join(SHORT[:-2])} --model {ada} --model {bob}" in tried.stdout
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on_with_the_same_command(site: Site, ada: str, bob: str) -> None:
-    options = ("--model", ada, "--model", bob, "--max-trials", "30", *SHORT[:-2])
-    process = site.start(Path("questions.jsonl"), *options)
-    assert wait_for_trials(Path("runs/questions"), 40, process)
-    kill(process)
-    assert (ended := run(*options)).exit_code in ENDED, ended.output
-    undisturbed = run(*options, "--run-dir", "other")
-    assert RunOutcome.of(Path("runs/questions")).looks == RunOutcome.of(Path("other")).looks, undisturbed.output

@@ -18,7 +18,6 @@ from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import AnswersLost, ServerLaunching
-from adaptive_eval.report.lines import duration
 from adaptive_eval.report.other_costs import (
     counted_gpu_seconds,
     extra_costs,
@@ -31,7 +30,7 @@ from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.summary import other_costs_in_short, unstored_answers
+from adaptive_eval.show.summary import other_costs_in_short
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.write import RunStore
 
@@ -68,8 +67,6 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     assert results.cost.server_seconds == pytest.approx(sum(held_time.seconds for held_time in held.values()))
     assert f"also      {trials} trials, {tokens:,} tokens, ${usd:.2f}, " in ended.stdout
     assert " GPU hours on cyd, no longer in the run" in ended.stdout
-    verified = CliRunner().invoke(app, ["verify", str(site.directory())])
-    assert verified.exit_code == 0, verified.output
     feed = Feed(site.directory())
     feed.poll()
     caps = {cap.name: cap.used for cap in stored_status(feed).caps}
@@ -78,21 +75,9 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     )
     report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
     assert f"| cyd, no longer in the run | {trials} " in report.replace("|     ", "| ")
-    assert "from their start to their stop if the run started them" in " ".join(report.split())
-    assert f"servers held for {duration(results.cost.server_seconds)} in total" in ended.stdout
     compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
     asked = sum(amounts[0] for amounts in spent.values())
     assert asked == results.cost.asked and f"answers requested {asked} → {asked}, tokens" in compared
-    page = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "html", "--output", "-"]).stdout
-    assert f'"beside":[{{"what":"left","model":"cyd","trials":{trials},"tokens":{tokens},' in page
-
-
-def test_lost_answers_are_those_of_all_models_that_the_run_had() -> None:
-    nothing = (0, 0.0, 0.0, 0.0)
-    rows = [OtherCostRow("lost", "ada", 0, *nothing, answers=12), OtherCostRow("left", "cyd", 3, *nothing, answers=2)]
-    discarded = OtherCostRow("discarded", "bob", 0, *nothing, answers=60)
-    assert unstored_answers([*rows, discarded]) == ["14 lost answers", "60 discarded answers"]
-    assert unstored_answers(rows) == ["14 lost answers"] and unstored_answers([]) == []
 
 
 def test_requests_of_a_regrade_count_until_its_grades_are_stored(tmp_path: Path) -> None:

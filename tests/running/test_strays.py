@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.settings import EndpointSettings
-from adaptive_eval.machine import machine
 from adaptive_eval.notes import ModelSetAside, ServersNoticed
 
 RUNNER = CliRunner()
@@ -55,24 +54,6 @@ def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, stat
     assert outcomes_of(run) == undisturbed
     assert noticed(run) == {(name, "stray_refusal") for name in MODELS}
     assert f"HTTP {status}: gateway says no" in result.output
-
-
-def test_a_model_that_is_always_refused_is_reported_after_few_requests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "REFUSALS_SECONDS", HANGS)  # until both are heard
-    longer_than_a_reply = EndpointSettings(tick=0.02, backoff=0.1, longest_backoff=0.2)
-    monkeypatch.setattr("adaptive_eval.endpoints.settings.DEFAULT", longer_than_a_reply)
-
-    def script(asked: Asked) -> Reply | None:
-        return Reply(401, {"error": {"message": "who are you"}})
-
-    with listening(script) as server:
-        config = write_config(tmp_path, server, concurrency=32)
-        result = RUNNER.invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(tmp_path / "run")])
-        assert result.exit_code == ExitCode.ENDPOINTS
-        assert "ada: HTTP 401: who are you" in result.stderr and "bob: HTTP 401" in result.stderr
-        assert len(server.statuses) <= 2 * (24 + 4)
 
 
 @pytest.mark.usefixtures("short_pauses")

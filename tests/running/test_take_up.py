@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from bed import MachineBed
-from fakes import FakeEndpoint, FakeGrading, plan
+from fakes import FakeGrading, plan
 
 from adaptive_eval.core.settings import Budget, Pace
-from adaptive_eval.endpoints.types import Answer, Prompt, RetryGate
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.machine.driver import Driver
 from adaptive_eval.machine.records import LOOKS_RETAKEN, REGRADED, REGRADING
@@ -142,27 +142,6 @@ async def test_a_cap_on_time_ends_the_grading_of_stored_answers(tmp_path: Path) 
     assert not ungraded(bed)
 
 
-async def test_answers_whose_grading_was_cut_off_are_left_to_the_next_start(tmp_path: Path) -> None:
-    drivers: list[Driver] = []
-
-    def stop_at_once() -> None:
-        if grading.hung == 3:
-            drivers[0].stop()
-            drivers[0].stop()
-
-    bed = MachineBed(tmp_path / "run")
-    bed.grading = grading = HungGrading(4, stop_at_once)
-    await bed.start(drivers.append)
-    stored = bed.outcomes()
-    assert ungraded(bed) == len(stored) - 4 >= grading.hung >= 3
-    bed.grading = FakeGrading()
-    await bed.start()
-    assert not ungraded(bed) and bed.outcomes().keys() >= stored.keys()
-    reference = MachineBed(tmp_path / "reference")
-    await reference.start()
-    assert bed.looks() == reference.looks()
-
-
 @pytest.mark.parametrize("times", [1, 2])
 async def test_grading_stored_answers_can_be_stopped_and_what_is_done_stays(tmp_path: Path, times: int) -> None:
     bed = await with_ungraded(MachineBed(tmp_path))
@@ -191,14 +170,6 @@ async def test_a_model_whose_answer_still_has_no_grade_is_asked_nothing(tmp_path
     assert len(bed.endpoints["bob"].samples) == before
 
 
-async def test_an_ungraded_answer_counts_as_paid_after_a_resume(tmp_path: Path) -> None:
-    bed = await with_ungraded(MachineBed(tmp_path))
-    bed.grading.fails = some_answers
-    machine = await bed.start()
-    assert sum(account.answers for account in machine.account.models.values()) == len(bed.outcomes())
-    assert sum(usage.ungraded for usage in machine.alarms.usages.values()) == ungraded(bed) > 0
-
-
 async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothing(tmp_path: Path) -> None:
     bed = await with_ungraded(MachineBed(tmp_path))
     before = asked(bed)
@@ -210,37 +181,3 @@ async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothi
     with pytest.raises(ZeroDivisionError):
         await bed.start()
     assert asked(bed) == before
-
-
-async def test_answers_in_flight_of_a_model_set_aside_are_stored_before_the_end(tmp_path: Path) -> None:
-    bed = MachineBed(tmp_path, replace(plan(), pace=Pace(lookahead=3)))
-    late = asyncio.Event()
-    drivers: list[Driver] = []
-
-    class Late(FakeEndpoint):
-        async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
-            answers = await super().sample(prompt, seeds)
-            if 1003 in seeds and self.samples[-1][0]:  # of a round that runs ahead
-                await late.wait()
-            return answers
-
-    bed.endpoints["bob"] = Late("bob", 0.5)
-    bed.grading.fails = all_of_one_question
-
-    async def answer_late() -> None:
-        while (machine := drivers[0].machine) is None or machine.controller.finished is None:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        for _ in range(MANY_TURNS):
-            await asyncio.sleep(0)
-        late.set()
-
-    waiting: list[asyncio.Task[None]] = []
-
-    def begin(driver: Driver) -> None:
-        drivers.append(driver)
-        waiting.append(asyncio.create_task(answer_late()))
-
-    machine = await bed.start(begin)
-    await waiting[0]
-    assert list(machine.controller.set_aside) == [1]
-    assert len(bed.outcomes()) == asked(bed)
