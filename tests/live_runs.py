@@ -113,6 +113,18 @@ class Site:
         """Where the run of that name lies."""
         return self.folder / "runs" / name
 
+    def results(self, name: str = "run") -> dict[str, Any]:
+        """What its results.json says."""
+        document: dict[str, Any] = json.loads((self.directory(name) / "results.json").read_bytes())
+        return document
+
+    def report(self, form: str = "md", name: str = "run") -> str:
+        """`adaptive-eval report` of it."""
+        words = ["report", str(self.directory(name)), "--format", form, "--output", "-"]
+        written = CliRunner().invoke(app, words)
+        assert written.exit_code == 0, written.output
+        return written.stdout
+
 
 @dataclass(frozen=True)
 class EndedRuns:

@@ -41,7 +41,7 @@ RESET, HUNG, GARBLED, REFUSED = "reset", "hung", "garbled", "refused"
 JUDGE = "judge"
 REPLY_TOKENS = 1000
 """The most tokens that a judge may use; it uses nearly as many."""
-_SHOWN = re.compile(r"<(reference|answer|first|second)-[0-9a-f]{16}>\n(.*?)\n</", re.DOTALL)
+_SHOWN = re.compile(r"<(reference|answer)-[0-9a-f]{16}>\n(.*?)\n</", re.DOTALL)
 _LINE = re.compile(r"^([A-Z]+-[0-9a-f]{16}): <verdict>", re.MULTILINE)
 
 
@@ -221,7 +221,7 @@ class _Wire:
 
 
 class _JudgeWire(_Wire):
-    """The judge's: it knows what is right by the reference, and says so in the form that it is asked for."""
+    """The judge's: it knows what is right by the reference, and says so as it is asked to."""
 
     longest = REPLY_TOKENS
 
@@ -237,18 +237,10 @@ class _JudgeWire(_Wire):
         shown, line = dict(_SHOWN.findall(content)), _LINE.search(content)
         if not shown:
             return "OK."  # a tiny request shows no answer
-        if share_of("mute", seed, shown.get("answer", shown.get("first"))) < self._mute:
+        if share_of("mute", seed, shown["answer"]) < self._mute:
             return "I cannot say."
-        verdict = _said_of(shown)
+        verdict = "correct" if shown["answer"] == shown["reference"] else "wrong"
         if "response_format" in body:
             return json.dumps({"reasoning": "As they are.", "verdict": verdict})
         assert line is not None
         return f"As they are.\n{line[1]}: {verdict}"
-
-
-def _said_of(shown: Mapping[str, str]) -> str:
-    """Of one answer whether it is right, of two which of them is."""
-    right = {name: text == shown["reference"] for name, text in shown.items()}
-    if "answer" in right:
-        return "correct" if right["answer"] else "wrong"
-    return "tie" if right["first"] == right["second"] else "first" if right["first"] else "second"

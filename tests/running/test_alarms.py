@@ -224,33 +224,6 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stuck", [pytest.param(True, id="cache"), pytest.param(False, id="honest")])
-def test_short_answers_of_a_cache_end_a_run(tmp_path: Path, server: ScriptedServer, stuck: bool) -> None:
-    """Thirty tokens each, all but one wrong, from one cache for every model; an honest server uses the same words."""
-    place = place_of(tmp_path, server, questions=25)
-
-    def says(model: str, question: str, seed: int) -> str:
-        result = 10 if question == "number 10" else int(share(model, question, 0 if stuck else seed) * 4)
-        why = "having weighed one thing against another as I went on, and with doubt as to the last step of all of them"
-        return f"All in all, {why}, I find that {question} makes {result}"
-
-    server.answer = says
-    free = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 100}
-    grader = {"kind": "regex", "pattern": "makes (.*)", "workers": 1}
-    ended = place.run(sampling=free, grader=grader)
-    alarms = {(alarm.model, alarm.fault) for alarm in place.alarms()}
-    if not stuck:
-        assert not [alarm for alarm in alarms if alarm[1] == AnswerFault.REPEATED] and "repeats" not in dict(
-            place.warnings()
-        )
-        return
-    assert ended.exit_code == ExitCode.SPENT and "pairs of trials agree word for word" in ended.stderr
-    assert alarms == {(name, AnswerFault.REPEATED) for name in MODELS}
-    asked = len(server.requests)
-    assert place.run(sampling=free, grader=grader).exit_code == ExitCode.SPENT and len(server.requests) == asked
-
-
-@pytest.mark.slow
 def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
     place: ScriptedPlace, server: ScriptedServer
 ) -> None:

@@ -307,56 +307,6 @@ def test_cut_answers_of_a_prior_stay_unsure(place: ScriptedPlace, server: Script
 
 
 @pytest.mark.slow
-def test_a_pair_that_only_cut_answers_of_the_prior_block_says_so(
-    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the prior the first right answer of bob to each of four questions was cut off: bob would be called worse."""
-    monkeypatch.setitem(SKILLS, "bob", 8)
-    cut: dict[str, int] = {}
-
-    def is_cut(model: str, question: str, seed: int) -> bool:
-        is_right = not answer(model, question, seed).endswith(" 0.")
-        if model == "bob" and question in ("number 10", "number 11", "number 12", "number 13") and is_right:
-            return cut.setdefault(question, seed) == seed
-        return False
-
-    server.answer = lambda *asked: "The answer is" if is_cut(*asked) else answer(*asked)
-    server.finish_reason = lambda *asked: "length" if is_cut(*asked) else "stop"
-    settings = {
-        "models": ("ada", "bob"),
-        "concurrency": 1,
-        "trials": {"min": 6, "max": 9, "optimize": "cost"},
-        "stopping": {"on_alarm": "never"},
-    }
-    assert place.run(**settings).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    server.answer, server.finish_reason = answer, lambda *asked: "stop"
-    earlier, place.run_dir = place.run_dir, tmp_path / "later"
-    ended = place.run(**settings, prior={"run": str(earlier)})
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    assert [pair["verdict"] for pair in place.results["pairs"]] == ["blocked"]
-    assert ("cut_prior", "bob") in place.warnings() and not any(row["cut"] for row in place.results["models"])
-    for said in (
-        "1 comparison could turn on cut answers: in the prior run, answers of bob were cut off.",
-        "to do     name a prior run without cut answers, or none, and start over:",
-    ):
-        assert said in ended.stdout, ended.stdout
-    assert "max_tokens" not in ended.stdout and "set aside" not in ended.stdout
-
-
-@pytest.mark.slow
-def test_answers_that_were_asked_again_after_an_alarm_are_a_prior(
-    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path
-) -> None:
-    turning = Turning(server, "empty")
-    assert place.run(concurrency=1).exit_code == ExitCode.SPENT
-    turning.fix()
-    assert place.run("--ask-again", concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    mended, place.run_dir = place.run_dir, tmp_path / "later"
-    ended = place.run(prior={"run": str(mended)}, concurrency=1)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
-
-
-@pytest.mark.slow
 def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: ScriptedPlace, server: ScriptedServer) -> None:
     Turning(server, "empty")
     assert place.run(concurrency=1).exit_code == ExitCode.SPENT

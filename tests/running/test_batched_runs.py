@@ -1,6 +1,5 @@
 """Whole runs through batch services over HTTP: the same looks as asked directly, through faults, kills and stops."""
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -150,16 +149,6 @@ def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_models_with_and_without_batches_are_in_one_run(site: Site) -> None:
-    with service() as (server, url):
-        models = [*batched(url)[:2], {"name": MODELS[2], "base_url": url}]
-        result = ended_well(site, site.write(models=models, trials=TRIALS), site.directory())
-    assert result == undisturbed(site)
-    direct = sum(model == MODELS[2] for model, _, _ in result.outcomes)
-    assert (server.counts["answered"], server.batch_counts["answered"]) == (direct, len(result.outcomes) - direct)
-
-
-@pytest.mark.slow
 def test_requests_of_a_cancelled_batch_are_sent_directly_at_full_price(site: Site) -> None:
     price = {"price": {"input": 1.0, "output": 10.0}}
     with aged(HOUR / 2) as (server, url):
@@ -181,7 +170,7 @@ def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
         models = [model | price for model in batched(url)]
         config = site.write(models=models, trials={"min": 4, "max": 16}, budget={"usd": 0.13})
         ended_well(site, config, site.directory())
-        spent = json.loads((site.directory() / "results.json").read_text())["cost"]
+        spent = site.results()["cost"]
         assert 0.0 < spent["usd"] <= 0.13 and spent["trials"] == server.batch_counts["answered"] >= 96
 
 

@@ -1,11 +1,10 @@
 """Whatever servers say and lose, and whenever a run is killed, no cap is exceeded by what was generated and charged.
 
-Also with a judge, whose verdicts are worked out by hand, and where it compares with the answers of another run.
+Also with a judge, whose verdicts are worked out by hand.
 """
 
 import json
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -58,10 +57,7 @@ from adaptive_eval.report.stored import StoredRun
 
 MOST_SLACK = TICK_SECONDS + 0.1
 """A cap on time is looked at with every tick."""
-EXACT, JUDGED, COMPARED = "exact", "judged", "compared"
-BASELINE, DEPTH = "bob", 2
-"""The model whose answers others are compared with, and how many it has to each question."""
-BETTER, TIE, WORSE = range(3)
+EXACT, JUDGED = "exact", "judged"
 JUDGE_PRICE, JUDGE_GPUS, JUDGE_SLOTS = 3.0, 1.0, 3
 SERVER = {"base_url": "http://127.0.0.1:9/v1"}
 
@@ -87,7 +83,7 @@ class Setting:
             "questions": "questions.jsonl",
             "models": [{"name": name, **model} for name in SKILLS if name != absent],
             "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS if self.bounded else None, "timeout": TIMEOUT},
-            "grader": EXACT if self.grader == EXACT else self._judge(folder),
+            "grader": EXACT if self.grader == EXACT else self._judge(),
             "stopping": {"rule": "published", "options": {"threshold": 50}, "on_alarm": "never"},  # budgets end it
             "trials": {"min": 1, "max": horizon, "optimize": "cost" if self.grader == EXACT else "auto"},
             "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in self.budget.items()},
@@ -98,9 +94,9 @@ class Setting:
         (folder / "run.yaml").write_text(json.dumps(document))
         return load_config(folder / "run.yaml")
 
-    def _judge(self, folder: Path) -> dict[str, object]:
+    def _judge(self) -> dict[str, object]:
         price = {"input": JUDGE_PRICE, "output": JUDGE_PRICE}
-        judge = {
+        return {
             "kind": "judge",
             "server": {**SERVER, "model": JUDGE, "price": price, "gpus": JUDGE_GPUS},
             "sampling": {"temperature": 0.5, "max_tokens": REPLY_TOKENS, "timeout": TIMEOUT},
@@ -109,8 +105,6 @@ class Setting:
             "structured": self.structured,
             "concurrency": {"in_flight": JUDGE_SLOTS, "attempts": 3, "retry_for": 5.0},
         }
-        compared = {"compare_to": {"run": str(folder / "earlier"), "model": BASELINE}}
-        return judge | (compared if self.grader == COMPARED else {})
 
 
 @dataclass(frozen=True)
@@ -129,35 +123,6 @@ class Life:
     """What it has spent on stored answers."""
     parts: Mapping[str, Cost]
     """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
-    others: Mapping[Trial, Row]
-    """Answers of an earlier run that this one's are compared with."""
-
-    def expected(self, trial: Trial) -> int:
-        """The category of an answer by a grader that makes no mistakes."""
-        text, (_, question, number) = self.rows[trial].text, trial
-        if not self.others:
-            return int(text == "right")
-        other_text = self.others[BASELINE, question, number % DEPTH].text
-        return TIE if text == other_text else BETTER if text == "right" else WORSE
-
-
-def earlier_answers(folder: Path) -> Mapping[Trial, Row]:
-    """Those of a run with seeds of its own, with which others are compared."""
-    Setting({}).config(folder)
-    document: dict[str, Any] = {
-        "questions": "questions.jsonl",
-        "seed": 1,
-        "models": [{"name": BASELINE, **SERVER}],
-        "sampling": {"max_tokens": MAX_TOKENS},
-        "grader": EXACT,
-        "trials": {"min": DEPTH, "max": DEPTH},
-        "objective": {"kind": "threshold", "value": 0.5},
-    }
-    (folder / "earlier.yaml").write_text(json.dumps(document))
-    assert Spender().run(load_config(folder / "earlier.yaml"), folder / "earlier", Start()) is not None
-    rows = stored_rows(folder / "earlier")
-    assert set(rows) == {(BASELINE, key, number) for key in QUESTIONS for number in range(DEPTH)}
-    return rows
 
 
 OF_WORLD = ("usage", "faults", "judge_usage", "judge_faults", "judge_excess", "mute")
@@ -176,7 +141,6 @@ def lead(
     setting, horizon, place = Setting(budget, **how), 8, Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)
-        others = earlier_answers(folder) if setting.grader == COMPARED else {}
         count = len(starts) + 1
         for start, missing, anew in zip_longest((*starts, Start()), absent[:count], regrades[:count]):
             ended = failed = None
@@ -210,7 +174,6 @@ def lead(
                 "grades": reduce(Cost.plus, (use.cost for use in uses), NO_COST),
                 "in vain": reduce(Cost.plus, (use.wasted for use in uses), NO_COST),
             },
-            others,
         )
 
 
@@ -245,8 +208,8 @@ def holds(life: Life) -> None:
         noticed = [sum(attempt.tokens) - within_reserve(attempt) for attempt in attempts if attempt.came]
         most = len(life.world.active) * len(SKILLS) * setting.slots * setting.samples
         assert sum(noticed) <= most * (TIMES_BEYOND - 1) * MAX_TOKENS
-    for trial, row in life.rows.items():
-        assert row.category in (None, life.expected(trial)), "a grade that nobody gave"
+    for row in life.rows.values():
+        assert row.category in (None, int(row.text == "right")), "a grade that nobody gave"
     if setting.grader != EXACT:
         total = reduce(Cost.plus, life.parts.values())
         assert (total.tokens, total.usd) == (life.stored.tokens, pytest.approx(life.stored.usd))
@@ -312,7 +275,6 @@ KINDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "much is sent twice": BUDGETS,
     JUDGED: OF_A_JUDGE,
-    COMPARED: OF_A_JUDGE | {"grader": st.just(COMPARED), "regrades": st.just(())},
 }
 
 
@@ -346,11 +308,10 @@ def drawn(kind: str, number: int, lives: int, mark: str = "") -> Any:
     [
         drawn(EXACT, 1, 2),
         drawn(JUDGED, 1, examples(2)),
-        drawn(COMPARED, 1, examples(2), "slow"),
         drawn("without a limit on the length of answers", 3, examples(12), "slow"),
         drawn("much is sent twice", 5, examples(12), "slow"),
-        *(drawn(kind, 2, 8, "slow") for kind in (JUDGED, COMPARED)),
-        *(drawn(kind, number, 25, "release") for kind in (JUDGED, COMPARED) for number in (3, 4, 5)),
+        drawn(JUDGED, 2, 8, "slow"),
+        *(drawn(JUDGED, number, 25, "release") for number in (3, 4, 5)),
         *(drawn(EXACT, number, 50, "release") for number in range(2, 12)),
     ],
 )
@@ -429,12 +390,6 @@ def each_judged_by_three_votes(life: Life) -> bool:
     return len(life.world.judged) == 3 * len(life.rows) > 0 and life.stored.tokens == generated(life) <= 400_000
 
 
-def compared_by_two_requests_a_vote_and_ties_by_none(life: Life) -> bool:
-    graded = Counter(row.category for row in life.rows.values())
-    assert set(SKILLS) == {model for model, _, _ in life.rows} and None not in graded
-    return len(life.world.judged) == 2 * 3 * (graded[BETTER] + graded[WORSE]) > 0
-
-
 def some_ungraded_and_none_failed(life: Life) -> bool:
     ungraded = sum(row.category is None for row in life.rows.values())
     return FIRST_ANSWERS < ungraded < len(life.rows) and life.failed is None
@@ -458,10 +413,6 @@ SINGLE: dict[str, Case] = {
         {"budget": {"tokens": 300_000}, "faults": {REFUSED: 1.0}, "starts": (Start(),)},
         lambda life: not life.lost and life.set_aside,
     ),
-    "a run without kills loses nothing": (
-        {"budget": {"tokens": 300_000}, "samples": 3},
-        lambda life: not life.lost and not life.set_aside,
-    ),
     "a model that exceeds its reservation is set aside": (
         {"budget": {"tokens": 300_000}, "usage": BEYOND, "slots": 1},
         lambda life: life.set_aside,
@@ -469,10 +420,6 @@ SINGLE: dict[str, Case] = {
     "requests in flight at a kill count at their worst case": (
         {"budget": {"tokens": 300_000}, "starts": (Start(Fate.KILL, 40),)},
         lost_at_their_worst_case,
-    ),
-    "a judge that exceeds its reservation ends a run": (
-        {"budget": {"tokens": 150_000}, "grader": JUDGED, "judge_excess": 60},
-        ended_by_the_judge,
     ),
     "a judge that exceeds its reservation ends a killed run": (
         {
@@ -500,10 +447,6 @@ SLOW: dict[str, Case] = {
     "nothing is judged twice without a kill": (
         {"budget": {"tokens": 400_000}, "grader": JUDGED, "votes": 3},
         each_judged_by_three_votes,
-    ),
-    "a comparison takes two requests a vote, and a tie word for word none": (
-        {"budget": {"tokens": 600_000}, "grader": COMPARED, "votes": 3},
-        compared_by_two_requests_a_vote_and_ties_by_none,
     ),
     "a judge with earlier verdicts may fail on the first requests of a later start": (
         {"budget": {"tokens": 900_000}, "grader": JUDGED, "starts": (Start(),), "mute": 0.2},

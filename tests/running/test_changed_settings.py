@@ -1,6 +1,5 @@
 """A run that goes on with other settings remembers its own, keeps its looks, and drops no answer from a score."""
 
-import json
 from contextlib import closing
 
 import pytest
@@ -13,7 +12,7 @@ from adaptive_eval.report.reader import RunReader
 
 
 def results(site: Site) -> dict[str, object]:
-    return dict(json.loads((site.directory() / "results.json").read_text()))
+    return dict(site.results())
 
 
 def looks(site: Site) -> list[dict[str, object]]:

@@ -222,11 +222,15 @@ def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
     spent = sum(trial.cost.usd for trial in stored(site))
     assert 5.0 < spent <= 9.8, "equal answers are reserved at 1.5 times their cost"
     silent = model("silent", "sh", "-c", 'echo {\\"score\\": 1}')
-    refused = site.run(
-        write(site, silent, shell("new", 50), budget={"usd": 9.8}), "--run-dir", str(site.directory("silent"))
-    )
-    assert refused.exit_code == ExitCode.ENDPOINTS
-    assert 'silent: its command has no "usd" in its last line, which budget.usd counts' in refused.output
+    cheapest = {"kind": "cheapest", "delta": 0.2}
+    for name, changes, why in (
+        ("capped", {"budget": {"usd": 9.8}}, "which budget.usd counts"),
+        ("chosen", {"objective": cheapest}, "by which the cheapest is chosen"),
+    ):
+        config = write(site, silent, shell("new", 50), **changes)
+        refused = site.run(config, "--run-dir", str(site.directory(name)))
+        assert refused.exit_code == ExitCode.ENDPOINTS
+        assert f'silent: its command has no "usd" in its last line, {why}' in refused.output
 
 
 def test_what_failed_attempts_have_used_is_told_and_counted(site: Site) -> None:
@@ -235,18 +239,6 @@ def test_what_failed_attempts_have_used_is_told_and_counted(site: Site) -> None:
     ended = site.run(config, "--set", "concurrency.attempts=2", "--set", "stopping.on_alarm=never")
     assert "2 attempts at an answer failed, and used 1 USD; no score counts them" in ended.output, ended.output
     assert "$1.00 on failed attempts at answers of base" in ended.output
-
-
-def test_the_cheapest_is_chosen_by_what_commands_report(site: Site) -> None:
-    dear = model("dear", "sh", "-c", 'echo {\\"score\\": 1, \\"usd\\": 2}')
-    cheap = model("cheap", "sh", "-c", 'echo {\\"score\\": 1, \\"usd\\": 0.5}')
-    silent = model("silent", "sh", "-c", 'echo {\\"score\\": 1}')
-    objective = {"kind": "cheapest", "delta": 0.2}
-    config = write(site, dear, cheap, objective=objective, trials={"max": 20})
-    ended = site.run(config)
-    assert ended.exit_code == ExitCode.REACHED and "cheap (100.0%) is the cheapest within" in ended.output
-    refused = site.run(write(site, silent, cheap, objective=objective), "--run-dir", str(site.directory("silent")))
-    assert 'silent: its command has no "usd" in its last line, by which the cheapest is chosen' in refused.output
 
 
 def test_credit_between_needs_a_rubric_and_regrading_finds_it_in_what_is_stored(site: Site) -> None:

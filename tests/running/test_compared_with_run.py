@@ -2,11 +2,10 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, Site, small_world, stored
+from live_runs import ENDED, MODELS, Site, stored
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -16,16 +15,8 @@ from adaptive_eval.questions.types import Question
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import right_answer
-from adaptive_eval.simulate.judging import SimulatedJudge
-from adaptive_eval.simulate.server import SimulatedServer, serving
 
 BASELINE, DEPTH = "bob", 3
-
-
-@pytest.fixture(scope="module")
-def fair_url() -> Iterator[str]:
-    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
-        yield url
 
 
 def settings(site: Site, url: str, **changes: object) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """`trials.max` changed on resume: what is stored says so, leads to the same looks again, and the reader is told."""
 
-import json
 from contextlib import closing
 
 import pytest
@@ -34,7 +33,7 @@ def test_each_change_of_the_horizon_is_stored_reported_and_replayed(site: Site) 
     run_to(site, 6)
     output = run_to(site, 9)
     assert "trials.max was raised from 3 to 6 after look" in output
-    results = json.loads((site.directory() / "results.json").read_text())
+    results = site.results()
     texts = [warning["text"] for warning in results["warnings"] if warning["kind"] == "horizon"]
     assert [text.split(" after")[0] for text in texts] == [
         "trials.max was raised from 3 to 6",

@@ -4,7 +4,7 @@ import asyncio
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -45,13 +45,6 @@ from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.redact import redact_trial
-
-
-@pytest.fixture(scope="module")
-def fair_url() -> Iterator[str]:
-    """A server of the small world, and of a judge that makes no mistakes."""
-    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
-        yield url
 
 
 def judged_by(url: str, cost: Mapping[str, object] | None = None, **changes: object) -> dict[str, object]:
@@ -111,23 +104,6 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
         assert trial.signals["verdict"] in ("correct", "wrong") and trial.signals["agreement"] == 1.0
         used = [trial.signals[f"judge_{kind}_tokens"] for kind in ("prompt", "completion")]
         assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
-
-
-def test_verdicts_are_categories_and_the_majority_decides(site: Site) -> None:
-    verdicts = [{"name": name, "meaning": f"it is {name}"} for name in ("good", "fair", "poor")]
-    categories = [
-        {"name": "good", "weight": 1, "when": {"verdict": "good"}},
-        {"name": "fair", "weight": 0.5, "when": {"verdict": "fair"}},
-        {"name": "rest", "weight": 0},
-    ]
-    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(says_right=(0.8, 0.2)))) as url:
-        grader = judged_by(url, verdicts=verdicts, votes=3)
-        config = site.write(**settings(url, grader=grader, rubric={"categories": categories}))
-        assert site.run(config).exit_code in ENDED
-    trials = stored(site)
-    assert {trial.signals["agreement"] for trial in trials} == {2 / 3, 1.0}
-    assert {trial.category for trial in trials} == {0, 2}
-    assert all((trial.category == 0) == (trial.signals["verdict"] == "good") for trial in trials)
 
 
 @pytest.mark.slow

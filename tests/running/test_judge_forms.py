@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,6 @@ CRITERIA = [
 ]
 SCORES = {"scores": CRITERIA}
 AGAINST = {"compare_to": "other"}
-
-
-@pytest.fixture(scope="module")
-def fair_url() -> Iterator[str]:
-    """A server of the small world, and of a judge that makes no mistakes."""
-    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
-        yield url
 
 
 def settings(site: Site, url: str, grader: dict[str, object], **changes: object) -> dict[str, object]:
@@ -99,20 +91,6 @@ def test_a_required_schema_that_is_refused_gives_no_grade(site: Site) -> None:
         before = server.counts["rejected"]
         assert site.run(site.write("never", **never), "--run-dir", str(site.directory("never"))).exit_code in ENDED
     assert server.counts["rejected"] == before and all(trial.category is not None for trial in stored(site, "never"))
-
-
-@pytest.mark.slow
-def test_a_comparison_is_made_in_both_orders(site: Site, fair_url: str) -> None:
-    assert site.run(site.write(**settings(site, fair_url, AGAINST))).exit_code in ENDED
-    results = read_results(site.directory())
-    assert results is not None and results.weights == (1.0, 0.5, 0.0)
-    right_others = {f"q{at}" for at in range(8) if at % 2}
-    for trial in stored(site):
-        expected = {(True, False): "better", (False, True): "worse"}.get(
-            (is_right(trial), trial.question in right_others)
-        )
-        assert trial.signals["verdict"] == (expected or "tie")
-        assert trial.signals["order_dependent"] == trial.signals["prefers_first"] == 0.0
 
 
 @pytest.mark.slow

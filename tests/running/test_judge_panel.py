@@ -5,10 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
-from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results_file import read_results
@@ -62,7 +60,7 @@ def test_the_majority_of_all_votes_decides(site: Site, judges: tuple[str, str, s
         assert float(trial.signals["judge_usd"]) == pytest.approx(11.0 * float(of_one.signals["judge_usd"]), rel=0.05)
         assert float(trial.signals["judge_prompt_tokens"]) > 2.5 * float(of_one.signals["judge_prompt_tokens"])
     assert {tuple(float(trial.signals[f"agreement_{at}"]) for at in (1, 2, 3)) for trial in trials} == {(1.0, 1.0, 0.0)}
-    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+    report = site.report()
     assert "Share of votes for the final verdict, by judge: judge 100.0%, judge 100.0%, judge 0.0%." in report
     results = read_results(site.directory())
     assert results is not None and "judge_unstructured" in {warning.kind for warning in results.warnings}

@@ -1,7 +1,6 @@
 """Runs of two benchmarks of which a judge grades one: by question, with kills, caps and an unreachable judge."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,20 +10,10 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.config.first_round import IN_PARTS
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows
-from adaptive_eval.simulate.judging import SimulatedJudge
-from adaptive_eval.simulate.server import SimulatedServer, serving
 
 PRICE = {"input": 3.0, "output": 4.0}
-
-
-@pytest.fixture(scope="module")
-def fair_url() -> Iterator[str]:
-    """A server of the small world, and of a judge that makes no mistakes."""
-    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
-        yield url
 
 
 def write(site: Site, url: str, name: str = "run", judge_url: str = "", **changes: object) -> Path:
@@ -72,17 +61,6 @@ def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_u
 
 
 @pytest.mark.slow
-def test_caps_count_what_the_judge_reads_and_says(site: Site, fair_url: str) -> None:
-    capped = write(site, fair_url, judge_url=fair_url, budget={"tokens": 230_000}, sampling={"max_tokens": 400})
-    result = site.run(capped)
-    assert result.exit_code in ENDED, result.output
-    assert IN_PARTS not in result.output
-    results = read_results(site.directory())
-    assert results is not None and results.cost.grading is not None
-    assert 0 < results.cost.grading.tokens < results.cost.tokens <= 230_000
-
-
-@pytest.mark.slow
 def test_an_unreachable_judge_leaves_only_its_own_answers_without_a_grade(site: Site, fair_url: str) -> None:
     result = site.run(write(site, fair_url, judge_url="http://127.0.0.1:9/v1"))
     assert result.exit_code not in ENDED
@@ -90,28 +68,3 @@ def test_an_unreachable_judge_leaves_only_its_own_answers_without_a_grade(site: 
     assert graded == {"exact": True, "open": False}
     assert site.run(write(site, fair_url, judge_url=fair_url)).exit_code in {ExitCode.REACHED, ExitCode.SPENT}
     assert all(trial.category is not None for trial in stored(site))
-
-
-@pytest.mark.slow
-def test_answers_of_benchmarks_are_regraded_and_labelled(site: Site, fair_url: str) -> None:
-    config = write(site, fair_url, judge_url=fair_url)
-    assert site.run(config).exit_code in ENDED
-    before = RunOutcome.of(site.directory()).outcomes
-    anew = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
-    assert anew.exit_code == 0, anew.output
-    assert RunOutcome.of(site.directory()).outcomes == before
-    rows = [
-        {
-            "model": trial.model,
-            "question": trial.question,
-            "trial": trial.trial,
-            "label": ("wrong", "correct")[trial.category],
-        }
-        for trial in stored(site)
-        if trial.category is not None
-    ]
-    (labels := site.folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    labelled = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
-    assert labelled.exit_code == 0, labelled.output
-    sentence = f"{len(rows)} answers have a label; the grader (by_benchmark) disagrees with 0 of them"
-    assert sentence in labelled.output

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from adaptive_eval.report.label_file import LABELS_FILE, Labelled
 from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.running.reporting import apply_labels
-from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
+from adaptive_eval.simulate.judging import SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
 
@@ -35,17 +34,10 @@ def labelled(site: Site) -> LabelledRun:
     return results.labelled
 
 
-@pytest.fixture(scope="module")
-def fair_judge() -> Iterator[str]:
-    """A server of the small world, and of a judge that makes no mistakes."""
-    with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
-        yield url
-
-
 @pytest.mark.slow
-def test_labelling_a_comparison_shows_both_answers_even_without_the_earlier_run(site: Site, fair_judge: str) -> None:
-    others = earlier_run(site, fair_judge)
-    assert site.run(site.write(**compared(site, fair_judge))).exit_code in ENDED
+def test_labelling_a_comparison_shows_both_answers_even_without_the_earlier_run(site: Site, fair_url: str) -> None:
+    others = earlier_run(site, fair_url)
+    assert site.run(site.write(**compared(site, fair_url))).exit_code in ENDED
     shutil.rmtree(site.directory("earlier"))
     shown = LabelSession(site.directory(), 4).current
     assert shown is not None
@@ -53,8 +45,8 @@ def test_labelling_a_comparison_shows_both_answers_even_without_the_earlier_run(
 
 
 @pytest.mark.slow
-def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_judge: str) -> None:
-    config = site.write(**scored(site, fair_judge, SCORES, trials={"min": 4, "max": 4}))
+def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: str) -> None:
+    config = site.write(**scored(site, fair_url, SCORES, trials={"min": 4, "max": 4}))
     assert site.run(config).exit_code in ENDED
     session = LabelSession(site.directory(), 3)
     now = session.current

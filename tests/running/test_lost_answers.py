@@ -157,6 +157,6 @@ def test_answers_lost_to_a_kill_are_reported_without_caps_too(tmp_path: Path, me
     tokens, lost, in_flight = stored(site.directory())
     assert (in_flight, sum(event.answers for event in lost if event.killed)) == (0, flying)
     assert tokens + sum(event.tokens for event in lost) == meter.generated
-    cost = json.loads((site.directory() / "results.json").read_text())["cost"]
+    cost = site.results()["cost"]
     assert cost["tokens"] + sum(row["tokens"] for row in cost["beside"]) == meter.generated
     assert not loss_warnings(site.directory()), "it is a cost, and nothing to be warned of"

@@ -60,7 +60,7 @@ def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first
             outcomes = expected[name, f"q{question}"]
             assert held == [outcomes.count(0), outcomes.count(1)]
             assert sum(held) == 3
-    results = json.loads((site.directory() / "results.json").read_text())
+    results = site.results()
     assert [row["prior_depth"] for row in results["models"]] == [3.0, 3.0, 3.0]
     assert [warning["text"] for warning in results["warnings"] if warning["kind"] == "prior"] != []
 
@@ -73,7 +73,7 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     section = {"run": str(site.directory("greedy"))}
     output = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
     run_with(site, section)
-    results = json.loads((site.directory() / "results.json").read_text())
+    results = site.results()
     (caution,) = (warning["text"] for warning in results["warnings"] if warning["kind"] == "prior")
     changed = "sampling settings differ from this run's (ada.temperature: 0.0 → 0.6, bob."
     assert changed in caution and changed in output

@@ -1,6 +1,5 @@
 """The rule `published` from the configuration to the report, through a kill, a resume and a raised horizon."""
 
-import json
 from typing import Any
 
 from live_runs import Site
@@ -18,7 +17,7 @@ NONE = "promise: none for repeated looks"
 
 
 def latest(site: Site) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((site.directory() / "results.json").read_text())
+    document: dict[str, Any] = site.results()
     return document
 
 

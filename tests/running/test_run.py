@@ -33,9 +33,7 @@ from adaptive_eval.machine import machine
 from adaptive_eval.machine.records import STARTED, Note, Row
 from adaptive_eval.machine.trial import ANSWERED, RESERVED, Trial
 from adaptive_eval.notes import RunResumed, events_of_kind
-from adaptive_eval.report.next_steps import ENOUGH
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results_file import read_results
 from adaptive_eval.running.directories import run_directory
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -243,19 +241,6 @@ def test_models_that_are_not_served_are_named_at_once_and_all_together(
     assert "add --dry-run" not in refused.stderr
 
 
-@pytest.mark.usefixtures("short_pauses")
-def test_a_slow_model_does_not_delay_the_refusal_of_another(
-    site: Site, slow_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "REFUSALS_SECONDS", 0.05)
-    models = [{"name": "ada", "base_url": slow_url}, {"name": "eve", "base_url": site.base_url}]
-    began = time.monotonic()
-    refused = site.run(site.write(models=models))
-    assert refused.exit_code == ExitCode.ENDPOINTS
-    assert "eve: its server has no model 'eve'" in refused.stderr and "add --dry-run" in refused.stderr
-    assert time.monotonic() - began < HANGS
-
-
 # -- a full disk -----------------------------------------------------------------------------------------
 
 
@@ -349,27 +334,6 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
     assert "no model has a score" in ended.stdout and "first tier: ada" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
-
-
-@pytest.mark.slow
-def test_the_advice_after_a_horizon_is_a_larger_horizon(site: Site) -> None:
-    ended = site.run(site.write(trials={"min": 2, "max": 30}), "--set", "trials.max=4", "--set", "stopping.delta=.001")
-    assert ended.exit_code == ExitCode.SPENT
-    advice, command = _advice(ended.stdout)
-    instruction = advice.removesuffix(f" ({ENOUGH}):")
-    command, _, larger = command.partition(" --set trials.max=")
-    results = read_results(site.directory())
-    assert results is not None and "trials.max" not in command
-    needed = [pair.horizon_needed for pair in results.pairs if pair.horizon_needed is not None]
-    assert int(larger) == max(needed) and trials_in(site.directory()) == results.cost.trials
-    assert instruction == f"to do     raise trials.max to {larger}"
-    assert command.startswith("adaptive-eval run ") and " --set stopping.delta=.001" in command
-    # whoever watches is told the same
-    watched = CliRunner().invoke(app, ["monitor", str(site.directory()), "--once", "--display", "plain"])
-    assert _advice(watched.stdout) == _advice(ended.stdout)
-    again = CliRunner().invoke(app, [*shlex.split(command)[1:], "--set", f"trials.max={larger}", "--display", "plain"])
-    assert again.exit_code in (0, 3) and "stopping.delta" not in again.output.partition("to do")[0], again.output
-    assert trials_in(site.directory()) > results.cost.trials, "the pairs are given up again at once"
 
 
 def _advice(printed: str) -> tuple[str, str]:

@@ -73,7 +73,7 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     assert caps == pytest.approx(
         {name: sum(amounts[at] for amounts in spent.values()) for at, name in enumerate(("trials", "tokens", "usd"))}
     )
-    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).stdout
+    report = site.report()
     assert f"| cyd, no longer in the run | {trials} " in report.replace("|     ", "| ")
     compared = CliRunner().invoke(app, ["compare", str(site.directory()), str(site.directory())]).stdout
     asked = sum(amounts[0] for amounts in spent.values())

@@ -168,16 +168,3 @@ async def test_a_model_whose_answer_still_has_no_grade_is_asked_nothing(tmp_path
     machine = await bed.start()
     assert list(machine.controller.set_aside) == [1]
     assert len(bed.endpoints["bob"].samples) == before
-
-
-async def test_a_defect_in_the_grader_while_stored_answers_are_graded_asks_nothing(tmp_path: Path) -> None:
-    bed = await with_ungraded(MachineBed(tmp_path))
-    before = asked(bed)
-
-    def broken(answer: Answer, question: Question) -> bool:
-        raise ZeroDivisionError
-
-    bed.grading.fails = broken
-    with pytest.raises(ZeroDivisionError):
-        await bed.start()
-    assert asked(bed) == before

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from live_runs import ENDED, MODELS, Site
 from stored_runs import events_in, stored_trials
 from typer.testing import CliRunner, Result
@@ -16,7 +15,6 @@ from adaptive_eval.cli import app
 from adaptive_eval.notes import ThresholdsFrozen
 from adaptive_eval.report.records import TrialRecord
 
-ROOT = Path(__file__).resolve().parents[2]
 FIRST = 3
 """Trials per question before the first look."""
 SHORT = {
@@ -44,14 +42,6 @@ def settings(**changes: object) -> dict[str, object]:
 def taking(rubric: dict[str, object], run: Path, **numbers: float) -> dict[str, object]:
     """The rubric with thresholds of a run."""
     return rubric | {"thresholds": {"from": str(run), **numbers}}
-
-
-def stored(directory: Path) -> list[TrialRecord]:
-    return stored_trials(directory)
-
-
-def frozen(directory: Path) -> list[ThresholdsFrozen]:
-    return events_in(directory, ThresholdsFrozen)
 
 
 def command(*arguments: object) -> Result:
@@ -87,11 +77,11 @@ def pilot(site: Site) -> Path:
 def test_thresholds_are_fitted_on_the_first_round_of_the_other_run(site: Site, pilot: Path) -> None:
     config = site.write(**settings(rubric=taking(SHORT, pilot), seed=5))
     assert site.run(config).exit_code in ENDED
-    (event,), threshold = frozen(site.directory()), by_hand(stored(pilot))
+    (event,), threshold = events_in(site.directory(), ThresholdsFrozen), by_hand(stored_trials(pilot))
     assert event.values == {"completion_tokens p40": pytest.approx(threshold)}
     assert event.rest_on == {"completion_tokens p40": 3 * 8 * FIRST} and event.run == "pilot"
     assert event.models == dict.fromkeys(MODELS, 8 * FIRST)
-    trials = stored(site.directory())
+    trials = stored_trials(site.directory())
     require_labels(trials, threshold)
     assert {trial.category for trial in trials} == {0, 1, 2}
     text = report(site.directory()).replace("\\", "")
@@ -102,37 +92,17 @@ def test_thresholds_are_fitted_on_the_first_round_of_the_other_run(site: Site, p
 def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pilot: Path) -> None:
     rubric = taking(SHORT, pilot)
     assert site.run(site.write(**settings(rubric=rubric))).exit_code in ENDED
-    (event,) = frozen(site.directory())
+    (event,) = events_in(site.directory(), ThresholdsFrozen)
     longer = settings(rubric=rubric, trials={"min": FIRST, "max": 14}, stopping={"confidence": 0.999})
     assert site.run(site.write(**longer)).exit_code in ENDED
-    assert len(frozen(site.directory())) == 1
-    require_labels(stored(site.directory()), event.values["completion_tokens p40"])
+    assert len(events_in(site.directory(), ThresholdsFrozen)) == 1
+    require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
 
     later = site.write("later", **settings(rubric=taking(SHORT, site.directory()), seed=5))
     assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
-    (later_event,) = frozen(site.directory("later"))
+    (later_event,) = events_in(site.directory("later"), ThresholdsFrozen)
     assert later_event.values == event.values and later_event.run == "run"
-    require_labels(stored(site.directory("later")), event.values["completion_tokens p40"])
-
-
-@pytest.mark.slow
-def test_a_number_takes_precedence_over_the_other_run(site: Site, pilot: Path) -> None:
-    categories = [{"name": "tiny", "weight": 1, "when": {"completion_tokens": {"at_most": "p10"}}}]
-    rubric = {"categories": [*categories, *SHORT["categories"]]}
-    given = taking(rubric, pilot, **{"completion_tokens p10": 150.0})
-    assert site.run(site.write(**settings(rubric=given))).exit_code in ENDED
-    (event,) = frozen(site.directory())
-    assert event.values == {"completion_tokens p40": pytest.approx(by_hand(stored(pilot)))}
-    for trial in stored(site.directory()):
-        assert (trial.category == 0) == (trial.answer.completion_tokens <= 150)
-
-
-@pytest.mark.slow
-def test_numbers_alone_need_no_run(site: Site) -> None:
-    given = SHORT | {"thresholds": {"completion_tokens p40": 150}}
-    assert site.run(site.write(**settings(rubric=given))).exit_code in ENDED
-    assert not frozen(site.directory())
-    require_labels(stored(site.directory()), 150)
+    require_labels(stored_trials(site.directory("later")), event.values["completion_tokens p40"])
 
 
 @pytest.mark.slow
@@ -142,7 +112,7 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     changes = settings(rubric=taking(SHORT, site.directory()), trials={"min": FIRST, "max": 8})
     done = command("regrade", site.directory(), "--config", site.write(**changes))
     assert done.exit_code == ExitCode.REACHED, done.output
-    trials, (event,) = stored(site.directory()), frozen(site.directory())
+    trials, (event,) = stored_trials(site.directory()), events_in(site.directory(), ThresholdsFrozen)
     assert event.values == {"completion_tokens p40": pytest.approx(by_hand(trials))}
     require_labels(trials, by_hand(trials))
     assert looked.exit_code == 0, looked.output
@@ -153,7 +123,7 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
         name: [counts[name, category] for category in range(3)] for name in MODELS
     }
     assert site.run(site.write(**changes)).exit_code in ENDED
-    require_labels(stored(site.directory()), event.values["completion_tokens p40"])
+    require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
 
 
 @pytest.mark.slow
@@ -163,7 +133,7 @@ def test_rescoring_takes_thresholds_of_the_run_that_the_rubric_names(site: Site,
     looked = command("rescore", site.directory(), "--rubric", path, "--format", "json")
     assert looked.exit_code == 0, looked.output
     (_, short) = json.loads(looked.stdout)["rescoring"]["rubrics"]
-    assert short["thresholds"] == {"completion_tokens p40": pytest.approx(by_hand(stored(pilot)))}
+    assert short["thresholds"] == {"completion_tokens p40": pytest.approx(by_hand(stored_trials(pilot)))}
     assert short["fitted"] == []
     missing = command("rescore", site.directory(), "--rubric", write_rubric(site, taking(SHORT, Path("nowhere"))))
     assert missing.exit_code == ExitCode.CONFIGURATION and "nowhere has no run" in missing.output
@@ -182,24 +152,24 @@ def test_an_imported_run_is_graded_by_thresholds_of_the_other_run(site: Site, pi
     config = site.write("taken", **settings(rubric=taking(SHORT, pilot)))
     done = command("import", log, "--config", config, "--to", site.directory("taken"))
     assert done.exit_code in {0, *ENDED}, done.output
-    (event,) = frozen(site.directory("taken"))
-    assert event.values == {"completion_tokens p40": pytest.approx(by_hand(stored(pilot)))}
+    (event,) = events_in(site.directory("taken"), ThresholdsFrozen)
+    assert event.values == {"completion_tokens p40": pytest.approx(by_hand(stored_trials(pilot)))}
     regraded = command("regrade", site.directory("taken"), "--config", config)
     assert regraded.exit_code == ExitCode.REACHED, regraded.output
-    require_labels(stored(site.directory("taken")), event.values["completion_tokens p40"])
+    require_labels(stored_trials(site.directory("taken")), event.values["completion_tokens p40"])
     assert site.run(config, "--run-dir", str(site.directory("taken"))).exit_code in ENDED
-    require_labels(stored(site.directory("taken")), event.values["completion_tokens p40"])
+    require_labels(stored_trials(site.directory("taken")), event.values["completion_tokens p40"])
 
 
 @pytest.mark.slow
 def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
     assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
-    (event,), lengths = frozen(site.directory()), defaultdict(list)
-    for trial in stored(pilot):
+    (event,), lengths = events_in(site.directory(), ThresholdsFrozen), defaultdict(list)
+    for trial in stored_trials(pilot):
         if trial.trial < FIRST:
             lengths[trial.question].append(trial.answer.completion_tokens)
     assert event.medians == {key: np.median(values) for key, values in lengths.items()}
-    for trial in stored(site.directory()):
+    for trial in stored_trials(site.directory()):
         ratio = trial.answer.completion_tokens / event.medians[trial.question]
         assert trial.signals["length_ratio"] == pytest.approx(ratio)
         assert trial.category == 2 * bool(trial.signals["is_correct"]) + (ratio <= 1.2)
@@ -240,25 +210,3 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
 def test_a_rubric_without_usable_thresholds_is_refused(site: Site, rubric: dict[str, object], message: str) -> None:
     refused = site.run(site.write(**settings(rubric=rubric)))
     assert refused.exit_code == ExitCode.CONFIGURATION and message in " ".join(refused.output.split())
-
-
-@pytest.mark.slow
-def test_the_example_that_goes_by_length_runs_after_its_pilot(site: Site) -> None:
-    config = yaml.safe_load((ROOT / "configs" / "right-and-brief.yaml").read_text())
-    config["trials"]["max"] = 6
-    (site.folder / "brief.yaml").write_text(yaml.safe_dump(config))
-    usual, brief = site.directory("usual-lengths"), site.directory("brief")
-    first = ("--set", "rubric=binary", "--set", "trials.max=4", "--run-dir", str(usual))
-    assert site.run(site.folder / "brief.yaml", *first).exit_code in ENDED
-    source = ("--set", f"rubric.thresholds.from={usual}", "--run-dir", str(brief))
-    assert site.run(site.folder / "brief.yaml", *source).exit_code in ENDED
-    (event,) = frozen(brief)
-    for question, median in event.medians.items():
-        assert median == np.median(
-            [trial.answer.completion_tokens for trial in stored(usual) if trial.question == question]
-        )
-    for trial in stored(brief):
-        long = trial.answer.completion_tokens > 1.2 * event.medians[trial.question]
-        assert trial.category == 2 * bool(trial.signals["is_correct"]) + (not long)
-    results = json.loads((brief / "results.json").read_text())
-    assert [row["name"] for row in results["models"]][0] == "coin-11"

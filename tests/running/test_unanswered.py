@@ -90,23 +90,6 @@ def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Pat
     assert "of 24 answers 1 never came, since every attempt at them failed; the score would be" in output
 
 
-@pytest.mark.slow
-def test_what_the_model_answered_at_an_earlier_start_counts_where_nothing_else_is_open(tmp_path: Path) -> None:
-    def script(asked: Asked) -> Reply | None:
-        fails = asked.model == "ada" and "Question 0" in asked.prompt
-        return Reply(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
-
-    with listening(lambda asked: None) as server:
-        for cap in (12, 60):
-            more = {"trials": {"min": 1, "max": 8}, "concurrency": {"in_flight": 1, "retry_for": 2}}
-            more |= {"budget": {"trials": cap}, "stopping": {"on_alarm": "never", "confidence": 0.999}}
-            code, output = run(write_config(tmp_path, server, **more))
-            server.script = script
-    assert code in (ExitCode.REACHED, ExitCode.SPENT), output
-    assert "ada: no grade on question q0: every attempt at it failed" in output, output
-    assert "given up" not in output
-
-
 @pytest.mark.parametrize(
     ("names", "ends"),
     [
