@@ -254,28 +254,6 @@ class Books:
         """Every trial is as it was."""
         assert self.rows == stored_rows(self.directory)
 
-    def check_rescoring(self, rescoring: Mapping[str, Any]) -> None:
-        """Categories are those of the rows, of as many as a look by these grades has, or of all, where what was asked
-        ahead is in the scores; of all, the scores are theirs, too."""
-        first, *others = rescoring["rubrics"]
-        assert len(others) + len(rescoring["unavailable"]) == 12, "the schemata of the paper"
-        judged = sum(sum(model["counts"]) for model in first["models"])
-        assert rescoring["trials"] == judged
-        for rubric in others:
-            assert judged == sum(sum(model["counts"]) + model["left_out"] for model in rubric["models"])
-        looks = [] if self.regraded_since_the_last_look else self.looks[-1:]
-        trials = {name: number for look in looks for name, number in zip(look["models"], look["trials"], strict=True)}
-        for model in first["models"]:
-            name = model["name"]
-            mine = {trial: row for trial, row in self.rows.items() if trial[0] == name and row.category is not None}
-            category_counts = Counter(row.category for row in mine.values())
-            assert (
-                all(count <= category_counts[at] for at, count in enumerate(model["counts"])) and not model["left_out"]
-            )
-            assert not looks or sum(model["counts"]) in (trials[name], len(mine))
-            if len(mine) == sum(model["counts"]) and model["score"] is not None:
-                assert abs(model["score"] - self._score(mine)) < 1e-9
-
     def check_export(self, log: Path) -> None:
         """The lines of an export are the stored rows, each once."""
         lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -297,14 +275,6 @@ class Books:
         """Whether looks begin with all trials of rounds that rules asked for by other grades."""
         bodies = _select(self.directory, "SELECT body FROM notes WHERE kind = 'regraded'")
         return any(json.loads(body).get("opening") is not None for (body,) in bodies)
-
-    @property
-    def regraded_since_the_last_look(self) -> bool:
-        """Whether the newest look was taken by grades that have changed."""
-        regraded = _select(self.directory, "SELECT at, body FROM notes WHERE kind = 'regraded'")
-        newest = "SELECT max(at) FROM looks"
-        ((last,),) = _select(self.directory, newest)
-        return any(last is not None and at > last and json.loads(body).get("changed") for at, body in regraded)
 
     def check_the_end(self) -> None:
         """The last look follows from the trials: scores are means of means."""

@@ -87,35 +87,6 @@ def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: ScriptedPla
     assert "ALARM" in ended.stdout and ", 1 blocked" in ended.stdout.partition("ALARM")[0]
 
 
-@pytest.mark.slow
-def test_labels_may_decide_what_cut_answers_block(place: ScriptedPlace, server: ScriptedServer) -> None:
-    cut = [(7 * seed) % 13 == 0 for seed in range(13)]
-    server.answer = lambda model, question, seed: answer("bob", question, 0 if cut[seed % 13] else seed)
-    server.finish_reason = lambda model, question, seed: "length" if model == "ada" and cut[seed % 13] else "stop"
-    changes = {"models": ("ada", "bob"), "stopping": {"delta": 0.04, "on_alarm": "never"}}
-    ended = place.run(**changes)
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    steps = ended.stdout[ended.stdout.index("to do") :]
-    assert (
-        steps.index("adaptive-eval regrade")
-        < steps.index("raise sampling.max_tokens")
-        < steps.index(f"{place.run_dir}-2")
-    )
-    with closing(RunReader.open(place.run_dir)) as reader:
-        rows = [
-            (trial.model, trial.question, trial.trial, "correct" if trial.model == "ada" else "wrong")
-            for trial in reader.trials()
-        ]
-    labels = place.folder / "labels.csv"
-    labels.write_text("\n".join(",".join(map(str, row)) for row in [("model", "question", "trial", "label"), *rows]))
-    label = ["label", str(place.run_dir), "--from", str(labels)]
-    assert CliRunner().invoke(app, label).exit_code == 0
-    ended = place.run(**changes)
-    assert ended.exit_code == ExitCode.REACHED, ended.stdout
-    assert "ada is best: 100.0%" in ended.stdout and "blocked" not in ended.stdout
-    assert "with all of them right the score is 100.0%" in ended.stdout
-
-
 def test_a_dry_run_says_that_its_answers_were_cut_off(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.finish_reason = lambda model, question, seed: "length" if model == "bob" else "stop"
     ended = place.run("--dry-run")
@@ -142,38 +113,6 @@ def test_cut_answers_of_a_recorded_model_decide_nothing_either(
         re.search(r"(\d+) of \1 answers of ada", ended.stdout)
         and "trials." not in ended.stdout[ended.stdout.index("to do") :]
     )
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("short_pauses")
-@pytest.mark.parametrize("reason", ["preempted", ""])
-def test_a_rare_unknown_finish_reason_sets_no_model_aside_and_is_never_graded(
-    place: ScriptedPlace, server: ScriptedServer, reason: str
-) -> None:
-    """Of bob's answers every twelfth ends so at its first attempt, and one to the last question at every attempt."""
-    ended: set[tuple[str, int]] = set()
-    never: list[int] = []
-
-    def finish_reason(model: str, question: str, seed: int) -> str:
-        if model != "bob" or not question.startswith("number"):
-            return "stop"
-        if question == f"number {QUESTIONS + 9}" and seed in (never or [seed]):
-            never[:] = [seed]
-            return reason
-        is_odd = seed % 12 == 0 and (question, seed) not in ended
-        ended.add((question, seed))
-        return reason if is_odd else "stop"
-
-    server.finish_reason = finish_reason
-    done = place.run(concurrency={"in_flight": 1, "retry_for": 300})
-    assert done.exit_code in (ExitCode.REACHED, ExitCode.SPENT), done.output
-    assert all(row["set_aside"] is None for row in place.results["models"]), done.stdout
-    with closing(RunReader.open(place.run_dir)) as reader:
-        rows = [row for row in reader.trials() if row.model == "bob"]
-    unanswered = [row for row in rows if "unanswered" in row.answer.signals]
-    assert [(row.answer.seed, row.category) for row in unanswered] == [(never[0], None)]
-    assert all(row.answer.finish_reason == "stop" and row.category is not None for row in rows if row not in unanswered)
-    assert len([row for row in rows if row.answer.seed % 12 == 0]) > 1 and "finish_reasons" not in done.stdout
 
 
 class Turning:

@@ -21,13 +21,12 @@ def script(asked: Asked) -> Reply:
     return Reply(body=body)
 
 
-@pytest.mark.parametrize("cap", [100.0, 1.5])
-def test_cached_tokens_are_counted_at_their_price_and_told(tmp_path: Path, cap: float) -> None:
+def test_cached_tokens_are_counted_at_their_price_and_told(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with listening(script) as server:
         models = [{"name": name, "base_url": server.base_url, "price": PRICE} for name in ("ada", "bob")]
         sampling = {"max_tokens": 5}
-        config = write_config(tmp_path, server, models=models, budget={"usd": cap}, sampling=sampling)
+        config = write_config(tmp_path, server, models=models, sampling=sampling)
         result = CliRunner().invoke(app, ["run", str(config), "--display", "plain", "--run-dir", str(run)])
     assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
     with RunReader.intact(run) as reader:
@@ -35,9 +34,6 @@ def test_cached_tokens_are_counted_at_their_price_and_told(tmp_path: Path, cap: 
     assert {(record.model, record.answer.cached_tokens) for record in records} == {("ada", 4), ("bob", 0)}
     usd = {record.model: record.cost.usd for record in records}
     assert usd == {"ada": pytest.approx(0.006), "bob": pytest.approx(0.009)}
-    if cap < 2.0:
-        assert 0 < sum(record.cost.usd for record in records) <= cap
-        return
     rows = {row["name"]: row for row in json.loads((run / "results.json").read_text())["models"]}
     assert rows["ada"]["usd"] == pytest.approx(24 * 0.006) and rows["bob"]["usd"] == pytest.approx(24 * 0.009)
     shown = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", str(tmp_path / "report.md")])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_runs import ENDED, MODELS, Site, small_world, trials_in
+from live_runs import MODELS, Site, small_world, trials_in
 from ports import HOST, held_port
 
 from adaptive_eval.base.errors import ExitCode
@@ -31,13 +31,6 @@ def test_a_dead_server_ends_a_new_run_before_any_model_is_asked(site: Site, dead
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert f"bob: cannot connect to its server: {dead_url}" in ended.stderr
     assert not server.counts and not trials_in(site.directory())
-
-
-@pytest.mark.slow
-def test_one_of_several_replicas_is_enough(site: Site, dead_url: str) -> None:
-    with serving(SimulatedServer(small_world())) as url:
-        replicas = [{"name": name, "base_url": [dead_url, url]} for name in MODELS]
-        assert site.run(site.write(models=replicas, trials={"min": 4, "max": 4})).exit_code in ENDED
 
 
 def test_a_model_with_answers_is_set_aside_and_the_other_is_asked_no_further_round(site: Site, dead_url: str) -> None:

@@ -48,12 +48,3 @@ def test_a_run_finds_the_same_in_either_loop(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(event_loop, "find_spec", lambda name: None)
     assert run_once(tmp_path, "plain") == fast
     assert len(loops) == 1
-
-
-def test_without_uvloop_the_loop_is_that_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_loop, "find_spec", lambda name: None)
-
-    async def loop() -> object:
-        return type(asyncio.get_running_loop())
-
-    assert "uvloop" not in repr(event_loop.run_to_end(loop()))

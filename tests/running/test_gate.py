@@ -111,9 +111,6 @@ def report(folder: Path, kind: str) -> str:
     return result.stdout
 
 
-ON_VALUE = {"objective": "{kind: threshold, value: 0.53, gate: true}"}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "trials", "outcome", "code", "tag"),
@@ -145,25 +142,6 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
     assert case.attrib == {"classname": "gate", "name": f"build against {value:.1%}"}
     (result,) = case
     assert result.tag == tag and line in (result.attrib.get("message") or str(result.text))
-
-
-@pytest.mark.slow
-def test_a_gate_on_a_value_fails_if_one_of_several_models_fails(tmp_path: Path) -> None:
-    change = {"objective": "{kind: threshold, value: 0.45, gate: true}"}
-    code, output = gate(tmp_path, "coin-01", "true", **change)
-    assert code == ExitCode.WORSE, output
-    rows = json.loads((tmp_path / "run" / "results.json").read_text())["gate"]
-    assert {row["model"]: row["outcome"] for row in rows} == {"production": "PASS", "build": "FAIL"}
-    suites = ElementTree.fromstring(report(tmp_path, "junit"))
-    assert (suites.attrib["tests"], suites.attrib["failures"], suites.attrib["errors"]) == ("2", "1", "0")
-
-
-def test_a_gate_on_a_value_without_a_look_is_undecided(tmp_path: Path) -> None:
-    _, output = gate(tmp_path, "coin-07", "true", **ON_VALUE, **{"budget.trials": "100"})
-    assert "UNDECIDED: no answers were requested: the budget does not cover the first round." in output
-    suites = ElementTree.fromstring(report(tmp_path, "junit"))
-    names = [case.attrib["name"] for case in suites.iter("testcase")]
-    assert names == ["production against 53.0%", "build against 53.0%"] and suites.attrib["errors"] == "2"
 
 
 def test_a_gate_needs_a_baseline_or_a_value(tmp_path: Path) -> None:

@@ -90,15 +90,6 @@ def test_one_of_three_judges_may_be_unreachable(site: Site, judges: tuple[str, s
 
 
 @pytest.mark.slow
-def test_another_judge_in_the_panel_is_another_grader(site: Site, judges: tuple[str, str, str]) -> None:
-    right, too, _ = judges
-    assert site.run(site.write(**settings(right, too))).exit_code in ENDED
-    changed = settings(right, server=[server(right), server(too, model="other")])
-    refused = site.run(site.write(**changed))
-    assert refused.exit_code == ExitCode.CONFIGURATION and "grader" in refused.stderr
-
-
-@pytest.mark.slow
 def test_caps_reserve_what_every_judge_may_cost(site: Site, judges: tuple[str, str, str]) -> None:
     right, too, wrong = judges
     price = {"input": 1.0, "output": 2.0}
@@ -117,8 +108,3 @@ def test_caps_reserve_what_every_judge_may_cost(site: Site, judges: tuple[str, s
     assert ended.exit_code in ENDED
     results = read_results(site.directory())
     assert results is not None and results.cost.in_all("usd") <= 20.0
-
-
-def test_keys_of_all_judges_are_known(site: Site) -> None:
-    panel = [server(AWAY), server(AWAY, api_key_env="FURTHER_KEY")]
-    assert load_config(site.write(**settings(AWAY, server=panel))).keys == {"FURTHER_KEY"}

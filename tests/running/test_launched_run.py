@@ -192,20 +192,6 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
     assert none_left(site)
 
 
-@pytest.mark.slow
-def test_a_run_can_be_interrupted_while_a_server_starts(site: Site) -> None:
-    section = {
-        "command": [sys.executable, "-c", "import time; time.sleep(3600)", str(SERVER), "{port}", str(site.folder)]
-    }
-    models = [{"name": name, "launch": {**section, "exclusive": "gpu0"}} for name in MODELS]
-    process = site.start(site.write(models=models))
-    printed(process, "ada: starting its server on gpu0")
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=HANGS)
-    assert process.returncode == ExitCode.STOPPED, err
-    assert not servers(site)
-
-
 AN_HOUR_OF_GRACE = """
 from adaptive_eval.launch import process
 process.GRACE_SECONDS = 3600.0

@@ -101,14 +101,6 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     assert site.run(site.write(trials=trials)).exit_code == ExitCode.CONFIGURATION
 
 
-def test_a_configuration_that_leaves_out_a_model_grades_every_answer(site: Site, ended_runs: EndedRuns) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob", "cyd")]
-    trials = {"min": 2, "max": 2}
-    ended_runs.copy(site, trials=trials)
-    done = regrade(site.directory(), "--config", site.write(models=models[:2], trials=trials, grader="contains"))
-    assert done.exit_code == ExitCode.REACHED and "answers again" in done.stdout, done.output
-
-
 def test_a_configuration_with_another_model_or_prompt_is_refused(site: Site, ended_runs: EndedRuns) -> None:
     models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob", "cyd", "dan")]
     ended_runs.copy(site, trials={"min": 2, "max": 2})

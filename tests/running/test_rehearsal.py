@@ -8,16 +8,14 @@ import pytest
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, trials_in
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode, GraderError
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.cli.dry_run import show_answers
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Signal
+from adaptive_eval.endpoints.types import TEMPLATE_TOKENS
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.report.dry_run import DRY_RUN
 from adaptive_eval.running import rehearsal
-from adaptive_eval.running.rehearsal import TriedAnswer
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -207,17 +205,6 @@ def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
     unread = site.run(site.write(grader={"kind": "json", "field": "answer"}), "--dry-run")
     assert "warn  the grader finds nothing in any of these answers" in unread.stdout
     assert "these answers" not in site.run(site.write(), "--dry-run").stdout
-
-
-def test_a_dry_run_says_if_a_server_cut_an_answer_before_max_tokens(
-    site: Site, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepared = prepare(load_config(site.write(sampling={"max_tokens": 800})))
-    cut: frozenset[Signal] = frozenset({"truncated"})
-    for tokens, signals, mentioned in ((106, cut, True), (800, cut, False), (0, cut, False), (106, frozenset(), False)):
-        answer = Answer("7", "length", 1, site.base_url, 1.0, completion_tokens=tokens, signals=signals)
-        show_answers([TriedAnswer("ada", prepared.questions[0], answer, GraderError("none"))], prepared)
-        assert ("cut off by its server before max_tokens (800)" in capsys.readouterr().out) is mentioned
 
 
 @pytest.mark.patient

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.view import read_view
-from adaptive_eval.show.markdown import markdown
 from adaptive_eval.simulate.answering import question_rows
 
 SHARES = {"easy": 0.75, "hard": 0.25}
@@ -126,16 +123,7 @@ def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> No
     assert gates["easy", "ada"] == "PASS"
     assert gates["easy", "cyd"] == "FAIL"
     assert {gates["hard", name] for name in ("ada", "bob", "cyd")} == {gates["easy", "bob"]} == {None}
-    assert "No decision uses" not in markdown(read_view(site.directory()))
-    comment = invoke("report", site.directory(), "--format", "pr", "-o", "-")
-    for report in (comment, markdown(read_view(site.directory()))):
-        assert report.startswith("**FAIL: ") or "\n\n**FAIL: " in report
-        assert report.count("\n\n**PASS: ") == 1, "the worst first, each in a paragraph"
-    assert ") FAIL |" in comment and ") PASS |" in comment
-    cases = ElementTree.fromstring(invoke("report", site.directory(), "--format", "junit", "-o", "-")).iter("testcase")
-    elements = {case.attrib["name"]: case[0] for case in cases}
-    assert elements["cyd against bob"].tag == "failure"
-    assert "easy: FAIL, " in (elements["cyd against bob"].text or "")
-    assert "easy: PASS, " in (elements["ada against bob"].text or "")
+    comment = site.report("pr")
+    assert comment.startswith("**FAIL: ") and comment.count("\n\n**PASS: ") == 1, "the worst first"
     again = site.run(path, "--set", "benchmarks.0.gate=60%", "--set", "trials.max=240")
     assert again.exit_code in ENDED, "how much worse a build may be says nothing of its trials; all is judged anew"

@@ -9,9 +9,7 @@ import pytest
 from gated import GatedServer
 from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, wait_for_trials
 from stored_runs import events_in
-from typer.testing import CliRunner
 
-from adaptive_eval.cli import app
 from adaptive_eval.notes import RunFinished
 from adaptive_eval.report.looks import trials_at
 from adaptive_eval.report.reader import RunReader
@@ -21,19 +19,6 @@ from adaptive_eval.simulate.server import serving
 
 TRIALS = {"min": 4, "max": 30}
 AHEAD = {**TRIALS, "optimize": "time"}
-
-
-@pytest.mark.slow
-def test_time_is_the_default_without_a_price_and_every_requested_answer_counts(site: Site) -> None:
-    config = site.write("time", trials={**TRIALS, "optimize": "auto"}, concurrency=64)
-    ended = site.run(config, "--run-dir", str(site.directory("time")))
-    assert ended.exit_code in ENDED, ended.stderr
-    results = json.loads((site.directory("time") / "results.json").read_text())
-    assert results["decisions"]["trials"]["optimize"] == "time"
-    assert results["cost"]["trials"] == len(RunOutcome.of(site.directory("time")).outcomes)
-    assert not results["cost"]["beside"]
-    report = CliRunner().invoke(app, ["report", str(site.directory("time")), "--format", "md", "--output", "-"])
-    assert f"{results['cost']['trials']:,} trials" in report.output
 
 
 @pytest.mark.slow

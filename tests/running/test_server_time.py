@@ -65,19 +65,6 @@ def test_servers_of_their_own_are_held_for_as_long_as_they_are_up(site: Site) ->
 
 
 @pytest.mark.slow
-def test_servers_in_turn_are_held_until_the_next(site: Site) -> None:
-    models = launched(site)
-    begun = monotonic()
-    ended = site.run(site.write(trials=TRIALS, models=models))
-    longest = monotonic() - begun
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    document = results(site.directory())
-    starts, ends = (events(site.directory(), kind) for kind in (ServerLaunched, ServerReleased))
-    assert [end.model for end in ends] == [start.model for start in starts][:-1], "each but the last made room"
-    assert 0.0 < document["cost"]["server_seconds"] <= longest, "never two at once"  # type: ignore[operator]
-
-
-@pytest.mark.slow
 def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
     """The servers hold their answers back, so that all of them stay up as long as the test needs."""
     before = dict.fromkeys(MODELS, 0.0)

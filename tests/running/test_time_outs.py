@@ -10,21 +10,18 @@ from typing import Any
 
 import pytest
 import yaml
-from bed import MachineBed
-from fakes import QUESTIONS as FAKE_QUESTIONS
 from patient_time import HANGS
 from small_http import JsonHandler, ThreadedServer, completion, model_list, serving_in_a_thread
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.core.types import Cause, Reason
+from adaptive_eval.core.types import Cause
 from adaptive_eval.endpoints.client import Caller, ConvertedFailures, Reply
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.notes import ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.store.read import LogReader
 
 QUESTIONS = 8
 SOON = 0.2
@@ -143,25 +140,6 @@ def test_a_repaired_server_is_asked_again(tmp_path: Path, server: Hanging) -> No
     document = results(tmp_path)
     assert [(row["name"], row["signals"]) for row in document["models"]] == [("ada", {}), ("bob", {})]
     assert "asked_again" in {warning["kind"] for warning in document["warnings"]}
-
-
-@pytest.mark.slow
-async def test_a_run_after_a_silent_night_is_what_it_would_have_been(tmp_path: Path) -> None:
-    undisturbed = MachineBed(tmp_path / "undisturbed")
-    await undisturbed.start()
-    with closing(LogReader.open(undisturbed.directory)) as reader:
-        early = {trial.key for _, trial in reader.trials() if trial.round < 3}
-    number_of = {question.prompt: number for number, question in enumerate(FAKE_QUESTIONS)}
-    bed = MachineBed(tmp_path / "night")
-    cyd = bed.endpoints["cyd"]
-    cyd.late = lambda question, seed: (2, number_of[question], seed - 2000) not in early
-    machine = await bed.start()
-    assert machine.controller.finished is Reason.BLOCKED
-    assert list(machine.controller.set_aside) == [2]
-    cyd.late = lambda question, seed: False
-    await bed.start()
-    assert undisturbed.outcomes().items() <= bed.outcomes().items()  # the others were asked on while it was silent
-    assert bed.looks() == undisturbed.looks()
 
 
 def test_a_few_time_outs_are_answers_and_bounded(tmp_path: Path, server: Hanging) -> None:

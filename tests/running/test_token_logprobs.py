@@ -83,16 +83,6 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
 
 
 @pytest.mark.slow
-def test_stored_tokens_are_regraded_and_the_run_goes_on(site: Site, url: str) -> None:
-    assert site.run(site.write(**settings(url, trials={"min": 2, "max": 2}))).exit_code in ENDED
-    config = site.write(**settings(url, rubric=GIVEN))
-    done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
-    assert done.exit_code == 0, done.output
-    assert site.run(config).exit_code in ENDED
-    require_whole(stored(site))
-
-
-@pytest.mark.slow
 def test_a_rubric_may_use_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
     missing = site.write(**settings(url, rubric=GIVEN, sampling={**KEPT, "logprobs": True}))
     refused = site.run(missing)

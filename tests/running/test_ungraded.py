@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
-from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.notes import ModelSetAside
 
 IN_FLIGHT = 8
@@ -110,20 +109,3 @@ def test_a_grader_that_fails_on_a_third_sets_the_models_aside(site: Site, patchy
     mended = site.run(patchy)
     assert "set aside" not in mended.stdout
     assert all(row["set_aside"] is None and row["ungraded"] == 0 for row in results(site).values())
-
-
-@pytest.mark.slow
-def test_a_grader_that_fails_on_everything_ends_the_run_on_the_first_answers(site: Site, patchy: Path) -> None:
-    (site.folder / "broken").write_text("1.0")
-    ended = site.run(patchy)
-    assert ended.exit_code == ExitCode.CONFIGURATION, ended.stdout
-    assert f"none of the first {FIRST_ANSWERS} answers could be graded" in ended.output
-    assert "ZeroDivisionError" in ended.output
-    bought = requests(site)
-    assert FIRST_ANSWERS <= bought < WHOLE, "what comes while the first ones are graded, which may take its time"
-    again = site.run(patchy)
-    assert again.exit_code == ExitCode.CONFIGURATION and requests(site) == bought, "a resume buys nothing"
-    (site.folder / "broken").unlink()
-    assert site.run(patchy).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    site.run(patchy, "--run-dir", str(site.directory("whole")))
-    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("whole"))
