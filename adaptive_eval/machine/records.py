@@ -4,6 +4,7 @@ A trial, a look and a stored value have one row, the newest: an earlier one of t
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from adaptive_eval.machine.charges import Charge
@@ -67,6 +68,17 @@ UNGRADED_ANSWER = "ungraded"
 """The first answer of a model in this start on which the grader has failed; body: question, error."""
 SETTLED = "settled"
 """No comparison can need a model again under the settings of today; body: launched, if its server was."""
+
+
+class SettingsEffect(StrEnum):
+    """The effect of changed settings on looks that were taken."""
+
+    NONE = "none"
+    """Both decide alike."""
+    DECISIONS = "decisions"
+    """Looks stand, and the run goes on otherwise."""
+    PROMISE = "promise"
+    """Looks stand, and every pair is judged anew from the next look on."""
 
 
 class SettingsEnd(NamedTuple):

@@ -14,7 +14,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from itertools import islice
 from typing import Any, Protocol
 
@@ -40,6 +39,7 @@ from adaptive_eval.machine.records import (
     Note,
     Record,
     Row,
+    SettingsEffect,
     SettingsEnd,
 )
 from adaptive_eval.machine.replay import Stage, replay_steps
@@ -51,17 +51,6 @@ RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
 END_OF_LOG = 2**62
 AT_A_TIME = 256
 """Answers that are graded again at once: a bound for the memory that their texts take."""
-
-
-class SettingsEffect(StrEnum):
-    """The effect of changed settings on looks that were taken."""
-
-    NONE = "none"
-    """Both decide alike."""
-    DECISIONS = "decisions"
-    """Looks stand, and the run goes on otherwise."""
-    PROMISE = "promise"
-    """Looks stand, and every pair is judged anew from the next look on."""
 
 
 class StoredLog(Protocol):

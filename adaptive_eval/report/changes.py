@@ -17,7 +17,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from enum import Enum
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import NEW_RUN, ConfigError
@@ -28,6 +27,7 @@ from adaptive_eval.config.prepare import stored_config, with_pace
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.core.types import Cost
+from adaptive_eval.machine.records import SettingsEffect
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.read import StoredLook
 
@@ -36,26 +36,15 @@ PROMISE = ("stopping.", "objective.", "prior")
 NOT_IN_PROMISE = "stopping.on_alarm"
 
 
-class Effect(Enum):
-    """Effect of changed settings on later looks."""
-
-    NONE = 0
-    """Nothing that decides has changed."""
-    NEXT_LOOK = 1
-    """They hold from the next look on, and the promise stands."""
-    NEW_PROMISE = 2
-    """Every comparison is judged anew from the next look on."""
-
-
-def effect_of_changes(before: RunConfig, now: RunConfig) -> Effect:
+def effect_of_changes(before: RunConfig, now: RunConfig) -> SettingsEffect:
     """Effect of resuming with other settings after looks; a pace that was not chosen is `cost`."""
     before, now = with_pace(before), with_pace(now)
     if _promise_settings(before) != _promise_settings(now):
-        return Effect.NEW_PROMISE
+        return SettingsEffect.PROMISE
     capped = any(core_caps(config.budget).bought for config in (before, now))
     same = before.trials.model_copy(update={"seeds": now.trials.seeds}) == now.trials and before.budget == now.budget
     same = same and _models(before, capped=capped) == _models(now, capped=capped)
-    return Effect.NONE if same else Effect.NEXT_LOOK
+    return SettingsEffect.NONE if same else SettingsEffect.DECISIONS
 
 
 def changes_promise(path: str) -> bool:

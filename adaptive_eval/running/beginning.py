@@ -43,7 +43,6 @@ from adaptive_eval.running.prior_outcomes import (
     Recorded,
     imported_cells,
     make_prior_knowledge,
-    prior_of,
     stored_cells,
     stored_outcomes,
     stored_prior,
@@ -88,9 +87,8 @@ def load_starting_point(prepared: PreparedRun, directory: Path, *, grader_chosen
     recorded = {**recorded, **{event.model: event for event in new_outcomes}}
     section, prior_event = prepared.config.prior, None
     prior = stored_prior(section, events)
-    if section is not None and (prior is None or not prior.covers(prepared.models)):
-        prior_event = take_prior(section, prepared, directory, prior)
-        prior = prior_of(prior_event)
+    if section is not None and (prior is None or not prior.outcomes.keys() >= set(prepared.models)):
+        prior = prior_event = take_prior(section, prepared, directory, prior)
     if prior is not None or recorded or first is not None or capped is not None:
         prior_knowledge = make_prior_knowledge(prepared.config, prepared.roster, imported, prior, recorded)
         facts = RunFacts(first, None, capped)

@@ -14,7 +14,6 @@ are too few to place most models.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -32,53 +31,33 @@ from adaptive_eval.notes.beginnings import TrialsImported
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.warnings import LOGS as LOGS
 
-Outcomes = Mapping[str, Sequence[int]]
-"""The categories of a model's first trials, by question."""
 
-
-@dataclass(frozen=True, slots=True)
-class PriorOutcomes:
-    """Outcomes of an earlier run by model of this one; empty for a model whose first round was incomplete."""
-
-    run: str
-    """The earlier run's name."""
-    outcomes: Mapping[str, Outcomes]
-    unsure: Mapping[str, Outcomes] = field(default_factory=dict)
-    """Places of outcomes with uncertain grades, since the answers were cut off."""
-
-    def covers(self, models: Sequence[str]) -> bool:
-        """Whether each of these models was looked up in the earlier run."""
-        return self.outcomes.keys() >= set(models)
-
-    def knowledge(
-        self, models: Sequence[str], questions: Sequence[str], limits: NDArray[np.integer], categories: int
-    ) -> PriorKnowledge:
-        """R0 as counts (L, M, K), with at most `limits` (L, M) outcomes of each question."""
-        counts = np.zeros((*limits.shape, categories), dtype=np.int64)
-        unsure = np.zeros_like(counts)
-        for model, name in enumerate(models):
-            by_question, cut = self.outcomes.get(name, {}), self.unsure.get(name, {})
-            for question, key in enumerate(questions):
-                outcomes = list(by_question.get(key, ()))[: limits[model, question]]
-                uncertain = [outcomes[place] for place in {*cut.get(key, ())} if 0 <= place < len(outcomes)]
-                counts[model, question] = np.bincount(outcomes, minlength=categories)
-                unsure[model, question] = np.bincount(uncertain, minlength=categories)
-        return PriorKnowledge(counts, unsure=unsure if unsure.any() else None)
-
-
-def stored_prior(section: PriorConfig | None, events: Sequence[Event]) -> PriorOutcomes | None:
+def stored_prior(section: PriorConfig | None, events: Sequence[Event]) -> PriorTaken | None:
     """Outcomes that a run has stored for this section; None if there are none."""
     if section is None:
         return None
-    matching = [
-        event for event in events_of_kind(events, PriorTaken) if event.section == section.model_dump(mode="json")
-    ]
-    return prior_of(matching[-1]) if matching else None
+    wanted = section.model_dump(mode="json")
+    return next((event for event in reversed(events_of_kind(events, PriorTaken)) if event.section == wanted), None)
 
 
-def prior_of(event: PriorTaken) -> PriorOutcomes:
-    """The outcomes that an event has stored."""
-    return PriorOutcomes(event.run, event.outcomes, event.unsure or {})
+def prior_counts(
+    prior: PriorTaken,
+    models: Sequence[str],
+    questions: Sequence[str],
+    limits: NDArray[np.integer],
+    categories: int,
+) -> PriorKnowledge:
+    """R0 as counts (L, M, K), with at most `limits` (L, M) outcomes of each question."""
+    counts = np.zeros((*limits.shape, categories), dtype=np.int64)
+    unsure = np.zeros_like(counts)
+    for model, name in enumerate(models):
+        by_question, cut = prior.outcomes.get(name, {}), (prior.unsure or {}).get(name, {})
+        for question, key in enumerate(questions):
+            outcomes = list(by_question.get(key, ()))[: limits[model, question]]
+            uncertain = [outcomes[place] for place in {*cut.get(key, ())} if 0 <= place < len(outcomes)]
+            counts[model, question] = np.bincount(outcomes, minlength=categories)
+            unsure[model, question] = np.bincount(uncertain, minlength=categories)
+    return PriorKnowledge(counts, unsure=unsure if unsure.any() else None)
 
 
 Recorded = Mapping[str, OutcomesRecorded]
@@ -123,7 +102,7 @@ Cells = NDArray[np.int32]
 
 
 def make_prior_knowledge(
-    config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorOutcomes | None, recorded: Recorded
+    config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorTaken | None, recorded: Recorded
 ) -> PriorKnowledge:
     """All outcomes of recorded models, or else R0: per question no more than was imported or the first round asks."""
     categories = len(open_rubric(config.rubric).weights)
@@ -133,7 +112,7 @@ def make_prior_knowledge(
         return PriorKnowledge()
     imported_counts = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
     limits = np.maximum(imported_counts, config.trials.min)
-    return prior.knowledge(tuple(roster.models), tuple(roster.questions), limits, categories)
+    return prior_counts(prior, tuple(roster.models), tuple(roster.questions), limits, categories)
 
 
 def imported_cells(roster: Roster, reader: RunReader) -> Cells | None:

@@ -36,8 +36,6 @@ from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.running.prior_outcomes import (
     LOGS,
-    Outcomes,
-    PriorOutcomes,
     Recorded,
     imported_cells,
     outcomes_digest,
@@ -59,52 +57,35 @@ def _open_earlier(run: Path, directory: Path, what: str) -> Iterator[StoredRun]:
         yield earlier
 
 
-def take_prior(
-    section: PriorConfig, prepared: PreparedRun, directory: Path, stored: PriorOutcomes | None
-) -> PriorTaken:
+def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, stored: PriorTaken | None) -> PriorTaken:
     """Take R0 from the other run for the models that `stored` lacks; raises `ConfigError` if that is impossible."""
     with _open_earlier(section.run, directory, "prior") as earlier:
         sources = {name: section.models.get(name, name) for name in prepared.models}
         if problem := next(_prior_problems(section, prepared, earlier, sources), None):
             raise ConfigError(f"prior: {section.run} {problem}")
-        taken, cut = ({}, {}) if stored is None else (stored.outcomes, stored.unsure)
-        missing = {name: source for name, source in sources.items() if name not in taken}
+        outcomes, unsure = ({}, {}) if stored is None else (dict(stored.outcomes), dict(stored.unsure or {}))
+        missing = {name: source for name, source in sources.items() if name not in outcomes}
         if problem := next(_alarm_problems(earlier, missing), None):
             raise ConfigError(f"prior: {section.run} {problem}")
-        outcomes = {**taken, **_prior_outcomes(prepared, earlier, missing)}
+        first = _first_trials(earlier, {*missing.values()})
+        for name, source in missing.items():
+            rows = {
+                question.id: first[source][question.id][: prepared.config.trials.min]
+                for question in prepared.questions
+                if question.id in first.get(source, {})
+            }
+            outcomes[name] = {
+                key: [trial.category for trial in trials if trial.category is not None] for key, trials in rows.items()
+            }
+            if cut := _cut_places(prepared.rubric, rows):
+                unsure[name] = cut
         if not any(outcomes.values()):
             raise ConfigError(
                 f"prior: {section.run} has no complete first round of any model of this run; its models are "
                 f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
             )
-        unsure = {**cut, **_cut_places_of_prior(prepared.rubric, earlier, missing, outcomes)}
         changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
     return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes, unsure or None)
-
-
-def _prior_outcomes(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> Mapping[str, Outcomes]:
-    """Outcomes of the other run by model."""
-    first, depth = first_outcomes(earlier, set(sources.values())), prepared.config.trials.min
-    outcomes, questions = dict[str, Outcomes](), [question.id for question in prepared.questions]
-    for name, source in sources.items():
-        by_question = first.get(source, {})
-        outcomes[name] = {key: by_question[key][:depth] for key in questions if by_question.get(key)}
-    return outcomes
-
-
-def _cut_places_of_prior(
-    rubric: Rubric, earlier: StoredRun, sources: Mapping[str, str], outcomes: Mapping[str, Outcomes]
-) -> dict[str, Outcomes]:
-    """Places of cut answers among the outcomes of models of this run, by question."""
-    places: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    is_unsure = _unsure_rule(rubric)
-    for model, question, trial in filter(lambda row: is_unsure(row.trial), earlier.reader.graded_trials()):
-        for name, source in sources.items():
-            if source == model and trial.number < len(outcomes[name].get(question, ())):
-                places[name][question].append(trial.number)
-    return {
-        name: {key: sorted(numbers) for key, numbers in by_question.items()} for name, by_question in places.items()
-    }
 
 
 def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[str]:
@@ -149,8 +130,8 @@ def _prior_problems(
     yield from grading_problems(prepared, earlier)
 
 
-def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[int]]]:
-    """Categories of each model's trials before its first look, in order; incomplete models are left out."""
+def _first_trials(earlier: StoredRun, models: Collection[str]) -> dict[str, dict[str, list[Trial]]]:
+    """Each model's trials before its first look by question, in order; a model that lacks some is left out."""
     roster, min_trials = earlier.setup.roster, earlier.setup.config.trials.min
     first = imported_cells(roster, earlier.reader)
     size = {
@@ -159,14 +140,14 @@ def first_outcomes(earlier: StoredRun, models: Collection[str]) -> dict[str, dic
         for question in roster.questions
         if model in models
     }
-    outcomes: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    trials: dict[str, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
     for model, question, trial in earlier.reader.graded_trials():
         if trial.number < size.get((model, question), 0) and trial.category is not None:
-            outcomes[model][question][trial.number] = trial.category
-    short = {model for (model, key), trials in size.items() if len(outcomes[model][key]) < trials}
+            trials[model][question].append(trial)
+    short = {model for (model, key), number in size.items() if len(trials[model][key]) < number}
     return {
-        model: {key: [trials[at] for at in sorted(trials)] for key, trials in by_question.items()}
-        for model, by_question in outcomes.items()
+        model: {key: sorted(rows, key=attrgetter("number")) for key, rows in by_question.items() if rows}
+        for model, by_question in trials.items()
         if model not in short
     }
 

@@ -5,14 +5,12 @@ from pathlib import Path
 
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.machine.events import Opened, Tick
-from adaptive_eval.machine.replay import replay
 from adaptive_eval.report.ending import was_killed
 from adaptive_eval.report.label_effect import read_run_labels
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun, has_current_labels
-from adaptive_eval.running.beginning import stored_plan
-from adaptive_eval.running.settings_of_run import awaited_models, make_setting, stages_of_run
+from adaptive_eval.running.settings_of_run import awaited_models, replay_stored
 from adaptive_eval.store.lock import is_held
 from adaptive_eval.store.write import RunStore
 
@@ -38,17 +36,12 @@ def _make_report(store: RunStore) -> None:
     """Replay the log of a run, and store the report of its end."""
     log, reader = store.reader, RunReader(store.reader)
     setup, events = stored_setup(reader.header()), reader.events()
-    config, roster = setup.config, setup.roster
-    setting = make_setting(config, tuple(roster.questions), stored_plan(setup, reader, events), log.models())
-    stages = stages_of_run(reader, events, config, setting)
-    machine = replay(
-        lambda whole_commits: log.log(in_whole_commits=whole_commits), stages, log.notes(), log.known_answers
-    )
+    machine = replay_stored(log, setup.config, setup.questions)
     # what the machine would do now is not done: only why the run has ended is wanted
     machine.handle(Tick(reader.elapsed, sum(time.gpu_seconds for time in reader.held_times().values())))
     machine.handle(Opened(last=store.last_seq, waited=awaited_models(events, log.models())))
-    labels = read_run_labels(reader, config, roster)
-    reporter = Reporter(config, setup.questions, reader.created, lambda: labels)
+    labels = read_run_labels(reader, setup.config, setup.roster)
+    reporter = Reporter(setup.config, setup.questions, reader.created, lambda: labels)
     draft = reporter.draft(machine, is_over=not was_killed(events))
     if draft is not None:
         store.commit([], report=draft)

@@ -8,31 +8,24 @@ from adaptive_eval.base.seeds import trial_seed
 from adaptive_eval.config.prepare import PreparedRun, StoredSetup, make_roster, seed_base, stored_setup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.types import NO_COST, Look
+from adaptive_eval.core.types import NO_COST
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.alarms import AlarmSettings
 from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import Json
 from adaptive_eval.machine.replay import Stage, replay
-from adaptive_eval.machine.resume import SettingsEffect, stored_stages
+from adaptive_eval.machine.resume import stored_stages
 from adaptive_eval.notes import were_answers_awaited
 from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.lives import RunResumed
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.load import benchmark_named
-from adaptive_eval.report.changes import Effect, effect_of_changes
+from adaptive_eval.report.changes import effect_of_changes
 from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.beginning import stored_plan
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.supplies.opening import request_limits
-
-EFFECTS = {
-    Effect.NONE: SettingsEffect.NONE,
-    Effect.NEXT_LOOK: SettingsEffect.DECISIONS,
-    Effect.NEW_PROMISE: SettingsEffect.PROMISE,
-}
 
 
 def make_setting(config: RunConfig, questions: Sequence[str], plan: Plan, numbers: Mapping[str, int]) -> Setting:
@@ -56,13 +49,10 @@ def make_setting(config: RunConfig, questions: Sequence[str], plan: Plan, number
             {number: model.freedom for number, model in models.items()},
         ),
         seed=lambda model, question, number: trial_seed(bases[model](questions[question]), number),
-        describe=partial(describe_look, plan, [model.name for model in config.models]),
+        describe=partial(
+            plain_look, models=[model.name for model in config.models], capped_opening=plan.has_capped_opening
+        ),
     )
-
-
-def describe_look(plan: Plan, names: Sequence[str], look: Look) -> Json:
-    """A look as plain values with names."""
-    return plain_look(look, names, capped_opening=plan.has_capped_opening)
 
 
 def setting_of_today(prepared: PreparedRun, numbers: Mapping[str, int], grading: Grading) -> Setting:
@@ -102,7 +92,7 @@ def stages_of_run(reader: RunReader, events: Sequence[Event], config: RunConfig,
         today,
         setting,
         setting_of,
-        lambda before, after: EFFECTS[effect_of_changes(config_of(before), config_of(after))],
+        lambda before, after: effect_of_changes(config_of(before), config_of(after)),
         lambda number: config.plug_ins.items() >= config_of(number).plug_ins.items(),
     )
 

@@ -155,31 +155,6 @@ def test_a_rubric_that_names_such_answers_lets_them_count(
     assert "better than bob" in ended.stdout and not place.results["alarms"]
 
 
-@pytest.mark.parametrize("fault", ["are empty", "exceed the context"])
-def test_a_gate_does_not_call_a_model_worse_for_answers_that_show_nothing(
-    place: ScriptedPlace, server: ScriptedServer, fault: str
-) -> None:
-    def is_spoiled(model: str, question: str, seed: int) -> bool:
-        return model == "bob" and share(question, seed) < 0.4
-
-    def says(model: str, question: str, seed: int) -> str:
-        empty = fault == "are empty" and is_spoiled(model, question, seed)
-        return "" if empty else honest("ada", question, seed)
-
-    server.answer = says
-    if fault == "exceed the context":
-        server.finish_reason = lambda *asked: "context" if is_spoiled(*asked) else "stop"
-    gate = {"kind": "baseline", "baseline": "ada", "gate": True}
-    ended = place.run(objective=gate, trials={"min": 8, "max": 12})
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout
-    assert "UNDECIDED: bob" in ended.stdout
-    assert "FAIL, but answers of bob that timed out, were cut off, are empty or" in ended.stdout
-    assert "worse than ada" not in ended.stdout
-    match = re.search(rf"to do     bob: of (\d+) answers (\d+) {fault}\n", ended.stdout)
-    assert match is not None and int(match[2]) > 0 and "start over" in ended.stdout
-    assert "trials.max" not in ended.stdout, "further trials change nothing"
-
-
 @pytest.mark.parametrize("gated", [True, False])
 def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: ScriptedServer, gated: bool) -> None:
     """Each text says what the exit code says, and so do the results."""

@@ -11,10 +11,6 @@ from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
 
 
-def results(site: Site) -> dict[str, object]:
-    return dict(site.results())
-
-
 def looks(site: Site) -> list[dict[str, object]]:
     with closing(RunReader.open(site.directory())) as reader:
         return [dict(look.body) for look in reader.looks()]
@@ -25,15 +21,12 @@ def stored_and_counted(site: Site) -> tuple[int, int]:
     with closing(RunReader.open(site.directory())) as reader:
         stored = reader.trial_count()
         in_scores = sum(reader.looks()[-1].body["trials"])
-    rows = results(site)["models"]
-    assert isinstance(rows, list) and sum(row["trials"] for row in rows) == in_scores
+    assert sum(row["trials"] for row in site.results()["models"]) == in_scores
     return stored, in_scores
 
 
 def warnings(site: Site, kind: str) -> list[str]:
-    entries = results(site)["warnings"]
-    assert isinstance(entries, list)
-    return [entry["text"] for entry in entries if entry["kind"] == kind]
+    return [entry["text"] for entry in site.results()["warnings"] if entry["kind"] == kind]
 
 
 @pytest.mark.slow
@@ -42,12 +35,12 @@ def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> N
     assert site.run(config).exit_code == ExitCode.SPENT
     longer = site.run(config, "--set", "trials.max=120", "--set", "budget.trials=2000")
     assert longer.exit_code == ExitCode.REACHED, longer.stderr
-    decided, counts = results(site), stored_and_counted(site)
+    decided, counts = site.results(), stored_and_counted(site)
     again = site.run(config)
     assert again.exit_code == ExitCode.REACHED, again.stderr
     assert "settings of an earlier start still apply (budget.trials=2000, trials.max=120)" in again.stderr
     assert stored_and_counted(site) == counts and not warnings(site, "uncounted")
-    assert results(site)["pairs"] == decided["pairs"]
+    assert site.results()["pairs"] == decided["pairs"]
     assert len(events_in(site.directory(), SettingsChanged)) == 1
 
 

@@ -3,27 +3,20 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
-from live_runs import ENDED, Site, small_world, stored
+from live_runs import ENDED, Site, stored
 from test_compared_with_run import earlier_run
 from test_compared_with_run import settings as compared
 from test_judge_forms import SCORES, is_right
 from test_judge_forms import settings as scored
-from test_verifier import LEANING, verified_by
-from test_verifier import settings as verified
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.labels.file import add_labels
 from adaptive_eval.labels.session import LabelSession
-from adaptive_eval.report.label_file import LABELS_FILE, Labelled
+from adaptive_eval.report.label_file import LABELS_FILE
 from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.running.reporting import apply_labels
-from adaptive_eval.simulate.judging import SimulatedVerifier
-from adaptive_eval.simulate.server import SimulatedServer, serving
 
 
 def labelled(site: Site) -> LabelledRun:
@@ -74,24 +67,3 @@ def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: s
     (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
     refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
     assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
-
-
-@pytest.mark.slow
-def test_labels_correct_the_scores_of_a_hesitant_verifier(site: Site) -> None:
-    """A hesitant verifier gives less than its labels are worth, and the correction adds what is missing."""
-    with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(0.3, LEANING))) as url:
-        changes = {"grader": verified_by(url), "rubric": "verifier_only", "trials": {"min": 4, "max": 4}}
-        assert site.run(site.write(**verified(url, **changes))).exit_code in ENDED
-    truth = {}
-    for trial in stored(site):
-        thinks = str(trial.signals["verdict"])
-        truth[Labelled(trial.model, trial.question, trial.trial)] = thinks
-    add_labels(site.directory(), truth)
-    apply_labels(site.directory())
-    labels = labelled(site)
-    assert labels.levels == ("correct", "wrong", "invalid")
-    for model in labels.models:
-        right = [label == "correct" for at, label in truth.items() if at.model == model.name]
-        assert model.disagreements == 0 and model.score is not None and model.corrected is not None
-        assert model.corrected == pytest.approx(0.2 + 0.8 * np.mean(right))  # who is sure of B gives 0.2
-        assert abs(model.corrected - model.score) > 0.05

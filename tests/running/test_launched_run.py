@@ -1,6 +1,5 @@
 """`adaptive-eval run` with servers that it starts itself: the same results, and no process left behind."""
 
-import json
 import re
 import signal
 import socket
@@ -12,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from live_runs import MODELS, RunOutcome, Site, kill
@@ -25,13 +23,12 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import Event, RunFinished, ServerDied, ServerLaunched
+from adaptive_eval.notes import RunFinished, ServerDied, ServerLaunched
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12, "optimize": "cost"}
 AHEAD = {**TRIALS, "optimize": "time"}
 STARTING = ("--dry-run", "--start-servers")
-Kind = TypeVar("Kind", bound=Event)
 
 
 def launching(folder: Path, *flags: str) -> dict[str, object]:
@@ -77,16 +74,6 @@ def wait_for_server(port: int) -> None:
         time.sleep(0.02)
 
 
-def events(directory: Path, kind: type[Kind]) -> list[Kind]:
-    return events_in(directory, kind)
-
-
-def results(directory: Path) -> dict[str, list[dict[str, object]]]:
-    content = json.loads((directory / "results.json").read_text())
-    assert isinstance(content, dict)
-    return content
-
-
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds where someone else serves its models."""
@@ -126,8 +113,8 @@ def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewher
     ended = site.run(site.write(trials=AHEAD, models=models))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(RunOutcome.of(site.directory()), elsewhere)
-    starts = events(site.directory(), ServerLaunched)
-    document = results(site.directory())
+    starts = events_in(site.directory(), ServerLaunched)
+    document = site.results()
     assert {row["model"]: row["starts"] for row in document["servers"]} == {
         name: sum(event.model == name for event in starts) for name in MODELS
     }
@@ -149,9 +136,9 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, else
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(RunOutcome.of(site.directory()), elsewhere)
-    starts = events(site.directory(), ServerLaunched)
+    starts = events_in(site.directory(), ServerLaunched)
     assert {launch.on for launch in starts} == {"0", "1"} and {launch.model for launch in starts} == set(MODELS)
-    rows = results(site.directory())["turns"]
+    rows = site.results()["turns"]
     assert {row["on"] for row in rows} <= {"0", "1"} and rows
 
 
@@ -161,7 +148,7 @@ def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Si
     ended = site.run(site.write(models=launched(site, "{place}", exclusive=None), **settings))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(RunOutcome.of(site.directory()), elsewhere)
-    assert ("ada", "bare") not in {(start.model, start.on) for start in events(site.directory(), ServerLaunched)}
+    assert ("ada", "bare") not in {(start.model, start.on) for start in events_in(site.directory(), ServerLaunched)}
 
 
 @pytest.mark.slow
@@ -171,7 +158,7 @@ def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, els
     pattern = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); restarting it \(1 of 3\)"
     assert re.search(pattern, ended.stdout)
     require_same(RunOutcome.of(site.directory()), elsewhere)
-    (died,) = events(site.directory(), ServerDied)
+    (died,) = events_in(site.directory(), ServerDied)
     assert died.model == "ada"
 
 
@@ -214,7 +201,7 @@ def test_a_finished_run_says_so_before_its_servers_have_ended(site: Site) -> Non
     _, err = process.communicate(timeout=HANGS)
     assert (process.returncode, err) == (ExitCode.SPENT, "")
     assert not servers(site)
-    assert len(events(site.directory(), RunFinished)) == 1
+    assert len(events_in(site.directory(), RunFinished)) == 1
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.notes import PriorTaken
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.beginning import stored_plan
-from adaptive_eval.running.prior_outcomes import PriorOutcomes
+from adaptive_eval.running.prior_outcomes import prior_counts
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -152,6 +152,6 @@ def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Pat
 
 
 def test_places_that_no_outcome_has_and_repeated_ones_count_no_cut_answer() -> None:
-    prior = PriorOutcomes("earlier", {"ada": {"q0": [1, 0]}}, {"ada": {"q0": [-3, -1, 1, 1, 2]}})
-    unsure = prior.knowledge(["ada"], ["q0"], np.full((1, 1), 4), 2).unsure
+    prior = PriorTaken({}, "earlier", {"ada": {"q0": [1, 0]}}, (), {"ada": {"q0": [-3, -1, 1, 1, 2]}})
+    unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), 2).unsure
     assert unsure is not None and unsure.tolist() == [[[1, 0]]]

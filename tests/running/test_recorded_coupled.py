@@ -1,19 +1,16 @@
 """A gate against last night's recorded run, with the same seeds: what it asks, when it is refused, how it goes on."""
 
 import json
-import re
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from lives import SKILLS, Start, World
-from typer.testing import CliRunner
+from lives import SKILLS, Fate, Start, World
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.base.seeds import hashed_base
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
@@ -31,7 +28,6 @@ QUESTIONS = tuple(f"q{number}" for number in range(12))
 BUILDS = {"prod": 0.6, "copy": 0.6, "worse": 0.45, "near": 0.55}
 RECORDED = 30
 ADDRESS = "http://127.0.0.1:9/v1"
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "continuous-integration.md"
 
 
 def correlated(model: str, question: str, seed: int) -> str:
@@ -181,6 +177,20 @@ def test_imported_trials_have_seeds_of_their_own(nights: Nights) -> None:
     refused(nights, nights.gate(night="imported"), "lacks trials with the seeds that this run shares")
 
 
+def test_a_gate_survives_kills_and_the_loss_of_the_recording(nights: Nights) -> None:
+    config = nights.gate("near")
+    reference = World().run(config, nights.path / "reference", Start())
+    assert nights.run(config, Start(Fate.KILL, 60)) is None
+    shutil.rmtree(nights.path / "night")
+    for at in (90, 200):
+        nights.run(config, Start(Fate.KILL, at))
+    ended = nights.run(config)
+    assert reference is not None and ended is not None and ended.reason is reference.reason
+    (pair,), (expected,) = nights.results().pairs, nights.results("reference").pairs
+    assert (pair.z, pair.verdict, pair.by_trial) == (expected.z, expected.verdict, True)
+    assert {request.model for request in nights.world.log} == {"near"}
+
+
 def test_a_gate_goes_on_with_more_trials_as_far_as_the_recording_goes(nights: Nights) -> None:
     trials = {"min": 4, "max": 6, "seeds": "coupled", "optimize": "cost"}
     short = nights.run(nights.gate("near", trials=trials))
@@ -244,34 +254,3 @@ def test_answers_without_a_grade_keep_their_places(tmp_path: Path) -> None:
     nights.world.broken = set()
     with pytest.raises(ConfigError, match="no graded answer of it to question q3"):
         load_starting_point(prepare(nights.gate()), tmp_path / "gate")
-
-
-@pytest.mark.slow
-def test_the_guide_s_gate_with_the_seeds_of_last_night(tmp_path: Path) -> None:
-    """As typed: last night's run is recorded, and a build that is a near copy passes with few answers."""
-    blocks = [block.partition("\n")[2] for block in GUIDE.read_text("utf-8").split("```")]
-    alone = yaml.safe_load(next(block for block in blocks if "half_width" in block))
-    gate = yaml.safe_load(next(block for block in blocks if "baseline: production, gate: true" in block))
-    gate |= yaml.safe_load(next(block for block in blocks if "recorded:" in block))
-    (trials,) = re.findall(r"`(trials: {max: 80, seeds: coupled})`", GUIDE.read_text("utf-8"))
-    gate |= yaml.safe_load(trials)
-    simulated = {
-        "questions": {"world": "copies", "limit": 12},
-        "prompt": "{prompt}\nPut your final answer within \\boxed{}.",
-        "grader": "math",
-        "concurrency": 64,
-    }
-    alone["models"] = [{"name": "production", "model": "original", "simulate": True}]
-    gate["models"][0] |= {"recorded": str(tmp_path / "baseline")}
-    gate["models"][1] = {"name": "build", "model": "int8", "simulate": True}
-    outputs = {}
-    for name, config in (("baseline", alone), ("gate", gate)):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({**simulated, **config}))
-        words = [str(path), "--run-dir", str(tmp_path / name), "--display", "plain"]
-        ended = CliRunner().invoke(app, ["run", *words])
-        assert ended.exit_code == ExitCode.REACHED, ended.output
-        outputs[name] = ended.output
-    assert re.search(r"^PASS: build .*, difference \S+ points on the same trials \(95%", outputs["gate"], re.M)
-    asked = {name: json.loads((tmp_path / name / "results.json").read_text())["cost"]["trials"] for name in outputs}
-    assert asked["gate"] < asked["baseline"] / 3

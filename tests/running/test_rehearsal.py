@@ -121,15 +121,6 @@ def test_a_dry_run_says_if_a_run_cannot_resume_or_begin(site: Site) -> None:
     assert (site.directory() / DATABASE_FILE).read_bytes() == stored
 
 
-@pytest.mark.usefixtures("short_pauses")
-def test_a_dry_run_finds_a_model_that_is_not_served(site: Site) -> None:
-    models = [*site.config()["models"], {"name": "eve", "base_url": site.base_url}]  # type: ignore[misc]
-    result = site.run(site.write(models=models), "--dry-run")
-    assert result.exit_code == ExitCode.ENDPOINTS
-    assert "FAIL  eve" in result.stdout and "its server has no model 'eve'" in result.stdout
-    assert result.stdout.splitlines()[-1] == "Next: fix what failed above, then repeat this command"
-
-
 def test_a_dry_run_names_every_server(site: Site) -> None:
     models = [
         {"name": "ada", "base_url": [site.base_url, "http://127.0.0.1:9/v1"]},

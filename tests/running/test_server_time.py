@@ -8,7 +8,8 @@ from time import monotonic
 
 import pytest
 from live_runs import MODELS, Site, kill, trials_in, wait_until
-from test_launched_run import events, launched, none_left, results, servers
+from stored_runs import events_in
+from test_launched_run import launched, none_left, servers
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.planning import ENDING_SECONDS
@@ -45,10 +46,10 @@ def test_servers_of_their_own_are_held_for_as_long_as_they_are_up(site: Site) ->
     ended = site.run(site.write(trials=nothing_in_vain, models=models))
     longest = monotonic() - begun
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    document = results(site.directory())
+    document = site.results()
     rows = {str(row["name"]): row for row in document["models"]}
     diary = answered(site)
-    over, stopped = max(at for *_, at in diary), {event.model for event in events(site.directory(), ServerReleased)}
+    over, stopped = max(at for *_, at in diary), {event.model for event in events_in(site.directory(), ServerReleased)}
     assert {model for model, *_ in diary} == set(rows)
     for name, row in rows.items():
         by_process: dict[int, list[float]] = {}
@@ -95,12 +96,12 @@ def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site
     config = site.write(models=models, budget={"gpu_hours": cap}, concurrency=200)
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    (finished,) = events(site.directory(), RunFinished)
+    (finished,) = events_in(site.directory(), RunFinished)
     assert finished.reason is Reason.GPU_TIME
     assert "Stopped by the budget: servers were held for all its GPU hours." in ended.stdout
     held = sum(held_time.gpu_seconds for held_time in held_of(site.directory()).values())
     assert held >= 3 * gpus * seconds, "they were told to end with just the seconds left that they may take for it"
-    before = len(events(site.directory(), ServerLaunched))
+    before = len(events_in(site.directory(), ServerLaunched))
     again = site.run(config)
     assert again.exit_code == ExitCode.SPENT, again.output
-    assert len(events(site.directory(), ServerLaunched)) == before, "nothing is started for which there is no time"
+    assert len(events_in(site.directory(), ServerLaunched)) == before, "nothing is started for which there is no time"

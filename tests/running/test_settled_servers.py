@@ -4,7 +4,8 @@ import tempfile
 
 import pytest
 from live_runs import MODELS, Site, kill, wait_until
-from test_launched_run import events, launched, none_left, printed, servers
+from stored_runs import events_in
+from test_launched_run import launched, none_left, printed, servers
 from test_server_time import held_of
 
 from adaptive_eval.base.errors import ExitCode
@@ -28,17 +29,17 @@ def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a
     config = site.write(**IN_STEP, models=launched(site, "held=100", exclusive=None), concurrency=64)
     process = site.start(config, "--run-dir", str(site.directory()))
     printed(process, f"{LAST} is done: no more requests. Its server is stopped.")
-    wait_until(lambda: events(site.directory(), ServerReleased), process)
+    wait_until(lambda: events_in(site.directory(), ServerReleased), process)
     assert len(servers(site)) == 4, "two servers and their keepers go on"
     kill(process)
     assert none_left(site)
     (site.folder / "go").touch()
     held = held_of(site.directory())[LAST]
-    before = len(events(site.directory(), ServerLaunched))
+    before = len(events_in(site.directory(), ServerLaunched))
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
-    assert [event.model for event in events(site.directory(), ModelSettled)].count(LAST) == 1
-    assert [event.model for event in events(site.directory(), ServerReleased)].count(LAST) == 1
-    again = events(site.directory(), ServerLaunched)[before:]
+    assert [event.model for event in events_in(site.directory(), ModelSettled)].count(LAST) == 1
+    assert [event.model for event in events_in(site.directory(), ServerReleased)].count(LAST) == 1
+    again = events_in(site.directory(), ServerLaunched)[before:]
     assert {event.model for event in again} <= set(MODELS[:-1]), "it is not started again"
     assert held.seconds > 0.0 and held_of(site.directory())[LAST] == held

@@ -48,12 +48,6 @@ def command(*arguments: object) -> Result:
     return CliRunner().invoke(app, [*map(str, arguments)])
 
 
-def report(directory: Path) -> str:
-    result = command("report", directory, "--format", "md", "--output", "-")
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def by_hand(trials: list[TrialRecord]) -> float:
     """The percentile, from the stored answers alone."""
     return float(np.percentile([trial.answer.completion_tokens for trial in trials if trial.trial < FIRST], 40))
@@ -84,7 +78,7 @@ def test_thresholds_are_fitted_on_the_first_round_of_the_other_run(site: Site, p
     trials = stored_trials(site.directory())
     require_labels(trials, threshold)
     assert {trial.category for trial in trials} == {0, 1, 2}
-    text = report(site.directory()).replace("\\", "")
+    text = site.report().replace("\\", "")
     assert f"on the run pilot, and then frozen: completion_tokens p40 {threshold:.4g} (72 trials)" in text
 
 
@@ -146,22 +140,6 @@ def write_rubric(site: Site, rubric: dict[str, object]) -> Path:
 
 
 @pytest.mark.slow
-def test_an_imported_run_is_graded_by_thresholds_of_the_other_run(site: Site, pilot: Path) -> None:
-    log = site.folder / "log.jsonl"
-    assert command("export", pilot, "--format", "jsonl", "--output", log).exit_code == 0
-    config = site.write("taken", **settings(rubric=taking(SHORT, pilot)))
-    done = command("import", log, "--config", config, "--to", site.directory("taken"))
-    assert done.exit_code in {0, *ENDED}, done.output
-    (event,) = events_in(site.directory("taken"), ThresholdsFrozen)
-    assert event.values == {"completion_tokens p40": pytest.approx(by_hand(stored_trials(pilot)))}
-    regraded = command("regrade", site.directory("taken"), "--config", config)
-    assert regraded.exit_code == ExitCode.REACHED, regraded.output
-    require_labels(stored_trials(site.directory("taken")), event.values["completion_tokens p40"])
-    assert site.run(config, "--run-dir", str(site.directory("taken"))).exit_code in ENDED
-    require_labels(stored_trials(site.directory("taken")), event.values["completion_tokens p40"])
-
-
-@pytest.mark.slow
 def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
     assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
     (event,), lengths = events_in(site.directory(), ThresholdsFrozen), defaultdict(list)
@@ -173,7 +151,7 @@ def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(sit
         ratio = trial.answer.completion_tokens / event.medians[trial.question]
         assert trial.signals["length_ratio"] == pytest.approx(ratio)
         assert trial.category == 2 * bool(trial.signals["is_correct"]) + (ratio <= 1.2)
-    assert "the median length of the answers to each of 8 questions" in report(site.directory())
+    assert "the median length of the answers to each of 8 questions" in site.report()
     assert command("rescore", site.directory()).exit_code == 0
 
 
