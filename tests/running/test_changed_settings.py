@@ -132,3 +132,7 @@ def test_another_confidence_judges_all_answers_again_and_is_reported(site: Site)
     assert now[0] == now[1] >= counted == stored
     (warning,) = warnings(site, "redecided")
     assert "stopping.confidence: 0.95 → 0.7" in warning and "The promise does not cover" in warning
+    called = [pair["second"] for pair in site.results()["pairs"] if pair["verdict"] == "resolved"]
+    assert site.run(site.write(trials={"min": 2, "max": 9}, stopping={"confidence": 0.999999})).exit_code in ENDED
+    still = [pair["second"] for pair in site.results()["pairs"] if pair["verdict"] == "resolved"]
+    assert len(still) < len(called), "what was called before is judged anew, too"

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from live_runs import Site
+from stored_runs import events_in
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.config.load import load_config
+from adaptive_eval.notes import RunStopped
 
 Json = dict[str, Any]
 
@@ -52,6 +54,20 @@ def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: li
     assert site.run(site.write(models=models, notify=program)).exit_code == ExitCode.ENDPOINTS
     (message,) = notifications(site.folder)
     assert message["text"].startswith("run: Stopped by an error: ") and message["text"].count("\n") == 1
+
+
+def test_the_text_of_an_error_that_nobody_foresaw_is_stored_and_told_nowhere(
+    site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(plan: object) -> None:
+        raise RuntimeError(KEY)
+
+    monkeypatch.setattr("adaptive_eval.running.start.solve_boundary", fail)
+    assert site.run(site.write(notify=program)).exit_code != 0
+    (message,) = notifications(site.folder)
+    (stopped,) = events_in(site.directory(), RunStopped)
+    assert stopped.reason == "an unexpected error (RuntimeError)"
+    assert "an unexpected error (RuntimeError)" in message["text"] and KEY not in message["text"]
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,6 @@ def test_a_killed_run_ends_like_an_undisturbed_one(site: Site, uninterrupted: Ru
             assert len(resumed) == starts, "each start but the first, and that to the end"
 
 
-@pytest.mark.parametrize("concurrency", [pytest.param(1, marks=pytest.mark.slow), 256])
-def test_the_result_does_not_depend_on_concurrency(site: Site, uninterrupted: RunOutcome, concurrency: int) -> None:
-    site.run(site.write(concurrency=concurrency))
-    assert RunOutcome.of(site.directory()) == uninterrupted
-
-
 def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninterrupted: RunOutcome) -> None:
     """A gate holds answers of the third round until the signal; how many wait then depends on the machine."""
     gated = GatedServer(small_world(), 40)

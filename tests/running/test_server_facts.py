@@ -1,6 +1,5 @@
 """What a run reports and stores of the servers that it asks."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -41,24 +40,17 @@ def test_a_notice_is_reported_once_a_start() -> None:
 
 def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) -> None:
     config = llama.write(trials={"min": 4, "max": 4}, concurrency={"in_flight": 8, "samples_per_request": 4})
+    assert "warn  ada, bob, cyd  its server is llama.cpp" in llama.run(config, "--dry-run").stdout
     first = llama.run(config)
     assert "ada: its server is llama.cpp, which drops improbable tokens" in first.stdout, "while the run begins"
     assert llama.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT), "it finds everything done"
-    results = json.loads((llama.directory() / "results.json").read_text())
+    results = llama.results()
     for model in results["models"]:
         sampling = model["sampling"]
         assert (sampling["temperature"], sampling["max_tokens"]) == (0.6, 2000)
         assert sampling["top_p"] == sampling["top_k"] == "server default"
-    cautions = [
-        (warning["model"], warning["kind"]) for warning in results["warnings"] if warning["kind"] == "server_defaults"
-    ]
-    assert sorted(cautions) == [(name, "server_defaults") for name in MODELS]
-
-
-def test_a_dry_run_warns_of_server_defaults_too(llama: Site) -> None:
-    ended = llama.run(llama.write(), "--dry-run")
-    assert ended.exit_code == ExitCode.REACHED
-    assert "warn  ada, bob, cyd  its server is llama.cpp" in ended.stdout
+    cautioned = [warning["model"] for warning in results["warnings"] if warning["kind"] == "server_defaults"]
+    assert sorted(cautioned) == list(MODELS)
 
 
 def test_gpu_time_is_divided_by_concurrent_answers(site: Site) -> None:

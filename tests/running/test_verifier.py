@@ -71,7 +71,7 @@ def test_probabilities_of_labels_are_those_of_the_verifier(site: Site, fair_url:
         used = [trial.signals[f"judge_{kind}_tokens"] for kind in ("prompt", "completion")]
         assert used[1] == 1.0
         assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
-    assert len(baselines(site)) == 1
+    assert site.run(config).exit_code in ENDED and len(baselines(site)) == 1, "a later start asks for none"
     output = CliRunner().invoke(app, ["rescore", str(site.directory())]).output
     assert "verifier_only" in output and "needs verifier" not in output
 
