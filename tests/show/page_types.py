@@ -2,7 +2,7 @@
 
     python tests/show/page_types.py
 
-Only the type check reads the file, and nothing of it is shipped; test_types_sent.py says when it is out of date.
+Only the type check reads the file, which `.ci/run` writes for it; nothing of it is shipped or kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", object:
 FILE = Path(__file__).with_name("sent.d.ts")
 HEAD = """\
 // What a server sends to the page, or a report carries. Numbers that do not exist are null.
-// Written by page_types.py from the Python types: change those, and run it.
+// Written by page_types.py from the Python types.
 """
 
 

@@ -1,4 +1,4 @@
-// What a server sends, or a report carries. Its types are in tests/show/sent.d.ts, written from the Python types.
+// What a server sends, or a report carries. tests/show/page_types.py writes its types from the Python ones.
 
 /** What the document carries: the run of a report, or the glossary. @param {"view" | "glossary"} id */
 export function embedded(id) {
