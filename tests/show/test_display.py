@@ -2,142 +2,73 @@
 
 import asyncio
 import io
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
-from bed import MachineBed, Remembering
-from fakes import QUESTIONS, SKILLS, plan, results_of
 from page_views import simulated, world
 from rich.cells import cell_len
 from rich.console import Console
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.core import Controller
-from adaptive_eval.core.objectives import PrecisionOf
-from adaptive_eval.core.settings import Budget
-from adaptive_eval.core.types import Cause, Lost, Reason, Verdict
+from adaptive_eval.core.types import Cause, Cost, Look, Lost, PairVerdict, Reason, Verdict
 from adaptive_eval.machine.clocks import HeldTime
-from adaptive_eval.machine.driver import Driver
-from adaptive_eval.machine.records import LookTaken
-from adaptive_eval.machine.repeats import SamplingFreedom
-from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes import (
     BaselineAsked,
     Change,
     Event,
     ModelSetAside,
     OnlyFailures,
-    PriorTaken,
-    ReplicaBack,
     ReplicaLost,
     RunResumed,
     RunStarted,
-    ServerRests,
-    ServersAwaited,
     SettingsChanged,
     ThresholdsFrozen,
     TrialsImported,
-    TrialsRegraded,
 )
 from adaptive_eval.report.ending import Ended, Ending, find_ending
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings, model_verdicts
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
-from adaptive_eval.report.make import usage_of
 from adaptive_eval.report.results import Caution, GateRow, ModelRow, Results
-from adaptive_eval.report.snapshot import RunSubject
-from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.status import (
     CurrentTraffic,
     Standing,
     Status,
     results_in_progress,
     standings,
-    used_caps,
 )
-from adaptive_eval.report.words import promise_in_short
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show import displays
-from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
-from adaptive_eval.show.live import LiveDisplay, ranking
+from adaptive_eval.show.displays import PlainDisplay
+from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.ranking import abbreviate, ranking_text
 from adaptive_eval.show.summary import findings, last_screen
 from adaptive_eval.show.text import Rates, fit_columns, wrap_lines
 
-KEYS = tuple(question.id for question in QUESTIONS)
 HOSTILE = "[bold red]x[/] \x1b]0;title\x07\x1b[2J\u202eevil\nline"
 
 
-class Telling(Remembering):
-    """Passes the looks of a run to a display."""
-
-    def __init__(self, bed: "Watched", display: Display) -> None:
-        super().__init__()
-        self._bed, self._display = bed, display
-
-    def on_look(self, look: LookTaken) -> None:
-        self._display.looked(
-            [taken_look for taken_look in self._bed.controller.looks if taken_look.index == look.number]
-        )
+NAMES = ("ada", "bob", "cyd")
+OPEN = PairVerdict(0, 1, Verdict.OPEN, 1.0, 0.8, 2.0, 0.3, 0.5, 20.0, False)
+FIRST = Look(0, (48, 48, 48), (0, 1, 2), (1, 1, 1), (0.8, 0.6, 0.4), (0.1, 0.1, 0.1), (OPEN, OPEN))
+"""The first look of a run of three models, none of which are told apart."""
 
 
-class Watched(MachineBed):
-    """A run that a display watches."""
-
-    def __init__(self, directory: Path, names: tuple[str, ...] = tuple(SKILLS)) -> None:
-        super().__init__(directory, plan(budget=Budget(trials=400, tokens=100_000)))
-        self.names = names
-        self.subject = RunSubject("run", names, KEYS, (SamplingFreedom(1.0),) * 3, 0.0)
-        self.driver: Driver | None = None
-
-    @property
-    def controller(self) -> Controller:
-        machine = None if self.driver is None else self.driver.machine
-        return Controller(self.plan) if machine is None else machine.controller
-
-    @property
-    def usages(self) -> list[TrialUsage]:
-        machine = None if self.driver is None else self.driver.machine
-        return [TrialUsage()] * 3 if machine is None else [usage_of(machine, model) for model in range(3)]
-
-    def results(self) -> Results | None:
-        return results_of(self.subject, self.controller, self.usages)
-
-    def take(self) -> Status:
-        """The status now."""
-        usages = self.usages
-        trials, usage, results = sum(spent.trials for spent in usages), total_cost(usages), self.results()
-        return Status(
-            looks=len(self.controller.looks),
-            results=None if results is None else results_in_progress(results),
-            caps=used_caps(self.plan.budget, trials, usage, usage.gpu_seconds, 3.0, ()),
-            traffic=CurrentTraffic(0, 0, 0, 0, 0),
-            trials=trials,
-            new_trials=trials,
-            new_tokens=usage.tokens,
-            elapsed=3.0,
-            promise=promise_in_short(self.subject.decisions),
-            usage=usage,
-        )
-
-    async def show(self, display: Display) -> None:
-        def attach(driver: Driver) -> None:
-            self.driver = driver
-            display.opened(self.names[0], self.names, self.take)
-
-        self.observer = Telling(self, display)
-        try:
-            await self.start(attach)
-        finally:
-            display.closed()
-        display.ended(how_it_ended(Reason.SETTLED, self.take(), self.directory, self.results()))
+@cache
+def status() -> Status:
+    """The status of a run of three models at its end."""
+    results = simulated(world(NAMES)).results
+    assert results is not None
+    cost, running = results.cost, results_in_progress(results)
+    usage = Cost(cost.tokens, cost.usd, cost.gpu_seconds)
+    return Status(3, running, (), CurrentTraffic(0, 0, 0, 0, 0), cost.trials, cost.trials, 0, 3.0, usage=usage)
 
 
 def how_it_ended(
@@ -151,39 +82,12 @@ def how_it_ended(
     return Ended(**fields, directory=directory, arguments=("my run.yaml",))
 
 
-async def test_plain_prints_a_line_a_look_and_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(displays, "MIN_LOOK_SECONDS", 0.0)
-    out = io.StringIO()
-    bed = Watched(tmp_path)
-    await bed.show(PlainDisplay(out))
-    lines = out.getvalue().splitlines()
-    looks = [line for line in lines if line.startswith("look ")]
-    assert len(looks) == len(bed.controller.looks)
-    assert looks[0].startswith("look 1: 54 trials, ") and "leading" not in looks[0], "nothing is decided"
-    assert "; first tier: ada; " in looks[-1]
-    assert "Finished: every comparison is resolved or tied." in lines
-    assert any(line.split()[:3] == ["1", "ada", f"{100 * bed.controller.looks[-1].scores[0]:.1f}%"] for line in lines)
-    assert lines[-2:] == ["          write a report:", f"          adaptive-eval report {tmp_path}"]
-    summary = lines[lines.index("") + 1 : lines.index("Finished: every comparison is resolved or tied.")]
-    prose = {*summary, *(line for line in lines if line.startswith(("          ", "to do ")))}
-    assert [line for line in lines if len(line) > 120 and line not in prose] == []
-
-
 TEN = tuple(f"model-{number:02}" for number in range(10))
 LONG = tuple(f"organisation/a-long-name-{'instruct' * (number % 2)}-step-{number:02}000" for number in range(10))
 WIDE = tuple(f"通义千问二点五七十二亿参数指令{number}" for number in range(10))
 
 
-async def test_plain_names_no_leaders_if_no_order_is_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(displays, "MIN_LOOK_SECONDS", 0.0)
-    out, bed = io.StringIO(), Watched(tmp_path)
-    bed.plan = replace(bed.plan, objective=PrecisionOf(0.08))
-    await bed.show(PlainDisplay(out))
-    assert any(len(set(look.tiers)) > 1 for look in bed.controller.looks)
-    looks = [line for line in out.getvalue().splitlines() if line.startswith("look ")]
-    assert looks and not any("first " in line for line in looks)
-
-
+@cache
 def ten_models(names: tuple[str, ...] = TEN) -> Results:
     """Results of ten models of which no neighbours are told apart."""
     view = simulated(world(names, 4), looks=1)
@@ -193,15 +97,12 @@ def ten_models(names: tuple[str, ...] = TEN) -> Results:
 
 
 @pytest.mark.parametrize("names", [TEN, LONG, WIDE])
-async def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(
-    tmp_path: Path, names: tuple[str, ...]
-) -> None:
-    bed, results = Watched(tmp_path), ten_models(names)
-    await bed.show(Display())
+def test_results_of_ten_models_fit_on_the_last_screen_of_a_small_terminal(names: tuple[str, ...]) -> None:
+    results = ten_models(names)
     results = replace(results, warnings=tuple(Caution("odd", None, "a warning " * at) for at in (40, 41, 42)))
     results = replace(results, looks=(replace(results.looks[-1], trials=1),))  # most answers were asked ahead of it
     assert counted_sentence(results) is not None
-    ended = how_it_ended(Reason.OUT_OF_REACH, bed.take(), Path("runs/ten"), results)
+    ended = how_it_ended(Reason.OUT_OF_REACH, status(), Path("runs/ten"), results)
     _, *lines = last_screen(ended, 80, 24).splitlines()
     assert len(lines) <= 24 and all(cell_len(line) <= 80 for line in lines)  # the cost takes two, with USD and GPUs
     head = lines.index(next(line for line in lines if line.startswith("tier  model")))
@@ -279,14 +180,6 @@ def test_outcomes_of_comparisons_with_a_baseline_are_counted_in_the_right_words(
     assert "2 equal, 2 open, 1 out of reach, 1 blocked." in sentence and "1 worse" in sentence
 
 
-def test_a_warning_is_cut_between_words() -> None:
-    words = [f"word{number}" for number in range(100)]
-    results = replace(ten_models(), warnings=(Caution("odd", None, " ".join(words)),))
-    (line,) = [line for line in findings(results, None, None) if line.startswith("warning")]
-    *shown, last = line.removeprefix("warning   ").split()
-    assert last == "…" and shown == words[: len(shown)] and len(shown) > 40
-
-
 def test_the_same_warning_about_several_models_is_shown_once() -> None:
     results = ten_models()
     cut = [
@@ -320,94 +213,49 @@ def test_each_build_of_a_gate_has_an_outcome_and_the_baseline_has_none() -> None
     assert text.head.split()[0] == "model" and text.lines[1][0].split()[0] == base, "it puts nobody in a tier"
 
 
-async def test_plain_names_the_look_at_which_a_gate_has_the_outcome_that_it_prints(tmp_path: Path) -> None:
-    bed, out = Watched(tmp_path), io.StringIO()
-    await bed.show(Display())
-    first, status = bed.controller.looks[0], bed.take()
-    assert status.results is not None and len(status.results.looks) > 1
-    newest = status.results.looks[-1]
-    gate = (GateRow(bed.names[0], bed.names[1], "FAIL", "worse than it"),)
+async def test_plain_names_the_look_at_which_a_gate_has_the_outcome_that_it_prints() -> None:
+    out, results = io.StringIO(), status().results
+    assert results is not None and len(results.looks) > 1
+    newest = results.looks[-1]
+    gate = (GateRow("ada", "bob", "FAIL", "worse than it"),)
     display = PlainDisplay(out)
-    display.opened("run", bed.names, lambda: replace(status, results=replace(status.results, gate=gate)))
-    display.looked([first])
+    display.opened("run", NAMES, lambda: replace(status(), results=replace(results, gate=gate)))
+    display.looked([FIRST])
     display.closed()
     assert f"look {newest.look}: {newest.trials:,} trials, 1 FAIL; " in out.getvalue()
 
 
-async def test_plain_prints_of_looks_in_quick_succession_only_those_with_news(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bed, out, now = Watched(tmp_path), io.StringIO(), [100.0]
-    await bed.show(Display())
+async def test_plain_prints_of_looks_in_quick_succession_only_those_with_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, now = io.StringIO(), [100.0]
     monkeypatch.setattr(displays, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    first = bed.controller.looks[0]
     display = PlainDisplay(out)
-    display.opened("run", bed.names, bed.take)
-    display.looked([replace(first, index=index) for index in range(3)])
-    led = replace(first, index=3, tiers=(1, 1, 2))
+    display.opened("run", NAMES, status)
+    display.looked([replace(FIRST, index=index) for index in range(3)])
+    led = replace(FIRST, index=3, tiers=(1, 1, 2))
     display.looked([led, replace(led, index=4)])
     now[0] += displays.MIN_LOOK_SECONDS
     display.looked([replace(led, index=5), replace(led, index=6)])
+    alone = tuple(pair._replace(z=math.nan) for pair in led.comparisons)
+    display.looked([replace(led, index=7, comparisons=alone)])
     display.closed()
     headings = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("look ")]
-    assert headings == ["look 1", "look 4", "look 6"]
-    tied = ", ".join(bed.names[model] for model in first.order if model < 2)
-    assert f"; first tier: {tied}; " in out.getvalue(), "one of them is not first alone"
-
-
-async def test_json_writes_records_only(tmp_path: Path) -> None:
-    out = io.BytesIO()
-    bed = Watched(tmp_path)
-    await bed.show(JsonDisplay(out))
-    records = [json.loads(line) for line in out.getvalue().splitlines()]
-    kinds = [record["record"] for record in records]
-    assert kinds == ["opened", *["look"] * len(bed.controller.looks), "ended"]
-    assert records[-1]["exit_code"] == 0
-    assert [model["name"] for model in records[-2]["models"]][0] == "ada"
-
-
-async def test_none_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    await Watched(tmp_path).show(Display())
-    assert capsys.readouterr() == ("", "")
-
-
-def screen(console: Console) -> str:
-    return console.export_text()
-
-
-@pytest.mark.patient
-async def test_the_live_view_shows_ranking_budget_and_states(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=110, height=40, record=True)
-    display = LiveDisplay(Scale(0.0, 1.0), console=console)
-    bed = Watched(tmp_path)
-    seen: list[str] = []
-
-    async def look_at_it() -> None:
-        while True:
-            await asyncio.sleep(0.02)
-            probe = Console(file=io.StringIO(), width=110, height=40)
-            probe.print(display._draw())
-            seen.append(probe.file.getvalue())  # type: ignore[attr-defined]
-
-    for endpoint in bed.endpoints.values():
-        endpoint.delay = 0.05
-    watching = asyncio.create_task(look_at_it())
-    await bed.show(display)
-    watching.cancel()
-    middle = [text for text in seen if re.search(r"\d open", text)]
-    assert middle, "a run of a second is drawn several times"
-    for word in ("ada", "95% interval", "verdict", "open", "trials/s", "of 400", "in flight"):
-        assert word in middle[-1]
-    assert "every comparison is resolved or tied" in screen(console)
+    assert headings == ["look 1", "look 4", "look 6", "look 8"]
+    assert "; first tier: ada, bob; " in out.getvalue(), "one of them is not first alone"
+    assert "first tier" not in out.getvalue().splitlines()[-1], "an objective that orders none has no leaders"
 
 
 @pytest.mark.parametrize("make", [lambda: LiveDisplay(Scale(0.0, 1.0)), PlainDisplay], ids=["rich", "plain"])
 async def test_hostile_names_and_messages_cannot_control_the_terminal(
     tmp_path: Path, make: Callable[[], Display], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    display = make()
-    await Watched(tmp_path, (HOSTILE, "bob", "cyd")).show(display)
+    display, results = make(), status().results
+    assert results is not None
+    named = replace(results, models=(replace(results.models[0], name=HOSTILE), *results.models[1:]))
+    display.opened(HOSTILE, (HOSTILE, *NAMES[1:]), lambda: replace(status(), results=named))
+    display.looked([replace(FIRST, tiers=(1, 2, 2))])
     display.happened(ModelSetAside(model="m", reason=HOSTILE))
+    display.closed()
+    display.ended(how_it_ended(Reason.SETTLED, status(), tmp_path, named))
     shown = capsys.readouterr().out
     assert "[bold red]x[/]" in shown
     assert "\x1b]0" not in shown and "\x1b[2J" not in shown and "\u202e" not in shown and "\x07" not in shown
@@ -481,9 +329,7 @@ def test_narrow_terminal_shows_price_tokens_and_seconds_in_a_table_of_their_own(
     ]
 
 
-async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path: Path) -> None:
-    bed = Watched(tmp_path)
-    await bed.show(Display())
+def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut() -> None:
     names = [f"Qwen3-8B-step-{number}000" for number in range(10)]
     rows = [
         standing(name, Verdict.RESOLVED, "better than", following, tier)
@@ -491,13 +337,13 @@ async def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut(tmp_path
     ]
     console = Console(file=io.StringIO(), width=80, height=24)
     display = LiveDisplay(Scale(0.0, 1.0), console=console)
-    status = bed.take()
-    assert status.results is not None
-    pair = replace(status.results.pairs[0], verdict="resolved", difference=None)  # a finding of one line
+    running = status().results
+    assert running is not None
+    pair = replace(running.pairs[0], verdict="resolved", difference=None)  # a finding of one line
     pairs = tuple(replace(pair, first=row.row.name, second=row.clauses[0].others[0]) for row in rows)
     decisions = {"objective": {"kind": "ranking"}}
-    results = replace(status.results, models=tuple(row.row for row in rows), pairs=pairs, decisions=decisions)
-    display._name, display._status = "run", replace(status, results=results)
+    results = replace(running, models=tuple(row.row for row in rows), pairs=pairs, decisions=decisions)
+    display._name, display._status = "run", replace(status(), results=results)
     words = [f"word{number}" for number in range(60)]
     for _ in range(9):
         display.happened(ModelSetAside(model="m", reason=" ".join(words)))
@@ -524,20 +370,15 @@ def test_an_interval_does_not_leave_the_scale() -> None:
         (Reason.BUDGET, "to do     raise the budget, then:"),
     ],
 )
-async def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
-    bed = Watched(tmp_path)
-    await bed.show(Display())
-    *_, advice, command = last_screen(how_it_ended(reason, bed.take(), tmp_path)).splitlines()
+def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
+    *_, advice, command = last_screen(how_it_ended(reason, status(), tmp_path)).splitlines()
     assert advice == last and command == "          adaptive-eval run 'my run.yaml'"
 
 
-async def test_a_run_without_a_look_shows_how_long_its_servers_were_held(tmp_path: Path) -> None:
-    bed = Watched(tmp_path)
-    await bed.show(Display())
-    status = bed.take()
-    ended = how_it_ended(Reason.GPU_TIME, replace(status, held=HeldTime(900.0, 1800.0)), tmp_path)
+def test_a_run_without_a_look_shows_how_long_its_servers_were_held(tmp_path: Path) -> None:
+    ended = how_it_ended(Reason.GPU_TIME, replace(status(), held=HeldTime(900.0, 1800.0)), tmp_path)
     assert "servers held for 15m00s in total (0.50 GPU hours)" in last_screen(ended)
-    assert "held" not in last_screen(how_it_ended(Reason.WALL_TIME, status, tmp_path))
+    assert "held" not in last_screen(how_it_ended(Reason.WALL_TIME, status(), tmp_path))
 
 
 SERVER, GRADER = (
@@ -554,12 +395,10 @@ SERVER, GRADER = (
         ({"ada": GRADER, "bob": SERVER}, ExitCode.ENDPOINTS, True),
     ],
 )
-async def test_a_blocked_run_names_who_was_set_aside_and_why(
+def test_a_blocked_run_names_who_was_set_aside_and_why(
     tmp_path: Path, lost: dict[str, Lost], code: ExitCode, mend: bool
 ) -> None:
-    bed = Watched(tmp_path)
-    await bed.show(Display())
-    ended = how_it_ended(Reason.BLOCKED, bed.take(), tmp_path, lost=lost)
+    ended = how_it_ended(Reason.BLOCKED, status(), tmp_path, lost=lost)
     assert ended.exit_code is code
     assert all(f"{name} ({loss.headline})" in ended.why for name, loss in lost.items())
     assert "line of a log" not in ended.why
@@ -583,12 +422,10 @@ def test_the_ending_of_a_fixed_design_mentions_no_trials_left() -> None:
 
 
 @pytest.mark.patient
-async def test_the_plain_display_breaks_a_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_plain_display_breaks_a_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(displays, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
     monkeypatch.setattr(displays, "MAX_SILENCE_SECONDS", 0.02)
-    bed, out = Watched(tmp_path), io.StringIO()
-    await bed.show(Display())
-    down = replace(bed.take(), looks=0, trials=7, traffic=CurrentTraffic(5, 12, 15, 1, 2))
+    out, down = io.StringIO(), replace(status(), looks=0, trials=7, traffic=CurrentTraffic(5, 12, 15, 1, 2))
     display = PlainDisplay(out)
     display.opened("run", ("ada",), lambda: down)
     await asyncio.sleep(0.1)
@@ -607,25 +444,6 @@ def test_safe_keeps_letters_and_one_line() -> None:
     assert safe_line("x" * 500, 10) == "x" * 9 + "…"
 
 
-async def shown_results(bed: Watched) -> Results:
-    await bed.show(Display())
-    subject = RunSubject("run", bed.names, KEYS, (SamplingFreedom(1.0),) * 3, created=0.0)
-    results = results_of(subject, bed.controller, [TrialUsage()] * 3)
-    assert results is not None
-    return results
-
-
-async def test_names_of_wide_characters_keep_the_columns(tmp_path: Path) -> None:
-    results = await shown_results(Watched(tmp_path, ("模型一", "bob", "long-" * 12)))
-    header, *rows = list(findings(results, None, tmp_path))[:4]
-    column = cell_len(header[: header.index("score")])
-    for row in rows:
-        before = row[: row.index("%") + 1]
-        assert cell_len(before) == column + len("score")
-    assert fit_columns("模型一", 4) == "模… " and fit_columns("模型", 6) == "模型  "
-    assert fit_columns("模型一二", 6) == "模…二 " and fit_columns("model-step-1000", 9) == "mode…1000"
-
-
 def test_what_does_not_fit_goes_on_below_the_text() -> None:
     table = "tier  alike  model      score\n   1  a      ada        50.0%"
     text = f"\nFinished.\n\n{table}\n\npromise   one two three four five six\n          seven eight nine ten eleven"
@@ -636,21 +454,20 @@ def test_what_does_not_fit_goes_on_below_the_text() -> None:
     )
 
 
-def test_names_of_common_length_are_not_cut_in_80_columns() -> None:
-    names = ("Qwen3-8B-Q4_K_M", "Qwen3-8B-Q8_0")
-    rows = [standing(name, Verdict.RESOLVED, "better than", names[1], tier) for tier, name in enumerate(names, 1)]
-    console = Console(file=io.StringIO(), width=80, record=True)
-    console.print(ranking(rows, Scale(0.0, 1.0), 80, 1, without_tiers=False))
-    _, line, more = (text.rstrip() for text in console.export_text().splitlines())
-    for word in ("Qwen3-8B-Q4_K_M", "82.2% .. 92.8%", "better than Qwen3-8B-Q8_0"):
-        assert word in line, line
-    assert len(line) <= 80 and more.strip() == "and 1 more"
-
-
 @pytest.mark.parametrize("before", ["Next: ", "answers   ", "          "])
 def test_a_command_is_never_wrapped(before: str) -> None:
     command = f"{before}adaptive-eval report {'long/' * 30}run"
     assert wrap_lines(f"one two\n{command}", 20) == f"one two\n{command}"
+
+
+def test_names_of_wide_characters_keep_the_columns() -> None:
+    names = ("模型一", "bob", "long-" * 12)
+    rows = [standing(name, Verdict.OPEN, "open against", "bob") for name in names]
+    head, lines, *_ = ranking_text(rows, Scale(0.0, 1.0), None, without_tiers=False)
+    column = cell_len(head[: head.index("score")])
+    assert {cell_len(before[: before.index("%") + 1]) for before, _ in lines} == {column + len("score")}
+    assert fit_columns("模型一", 4) == "模… " and fit_columns("模型", 6) == "模型  "
+    assert fit_columns("模型一二", 6) == "模…二 " and fit_columns("model-step-1000", 9) == "mode…1000"
 
 
 def test_abbreviated_names_are_told_apart() -> None:
@@ -662,8 +479,8 @@ def test_abbreviated_names_are_told_apart() -> None:
     assert list(abbreviate(inside, 9).values()) == ["aaaaaa…#1", "aaaaaa…#2"], "no cut shows it"
 
 
-async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
-    results = await shown_results(Watched(tmp_path))
+def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
+    results = ten_models()
     for trials, sentence in (
         (900, "900 trials (at most 1,800 were allowed)"),
         (2484, "2,484 trials (1,800 are allowed now)"),
@@ -675,38 +492,20 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (ModelSetAside(model="m", reason="no replica"), "m is set aside: no replica"),
         (ModelSetAside(model="m", reason="it died\n  of this"), "m is set aside: it died"),
-        (
-            ReplicaLost(model="m", replica="http://a/v1"),
-            "m: http://a/v1 is lost; its requests go elsewhere or wait until it is back",
-        ),
-        (ReplicaBack(model="m", replica="http://a/v1"), "m: http://a/v1 is back"),
-        (
-            OnlyFailures(model="m", seconds=31, errors={"server_error": 4}),
-            "m: no answer for 31 s, requests are being retried (errors so far: server error 4)",
-        ),
         (
             OnlyFailures(model="m", seconds=31, errors={"server_error": 4, "reset": 1}, last="HTTP 500: on fire\nno"),
             "m: no answer for 31 s, requests are being retried "
             "(errors so far: server error 4, reset 1; the last one: HTTP 500: on fire)",
         ),
         (
-            ServersAwaited(model="m", seconds=10),
-            "m: no server for 10 s, and none is starting; the run waits. "
-            "Ctrl-C stops it, and the same command resumes it",
-        ),
-        (
             ReplicaLost(model="m", replica="http://a/v1", reason="no connection"),
             "m: http://a/v1 is lost (no connection); its requests go elsewhere or wait until it is back",
         ),
-        (RunResumed(trials=7), "resumed with 7 stored trials"),
-        (TrialsRegraded(trials=2), "graded 2 stored answers again"),
         (
             TrialsImported(trials=9, files=("a.eval", "b", "c", "d\x1b")),
             "started with 9 trials imported from a.eval, b, c and 1 more",
         ),
-        (PriorTaken(run="old", outcomes={}), "outcomes of the run old count in the scores (R0)"),
         (
             ThresholdsFrozen(run="old", values={"high": 0.25}, medians={"q1": 9.0}, models={"ada": 12, "bob": 12}),
             "thresholds frozen, from 24 trials of the run old: high 0.25, the usual length of 1 question",
@@ -715,15 +514,7 @@ async def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> Non
             BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),
             "without content, the verifier gives its labels A, B and C the probabilities 0.5, 0.25, 0.0625",
         ),
-        (
-            ServerRests("ada"),
-            "ada: no requests for now; its server is stopped, and restarted if needed",
-        ),
         (ThresholdsFrozen(run="old", models={"ada": 12}), "thresholds frozen, from 12 trials of the run old"),
-        (
-            SettingsChanged(trials=1, changes=(Change("budget.trials", 1, 2),)),
-            "settings changed: budget.trials",
-        ),
         (
             SettingsChanged(
                 changes=(
