@@ -300,29 +300,3 @@ def test_the_whole_demo_works_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
     expected = ["again", "many", "scores", "questions", "difficulty", "most", "prior", "wrong", "New draw", "file"]
     expected += ["play", "step", "n"]
     assert [name for name in reached if name in expected] == expected
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_demo_works_on_a_phone_in_light_and_dark(tabs: Tabs, tmp_path: Path, dark: bool) -> None:
-    page = opened(tabs, tmp_path, width=360, height=740, dark=dark, touch=True)
-    page.tap("#step")  # the click that comes of it is not waited for
-    page.wait_for_selector("#told:text-is('2 of 80')")
-    page.tap("#play")
-    page.wait_for_selector("#play[aria-pressed=true]")
-    page.clock.run_for(STEP)
-    page.tap("#play")
-    page.wait_for_selector("#play[aria-pressed=false]")
-    assert page.text_content("#told") == "3 of 80"
-    tally = str(page.text_content("#tally"))
-    page.tap("#many")
-    page.wait_for_selector(f"#tally:not(:text-is('{tally}'))")
-    for element in page.locator("button, input").all():
-        box = element.bounding_box()
-        assert box is not None and box["height"] >= 24 and box["width"] >= 24, element.evaluate("(it) => it.outerHTML")
-        assert box["x"] >= 0 and box["x"] + box["width"] <= 360
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
-    paper = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).slice(0, 3).map(Number)")
-    assert (sum(paper) < 3 * 128) == dark
-    for check in ("nameless()", "faint()"):
-        assert page.evaluate(f"() => {{ {CHECKS.read_text()} return checks.{check}; }}") == []

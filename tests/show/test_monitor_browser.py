@@ -14,7 +14,6 @@ from gated import GatedServer
 from live_runs import MODELS, Site, small_world, wait_for_trials
 from patient_time import HANGS
 from played import Played
-from ports import held_port
 from warm_start import WarmProcess
 
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -27,7 +26,6 @@ pytestmark = pytest.mark.browser
 Play = Callable[..., Played]
 TRIALS = "Number(document.querySelector('[data-key=Trials] .figure').textContent.replace(/\\D/g, ''))"
 LOOKS = "Number((document.querySelector('[data-key=Duration] .note')?.textContent ?? '0').replace(/\\D/g, ''))"
-FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
 
 @dataclass
@@ -147,39 +145,6 @@ def test_the_page_of_a_live_run_follows_it_by_itself(live: LiveRun, monitors: Mo
     assert [url for url in tabs.requests if not live_parts.search(url)] == pages
 
 
-def test_a_page_comes_back_when_its_monitor_does(live: LiveRun, monitors: Monitors, tabs: Tabs) -> None:
-    with held_port() as port:
-        page = tabs.at(monitors.serve(live.directory, port))
-        until(page, f"{TRIALS} > 0")
-        monitors.stop()
-        until(page, "document.querySelector('h1').textContent.includes('no connection')")
-        trials = number(page, TRIALS)
-        live.go_on()
-        monitors.serve(live.directory, port)
-    until(page, f"{TRIALS} > {trials} && !document.querySelector('h1').textContent.includes('no connection')")
-    odd = [
-        complaint
-        for complaint in tabs.complaints
-        if not complaint.startswith("error: Failed to load resource: net::ERR_")
-    ]
-    assert not odd, "a browser notes that a server was away, and nothing else was wrong"
-    tabs.forgive()
-
-
-def test_a_run_is_watched_from_before_its_first_look(play: Play, monitors: Monitors, tabs: Tabs) -> None:
-    run = play()
-    run.step(5)
-    page = tabs.at(monitors.serve(run.directory))
-    assert "No look has been taken yet: 5 trials" in page.inner_text(".lead")
-    until(page, "document.querySelector('h1').textContent.includes('running')")
-    while not run.step(10):
-        pass
-    until(page, f"{LOOKS} === 1")
-    assert "ada" in page.inner_text("#ranking")
-    run.stop()
-    until(page, "document.querySelector('h1').textContent.includes('stopped')")
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -210,37 +175,6 @@ def test_the_keyboard_reaches_the_answers(play: Play, monitors: Monitors, tabs: 
     page.keyboard.press("Escape")
     until(page, "document.querySelector('dialog').open === false")
     assert page.evaluate("document.activeElement.matches('#trials canvas')"), "and leads back to where it was"
-
-
-LONG = {"ada": 0.9, "bob": 0.5, "cyd-with-a-name-that-is-much-too-long-for-a-phone-" + "x" * 60: 0.45}
-
-
-def test_a_phone_shows_the_page_without_scrolling_sideways(play: Play, monitors: Monitors, tabs: Tabs) -> None:
-    run = play(models=tuple(LONG), skills=LONG)
-    run.finish()
-    page = tabs.at(monitors.serve(run.directory), width=360, height=740)
-    draw_all(page)
-    assert page.evaluate(FITS)
-    open_cell(page)
-    assert page.evaluate(FITS)
-    box = page.locator("dialog").bounding_box()
-    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 360
-
-
-def test_several_runs_are_listed_and_lead_to_their_pages(
-    play: Play, monitors: Monitors, tabs: Tabs, tmp_path: Path
-) -> None:
-    first, second = play("first"), play("second~2")
-    first.finish()
-    while not second.step(20):
-        pass
-    page = tabs.at(monitors.serve(tmp_path / "runs"))
-    page.wait_for_selector("text=second~2")
-    rows = page.locator("tbody tr")
-    assert rows.count() == 2 and "running" in rows.nth(0).inner_text() and "finished" in rows.nth(1).inner_text()
-    page.click("text=second~2")
-    page.wait_for_selector("#ranking")
-    assert page.url.endswith("/run/second~2/") and "bob" in page.inner_text("#ranking")
 
 
 # -- hostile texts -----------------------------------------------------------------------------------------------------

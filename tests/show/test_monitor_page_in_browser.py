@@ -283,12 +283,6 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
     assert page.evaluate("document.activeElement.matches('#questions canvas')")
 
 
-def test_a_page_below_the_servers_root_finds_its_run(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    server = serve(early())
-    opened(tabs, server, "run/page/")
-    assert {"assets/app.js", "assets/style.css", "api/run/page/view"} <= set(server.asked)
-
-
 def test_a_server_that_comes_back_is_found_again(
     tabs: Tabs, serve: Callable[..., Server], unused_tcp_port: int
 ) -> None:

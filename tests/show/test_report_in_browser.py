@@ -187,12 +187,6 @@ def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
     assert "Stopped by an error: model-a: 401 <b>refused</b>." in lead and "the same command" not in lead
 
 
-def test_an_alarm_that_ended_a_run_is_not_called_an_error(tabs: Tabs) -> None:
-    stopped = "stopped by an alarm: no model's answers are usable"
-    lead = tabs.report(report_page(replace(simulated(world(MODELS, 4), looks=3), stopped=stopped))).inner_text(".lead")
-    assert "Stopped by an alarm: no model's answers are usable." in lead and "error" not in lead
-
-
 def test_hostile_texts_stay_texts(tabs: Tabs) -> None:
     hostile = tuple(f"{name} {HOSTILE.replace(chr(10), '')}"[:150].replace("\u0007", "") for name in MODELS[:3])
     run = simulated(world(hostile, 4))
@@ -302,24 +296,6 @@ def test_a_section_without_content_is_left_out(tabs: Tabs) -> None:
     )
 
 
-def test_the_keyboard_reaches_cells_and_questions(tabs: Tabs) -> None:
-    page = tabs.report(report_page(asked("ranking")))
-    page.locator("#matrix canvas").focus()
-    page.keyboard.press("ArrowDown")  # over the diagonal
-    page.keyboard.press("ArrowRight")
-    assert page.inner_text("#matrix .readout").startswith(f"{MODELS[2]} against {MODELS[3]}: z ")
-    assert MODELS[2] in page.inner_text("#matrix .detail h3")
-    page.locator("#trials canvas").focus()
-    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
-        page.keyboard.press(key)
-    assert page.inner_text("#trials .readout").startswith(f"{MODELS[1]} on question q2: ")
-    page.keyboard.press("Enter")
-    assert page.inner_text("dialog h2") == "Question q2"
-    page.keyboard.press("Escape")
-    assert not page.evaluate("document.querySelector('dialog').open")
-    assert page.evaluate("document.activeElement.tagName") == "CANVAS"
-
-
 def test_questions_are_sorted_and_filtered(tabs: Tabs) -> None:
     run = asked("ranking")
     assert run.results is not None
@@ -422,17 +398,6 @@ def test_a_large_run_costs_little_to_draw(tabs: Tabs, large: RunView) -> None:
         "LayoutCount"
     ]
     assert layouts < 60, "no row is laid out by itself"
-
-
-def test_numbers_behind_a_chart_are_drawn_when_they_are_unfolded(tabs: Tabs) -> None:
-    page = tabs.report(report_page(asked("ranking")))
-    folded = page.locator("#trials details.data")
-    assert folded.locator("table").count() == 0
-    folded.locator("summary").click()
-    folded.locator("tbody tr").first.wait_for()
-    assert folded.locator("tbody tr").count() == len(MODELS)
-    folded.locator("summary").click()
-    folded.locator("table").wait_for(state="detached")
 
 
 def test_a_printed_report_is_complete_and_light(tabs: Tabs, large: RunView) -> None:

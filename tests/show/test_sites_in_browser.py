@@ -64,15 +64,3 @@ def test_each_site_has_a_row_and_those_in_trouble_come_first(tabs: Tabs) -> None
         "Lost",
         "Moved",
     ]
-
-
-def test_a_run_without_sites_says_nothing_of_them(tabs: Tabs) -> None:
-    page = tabs.report(report_page(simulated(world(MODELS))))
-    assert "Sites on the cluster" not in page.inner_text("#traffic")
-
-
-@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_the_sites_fit_a_phone_and_the_dark_theme(tabs: Tabs, width: int, dark: bool) -> None:
-    page = tabs.report(report_page(view()), width=width, dark=dark)
-    page.locator("#traffic").scroll_into_view_if_needed()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -199,19 +199,6 @@ def test_the_numbers_of_an_axis_do_not_crowd(tabs: Tabs) -> None:
     assert page.locator("#ranking thead text.tick").first.text_content() == "0.0%", "no score is below"
 
 
-@pytest.mark.browser
-def test_titles_of_columns_share_a_line(tabs: Tabs, html: str) -> None:
-    page = tabs.report(html)
-    tops = page.evaluate(
-        """() => [...document.querySelectorAll("#ranking thead th")].map((one) => {
-          const range = document.createRange();
-          range.selectNodeContents(document.createTreeWalker(one, NodeFilter.SHOW_TEXT).nextNode());
-          return Math.round(range.getBoundingClientRect().bottom);
-        })"""
-    )
-    assert max(tops) - min(tops) <= 1
-
-
 FILLS = """(models) => {
   const canvas = document.querySelector("#matrix canvas");
   const dense = window.devicePixelRatio || 1;
