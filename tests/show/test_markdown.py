@@ -21,7 +21,7 @@ from adaptive_eval.notes import BatchPlanned, BatchTaken, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.results import CallRow, Caution, Results
+from adaptive_eval.report.results import CallRow, Caution
 from adaptive_eval.report.view import RunView, event_view, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 from adaptive_eval.show.repeatable import questions_digest
@@ -40,12 +40,13 @@ def run(site: Site, ended_runs: EndedRuns) -> Path:
     return ended_runs.copy(site, stopping={"delta": "2%"}, seed=7)
 
 
-@pytest.fixture
-def view(run: Path) -> RunView:
-    return read_view(run)
+@pytest.fixture(scope="module")
+def view() -> RunView:
+    return simulated(world(MODELS), stopping={"delta": "2%"}, seed=7)
 
 
-def test_the_ranking_has_what_a_decision_needs_and_the_details_have_the_rest(view: RunView) -> None:
+def test_the_ranking_has_what_a_decision_needs_and_the_details_have_the_rest(run: Path) -> None:
+    view = read_view(run)
     text, results = markdown(view), view.results
     assert results is not None
     bold = [f"**{markdown_cell(sentence, 1000)}**" for sentence in finding(results)]
@@ -146,7 +147,8 @@ def test_the_report_says_what_the_run_promises_cost_and_was_allowed(view: RunVie
     assert "at most 5%" in text and "shown to be within 2 points" in text
 
 
-def test_the_configuration_in_it_repeats_the_run(view: RunView, run: Path, site: Site) -> None:
+def test_the_configuration_in_it_repeats_the_run(run: Path, site: Site) -> None:
+    view = read_view(run)
     (text,) = re.findall(r"```yaml\n(.*?)```", markdown(view), re.DOTALL)
     path = site.folder / "again.yaml"
     path.write_text(text)
@@ -318,21 +320,15 @@ def test_a_document_without_markup_has_its_columns_and_its_texts() -> None:
     assert [line[: line.rindex(" ")].strip() for line in body] == cells
 
 
-def _ended_by(results: Results, reason: str | None) -> Results:
-    return replace(results, run=replace(results.run, reason=reason))
-
-
 def test_the_first_warning_in_a_pull_request_names_its_model_and_is_cut_between_words(view: RunView) -> None:
     assert view.results is not None
-    cut = Caution("truncated", "ada", "15.9% of its 120 stored answers ended at max_tokens")
-    text = pull_request(replace(view, results=replace(view.results, warnings=(cut,))))
-    assert "1 warning in the report, the first: ada: 15.9% of its 120 stored answers ended at max\\_tokens" in text
-    long = Caution("odd", None, "many words " * 40)
+    long = Caution("odd", "ada", "many words " * 40)
     text = pull_request(replace(view, results=replace(view.results, warnings=(long,))))
+    assert "1 warning in the report, the first: ada: many words" in text
     assert text.endswith(("words many …\n", "many words …\n"))
 
 
-def test_the_report_says_which_answers_count_where_more_were_asked(view: RunView) -> None:
+def test_reports_say_which_answers_count_where_more_were_asked(view: RunView) -> None:
     results = view.results
     assert results is not None
     counted = sum(row.trials for row in results.models)
@@ -341,34 +337,35 @@ def test_the_report_says_which_answers_count_where_more_were_asked(view: RunView
     assert counted_sentence(complete) is None
     ahead = replace(results, looks=(*looks, replace(last, trials=counted - 1)))
     ahead_sentence = "Scores include 1 answer requested ahead of the last look. No verdict uses them."
-    assert counted_sentence(ahead) == ahead_sentence
-    shown = replace(view, results=ahead)
-    assert all(ahead_sentence in write(shown) for write in (markdown, summary, pull_request))
-    late = replace(complete.models[0], stored_trials=complete.models[0].stored_trials + 2)
-    decisions = {"trials": {"optimize": "time", "seeds": "hashed"}}
-    finished = replace(complete.run, status="finished")
-    killed = replace(
-        complete, models=(late, *complete.models[1:]), decisions={**complete.decisions, **decisions}, run=finished
-    )
-    stored = sum(row.stored_trials for row in killed.models)
-    incomplete_sentence = f"Scores leave out 2 of {stored:,} stored answers: no complete round includes them."
-    assert counted_sentence(killed) == incomplete_sentence
-    kills = replace(killed, run=replace(finished, kills=2))
-    assert counted_sentence(kills) == f"{incomplete_sentence} The run was killed 2 times."
-    assert counted_sentence(replace(killed, run=replace(finished, status="stopped"))) == incomplete_sentence
-    for optimize, seeds in (("time", "coupled"), ("cost", "hashed")):
-        pace = {**killed.decisions, "trials": {"optimize": optimize, "seeds": seeds}}
-        assert counted_sentence(replace(killed, decisions=pace)) == incomplete_sentence
-    assert all(
-        incomplete_sentence in write(replace(view, results=killed)) for write in (markdown, summary, pull_request)
-    )
-    stopped = replace(shown, ended="Stopped.", next_steps=(Advice("go on."),))
-    assert "Stopped.\n\nNext: go on." not in pull_request(replace(stopped, results=_ended_by(ahead, "settled")))
-    assert "Stopped.\n\nNext: go on." in pull_request(replace(stopped, results=_ended_by(ahead, None)))
-    for verdict, advised in (("resolved", False), ("out_of_reach", True)):
-        judged = replace(ahead, pairs=tuple(replace(pair, verdict=verdict) for pair in ahead.pairs))
-        comment = pull_request(replace(stopped, results=_ended_by(judged, "out_of_reach")))
-        assert ("\n\nNext: go on.\n\n" in comment) == advised, "what is not decided needs a next step"
+    first, *others = complete.models
+    late = replace(complete, models=(replace(first, stored_trials=first.stored_trials + 2), *others))
+    late_sentence = f"Scores leave out 2 of {counted + 2:,} stored answers: no complete round includes them."
+    for shown, sentence in ((ahead, ahead_sentence), (late, late_sentence)):
+        assert counted_sentence(shown) == sentence
+        assert all(sentence in write(replace(view, results=shown)) for write in (markdown, summary, pull_request))
+    kills = replace(late, run=replace(late.run, kills=2))
+    assert counted_sentence(kills) == f"{late_sentence} The run was killed 2 times."
     running = replace(results.run, status="running")
     assert counted_sentence(replace(complete, run=running)) == f"Scores are of the {counted:,} answers judged so far."
     assert counted_sentence(replace(ahead, run=running)) == ahead_sentence, "it is about to end"
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict", "advised"),
+    [
+        ("settled", "resolved", False),
+        (None, "resolved", True),
+        ("out_of_reach", "resolved", False),
+        ("out_of_reach", "out_of_reach", True),
+    ],
+)
+def test_a_pull_request_has_the_next_step_where_something_is_undecided(
+    view: RunView, reason: str | None, verdict: str, advised: bool
+) -> None:
+    results = view.results
+    assert results is not None
+    pairs = tuple(replace(pair, verdict=verdict) for pair in results.pairs)
+    ended = replace(results, pairs=pairs, run=replace(results.run, reason=reason))
+    text = pull_request(replace(view, results=ended, ended="Stopped.", next_steps=(Advice("go on."),)))
+    assert ("\n\nNext: go on.\n\n" in text) == advised
+    assert ("Stopped.\n\nNext: go on." in text) == (reason is None)
