@@ -10,26 +10,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bed import MachineBed
-from fakes import QUESTIONS, SKILLS, plan, results_of
+from fakes import results_of
+from page_views import simulated, world
 from played import Played, prepared
 from pydantic import TypeAdapter
 from result_rows import contents, rows_of
-from scipy.stats import beta
 
-from adaptive_eval.base.errors import StoreError, Unavailable
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.answer_kinds import answer_kinds
-from adaptive_eval.core.objectives import Best, PrecisionOf, Threshold
 from adaptive_eval.core.result import ModelResult
-from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import NO_COST, Cost, Verdict
-from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.report.lines import Scale
-from adaptive_eval.report.make import usage_of
 from adaptive_eval.report.question_rows import question_posteriors
 from adaptive_eval.report.results import FORMAT, Results
 from adaptive_eval.report.results_file import is_intact, read_results, write_results
@@ -37,59 +32,28 @@ from adaptive_eval.report.snapshot import RunSubject
 from adaptive_eval.report.status import standings
 from adaptive_eval.report.warnings import repeat_cautions, signal_cautions, unknown_cautions
 
-NAMES, KEYS = tuple(SKILLS), tuple(question.id for question in QUESTIONS)
-SUBJECT = RunSubject("fake", NAMES, KEYS, drawn=(SamplingFreedom(1.0),) * 3, created=1.0e9)
+MODELS = ("ada", "bob", "cyd")
 
 
-@pytest.fixture
-async def finished(tmp_path: Path) -> tuple[Machine, Results]:
-    machine = await MachineBed(tmp_path).start()
-    results = results_of(SUBJECT, machine.controller, usages_of(machine))
+def results_with(**how: object) -> Results:
+    """Results of a run of three models."""
+    results = simulated(world(MODELS), **how).results  # type: ignore[arg-type]
     assert results is not None
-    return machine, results
+    return results
 
 
-def usages_of(machine: Machine) -> list[TrialUsage]:
-    return [usage_of(machine, model) for model in machine.setting.roster]
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return results_with()
 
 
-async def test_results_are_those_of_the_controller(finished: tuple[MachineBed, Results]) -> None:
-    machine, results = finished
-    last = machine.controller.looks[-1]
-    assert results.run.status == "finished"
-    assert results.run.reason == str(machine.controller.finished)
-    assert results.run.created == "2001-09-09T01:46:40+00:00"
-    assert [row.name for row in results.models] == [NAMES[model] for model in last.order]
-    assert [row.tier for row in results.models] == [last.tiers[model] for model in last.order] == [1, 2, 2]
-    for row in results.models:
-        model = NAMES.index(row.name)
-        assert (row.score, row.sigma, row.trials) == (last.scores[model], last.sigmas[model], last.trials[model])
-        assert row.lo is not None and row.score is not None and row.hi is not None
-        assert row.lo < row.score < row.hi
-    assert [(pair.first, pair.second, pair.verdict) for pair in results.pairs] == [
-        (NAMES[pair.first], NAMES[pair.second or 0], str(pair.verdict)) for pair in last.comparisons
-    ]
-    assert len(results.looks) == len(machine.controller.looks)
-    assert results.looks[-1].trials == sum(last.trials) == results.cost.trials
-    assert results.cost.tokens > 10 * results.cost.trials
-    matrix = machine.controller.result().adjusted_p  # type: ignore[union-attr]
-    assert results.adjusted_p[0][1] == matrix[last.order[0]][last.order[1]]
-
-
-async def test_questions_are_in_the_order_of_the_models_columns(finished: tuple[MachineBed, Results]) -> None:
-    machine, results = finished
-    for number, row in enumerate(rows_of(results)):
-        assert row.id == KEYS[number]
-        for column, model in enumerate(results.models):
-            counts = machine.controller.counts[NAMES.index(model.name), number]
-            assert row.trials[column] == counts.sum()
-            assert row.mean[column] == pytest.approx((counts[1] + 1) / (counts.sum() + 2))
-
-
-async def test_the_file_is_strict_json_of_the_documented_schema(
-    finished: tuple[MachineBed, Results], tmp_path: Path
-) -> None:
-    _, results = finished
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"objective": {"kind": "precision", "half_width": 0.2}}, {"set_aside": "cyd"}],
+    ids=lambda how: [*how][:1],
+)
+def test_the_file_is_strict_json_of_the_documented_schema(how: dict[str, object], tmp_path: Path) -> None:
+    results = results_with(**how)
     path = write_results(tmp_path, results)
     content = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert content["format"] == FORMAT
@@ -98,62 +62,33 @@ async def test_the_file_is_strict_json_of_the_documented_schema(
     assert is_intact(tmp_path)
 
 
-async def test_there_are_no_results_before_the_first_look(tmp_path: Path) -> None:
-    assert results_of(SUBJECT, Controller(plan()), [TrialUsage()] * 3) is None
+def test_a_model_that_never_answered_has_no_score() -> None:
+    results = results_with(set_aside="cyd")
+    assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
+    assert all((row.tier is None) == (row.score is None) for row in results.models)
 
 
-async def test_a_rule_for_one_look_is_warned_of(tmp_path: Path) -> None:
-    bed = MachineBed(tmp_path, plan(rule=ZScore()))
-    machine = await bed.start()
-    results = results_of(
-        replace(SUBJECT, decisions={"stopping": {"rule": "published"}}), machine.controller, usages_of(machine)
-    )
-    assert results is not None and results.warnings[0].kind == "peeking"
+def test_a_rule_for_one_look_is_warned_of() -> None:
+    assert results_with(stopping={"rule": "published"}).warnings[0].kind == "peeking"
 
 
-async def test_a_precision_objective_has_no_differences(tmp_path: Path) -> None:
-    bed = MachineBed(tmp_path, plan(objective=PrecisionOf(0.2)))
-    machine = await bed.start()
-    results = results_of(SUBJECT, machine.controller, usages_of(machine))
-    assert results is not None
-    for pair, row in zip(results.pairs, results.models, strict=True):
-        assert (pair.first, pair.second) == (row.name, None)
-        assert (pair.z, pair.boundary, pair.difference, pair.sampled_z, pair.rho) == (None,) * 5
-        assert pair.sigma == pytest.approx(row.sigma)
-    assert contents(TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes())) == contents(
-        results
-    )
-    assert [row.clauses[0].verdict for row in standings(results)] == [Verdict.RESOLVED] * 3
-
-
-async def test_against_a_value_every_model_shows_its_own_comparison(tmp_path: Path) -> None:
-    bed = MachineBed(tmp_path, plan(objective=Threshold(0.5)))
-    machine = await bed.start()
-    asked = replace(SUBJECT, decisions={"objective": {"kind": "threshold", "value": 0.5}})
-    results = results_of(asked, machine.controller, usages_of(machine))
-    assert results is not None
-    last = {pair.first: pair for pair in machine.controller.looks[-1].comparisons}
-    for row in standings(results):
-        pair = last[NAMES.index(row.row.name)]
-        above = {True: "above 50.0%", False: "below 50.0%"}[pair.z > 0]
-        assert str(row.clauses[0]) == (
-            above if pair.verdict is Verdict.RESOLVED else f"{pair.verdict.replace('_', ' ')} against 50.0%"
-        )
-
-
-async def test_a_comparison_that_is_not_with_the_next_says_with_whom(tmp_path: Path) -> None:
-    bed = MachineBed(tmp_path, plan(objective=Best()))
-    machine = await bed.start()
-    asked = replace(SUBJECT, decisions={"objective": {"kind": "best"}})
-    results = results_of(asked, machine.controller, usages_of(machine))
-    assert results is not None
-    first, second, third = standings(results)
+def test_every_model_shows_its_comparisons_if_they_are_not_with_the_next() -> None:
+    first, second, third = standings(results_with(objective="best", stopping={"rule": "anytime"}))
     assert str(first.clauses[0]) == f"better than {second.row.name} and {third.row.name}"
     assert str(second.clauses[0]) == str(third.clauses[0]) == f"worse than {first.row.name}"
+    against = results_with(objective={"kind": "threshold", "value": 0.5})
+    shown = {row.row.name: str(row.clauses[0]) for row in standings(against)}
+    assert shown == {
+        pair.first: f"{'above' if (pair.z or 0.0) > 0 else 'below'} 50.0%"
+        if pair.verdict == "resolved"
+        else f"{pair.verdict.replace('_', ' ')} against 50.0%"
+        for pair in against.pairs
+    }
+    precise = results_with(objective={"kind": "precision", "half_width": 0.2})
+    assert [row.clauses[0].verdict for row in standings(precise)] == [Verdict.RESOLVED] * 3
 
 
-def test_a_failed_write_leaves_the_old_file(finished: tuple[MachineBed, Results], tmp_path: Path) -> None:
-    _, results = finished
+def test_a_failed_write_leaves_the_old_file(results: Results, tmp_path: Path) -> None:
     path = write_results(tmp_path, results)
     before = path.read_bytes()
     (path.parent / f".{path.name}.{os.getpid()}.draft").mkdir()  # the draft cannot be opened
@@ -162,13 +97,13 @@ def test_a_failed_write_leaves_the_old_file(finished: tuple[MachineBed, Results]
     assert path.read_bytes() == before
 
 
-def test_a_file_of_another_format_is_not_read(finished: tuple[MachineBed, Results], tmp_path: Path) -> None:
-    write_results(tmp_path, replace(finished[1], format="adaptive-eval.results/3"))
+def test_a_file_of_another_format_is_not_read(results: Results, tmp_path: Path) -> None:
+    write_results(tmp_path, replace(results, format="adaptive-eval.results/3"))
     assert is_intact(tmp_path) and read_results(tmp_path) is None
 
 
-def test_a_file_without_its_checksum_is_damaged(finished: tuple[MachineBed, Results], tmp_path: Path) -> None:
-    path = write_results(tmp_path, finished[1])
+def test_a_file_without_its_checksum_is_damaged(results: Results, tmp_path: Path) -> None:
+    path = write_results(tmp_path, results)
     path.write_bytes(path.read_bytes().partition(b',"checksum"')[0] + b"}\n")
     assert is_intact(tmp_path) is False and read_results(tmp_path) is None
 
@@ -215,13 +150,6 @@ def test_trials_of_a_round_in_flight_are_in_the_questions_and_marked(tmp_path: P
         for counts, trials in zip(question.counts, question.trials, strict=True)
     )
     played.close()
-
-
-@pytest.mark.parametrize("counts", [(0, 0), (3, 0), (0, 8), (5, 2), (400, 3)])
-def test_the_interval_of_a_question_is_exact_for_two_categories(counts: tuple[int, int]) -> None:
-    mean, lo, hi = question_posteriors(np.array([counts]), np.array([0.0, 1.0]))
-    exact = beta(counts[1] + 1, counts[0] + 1)
-    assert (mean[0], lo[0], hi[0]) == pytest.approx((exact.mean(), exact.ppf(0.025), exact.ppf(0.975)))
 
 
 def test_the_interval_of_a_question_holds_for_partial_credit() -> None:
@@ -303,19 +231,6 @@ def test_time_outs_and_ungraded_answers_are_reported_together() -> None:
 
 def row_between(lowest: float, highest: float) -> ModelResult:
     return ModelResult(0, 1, 1, "a", lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest)
-
-
-async def test_a_model_that_never_answered_has_no_score(tmp_path: Path) -> None:
-    bed = MachineBed(tmp_path)
-    bed.endpoints["cyd"].fail = lambda question, seeds: Unavailable("no replica left")
-    machine = await bed.start()
-    results = results_of(SUBJECT, machine.controller, usages_of(machine))
-    assert results is not None
-    assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
-    assert all((row.tier is None) == (row.score is None) for row in results.models)
-    assert contents(TypeAdapter(Results).validate_json(write_results(tmp_path, results).read_bytes())) == contents(
-        results
-    )
 
 
 def test_equal_scores_need_no_number_of_trials() -> None:
