@@ -108,21 +108,11 @@ class Rescoring:
 def rescore(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) -> Rescoring:
     """Score a stored run by these rubrics; by default the twelve schemata of the paper."""
     with open_run(directory) as stored:
-        rescoring = rescore_stored(stored, rubrics)
-    if rescoring is None:
-        raise ConfigError(f"{directory} has no look yet, so there is nothing to rescore; let it run on")
-    return rescoring
-
-
-def rescore_stored(stored: StoredRun, rubrics: Mapping[str, RubricConfig] | None = None) -> Rescoring | None:
-    """Score an open run by these rubrics; None if no trial was judged yet."""
-    trials, config = _Trials.read(stored), stored.setup.config
-    if not len(trials):
-        return None
-    look, stored_thresholds = (
-        _SingleLook.of(stored),
-        thresholds_from_event(kept_thresholds(config.rubric, stored.events)),
-    )
+        trials, config = _Trials.read(stored), stored.setup.config
+        if not len(trials):
+            raise ConfigError(f"{directory} has no look yet, so there is nothing to rescore; let it run on")
+        look = _SingleLook.of(stored)
+        stored_thresholds = thresholds_from_event(kept_thresholds(config.rubric, stored.events))
     frozen = FrozenThresholds(
         {**stored_thresholds.values, **config.rubric.numbers}, stored_thresholds.rest_on, stored_thresholds.medians
     )

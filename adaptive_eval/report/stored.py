@@ -80,11 +80,6 @@ class StoredRun:
         """Spending that caps count besides the stored answers of the current models."""
         return extra_costs(self.reader, self.setup.roster.models, self.servers, self.events)
 
-    @property
-    def is_large(self) -> bool:
-        """Whether the run has so many trials that reading all of them takes long."""
-        return self.reader.is_large
-
     def results(self, *, running: bool, rows: bool = True, sums: bool = True) -> Results | None:
         """The newest report as of now; None before the first look.
 

@@ -43,8 +43,7 @@ from adaptive_eval.report.published import published_text
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import JudgeUse, ReplicaTraffic, Spending
-from adaptive_eval.report.rescore import Rescoring, rescore_stored
-from adaptive_eval.report.results import BatchRow, Caution, OtherCostRow, Results
+from adaptive_eval.report.results import BatchRow, OtherCostRow, Results
 from adaptive_eval.report.sites import SiteView, site_views
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.stored import StoredRun, open_run
@@ -178,8 +177,6 @@ class RunView:
     """Pending batches."""
     sites: tuple[SiteView, ...] = ()
     """Sites on a cluster."""
-    rescored: Rescoring | None = None
-    """The run under other rubrics; None if not computed, as while the run goes on."""
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     judge: JudgeUse | None = None
@@ -202,14 +199,6 @@ class RunView:
     """The configuration as YAML, to repeat the run; empty until the view is made for a page."""
 
 
-LARGE = Caution(
-    "large",
-    None,
-    "the run is large, so that this report leaves out what every single answer would have to be read for: how it "
-    "stands under other rubrics (`adaptive-eval rescore` reads them all)",
-)
-
-
 PRIVATE_FIELDS = {"host", "pid", "key", "planned", "asked_as"}
 """Fields of events that published reports leave out, as they are of no use to others."""
 
@@ -222,10 +211,8 @@ def read_view(directory: Path) -> RunView:
 
 
 def read_report(directory: Path, *, rows: bool = True) -> RunView:
-    """Read the view of a run for a report, which also has the run under other rubrics.
-
-    For a large run, everything that would require reading all trials is left out with a warning. `rows` as in a `Feed`.
-    """
+    """Read the view of a run for a report, which also has what a judge has done and the ends of transcripts. `rows` as
+    in a `Feed`."""
     running = is_held(directory)
     with open_run(directory, check_large=False) as stored:
         results = stored.results(running=running, rows=rows)
@@ -239,10 +226,7 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
             if row.replica.startswith(f"{INSPECT_LOGS}/")
         ]
         ends = tuple(transcript_ends(directory, latest)) if latest else ()
-        view = replace(view, judge=judge, orders=orders, transcripts=ends)
-        if stored.is_large:
-            return replace(view, results=replace(results, warnings=(*results.warnings, LARGE)))
-        return replace(view, rescored=rescore_stored(stored))
+        return replace(view, judge=judge, orders=orders, transcripts=ends)
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:

@@ -18,11 +18,9 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.report import reader
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import OWN_RUBRIC, RescoredRubric, RubricUnavailable, rescore
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.view import read_report
 from adaptive_eval.show.rescored import rubric_sections
 from adaptive_eval.store.errors import DATABASE_FILE
 
@@ -144,26 +142,6 @@ def test_a_run_without_a_look_is_refused(site: Site) -> None:
     site.run(site.write(budget={"trials": 5}))
     with pytest.raises(ConfigError, match="has no look yet"):
         rescore(site.directory())
-
-
-@pytest.mark.slow
-def test_the_markdown_report_omits_other_rubrics(run: Path) -> None:
-    result = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", "-"])
-    assert result.exit_code == 0 and "length\\_robust" not in result.stdout, "nobody has asked"
-
-
-def test_the_report_of_a_large_run_names_the_command_which_reads_every_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "LARGE", 50)
-    Played(tmp_path / "run", prepared(tmp_path)).finish()
-    report = read_report(tmp_path / "run")
-    assert report.results is not None and "`adaptive-eval rescore` reads them all" in report.results.warnings[-1].text
-    assert report.rescored is None
-    (rubric, *others) = rescore(tmp_path / "run").rubrics
-    assert others and [(model.name, model.rank) for model in rubric.models] == [
-        (model.name, model.rank) for model in report.results.models
-    ]
 
 
 def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ def test_verdicts_matrix_and_tiers_of_other_rubrics_agree(tmp_path: Path) -> Non
     for pair in view["results"]["pairs"]:
         assert view["z"][names.index(pair["first"])][names.index(pair["second"])] == pytest.approx(pair["z"])
     called = sum(pair["verdict"] == "resolved" for pair in view["results"]["pairs"])
-    rescored = {row["name"]: row["tier"] for row in view["rescored"]["rubrics"][0]["models"]}
+    rescoring = CliRunner().invoke(app, ["rescore", str(run), "--format", "json", "--output", "-"])
+    (rubric, *_) = json.loads(rescoring.stdout)["rescoring"]["rubrics"]
+    rescored = {row["name"]: row["tier"] for row in rubric["models"]}
     assert rescored == {row["name"]: row["tier"] for row in view["results"]["models"]}
     assert max(rescored.values()) == 1 + called > 1

@@ -18,7 +18,7 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import Row
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
-from adaptive_eval.report import reader, stored_sums
+from adaptive_eval.report import stored_sums
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.stored_sums import StoredSums
@@ -201,24 +201,17 @@ def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkey
     assert min(steps) >= 1 and max(steps) <= 8
 
 
-@pytest.mark.parametrize("ended", [True, False])
-def test_a_large_run_is_shown_without_reading_its_trials(
-    play: Play, monkeypatch: pytest.MonkeyPatch, ended: bool
-) -> None:
-    monkeypatch.setattr(reader, "LARGE", 50)
+def test_a_run_is_shown_without_reading_its_trials(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     run = play(trials={"min": 3, "max": 30, "optimize": "time"})
-    if ended:
-        run.finish()
-    else:
-        run.step(110)
-        run.close()
+    run.step(110)
+    run.close()
     for name in ("graded_trials", "trials", "trial_facts"):
         monkeypatch.setattr(RunReader, name, lambda reader: pytest.fail("a trial was read"))
     feed = Feed(run.directory, rows=False)
     feed.poll()
     view, report = feed.view(), read_report(run.directory)
-    assert feed.results is not None and feed.results.run.status == ("finished" if ended else "killed")
+    assert feed.results is not None and feed.results.run.status == "killed"
     assert sum(map(sum, view.trials)) == feed.sums.spent().trials > 100
-    assert report.results is not None and [warning.kind for warning in report.results.warnings][-1] == "large"
+    assert report.results is not None
     assert [row.name for row in report.results.models] == [row.name for row in feed.results.models]
     assert report.trials == view.trials and report.posteriors == view.posteriors

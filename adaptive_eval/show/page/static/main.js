@@ -16,7 +16,6 @@ import { followFolds, sumOf } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
-import { rubrics } from "./rubrics.js";
 import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
 import { embedded, readAnswers, readTranscript } from "./sent.js";
@@ -37,7 +36,7 @@ import { trouble } from "./trouble.js";
 /** @type {Section} */
 const glossary = { id: "words", title: "What the words mean", render: () => [glossaryList()] };
 const SCORES = [ranking, frontier, cost, details, stopping, trajectories, matrix, heat, posteriors];
-const CIRCUMSTANCES = [rubrics, labels, trouble, recipe, glossary, decided];
+const CIRCUMSTANCES = [labels, trouble, recipe, glossary, decided];
 const PAPER_WIDTH = 1000;
 const MAX_ANNOUNCED = 5;
 
