@@ -34,7 +34,7 @@ def test_verdicts_matrix_and_tiers_of_other_rubrics_agree(tmp_path: Path) -> Non
     for pair in view["results"]["pairs"]:
         assert view["z"][names.index(pair["first"])][names.index(pair["second"])] == pytest.approx(pair["z"])
     called = sum(pair["verdict"] == "resolved" for pair in view["results"]["pairs"])
-    rescoring = CliRunner().invoke(app, ["rescore", str(run), "--format", "json", "--output", "-"])
+    rescoring = CliRunner().invoke(app, ["rescore", str(run), "--format", "json"])
     (rubric, *_) = json.loads(rescoring.stdout)["rescoring"]["rubrics"]
     rescored = {row["name"]: row["tier"] for row in rubric["models"]}
     assert rescored == {row["name"]: row["tier"] for row in view["results"]["models"]}

@@ -190,38 +190,6 @@ def test_the_demo_is_played_by_mouse_and_keyboard(tabs: Tabs, tmp_path: Path, wi
     assert tabs.requests == [page.url]
 
 
-@pytest.mark.browser
-def test_a_run_is_loaded_and_a_bad_file_refused(tabs: Tabs, tmp_path: Path) -> None:
-    (tmp_path / "demo.html").write_text(demo_page())
-    page = tabs.open()
-    page.goto((tmp_path / "demo.html").as_uri())
-    R = (np.random.default_rng(2).random((3, 5, 9)) < np.array([0.2, 0.9, 0.5])[:, None, None]).astype(np.int64)
-    names = ("ann", "m,<b>bo</b>", "cy")
-    rows = [
-        f'"{names[model]}",q{q},{trial},{R[model, q, trial]}'
-        for trial in reversed(range(9))
-        for model in range(3)
-        for q in range(5)
-    ]
-    (tmp_path / "run.csv").write_text("\n".join(["model,question,trial,is_correct", *rows]) + "\n")
-    page.set_input_files("#file", tmp_path / "run.csv")
-    page.wait_for_selector("#told:text-is('1 of 9')")
-    scores = page.locator("tbody td:nth-of-type(2)").all_inner_texts()
-    assert scores == [f"{100 * score:.1f}%" for score in sorted(R[:, :, 0].mean(axis=1), reverse=True)], (
-        "trial 0 is first"
-    )
-    page.fill("#n", "9")
-    best = page.locator("tbody tr").first
-    assert best.locator("th").inner_text() == "m,<b>bo</b>"
-    assert best.locator("td").nth(1).inner_text() == f"{100 * R[1].mean():.1f}%"
-    page.click("form button")
-    for name, text in (("bad.npz", "PK"), ("bad.csv", "a,b\n1,2\n"), ("bad.json", "{}"), ("bad.txt", "x")):
-        (tmp_path / name).write_text(text)
-        page.set_input_files("#file", tmp_path / name)
-        page.wait_for_selector("#problem:not(:empty)")
-        page.click("form button")
-
-
 STEP, STILL_STEP = 150, 1500
 """Milliseconds of a step that is played, and of one for those who want reduced motion."""
 
@@ -265,7 +233,7 @@ def test_those_who_want_reduced_motion_see_few_steps(tabs: Tabs, tmp_path: Path,
 def test_the_whole_demo_works_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
     page = opened(tabs, tmp_path)
     reached = []
-    for _ in range(14):
+    for _ in range(13):
         page.keyboard.press("Tab")
         name, outline = page.evaluate(
             "() => { const it = document.activeElement;"
@@ -297,6 +265,6 @@ def test_the_whole_demo_works_by_keyboard(tabs: Tabs, tmp_path: Path) -> None:
             tally = page.text_content("#tally")
             page.keyboard.press("Enter")
             assert page.text_content("#tally") != tally
-    expected = ["again", "many", "scores", "questions", "difficulty", "most", "prior", "wrong", "New draw", "file"]
+    expected = ["again", "many", "scores", "questions", "difficulty", "most", "prior", "wrong", "New draw"]
     expected += ["play", "step", "n"]
     assert [name for name in reached if name in expected] == expected

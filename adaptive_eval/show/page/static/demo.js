@@ -4,7 +4,6 @@ import { intervalPlot, line, lineColour, plot } from "./chart.js";
 import { meter } from "./costs.js";
 import { DRAWS, converged, history, onlyWhereOpen, race, races, world } from "./demo_play.js";
 import { boundary } from "./demo_stats.js";
-import { load } from "./demo_load.js";
 import { h, s } from "./dom.js";
 import { interval } from "./facts.js";
 import { note, sumOf, table } from "./parts.js";
@@ -57,7 +56,6 @@ function input(id, label, attributes) {
 function page() {
   const button = (/** @type {string} */ id, /** @type {string} */ text) => h("button", { id, type: "button" }, text);
   const choices = FIELDS.map((given) => input(...given));
-  const file = input("file", "or the trials of a real run (.csv)", { type: "file", accept: ".csv" });
   return [
     h("header", { class: "top" }, [
       h("p", { class: "brand" }, "adaptive-eval"),
@@ -82,7 +80,6 @@ function page() {
     h("form", { class: "demo-choice", "aria-label": "What is sampled" }, [
       choices,
       h("button", { type: "submit" }, "New draw"),
-      file,
     ]),
     h("p", { id: "problem", class: "problem", role: "alert" }),
     h("div", { class: "demo-choice" }, [
@@ -307,28 +304,22 @@ function moveByHand(n) {
   move(n);
 }
 
-/** Does the work, and shows what went wrong. @param {() => void | Promise<void>} work */
-async function attempt(work) {
+/** Draws what the form asks for, or shows what is wrong with it. */
+function attempt() {
   field("problem").textContent = "";
   try {
-    await work();
+    choose();
   } catch (error) {
     field("problem").textContent = messageOf(error);
   }
-}
-
-async function loadFile() {
-  const file = field("file").files?.[0];
-  if (file) show({ ...(await load(file)), truth: null });
 }
 
 field("page").replaceChildren(...page());
 document.querySelector("form")?.addEventListener("submit", (event) => {
   event.preventDefault();
   state.seed += 1;
-  void attempt(choose);
+  attempt();
 });
-field("file").addEventListener("change", () => void attempt(loadFile));
 for (const id of ["prior", "wrong"])
   field(id).addEventListener("input", () => {
     const output = document.querySelector(`output[for=${id}]`);
@@ -360,6 +351,6 @@ window.addEventListener("resize", () => {
   if (state.steps.length) draw();
   drawRace();
 });
-void attempt(choose);
+attempt();
 drawRace();
 drawRaces();
