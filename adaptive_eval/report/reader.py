@@ -361,12 +361,6 @@ class RunReader:
         condition = f"model = ? AND question = ? AND number > ? AND {queries.ANSWERED}"
         return self._records(condition, models.get(model), questions.get(question), after, order="number")
 
-    def latest_from(self, model: str, replica: str) -> TrialRecord:
-        """The trial that was stored last from one replica of a model."""
-        number = self.ids("models", "name").get(model)
-        condition = f"model = ? AND replica = ? AND {queries.ANSWERED}"
-        return next(self._records(condition, number, replica, order="seq DESC LIMIT 1"))
-
     def _records(self, condition: str, *values: object, order: str = "seq") -> Iterator[TrialRecord]:
         for _, trial in self.log.trials(condition, *values, order=order):
             yield self._record(trial)

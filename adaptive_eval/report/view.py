@@ -22,7 +22,6 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
-from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.build import finite_or_none
 from adaptive_eval.report.ending import find_ending
 from adaptive_eval.report.event_words import event_sentence
@@ -49,7 +48,6 @@ from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
-from adaptive_eval.report.transcripts import TranscriptEnd, transcript_ends
 from adaptive_eval.report.words import (
     DecisionsInWords,
     ObjectiveView,
@@ -189,8 +187,6 @@ class RunView:
     """A sentence for each comparison that is judged by trials with the same seeds."""
     finding: tuple[str, ...] = ()
     """The finding in sentences; empty before the first look, and until the view is made for a page."""
-    transcripts: tuple[TranscriptEnd, ...] = ()
-    """Last message of the latest sample in each log of Inspect; empty while the run goes on."""
     counted: str | None = None
     """Which answers the scores include, in a sentence; None if it is all that were asked."""
     verdicts: tuple[str, ...] = ()
@@ -211,8 +207,7 @@ def read_view(directory: Path) -> RunView:
 
 
 def read_report(directory: Path, *, rows: bool = True) -> RunView:
-    """Read the view of a run for a report, which also has what a judge has done and the ends of transcripts. `rows` as
-    in a `Feed`."""
+    """Read the view of a run for a report, which also has what a judge has done; `rows` as in a `Feed`."""
     running = is_held(directory)
     with open_run(directory, check_large=False) as stored:
         results = stored.results(running=running, rows=rows)
@@ -220,13 +215,7 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
         if results is None:
             return view
         judge, orders = stored.reader.judge_use(), order_sentence(stored.reader, stored.setup.config)
-        latest = [
-            stored.reader.latest_from(row.model, row.replica)
-            for row in view.traffic
-            if row.replica.startswith(f"{INSPECT_LOGS}/")
-        ]
-        ends = tuple(transcript_ends(directory, latest)) if latest else ()
-        return replace(view, judge=judge, orders=orders, transcripts=ends)
+        return replace(view, judge=judge, orders=orders)
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:

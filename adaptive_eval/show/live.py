@@ -5,7 +5,6 @@ delays the run.
 """
 
 import asyncio
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import shorten
@@ -21,7 +20,7 @@ from adaptive_eval.notes import Event
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import has_tiers
-from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name
+from adaptive_eval.report.lines import Scale, count, duration, safe_line
 from adaptive_eval.report.sites import SiteRow, SiteState
 from adaptive_eval.report.status import Cap, Standing, Status
 from adaptive_eval.running.watching import Display
@@ -44,10 +43,6 @@ STYLES: dict[str, str] = {
     Verdict.OUT_OF_REACH: "dim",
     Verdict.BLOCKED: "red",
     Verdict.UNDECIDED_BY_LABELS: "magenta",
-    SiteState.SERVING: "green",
-    SiteState.LOST: "red",
-    SiteState.WAITING: "yellow",
-    SiteState.LOADING: "yellow",
 }
 CAP_NAMES = {"trials": "trials", "tokens": "tokens", "usd": "USD", "gpu_seconds": "GPU time", "wall_seconds": "time"}
 
@@ -123,7 +118,6 @@ class LiveDisplay(Display):
         """Lines below the ranking, which have priority over its rows."""
         yield budgets(status.caps) if status.caps else None
         yield traffic(status, self._rates)
-        yield sites_table(status) if has_open_site(status) else None
         yield None if status.grading is None else Text(f"grading: {grading_in_short(status.grading)}", style="dim")
         beside = other_costs_in_short(status.beside)
         yield None if beside is None else Text(f"also: {beside}", style="dim")
@@ -185,10 +179,6 @@ def traffic(status: Status, rates: Rates) -> Text:
     return line
 
 
-SHOWN_SITES = 8
-MAX_CELL_WIDTH = 24
-
-
 def counted_sites(rows: Sequence[SiteRow]) -> str | None:
     """Number of sites by state, and of losses; None if there are no sites."""
     if not rows:
@@ -199,31 +189,3 @@ def counted_sites(rows: Sequence[SiteRow]) -> str | None:
     parts += [f"lost {losses} times"] if losses else []
     parts += [f"moved {moves} times"] if moves else []
     return f"sites: {', '.join(parts)}"
-
-
-def has_open_site(status: Status) -> bool:
-    """Whether any site has not ended."""
-    return any(row.state != SiteState.ENDED for row in status.sites)
-
-
-def sites_table(status: Status, now: float | None = None) -> Table:
-    """Table of the sites that have not ended, those in trouble first; `now` in seconds since 1970."""
-    now = time.time() if now is None else now
-    open_rows = [row for row in status.sites if row.state != SiteState.ENDED]
-    open_rows.sort(key=lambda row: row.state == SiteState.SERVING)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("site", "model", "host", "GPUs", "state", "for", "lost", "moved"):
-        texts = title in ("site", "model", "host", "state")
-        table.add_column(title, justify="left" if texts else "right", no_wrap=True)
-    for row in open_rows[:SHOWN_SITES]:
-        table.add_row(
-            *(Text(safe_name(text, MAX_CELL_WIDTH)) for text in (row.site, row.model, row.host or "-")),
-            Text(f"{row.gpus:g}"),
-            Text(row.state, style=STYLES.get(row.state, "")),
-            Text(duration(max(0.0, now - row.since))),
-            Text(count(row.losses)),
-            Text(count(row.moves)),
-        )
-    if len(open_rows) > SHOWN_SITES:
-        table.add_row(Text(f"and {len(open_rows) - SHOWN_SITES} more", style="dim"))
-    return table

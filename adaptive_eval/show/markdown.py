@@ -418,7 +418,6 @@ def _how(view: RunView) -> Iterator[str]:
         words.allocation,
         words.prior,
         words.seeds,
-        _prior_depth(view),
     ]
     sentences += [markdown_cell(sentence, 1000) for sentence in view.by_trial]
     if view.thresholds is not None:
@@ -432,9 +431,8 @@ def _how(view: RunView) -> Iterator[str]:
 
 def _transcripts(view: RunView) -> Iterator[str]:
     """Table of Inspect's logs, one per model and start."""
-    last = {end.log: end.text if end.role is None else f"{end.role}: {end.text}" for end in view.transcripts}
     rows = [
-        [markdown_cell(row.model), _log_link(row.replica), count(row.trials), markdown_cell(last.get(row.replica, ""))]
+        [markdown_cell(row.model), _log_link(row.replica), count(row.trials)]
         for row in view.traffic
         if row.replica.startswith(f"{INSPECT_LOGS}/")
     ]
@@ -444,9 +442,7 @@ def _transcripts(view: RunView) -> Iterator[str]:
             "They are in Inspect's logs, one per model and start of the run. To view them, in the run's directory: "
             f"`inspect view --log-dir {INSPECT_LOGS}`."
         )
-        yield markdown_table(
-            ["model", "log", "trials", "last message of its latest sample"], rows, left_columns=2, last=True
-        )
+        yield markdown_table(["model", "log", "trials"], rows, left_columns=2)
 
 
 def _log_link(log: str) -> str:
@@ -458,7 +454,7 @@ def _prior_effect(view: RunView) -> Iterator[str]:
     models = () if view.results is None else view.results.models
     if any(row.prior_depth for row in models):
         scale = Scale.of(view.weights)
-        yield "Scores with and without outcomes of another run (R0):"
+        yield "Scores with and without outcomes of another run (R0), of which D count as trials per question:"
         head = ["model", "D", "rank", "avg@N", "rank without R0", "avg@N without R0"]
         rows = (
             [
@@ -472,14 +468,6 @@ def _prior_effect(view: RunView) -> Iterator[str]:
             for row in models
         )
         yield markdown_table(head, rows)
-
-
-def _prior_depth(view: RunView) -> str:
-    models = () if view.results is None else view.results.models
-    depths = [f"{markdown_cell(row.name)} {row.prior_depth:.3g}" for row in models if row.prior_depth]
-    if not depths:
-        return ""
-    return f"Outcomes of another run (R0) count as trials, D per question: {', '.join(depths)}."
 
 
 # -- reproduction ----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\u0000 \\b
 
 
 PROGRESS: dict[str, Any] = {
-    "trials": 320, "per_second": 10.0, "elapsed": 90.0, "cells": [], "sites": [], "eta_seconds": 80,
+    "trials": 320, "per_second": 10.0, "elapsed": 90.0, "cells": [], "eta_seconds": 80,
     "spending": {"trials": 320, "tokens": 64_000, "usd": 0.0, "gpu_seconds": 0.0},
 }  # fmt: skip
 """Progress of a run that goes on."""
@@ -346,9 +346,7 @@ def test_runs_stand_side_by_side(tabs: Tabs, serve: Callable[..., Server]) -> No
     assert page.locator("img, main script").count() == 0
 
 
-def test_runs_begin_with_what_is_live_and_new_and_are_sorted_and_filtered(
-    tabs: Tabs, serve: Callable[..., Server]
-) -> None:
+def test_runs_begin_with_what_is_live_and_new_and_are_filtered(tabs: Tabs, serve: Callable[..., Server]) -> None:
     runs = [
         {**BRIEF, "name": name, "status": status, "updated": updated, "trials": trials, "best": best}
         for name, status, updated, trials, best in (
@@ -359,13 +357,6 @@ def test_runs_begin_with_what_is_live_and_new_and_are_sorted_and_filtered(
     ]
     page = listed(tabs, serve, *runs)
     assert names(page) == ["live", "new", "old"]
-    page.click("[data-sort=trials]")
-    assert names(page) == ["old", "live", "new"]
-    assert page.locator("th[aria-sort=descending]").inner_text().startswith("Trials")
-    page.locator("[data-sort=trials]").press("Enter")
-    assert names(page) == ["new", "live", "old"]
-    page.locator("[data-sort=trials]").press("Enter")
-    assert names(page) == ["live", "new", "old"] and page.locator("th[aria-sort]").count() == 0
     page.fill("[data-filter]", " BO")
     assert names(page) == ["live", "new"] and "2 of 3 runs" in page.inner_text("[role=status]")
     assert page.evaluate("document.activeElement.hasAttribute('data-filter')")

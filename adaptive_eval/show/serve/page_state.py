@@ -6,7 +6,6 @@ given step. Both are built when they are fetched, so a page that nobody watches 
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, is_dataclass, replace
@@ -24,7 +23,6 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import Spending, TrialRecord
-from adaptive_eval.report.sites import answers_by_site, site_rows
 from adaptive_eval.report.summing import Counts
 from adaptive_eval.report.transcripts import is_from_inspect
 from adaptive_eval.report.view import PosteriorView, QuestionView, drop_rows, posterior_views
@@ -165,15 +163,6 @@ class CellUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteSpeed:
-    """Current speed of a site, in answers per second."""
-
-    model: str
-    site: str
-    per_second: float
-
-
-@dataclass(frozen=True, slots=True)
 class RunProgress:
     """Totals now, and changes since a step."""
 
@@ -188,7 +177,6 @@ class RunProgress:
     spending: Spending
     cells: tuple[CellUpdate, ...]
     eta_seconds: float | None
-    sites: tuple[SiteSpeed, ...]
 
 
 class PageState:
@@ -198,7 +186,6 @@ class PageState:
         self.directory = directory
         self._feed = Feed(directory, rows=False)
         self._rates = Rates()
-        self._site_rates: defaultdict[tuple[str, str], Rates] = defaultdict(Rates)
         self._begun = time.time_ns()
         self._published: tuple[bytes, str] | None = None
         self._latest: RunProgress | None = None
@@ -270,15 +257,7 @@ class PageState:
             spending=spent,
             cells=(),
             eta_seconds=self._rates.eta(to_go) if feed.running else None,
-            sites=self._site_speeds(elapsed),
         )
-
-    def _site_speeds(self, elapsed: float) -> tuple[SiteSpeed, ...]:
-        rows, answers = site_rows(self._feed.sums.events), answers_by_site(self._feed.sums.traffic)
-        sites = [(row.model, row.site) for row in rows]
-        for site in sites:
-            self._site_rates[site].add(elapsed, answers[site], 0)
-        return tuple(SiteSpeed(*site, self._site_rates[site].trials) for site in sites)
 
     def _changed_cells(self, after: int) -> tuple[CellUpdate, ...]:
         cells = np.argwhere(self._changed_at > max(after, 0))

@@ -128,7 +128,6 @@ function openPage(page, view, api) {
       drawTop();
       drawSections("cost");
       if (!state.view.results) drawSections("ranking");
-      if (pulse.sites.length) drawSections("traffic");
       if (!pulse.cells.length) return;
       drawSections("trials", "questions");
       dialog.redraw();

@@ -11,28 +11,23 @@ import { count, messageOf, moment, name, percent, plain } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { Column as TableColumn } from "./parts.js" */
 
-/** @typedef {{by: string, down: boolean}} Sort */
-/** @typedef {{runs: RunBrief[], problem: string | null, filter: string, sort: Sort | null}} List */
-/**
- * A column with the value by which it sorts; of texts the first letters come first, of all else the largest.
- * @typedef {[by: string, title: string, kind: "text" | "digits" | "other", value: (run: RunBrief) => string | number,
- *   cell: (run: RunBrief, root: string) => Child]} Column
- */
+/** @typedef {{runs: RunBrief[], problem: string | null, filter: string}} List */
+/** @typedef {[title: string, kind: "digits" | "other", cell: (run: RunBrief, root: string) => Child]} Column */
 
 const PAUSE_MS = 5000;
 
 /** @type {Column[]} */
 const COLUMNS = [
-  ["name", "Run", "text", (run) => run.name, link],
-  ["status", "Status", "text", statusText, status],
-  ["best", "First", "text", (run) => run.best ?? "", (run) => name(run.best ?? "–", 40)],
-  ["models", "Models", "digits", (run) => run.models, (run) => count(run.models)],
-  ["questions", "Questions", "digits", (run) => run.questions, (run) => count(run.questions)],
-  ["trials", "Trials", "digits", (run) => run.trials, (run) => count(run.trials)],
-  ["share", "of limit", "digits", shareOfCap, (run) => (run.cap ? percent(shareOfCap(run)) : "–")],
-  ["resolved", "Comparisons", "other", (run) => run.resolved + run.tied, comparisons],
-  ["created", "Begun, UTC", "other", (run) => run.created, (run) => time(run.created)],
-  ["updated", "Updated, UTC", "other", (run) => run.updated, (run) => time(run.updated)],
+  ["Run", "other", link],
+  ["Status", "other", status],
+  ["First", "other", (run) => name(run.best ?? "–", 40)],
+  ["Models", "digits", (run) => count(run.models)],
+  ["Questions", "digits", (run) => count(run.questions)],
+  ["Trials", "digits", (run) => count(run.trials)],
+  ["of limit", "digits", ({ trials, cap }) => (cap ? percent(trials / cap) : "–")],
+  ["Comparisons", "other", comparisons],
+  ["Begun, UTC", "other", (run) => time(run.created)],
+  ["Updated, UTC", "other", (run) => time(run.updated)],
 ];
 /** @type {Record<string, [sign: string, status: string]>} */
 const GATES = { PASS: ["✓", "finished"], FAIL: ["✗", "failed"], UNDECIDED: ["?", "stopped"], open: ["…", "running"] };
@@ -41,7 +36,7 @@ const GATES = { PASS: ["✓", "finished"], FAIL: ["✗", "failed"], UNDECIDED: [
 export async function showRuns(page, root) {
   const body = h("div", { class: "body" });
   /** @type {List} */
-  const list = { runs: [], problem: null, filter: "", sort: null };
+  const list = { runs: [], problem: null, filter: "" };
   page.append(
     h("header", { class: "top" }, h("p", { class: "brand" }, "adaptive-eval"), h("h1", null, "Runs")),
     h("main", null, h("section", { class: "sheet", "aria-label": "Runs" }, body)),
@@ -53,13 +48,6 @@ export async function showRuns(page, root) {
   };
   on(body, "input", "[data-filter]", (/** @type {HTMLInputElement} */ input) => {
     list.filter = input.value;
-    draw();
-  });
-  on(body, "click", "[data-sort]", (button) => {
-    const { sort: by = "" } = button.dataset;
-    const first = COLUMNS.find(([key]) => key === by)?.[2] !== "text";
-    const before = list.sort?.by === by ? list.sort : null;
-    list.sort = before && before.down !== first ? null : { by, down: before ? !before.down : first };
     draw();
   });
   followEdges();
@@ -77,43 +65,25 @@ export async function showRuns(page, root) {
 }
 
 /** @param {List} list @param {string} root */
-function content({ runs, problem, filter, sort }, root) {
-  const rows = sorted(
-    filtered(runs, filter, (run) => [run.name, statusText(run), run.best ?? ""]),
-    sort,
+function content({ runs, problem, filter }, root) {
+  const isLive = (/** @type {RunBrief} */ run) => Number(run.status === "running");
+  const rows = filtered(runs, filter, (run) => [run.name, statusText(run), run.best ?? ""]).toSorted(
+    (a, b) => isLive(b) - isLive(a) || b.updated - a.updated,
   );
   const warning = problem ? h("p", { class: "problem", role: "status" }, problem) : null;
   if (!runs.length) return warning ?? h("p", { class: "quiet" }, "There is no run in this folder yet.");
   const field = { placeholder: "name, status or model", shown: rows.length, all: runs.length, unit: "run" };
-  return [warning, filterField(field), runTable(rows, sort, root)];
+  return [warning, filterField(field), runTable(rows, root)];
 }
 
-/** By a column, or running ones first and then the newest. @param {RunBrief[]} runs @param {Sort | null} sort */
-function sorted(runs, sort) {
-  const isLive = (/** @type {RunBrief} */ run) => Number(run.status === "running");
-  const newest = (/** @type {RunBrief} */ a, /** @type {RunBrief} */ b) =>
-    isLive(b) - isLive(a) || b.updated - a.updated;
-  const [, , , value] = COLUMNS.find(([by]) => by === sort?.by) ?? [];
-  if (!sort || !value) return runs.toSorted(newest);
-  return runs.toSorted((a, b) => {
-    const [first, second] = [value(a), value(b)];
-    const order = first < second ? -1 : first > second ? 1 : 0;
-    return (sort.down ? -order : order) || newest(a, b);
-  });
-}
-
-/** The table, whose headings sort it. @param {RunBrief[]} rows @param {Sort | null} sort @param {string} root */
-function runTable(rows, sort, root) {
-  const columns = COLUMNS.map(([by, title, kind, , cell]) => {
-    const isSorted = sort?.by === by;
-    const order = isSorted ? { "aria-sort": sort.down ? "descending" : "ascending" } : {};
-    const arrow = isSorted ? h("span", { class: "arrow", "aria-hidden": "true" }, sort.down ? " ↓" : " ↑") : null;
-    const heading = h("button", { type: "button", "data-sort": by }, title, arrow);
+/** @param {RunBrief[]} rows @param {string} root */
+function runTable(rows, root) {
+  const columns = COLUMNS.map(([title, kind, cell]) => {
     const side = { class: kind === "digits" ? "digits" : null };
     return /** @type {TableColumn<RunBrief>} */ ([
-      heading,
+      title,
       (run) => cell(run, root),
-      { ...side, ...order },
+      side,
       { ...side, "data-label": title },
     ]);
   });
@@ -125,11 +95,6 @@ function runTable(rows, sort, root) {
 /** @param {RunBrief} run @param {string} root */
 function link(run, root) {
   return h("a", { href: `${root}run/${encodeURIComponent(run.name)}/` }, name(run.name, 60));
-}
-
-/** @param {RunBrief} run */
-function shareOfCap({ trials, cap }) {
-  return cap ? trials / cap : 0;
 }
 
 /** @param {string | number} when */

@@ -9,15 +9,14 @@ import { count, listed, moment, name, number, plain, plural } from "./text.js";
 const STATES = ["lost", "waiting", "loading", "serving", "ended"]; // what needs attention first
 
 /** @param {State} state @returns {Child} */
-export function sites({ view, pulse, live }) {
+export function sites({ view }) {
   if (!view.sites.length) return null;
-  const speeds = new Map(pulse?.sites.map((site) => [keyOf(site), site.per_second]));
   const rank = (/** @type {SiteView} */ { row }) => STATES.indexOf(row.state);
   const content = titledTable({
     className: "tall",
     caption: "Sites on the cluster",
     texts: 6,
-    key: ({ row }) => keyOf(row),
+    key: ({ row }) => `${row.model}\n${row.site}`,
     rows: view.sites.toSorted((a, b) => rank(a) - rank(b)),
     columns: [
       ["Model", ({ row }) => name(row.model, 60)],
@@ -29,17 +28,11 @@ export function sites({ view, pulse, live }) {
       ["GPUs", ({ row }) => gpus(row)],
       ["Answers", ({ answers }) => count(answers)],
       ["a second", ({ per_second: speed }) => number(speed, 1)],
-      live && ["now", ({ row }) => number(speeds.get(keyOf(row)) ?? 0, 1)],
       ["Lost", ({ row }) => count(row.losses)],
       ["Moved", ({ row }) => count(row.moves)],
     ],
   });
   return [content, note(summary(view.sites.map(({ row }) => row)))];
-}
-
-/** @param {SiteRow | SiteSpeed} site */
-function keyOf(site) {
-  return `${site.model}\n${site.site}`;
 }
 
 /** The state of a site, and what went wrong with it. @param {SiteRow} row @returns {Child} */

@@ -1,6 +1,5 @@
 // Answers worth a note, requests that were repeated, and the events of the run.
 
-import { transcriptEnd } from "./dialog.js";
 import { h } from "./dom.js";
 import { column, note, titledTable } from "./parts.js";
 import { INSPECT_LOGS } from "./sent.js";
@@ -52,7 +51,7 @@ function answers({ results }) {
 }
 
 /** @param {RunView} view */
-function traffic({ traffic, transcripts }) {
+function traffic({ traffic }) {
   const hasLogs = traffic.some((row) => row.replica.startsWith(`${INSPECT_LOGS}/`));
   const command = h("code", null, `inspect view --log-dir ${INSPECT_LOGS}`);
   const start = "Inspect has the transcripts, in a log of each model for each start of the run: ";
@@ -76,7 +75,6 @@ function traffic({ traffic, transcripts }) {
         traffic.some((row) => row.ttft !== null) && ["Time to first token", (row) => seconds(row.ttft)],
       ],
     }),
-    transcripts.map((end) => transcriptEnd(end)),
   ];
 }
 
