@@ -16,6 +16,7 @@ from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.questions.load import benchmark_named
+from adaptive_eval.report.alarms import alarm_rows
 from adaptive_eval.report.finding import main_findings
 from adaptive_eval.report.gate import (
     NOT_ANSWERS,
@@ -111,7 +112,7 @@ def look_results(snapshot: Snapshot) -> Results:
         trials_to_go=result.trials_to_go,
         gate=gate,
         frontier=tuple(_frontier_rows(snapshot)),
-        alarms=snapshot.alarms,
+        alarms=alarm_rows(snapshot.alarms, subject.models),
         groups=tuple(
             replace(row, gate=of_benchmarks.get((row.group, row.model)) if row.by == BENCHMARK else None)
             for row in snapshot.groups

@@ -26,7 +26,7 @@ SELECT max(at), count(*), sum(tokens + v_tokens), sum(usd + v_usd), sum(gpu_seco
 FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY (seq - 1 - ?) * ? / ? ORDER BY max(seq)
 """
 # one by one: grouping millions of rows in SQLite takes longer than counting them in Python
-CATEGORIES = "SELECT model, question, category, 1 FROM trials NOT INDEXED WHERE seq > ? AND category IS NOT NULL"
+CATEGORIES = "SELECT model, question, category FROM trials NOT INDEXED WHERE seq > ? AND category IS NOT NULL"
 EXTENTS = (
     "SELECT model, question, max(number) + 1 FROM trials "
     f"WHERE {ANSWERED} AND seq <= ? AND round <= ? GROUP BY model, question"

@@ -7,13 +7,16 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import NEW_RUN, DamagedValue, StoreError
-from adaptive_eval.base.roster import Roster
+from adaptive_eval.base.roster import Names, Roster
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.machine.charges import NO_MODEL, ChargeKind
 from adaptive_eval.machine.clocks import HeldTime
@@ -34,7 +37,7 @@ from adaptive_eval.report.records import (
     TrialFacts,
     TrialRecord,
 )
-from adaptive_eval.report.summing import NO_SPENDING, Counts, align_with_roster, count_cells, merge_sums, thin_out
+from adaptive_eval.report.summing import NO_SPENDING, Counts, merge_sums, thin_out
 from adaptive_eval.store.database import has_tables
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
@@ -46,6 +49,8 @@ FAULTS = frozenset(AnswerFault)
 SHOWN_CHARACTERS = 120
 LARGE = 200_000
 """Trials from which on a run is large."""
+CHUNK_ROWS = 8192
+"""Rows that are counted at once."""
 MAX_ROUNDS = 2**31 - 1
 """The highest number that a round may have."""
 
@@ -63,6 +68,24 @@ class _Names(dict[int, str]):
 
     def __missing__(self, number: int) -> str:
         raise DamagedValue(f"a stored row is about model or question {number}, which the run does not have")
+
+
+class _Lookup(NamedTuple):
+    """Positions in a roster by number; -1 for what it lacks."""
+
+    numbers: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ids: Mapping[str, int], names: Names) -> Self:
+        """The lookup of stored models or questions, in ascending order of their numbers."""
+        positions = (names.position(name) if name in names else -1 for name in ids)
+        return cls(np.array([*ids.values(), np.iinfo(np.int64).max]), np.array([*positions, -1]))
+
+    def positions_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The position of each number."""
+        at = np.searchsorted(self.numbers, numbers)
+        return np.where(self.numbers[at] == numbers, self.positions[at], -1)
 
 
 class RunReader:
@@ -284,11 +307,17 @@ class RunReader:
         return thin_out(spending[1:], steps)
 
     def counts(self, roster: Roster, categories: int, after: int = 0) -> Counts:
-        """Counts[model, question, category] of the graded trials after a place, in the order of the roster."""
-        rows = self._rows(queries.CATEGORIES, after)
-        cells = count_cells((model + 1, question + 1, category, number) for model, question, category, number in rows)  # type: ignore[operator]
-        models, questions = ({name: number + 1 for name, number in names.items()} for names in self._ids())
-        return align_with_roster(cells, models, questions, roster, categories)
+        """Counts[model, question, category] of the graded trials after a place, in the order of the roster; models,
+        questions and categories that it lacks are left out."""
+        counts: Counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int32)
+        lookups = list(map(_Lookup.of, self._ids(), roster))
+        rows = iter(self._rows(queries.CATEGORIES, after))
+        while chunk := list(islice(rows, CHUNK_ROWS)):
+            *cell, category = np.array(chunk, dtype=np.int64).T
+            model, question = (lookup.positions_of(column) for lookup, column in zip(lookups, cell, strict=True))
+            known = (model >= 0) & (question >= 0) & (category < categories)
+            np.add.at(counts, (model[known], question[known], category[known]), 1)
+        return counts
 
     def _ids(self) -> tuple[dict[str, int], dict[str, int]]:
         return self.ids("models", "name"), self.ids("questions", "key")

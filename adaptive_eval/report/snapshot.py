@@ -35,12 +35,10 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.questions import Question
-from adaptive_eval.report.alarms import alarm_rows
 from adaptive_eval.report.label_effect import RunLabels, correct_scores
 from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.report_rows import group_rows, question_groups
 from adaptive_eval.report.results import (
-    AlarmRow,
     BatchRow,
     Caution,
     GroupRow,
@@ -91,50 +89,6 @@ class RunSubject:
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
-    """State of a run at one moment, from which results are built: copies, which the run no longer changes."""
-
-    subject: RunSubject
-    run: RunInfo
-    result: Result
-    bench: Bench
-    looks: tuple[Look, ...]
-    arrived: NDArray[np.integer]
-    """All outcomes (L, M, K), also those of the round in flight."""
-    judged: NDArray[np.integer]
-    """Outcomes (L, M, K) of complete rounds."""
-    set_aside: Mapping[int, str]
-    usages: tuple[TrialUsage, ...]
-    noticed: tuple[Caution, ...]
-    """Cautions about implausible answers, changed settings, imported trials and servers."""
-    events: tuple[Event, ...]
-    held: tuple[HeldTime | None, ...]
-    """Time for which each model has held its servers; None if unknown."""
-    beside: tuple[OtherCostRow, ...] = ()
-    """Spending that caps count besides the stored answers of the current models."""
-    groups: tuple[GroupRow, ...] = ()
-    labelled: LabelledRun | None = None
-    """The effect of labels; None without labels."""
-    by_grades: Result | None = None
-    """The result by the grades alone, if labels correct scores of `result`."""
-    alarms: tuple[AlarmRow, ...] = ()
-    horizons: Mapping[Pair, int | None] = field(default_factory=dict)
-    """As `Controller.larger_horizons`, of a run that has ended out of reach."""
-
-    @cached_property
-    def prior_depths(self) -> FloatArray:
-        """Outcomes of R0 per question, of each model."""
-        prior, _ = prior_and_recorded_counts(self.bench)
-        return np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
-
-    @cached_property
-    def recorded(self) -> Mapping[int, str]:
-        """The run that the outcomes of each recorded model come from."""
-        names = {event.model: event.run for event in events_of_kind(self.events, OutcomesRecorded)}
-        return {model: names.get(self.subject.models[model], "") for model in sorted(self.bench.recorded)}
-
-
-@dataclass(frozen=True, eq=False)
 class JudgedState:
     """State of the controller at a look that a report uses: copies, which the run no longer changes."""
 
@@ -143,6 +97,7 @@ class JudgedState:
     by_grades: Result | None
     """The result by the grades alone, if labels correct scores of `result`."""
     labelled: LabelledRun | None
+    """The effect of labels; None without labels."""
     looks: tuple[Look, ...]
     arrived: NDArray[np.integer]
     """All outcomes (L, M, K), also those of the round in flight."""
@@ -155,6 +110,40 @@ class JudgedState:
     extensions: tuple[Extension, ...]
     groups: tuple[GroupRow, ...]
     horizons: Mapping[Pair, int | None]
+    """As `Controller.larger_horizons`, of a run that has ended out of reach."""
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot(JudgedState):
+    """State of a run at one moment, from which results are built."""
+
+    subject: RunSubject
+    run: RunInfo
+    usages: tuple[TrialUsage, ...]
+    noticed: tuple[Caution, ...]
+    """Cautions about implausible answers, changed settings, imported trials and servers."""
+    events: tuple[Event, ...]
+    held: tuple[HeldTime | None, ...]
+    """Time for which each model has held its servers; None if unknown."""
+    beside: tuple[OtherCostRow, ...]
+    """Spending that caps count besides the stored answers of the current models."""
+
+    @property
+    def bench(self) -> Bench:
+        """Models and questions of the run."""
+        return self.plan.bench
+
+    @cached_property
+    def prior_depths(self) -> FloatArray:
+        """Outcomes of R0 per question, of each model."""
+        prior, _ = prior_and_recorded_counts(self.bench)
+        return np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
+
+    @cached_property
+    def recorded(self) -> Mapping[int, str]:
+        """The run that the outcomes of each recorded model come from."""
+        names = {event.model: event.run for event in events_of_kind(self.events, OutcomesRecorded)}
+        return {model: names.get(self.subject.models[model], "") for model in sorted(self.bench.recorded)}
 
 
 def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | None = None) -> JudgedState | None:
@@ -193,23 +182,12 @@ def take_snapshot(
     elapsed: float,
     now: float,
     stopped: bool,
-    events: Sequence[Event] = (),
-    held: Sequence[HeldTime | None] = (),
-    beside: Sequence[OtherCostRow] = (),
-    labels: RunLabels | None = None,
 ) -> Snapshot | None:
-    """Copy the state after the latest look; None before the first. `events` are all events of the run.
-
-    `held` is the time for which each model has held its servers, if known; `beside` is other spending under caps.
-    `labels` correct scores and verdicts.
-    """
-    state = take_state(subject, controller, labels)
+    """Copy the state after the latest look of a run that has no events; None before the first."""
+    state = take_state(subject, controller)
     if state is None:
         return None
-    copies = [usage.copy() for usage in usages]
-    return complete(
-        subject, state, copies, elapsed=elapsed, now=now, stopped=stopped, events=events, held=held, beside=beside
-    )
+    return complete(subject, state, [usage.copy() for usage in usages], elapsed=elapsed, now=now, stopped=stopped)
 
 
 def complete(
@@ -236,14 +214,9 @@ def complete(
     finished = reason is not None and reason.ends(sum(row.trials for row in state.result.models))
     stored = sum(usage.trials for usage, asked in zip(usages, bench.asked, strict=True) if asked)
     return Snapshot(
+        **vars(state),
         subject=subject,
         run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped, events=events),
-        result=state.result,
-        bench=bench,
-        looks=state.looks,
-        arrived=state.arrived,
-        judged=state.judged,
-        set_aside=state.set_aside,
         usages=tuple(usages),
         noticed=(
             *alarms,
@@ -261,11 +234,6 @@ def complete(
         events=tuple(events),
         held=tuple(held) or (None,) * len(subject.models),
         beside=tuple(beside),
-        groups=state.groups,
-        labelled=state.labelled,
-        by_grades=state.by_grades,
-        alarms=alarm_rows(state.alarms, subject.models),
-        horizons=state.horizons,
     )
 
 

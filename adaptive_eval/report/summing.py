@@ -1,13 +1,10 @@
 """Sums over the trials of a run, for readers."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.base.roster import Names, Roster
 from adaptive_eval.report.records import ReplicaSums, Spending
 
 Counts = NDArray[np.int32]
@@ -39,41 +36,4 @@ def thin_out(spending: Sequence[Spending], max_count: int) -> list[Spending]:
     return list(spending[::-1][:: max(every, 1)][::-1])
 
 
-Row = tuple[Any, ...]
-CHUNK_ROWS = 8192
 NO_SPENDING = Spending(0.0, 0, 0, 0.0, 0.0)
-
-
-def count_cells(cells: Iterable[Row]) -> Counts:
-    """Counts[model, question, category] of rows (model id, question id, category, trials); indices are ids minus 1."""
-    counts: Counts = np.zeros((0, 0, 1), dtype=np.int32)
-    rows = iter(cells)
-    while chunk := list(islice(rows, CHUNK_ROWS)):
-        *places, trials = np.array(chunk, dtype=np.int64).T
-        places[:2] = [column - 1 for column in places[:2]]
-        room = [max(have, int(column.max()) + 1) for have, column in zip(counts.shape, places, strict=True)]
-        if room != list(counts.shape):
-            counts = np.pad(counts, [(0, wide - have) for have, wide in zip(counts.shape, room, strict=True)])
-        np.add.at(counts, tuple(places), trials.astype(np.int32))
-    return counts
-
-
-def align_with_roster(
-    counts: Counts, models: Mapping[str, int], questions: Mapping[str, int], roster: Roster, categories: int
-) -> Counts:
-    """Convert counts by id to the positions of a roster; models and questions that it lacks are dropped."""
-    aligned = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int32)
-    shared = min(categories, counts.shape[2])
-    (to_model, model), (to_question, question) = (
-        _places(names, numbers, size)
-        for names, numbers, size in zip(roster, (models, questions), counts.shape, strict=False)
-    )
-    for to, row in zip(to_model, model, strict=True):  # one by one, to avoid a second copy of all counts
-        aligned[to, to_question, :shared] = counts[row, question, :shared]
-    return aligned
-
-
-def _places(names: Names, numbers: Mapping[str, int], size: int) -> tuple[list[int], list[int]]:
-    """The positions of these names in the roster, and their indices in the counts."""
-    pairs = [(at, numbers[name] - 1) for at, name in enumerate(names) if numbers.get(name, size + 1) <= size]
-    return [at for at, _ in pairs], [place for _, place in pairs]
