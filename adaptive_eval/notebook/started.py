@@ -60,7 +60,17 @@ def run(
             record = adaptive_eval.run("configs/quickstart.yaml", ["trials.max=8"])
             print(record.ranking[["name", "tier", "score"]])
     """
-    return _RunThread(_work(config, overrides, directory, fresh, ask_again, display)).wait()
+
+    async def work(stops: StopRequests) -> RunRecord:
+        run_directory = None if directory is None else Path(directory)
+        may_override = not isinstance(config, RunConfig)
+        load = partial(_load_configuration, config)
+        prepared, directory_used, _ = choose_run(load, overrides, run_directory, fresh, may_override=may_override)
+        run_display = open_display(display, prepared.rubric.weights)
+        await execute(prepared, directory_used, run_display, run_display.ended, stops, ask_again=ask_again)
+        return read_run(directory_used)
+
+    return _RunThread(work).wait()
 
 
 class StopRequests:
@@ -138,26 +148,6 @@ class _RunThread:
         if interrupted:
             raise KeyboardInterrupt
         return record
-
-
-def _work(
-    config: Configuration,
-    overrides: Sequence[str],
-    directory: str | Path | None,
-    fresh: bool,
-    ask_again: bool,
-    display: DisplayKind | None,
-) -> Work:
-    async def work(stops: StopRequests) -> RunRecord:
-        run_directory = None if directory is None else Path(directory)
-        may_override = not isinstance(config, RunConfig)
-        load = partial(_load_configuration, config)
-        prepared, directory_used, _ = choose_run(load, overrides, run_directory, fresh, may_override=may_override)
-        run_display = open_display(display, prepared.rubric.weights)
-        await execute(prepared, directory_used, run_display, run_display.ended, stops, ask_again=ask_again)
-        return read_run(directory_used)
-
-    return work
 
 
 def _load_configuration(config: Configuration, overrides: Sequence[str]) -> RunConfig:

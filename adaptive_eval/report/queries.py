@@ -2,8 +2,6 @@
 
 from adaptive_eval.machine.charges import ChargeKind
 
-MAX_JUDGES = 9
-"""Largest number of judges in a panel; each has its own signal."""
 GRADED = "state IN ('done', 'ungraded')"
 """Trials that have been graded, whether or not the grader failed."""
 ANSWERED = "state != 'reserved'"
@@ -45,9 +43,8 @@ _JUDGE_TOTALS = [
     f"coalesce(sum({_NUMBER.format(f'judge_{name}')}), 0.0)"
     for name in ("prompt_tokens", "completion_tokens", "usd", "gpu_seconds", "seconds")
 ]
-_AGREEMENTS = [f"avg({_NUMBER.format(f'agreement_{judge}')})" for judge in range(1, MAX_JUDGES + 1)]
 _IS_JUDGED = "json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
-JUDGE_USE = f"SELECT count(*), {', '.join([*_JUDGE_TOTALS, *_AGREEMENTS])} FROM trials WHERE {_IS_JUDGED}"
+JUDGE_USE = f"SELECT count(*), {', '.join(_JUDGE_TOTALS)} FROM trials WHERE {_IS_JUDGED}"
 COMPARISONS = (
     f"SELECT {_NUMBER.format('order_dependent')}, {_NUMBER.format('prefers_first')}, count(*) FROM trials "
     "WHERE json_type(signals, '$.prefers_first') IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"

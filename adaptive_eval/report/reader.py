@@ -330,8 +330,7 @@ class RunReader:
     def judge_use(self) -> JudgeUse | None:
         """Usage of the judge on these answers; None if there is none."""
         ((answers, *used),) = self._rows(queries.JUDGE_USE)
-        totals, agreements = used[: -queries.MAX_JUDGES], used[-queries.MAX_JUDGES :]
-        return JudgeUse(_whole(answers), *totals, tuple(agreements)) if answers else None  # type: ignore[call-arg, arg-type]
+        return JudgeUse(_whole(answers), *used) if answers else None  # type: ignore[arg-type]
 
     def comparisons(self) -> list[ComparisonCount]:
         """Counts of a judge's comparisons of two answers, by their result."""

@@ -178,9 +178,6 @@ class JudgeUse:
     gpu_seconds: float
     seconds: float = 0.0
     """Total duration of all replies; 0 if not measured."""
-    agreements: tuple[float | None, ...] = ()
-    """For each judge that a panel may have, how often its votes agree with the decision, from 0 to 1; None for a judge
-    that does not exist or gave no vote."""
 
 
 class ComparisonCount(NamedTuple):

@@ -41,7 +41,7 @@ from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import JudgeUse, ReplicaTraffic, Spending
+from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import BatchRow, OtherCostRow, Results
 from adaptive_eval.report.sites import SiteView, site_views
 from adaptive_eval.report.snapshot import batch_rows
@@ -177,8 +177,6 @@ class RunView:
     """Sites on a cluster."""
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
-    judge: JudgeUse | None = None
-    """Usage of a judge; None without one, and while the run goes on."""
     orders: str | None = None
     """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
     besides: tuple[OtherCostRow, ...] = ()
@@ -207,15 +205,12 @@ def read_view(directory: Path) -> RunView:
 
 
 def read_report(directory: Path, *, rows: bool = True) -> RunView:
-    """Read the view of a run for a report, which also has what a judge has done; `rows` as in a `Feed`."""
+    """Read the view of a run for a report, which also has what is said of a judge; `rows` as in a `Feed`."""
     running = is_held(directory)
     with open_run(directory, check_large=False) as stored:
         results = stored.results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
-        if results is None:
-            return view
-        judge, orders = stored.reader.judge_use(), order_sentence(stored.reader, stored.setup.config)
-        return replace(view, judge=judge, orders=orders)
+        return view if results is None else replace(view, orders=order_sentence(stored.reader, stored.setup.config))
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:

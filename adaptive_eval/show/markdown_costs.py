@@ -1,4 +1,4 @@
-"""The cost section of a Markdown report: by model and by judge."""
+"""The cost section of a Markdown report."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,7 +6,6 @@ from functools import partial
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.lines import count, duration
 from adaptive_eval.report.other_costs import summarize_other_costs
-from adaptive_eval.report.records import JudgeUse
 from adaptive_eval.report.results import GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.summary import allowed_in_words, unstored_answers, wasted_words
@@ -40,7 +39,7 @@ def cost_section(view: RunView, results: Results) -> str:
         f"Duration: {duration(view.elapsed)}."
     )
     notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
-    return f"{markdown_table(*informative_columns(head, rows))}\n\n{notes}{_cached_tokens(view)}{_judge_costs(view)}"
+    return f"{markdown_table(*informative_columns(head, rows))}\n\n{notes}{_cached_tokens(view)}"
 
 
 def _cached_tokens(view: RunView) -> str:
@@ -49,33 +48,6 @@ def _cached_tokens(view: RunView) -> str:
     if not cached:
         return ""
     return f" Of {count(prompts)} prompt tokens, {count(cached)} ({cached / prompts:.0%}) came from a server's cache."
-
-
-def _judge_costs(view: RunView) -> str:
-    judge = view.judge
-    if judge is None:
-        return ""
-    usd = "" if not judge.usd else f", {amount(judge.usd, [judge.usd])} USD"
-    hours = judge.gpu_seconds / SECONDS_PER_HOUR
-    held = "" if not hours else f", {amount(hours, [hours])} GPU hours"
-    return (
-        f"\n\nOf this the judge used, for its verdicts on {count(judge.answers)} answers: "
-        f"{count(judge.prompt_tokens)} tokens of requests and {count(judge.completion_tokens)} of replies{usd}{held}."
-        f"{_judge_agreement(view, judge)}"
-    )
-
-
-def _judge_agreement(view: RunView, judge: JudgeUse) -> str:
-    if not any(share is not None for share in judge.agreements):
-        return ""
-    grader = view.configuration["grader"]
-    assert isinstance(grader, dict)
-    if "graders" in grader:  # the judges differ between benchmarks
-        return ""
-    names = [str(server["model"]) for server in grader["server"]]
-    named_shares = zip(names, judge.agreements, strict=False)
-    votes = (f"{markdown_cell(name)} {'no vote' if share is None else f'{share:.1%}'}" for name, share in named_shares)
-    return f" Share of votes for the final verdict, by judge: {', '.join(votes)}."
 
 
 def _server_time(row: ModelRow | OtherCostRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:

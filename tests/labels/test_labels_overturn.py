@@ -48,18 +48,16 @@ def settings(url: str, names: Sequence[str] = MODELS, **changes: object) -> dict
     return {"models": models, "grader": grader, "trials": TRIALS, **changes}
 
 
-def labels_of(directory: Path, number: int | None, models: tuple[str, ...] = MODELS, *, same: bool = False) -> str:
-    """A file of labels: so many of each model, drawn by chance (None: all), right where the box holds the key, or the
-    `same` as the grades."""
-    rows: dict[str, list[str]] = {model: [] for model in models}
+def labels_of(directory: Path, number: int | None) -> str:
+    """A file of labels: so many of each model, drawn by chance (None: all), right where the box holds the key."""
+    rows: dict[str, list[str]] = {model: [] for model in MODELS}
     with open_run(directory) as stored:
         keys = {question.id: question.answer for question in stored.setup.questions}
         for trial in stored.reader.trials():
             box = re.findall(r"\\boxed\{(.*?)\}", trial.answer.text)
             right = bool(box) and box[-1] == keys[trial.question]
-            label = str(trial.signals.get("verdict")) if same else "correct" if right else "wrong"
-            if trial.model in rows:
-                rows[trial.model].append(f"{trial.model},{trial.question},{trial.trial},{label}")
+            label = "correct" if right else "wrong"
+            rows[trial.model].append(f"{trial.model},{trial.question},{trial.trial},{label}")
     rng = random.Random(2)
     chosen = [
         rng.sample(sorted(lines), len(lines) if number is None else min(number, len(lines))) for lines in rows.values()
@@ -136,28 +134,6 @@ def test_labels_of_all_answers_turn_the_order_round(site: Site, lenient_run: Pat
     assert [row["name"] for row in document["models"]] == list(MODELS)
     assert {pair["verdict"] for pair in document["pairs"]} == {"resolved"}
     assert site.run(site.write(**settings(lenient_url))).exit_code == ExitCode.REACHED
-
-
-@pytest.mark.slow
-def test_labels_that_agree_with_the_grades_keep_every_verdict(lenient_run: Path) -> None:
-    before = results(lenient_run)
-    label(lenient_run, labels_of(lenient_run, None, same=True))
-    after = results(lenient_run)
-    assert [(pair["first"], pair["second"], pair["verdict"]) for pair in after["pairs"]] == [
-        (pair["first"], pair["second"], pair["verdict"]) for pair in before["pairs"]
-    ]
-    assert [row["score"] for row in after["models"]] == pytest.approx([row["score"] for row in before["models"]])
-    assert "label" not in [step for step in report(lenient_run, "summary").splitlines() if step.startswith("Next")]
-
-
-@pytest.mark.slow
-def test_labels_of_one_model_alone_decide_nothing_anew(lenient_run: Path) -> None:
-    label(lenient_run, labels_of(lenient_run, None, (LENIENT,)))
-    document = results(lenient_run)
-    with_bob = [pair for pair in document["pairs"] if LENIENT in (pair["first"], pair["second"])]
-    verdicts = {pair["verdict"] for pair in with_bob if "ada" in (pair["first"], pair["second"])}
-    assert verdicts == {"undecided_by_labels"}
-    assert "20 labels of ada" in report(lenient_run, "summary")
 
 
 @pytest.mark.slow

@@ -64,16 +64,14 @@ def test_sums_from_any_trial_on_come_to_the_whole(store: RunStore, reader: RunRe
 
 def test_what_a_judge_has_used_is_summed(store: RunStore, reader: RunReader) -> None:
     used = [{"judge_prompt_tokens": 10, "judge_completion_tokens": 2 * n, "judge_usd": 0.5} for n in range(3)]
-    agreed: list[dict[str, float]] = [{}, {"agreement_1": 0.25}, {"agreement_1": 0.75}]
     assert reader.judge_use() is None
-    for n, (charges, agreement) in enumerate(zip(used, agreed, strict=True)):
+    for n, charges in enumerate(used):
         cost = Cost(10 + 2 * n, 0.5, 0.0)
-        signals = {**charges, **agreement, "note": 'a "judge_usd":7, of \0 its own'}
+        signals = {**charges, "note": 'a "judge_usd":7, of \0 its own'}
         store.append(make_trial(number=n, signals=signals)._replace(verdict=cost))
     store.append(free(number=3))
     use, by_model = reader.judge_use(), reader.grading_uses()
     assert use is not None and (use.answers, use.prompt_tokens, use.completion_tokens, use.usd) == (3, 30, 6, 1.5)
-    assert use.agreements[:2] == (0.5, None)
     assert (by_model["small"].answers, by_model["small"].cost.tokens) == (3, 36)
 
 

@@ -60,8 +60,6 @@ def test_the_majority_of_all_votes_decides(site: Site, judges: tuple[str, str, s
         assert float(trial.signals["judge_usd"]) == pytest.approx(11.0 * float(of_one.signals["judge_usd"]), rel=0.05)
         assert float(trial.signals["judge_prompt_tokens"]) > 2.5 * float(of_one.signals["judge_prompt_tokens"])
     assert {tuple(float(trial.signals[f"agreement_{at}"]) for at in (1, 2, 3)) for trial in trials} == {(1.0, 1.0, 0.0)}
-    report = site.report()
-    assert "Share of votes for the final verdict, by judge: judge 100.0%, judge 100.0%, judge 0.0%." in report
     results = read_results(site.directory())
     assert results is not None and "judge_unstructured" in {warning.kind for warning in results.warnings}
 
