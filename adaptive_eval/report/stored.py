@@ -104,10 +104,6 @@ class StoredRun:
             results, self.reader.elapsed if sums else results.run.active_seconds, running=running
         )
 
-    def latest(self, *, rows: bool) -> Results | None:
-        """The newest report of a running run, as it was made."""
-        return self.results(running=True, rows=rows, sums=False)
-
     def counts(self) -> RunCounts:
         """Counts of the newest report. Graded trials of an incomplete round are left out, as in its scores: short
         answers arrive first, and are more often right."""

@@ -24,7 +24,7 @@ def apply_labels(directory: Path) -> None:
     if is_held(directory):
         return
     with closing(RunReader.open(directory)) as reader:
-        results = StoredRun(reader).latest(rows=False)
+        results = StoredRun(reader).results(running=True, rows=False, sums=False)
         header = reader.header()
     if results is None or has_current_labels(results, directory) or stored_setup(header).config.plug_ins:
         return

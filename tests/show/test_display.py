@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -46,7 +47,7 @@ from adaptive_eval.report.status import (
 )
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show import displays
-from adaptive_eval.show.displays import PlainDisplay
+from adaptive_eval.show.displays import JsonDisplay, PlainDisplay
 from adaptive_eval.show.live import LiveDisplay
 from adaptive_eval.show.ranking import abbreviate, ranking_text
 from adaptive_eval.show.summary import findings, last_screen
@@ -242,6 +243,15 @@ async def test_plain_prints_of_looks_in_quick_succession_only_those_with_news(mo
     assert headings == ["look 1", "look 4", "look 6", "look 8"]
     assert "; first tier: ada, bob; " in out.getvalue(), "one of them is not first alone"
     assert "first tier" not in out.getvalue().splitlines()[-1], "an objective that orders none has no leaders"
+
+
+def test_json_has_the_models_of_a_look_from_best_to_worst() -> None:
+    out = io.BytesIO()
+    display = JsonDisplay(out)
+    display.opened("run", NAMES, status)
+    display.looked([replace(FIRST, order=(2, 0, 1))])
+    *_, look = map(json.loads, out.getvalue().splitlines())
+    assert [model["name"] for model in look["models"]] == ["cyd", "ada", "bob"]
 
 
 @pytest.mark.parametrize("make", [lambda: LiveDisplay(Scale(0.0, 1.0)), PlainDisplay], ids=["rich", "plain"])

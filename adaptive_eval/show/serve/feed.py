@@ -145,7 +145,7 @@ class Feed:
         if not mark.running:
             self.results = run.results(running=False, rows=self._rows)
         elif reported != self._reported:
-            self.results = run.latest(rows=self._rows)
+            self.results = run.results(running=True, rows=self._rows, sums=False)
         self._reported = reported
         if self.results is None and graders_that_ask(self.stored.config.grader):
             uses = reader.grading_uses()

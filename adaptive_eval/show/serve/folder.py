@@ -1,21 +1,17 @@
 """The runs that a monitor serves, by name: a single run, or all in a folder."""
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import OPEN, UNDECIDED, gate_outcome
-from adaptive_eval.report.label_file import LABELS_FILE
-from adaptive_eval.report.looks import NamedLook, read_look
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results import Results
+from adaptive_eval.report.results import setting
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store.locate import has_database, runs_in
@@ -83,55 +79,25 @@ class RunsFolder:
 
 
 def read_brief(path: Path, mark: FileMark) -> RunBrief:
-    """Summarize a run from its latest look and a few counts, whether or not it has published results.
-
-    If there are labels, the corrected results are used.
-    """
+    """Summarize a run from its newest stored report and a few counts."""
     with closing(RunReader.open(path)) as reader, reader.consistent_read():
-        events, questions = reader.events(), len(reader.ids("questions", "key"))
-        config, stored = reader.configurations()[-1], reader.latest_look()
-        models = cast(list[object], config["models"])
-        named_look = None if stored is None else read_look(stored)
-        verdicts = Counter(
-            comparison.verdict for comparison in (() if named_look is None else named_look.look.comparisons)
-        )
+        events, config = reader.events(), reader.configurations()[-1]
+        results = StoredRun(reader, events=events).results(running=mark.running, rows=False, sums=False)
         status, reason = ("running", None) if mark.running else status_at_end(events, reader.trial_count())
-        best = None if named_look is None else _best_model(named_look)
-        is_gated = bool(config["objective"].get("gate"))  # type: ignore[attr-defined]
-        gate = (OPEN if mark.running else UNDECIDED) if is_gated else None
-        has_labels = (path / LABELS_FILE).exists()
-        results = _newest_results(reader, running=mark.running) if is_gated or has_labels else None
-        if results is not None and is_gated:
-            gate = gate_outcome(results.gate)
-        if results is not None and has_labels:
-            verdicts = Counter(Verdict(pair.verdict) for pair in results.pairs)
-            best = next((row.name for row in results.models if row.score is not None), None)
+        gate = (OPEN if mark.running else UNDECIDED) if setting(config, "objective", "gate") else None
+        verdicts = Counter[str](() if results is None else (pair.verdict for pair in results.pairs))
+        scored = [] if results is None else [row.name for row in results.models if row.score is not None]
         return RunBrief(
             name=path.name,
             status=status,
             reason=reason,
-            models=len(models),
-            questions=questions,
+            models=len(cast(list[object], config["models"])),
+            questions=len(reader.ids("questions", "key")),
             trials=reader.trial_count(),
-            cap=None if named_look is None else _max_trials(config, len(models) * questions),
+            cap=None if results is None else results.cost.allowed_trials,
             **{str(verdict): verdicts[verdict] for verdict in Verdict},
-            best=best,
-            gate=gate,
+            best=next(iter(scored), None),
+            gate=gate if results is None else gate_outcome(results.gate),
             created=reader.created,
             updated=mark.written,
         )
-
-
-def _newest_results(reader: RunReader, *, running: bool) -> Results | None:
-    run = StoredRun(reader)
-    return run.latest(rows=False) if running else run.results(running=False, rows=False)
-
-
-def _max_trials(config: Mapping[str, Any], cells: int) -> int:
-    fixed, budget = int(cells * config["trials"]["max"]), config["budget"]["trials"]
-    return fixed if budget is None else min(fixed, int(budget))
-
-
-def _best_model(named_look: NamedLook) -> str | None:
-    names = (named_look.models[model] for model in named_look.look.order if isfinite(named_look.look.scores[model]))
-    return next(names, None)

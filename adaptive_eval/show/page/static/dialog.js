@@ -203,7 +203,7 @@ function textOrEmpty(text) {
 }
 
 /** The last message of a transcript, or why it is not there. @param {TranscriptEnd | string} end */
-export function transcriptEnd(end) {
+function transcriptEnd(end) {
   if (typeof end === "string") return h("p", { class: "quiet", role: "status" }, plain(end, 400));
   const { log, role, sample, text } = end;
   const place = `sample ${plain(sample, 200)} in ${plain(log, 200)}`;
