@@ -74,6 +74,13 @@ def simulated(
     return view_of(config, drawn_from, controller, spending)
 
 
+def simulated_results(drawn_from: World, **how: object) -> Results:
+    """The results of such a run, which has taken a look."""
+    results = simulated(drawn_from, **how).results  # type: ignore[arg-type]
+    assert results is not None
+    return results
+
+
 def configuration(models: Sequence[str], name: str, sections: dict[str, object]) -> RunConfig:
     """The configuration of a run whose servers are never asked."""
     settings: dict[str, object] = {

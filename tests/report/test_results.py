@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes import results_of
-from page_views import simulated, world
+from page_views import simulated_results, world
 from played import Played, prepared
 from pydantic import TypeAdapter
 from result_rows import contents, rows_of
@@ -37,9 +37,7 @@ MODELS = ("ada", "bob", "cyd")
 
 def results_with(**how: object) -> Results:
     """Results of a run of three models."""
-    results = simulated(world(MODELS), **how).results  # type: ignore[arg-type]
-    assert results is not None
-    return results
+    return simulated_results(world(MODELS), **how)
 
 
 @pytest.fixture(scope="module")

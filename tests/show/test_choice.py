@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from page_views import simulated, world
+from page_views import simulated, simulated_results, world
 
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.report import build
@@ -30,8 +30,7 @@ OUT = replace(CHEAP, part="ruled_out", behind="ada")
 
 @cache
 def judged() -> Results:
-    results = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12}).results
-    assert results is not None
+    results = simulated_results(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12})
     scores = dict(zip(NAMES, (0.9, 0.88, 0.86, 0.5), strict=True))
     models = tuple(replace(row, name=name, score=scores[name]) for row, name in zip(results.models, NAMES, strict=True))
     asked = {"kind": "cheapest", "delta": 0.05}

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
-from page_views import simulated, world
+from page_views import simulated, simulated_results, world
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -65,8 +65,7 @@ FIRST = Look(0, (48, 48, 48), (0, 1, 2), (1, 1, 1), (0.8, 0.6, 0.4), (0.1, 0.1, 
 @cache
 def status() -> Status:
     """The status of a run of three models at its end."""
-    results = simulated(world(NAMES)).results
-    assert results is not None
+    results = simulated_results(world(NAMES))
     cost, running = results.cost, results_in_progress(results)
     usage = Cost(cost.tokens, cost.usd, cost.gpu_seconds)
     return Status(3, running, (), CurrentTraffic(0, 0, 0, 0, 0), cost.trials, cost.trials, 0, 3.0, usage=usage)
@@ -91,10 +90,9 @@ WIDE = tuple(f"通义千问二点五七十二亿参数指令{number}" for number
 @cache
 def ten_models(names: tuple[str, ...] = TEN) -> Results:
     """Results of ten models of which no neighbours are told apart."""
-    view = simulated(world(names, 4), looks=1)
-    assert view.results is not None
-    pairs = tuple(replace(pair, verdict="out_of_reach", horizon_needed=400) for pair in view.results.pairs)
-    return replace(view.results, pairs=pairs)
+    results = simulated_results(world(names, 4), looks=1)
+    pairs = tuple(replace(pair, verdict="out_of_reach", horizon_needed=400) for pair in results.pairs)
+    return replace(results, pairs=pairs)
 
 
 @pytest.mark.parametrize("names", [TEN, LONG, WIDE])
@@ -144,33 +142,29 @@ LETTERS = tuple(f"model-{letter}" for letter in "abcdefgh")
     ],
 )
 def test_the_finding_answers_what_was_asked(sections: dict[str, object], expected: str) -> None:
-    view = simulated(world(LETTERS, 8), **sections)
-    assert view.results is not None
-    (sentence,) = main_findings(view.results)
+    results = simulated_results(world(LETTERS, 8), **sections)
+    (sentence,) = main_findings(results)
     assert re.fullmatch(expected, sentence), sentence
-    assert has_tiers(view.results) is not ("less than" in expected), "rivals of a pick are compared with it alone"
+    assert has_tiers(results) is not ("less than" in expected), "rivals of a pick are compared with it alone"
 
 
 def test_the_verdicts_of_a_pick_say_who_is_ahead() -> None:
-    view = simulated(world(LETTERS, 8), objective="best", stopping={"delta": 0.2})
-    assert view.results is not None
-    pick, *rivals = model_verdicts(view.results)
+    results = simulated_results(world(LETTERS, 8), objective="best", stopping={"delta": 0.2})
+    pick, *rivals = model_verdicts(results)
     assert pick == "ahead of 7 models, or less than 20 points behind"
-    assert set(rivals) == {f"behind {view.results.models[0].name}, or less than 20 points ahead"}
+    assert set(rivals) == {f"behind {results.models[0].name}, or less than 20 points ahead"}
 
 
 def test_a_sentence_that_an_earlier_start_left_in_place_of_a_reason_is_no_reason() -> None:
-    view = simulated(world(LETTERS, 8))
-    assert view.results is not None
-    run = replace(view.results.run, reason="its answers were graded again; resume the run to judge them")
-    killed = find_ending([RunStarted(), RunResumed()], replace(view.results, run=run), 10, Decisions())
+    results = simulated_results(world(LETTERS, 8))
+    run = replace(results.run, reason="its answers were graded again; resume the run to judge them")
+    killed = find_ending([RunStarted(), RunResumed()], replace(results, run=run), 10, Decisions())
     assert killed.reason is None and killed.why.startswith("Killed")
 
 
 def test_outcomes_of_comparisons_with_a_baseline_are_counted_in_the_right_words() -> None:
     baseline = LETTERS[3]
-    results = simulated(world(LETTERS, 8), objective={"kind": "baseline", "baseline": baseline}).results
-    assert results is not None
+    results = simulated_results(world(LETTERS, 8), objective={"kind": "baseline", "baseline": baseline})
     verdicts = ("resolved", "tied", "tied", "open", "out_of_reach", "blocked", "open")
     others = [name for name in LETTERS if name != baseline]
     pairs = tuple(

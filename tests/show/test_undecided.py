@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 import pytest
-from page_views import simulated, world
+from page_views import simulated_results, world
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import BudgetConfig
@@ -26,9 +26,7 @@ NAMES = ("ada", "bob", "cyd", "dan", "eve")
 @cache
 def judged(budget: int | None) -> Results:
     """A run of five models at its second look."""
-    results = simulated(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12}, budget={"trials": budget}).results
-    assert results is not None
-    return results
+    return simulated_results(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12}, budget={"trials": budget})
 
 
 def ended(
