@@ -99,23 +99,6 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None
     assert worked_out(read_view(site.directory())) == published(site.directory())
 
 
-@pytest.mark.slow
-def test_a_model_that_was_set_aside_is_set_aside_for_the_reader(site: Site) -> None:
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    site.run(site.write(models=models, budget={"trials": 96}))
-    unreachable = {
-        "name": MODELS[-1],
-        "base_url": "http://127.0.0.1:9/v1",
-        "concurrency": {"attempts": 1, "retry_for": 0},
-    }
-    site.run(site.write(models=[*models[:-1], unreachable]))
-    as_published = published(site.directory())
-    (site.directory() / RESULTS_FILE).unlink()
-    view = read_view(site.directory())
-    assert view.results is not None and view.results.models[-1].set_aside is not None
-    assert worked_out(view) == as_published
-
-
 def test_results_come_from_the_database_and_not_from_results_json(site: Site, ended_runs: EndedRuns) -> None:
     ended_runs.copy(site)
     path = site.directory() / RESULTS_FILE
