@@ -350,13 +350,6 @@ def _comparisons(results: Results) -> Iterator[str]:
     head, rows = informative_columns(head, (_comparison_cells(results, pair) for pair in results.pairs))
     yield markdown_table(head, rows)
     yield " ".join(meanings[column] for column in head if column in meanings)
-    turned = [
-        f"- {markdown_cell(better)} over {'the reference' if worse is None else markdown_cell(worse)}"
-        for better, worse in results.reversals
-    ]
-    if turned and terms is None:  # the outcomes of a gate state it
-        yield "## Decided earlier, with the opposite order now"
-        yield "\n".join(turned)
 
 
 def _comparison_cells(results: Results, pair: PairRow) -> list[str]:

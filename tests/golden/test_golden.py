@@ -18,7 +18,7 @@ LONG = {
 }
 """Of these the parts have short tests, or another of their kind is among the short ones."""
 
-REPORTED = {"plain", "gate", "extended", "judge", "cap_tokens", "drawn", "threshold", "r0"}
+REPORTED = {"plain", "gate", "extended", "judge", "cap_tokens", "drawn", "threshold", "r0", "model_set_aside"}
 """Of these the report that the last look has stored, which readers read, is what was recorded of results.json, too."""
 
 

@@ -18,16 +18,11 @@ export const details = {
   isThere: ({ view }) => view.results !== null,
   render({ view, facts }) {
     const results = resultsOf(view);
-    const reversals = results.reversals.map(([better, worse], index) => [
-      index ? ", " : "",
-      [name(better, 40), " is ahead of ", worse === null ? "the value" : name(worse, 40)],
-    ]);
     return [
       scores(results, facts),
       facts.drawnFrom === null ? whyTwoScores(facts) : null,
       scoresByGroup(results),
       metrics(results),
-      reversals.length && !facts.gate ? note("Order has reversed since the decision: ", reversals, ".") : null,
     ];
   },
 };
