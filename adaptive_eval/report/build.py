@@ -232,15 +232,14 @@ def build_unjudged(
     *,
     elapsed: float,
     now: float,
-    stopped: bool,
     reason: Reason | None = None,
     why: str | None = None,
 ) -> Unjudged:
-    """Build the results file of a run without a look, from all outcomes (L, M, K); `why` it ended, if it has."""
+    """Build the results file of a run that has ended without a look, from all outcomes (L, M, K); `why` it ended."""
     finished = reason is not None and reason.ends(int(counts.sum()))
     return Unjudged(
         format=UNJUDGED_FORMAT,
-        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=stopped),
+        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=True),
         weights=tuple(weights.tolist()),
         models=subject.models,
         questions=CountedRows(subject.questions, counts, counts.sum(axis=-1), weights),

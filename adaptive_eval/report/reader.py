@@ -172,11 +172,6 @@ class RunReader:
         """Seconds the run has been active, over all its starts."""
         return self.log.elapsed
 
-    @property
-    def newest_at(self) -> float:
-        """When the newest row was stored, in seconds since 1970; 0 before the first."""
-        return self.log.newest_at()
-
     def held_times(self) -> dict[str, HeldTime]:
         """Time for which each model has held its servers."""
         try:

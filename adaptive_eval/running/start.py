@@ -314,7 +314,6 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
         arrived,
         elapsed=status.take().elapsed,
         now=time.time(),
-        stopped=True,
         reason=reason,
         why=None if reason is None else ending.why,
     )

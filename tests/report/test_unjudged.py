@@ -18,14 +18,12 @@ def test_before_the_first_look_the_file_says_what_is_known_of_each_question(tmp_
     for answer in [*[(0, 1, 1)] * 3, (1, 1, 0)]:
         arrived[answer] += 1
     subject = RunSubject("run", ("ada", "bob"), ("q1", "q2"), (None, None), 0.0)
-    write_results(
-        tmp_path, build_unjudged(subject, np.array([0.0, 1.0]), arrived, elapsed=1.5, now=60.0, stopped=False)
-    )
+    write_results(tmp_path, build_unjudged(subject, np.array([0.0, 1.0]), arrived, elapsed=1.5, now=60.0))
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert (written["format"], written["models"], written["run"]["status"]) == (
         UNJUDGED_FORMAT,
         ["ada", "bob"],
-        "running",
+        "stopped",
     )
     first, second = written["questions"]
     assert (first["trials"], first["mean"], first["not_judged"]) == ([0, 0], [0.5, 0.5], [0, 0])

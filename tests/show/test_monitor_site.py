@@ -363,7 +363,9 @@ async def test_each_page_gets_what_is_new_to_it(play: Play, quick: None) -> None
         cells: set[tuple[int, int]] = set()
         for _ in range(3):
             run.step(10)
-            cells |= {(cell["model"], cell["question"]) for cell in (await often.progress())["cells"]}
+            changed = {(cell["model"], cell["question"]) for cell in (await often.progress())["cells"]}
+            assert 0 < len(changed) <= 10 < 3 * 6, "one for each new trial at most"
+            cells |= changed
         assert (await often.progress())["cells"] == []
         assert cells == {(cell["model"], cell["question"]) for cell in (await seldom.progress())["cells"]}
 
