@@ -9,12 +9,10 @@ of that name, as `error` in an event or in one of its choices, or as a field of 
 """
 
 import json
-import re
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import orjson
 
@@ -68,14 +66,6 @@ class _Choice:
             self.resumed = True
         self.steps += has_text
         return has_text
-
-    def add_texts(self, name: str, texts: list[str]) -> None:
-        """Add the texts of events that carry nothing else."""
-        pieces = [text for text in texts if text]
-        if pieces:
-            self.pieces.setdefault(name, []).extend(pieces)
-            self.steps += len(pieces)
-            self.resumed |= self.has_ended
 
     @property
     def has_ended(self) -> bool:
@@ -134,10 +124,6 @@ class StreamedResponse:
             if self._last_ended is not None:
                 self._last_ended.usage = usage
 
-    def add_texts(self, choice: int, field: str, texts: list[str]) -> None:
-        """Add the texts of events that carry nothing else."""
-        self._choices[choice].add_texts(field, texts)
-
     def _add_part(self, choice: _Choice, part: dict[str, Any]) -> None:
         """Add one event's part of a choice."""
         if choice.add(part) and self.first_token_at is None:
@@ -185,78 +171,8 @@ def parse_server_json(body: bytes) -> object:
 
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-PARSE_BATCH_BYTES = 64 * 1024
-"""Bytes of a started stream to parse together, which saves a third of the time."""
-_DATA = b"data:"
 _UNDECIDED_STARTS = frozenset(BOM_UTF8[:length] for length in range(len(BOM_UTF8)))
 """Starts of a response that do not show its kind: nothing, or part of a byte order mark."""
-_TEXT_FIELD = re.compile(rb'"(%b)":\s*("(?:[^"\\]|\\.)*")' % b"|".join(sorted(name.encode() for name in TEXT_FIELDS)))
-_PLACEHOLDER = "\x00 another text"
-
-
-class _EventForm(NamedTuple):
-    """The bytes that most events of a stream share: everything except one text.
-
-    Parsing only the texts takes a tenth of the time.
-    """
-
-    prefix: bytes
-    suffix: bytes
-    gap: bytes
-    """Between two events."""
-    choice: int
-    field: str
-
-    @classmethod
-    def from_event(cls, line: bytes, event: dict[str, Any]) -> Self | None:
-        """Form of an event that has one text and nothing else of interest; None for any other event.
-
-        Changes the event.
-        """
-        choices = event.get("choices")
-        if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
-            return None
-        choice, delta = choices[0], choices[0].get("delta")
-        source = delta if isinstance(delta, dict) else choice
-        fields = [name for name in TEXT_FIELDS if source.get(name)]
-        ends = any(choice.get(name) is not None for name in ("finish_reason", "logprobs"))
-        if len(fields) != 1 or ends or event.get("usage") is not None or not isinstance(choice.get("index", 0), int):
-            return None
-        source[fields[0]] = _PLACEHOLDER  # the event to compare with, once another text is put in its place
-        for match in _TEXT_FIELD.finditer(line):
-            prefix, suffix = line[: match.start(2)], line[match.end(2) :]
-            try:
-                is_same = orjson.loads(b"%b%b%b" % (prefix[len(_DATA) :], orjson.dumps(_PLACEHOLDER), suffix)) == event
-            except orjson.JSONDecodeError:
-                is_same = False
-            if is_same:
-                gap = b"\r\n\r\n" if suffix.endswith(b"\r") else b"\n\n"
-                return cls(prefix, suffix.removesuffix(b"\r"), gap, choice.get("index", 0), fields[0])
-        return None
-
-    def texts(self, block: bytes) -> tuple[list[str], bytes]:
-        """Texts of the events of this form at the start of a block, except the last one, and the remaining bytes."""
-        pieces = self._differing_bytes(block)
-        try:
-            texts = orjson.loads(b"[%b]" % b",".join(pieces))
-        except orjson.JSONDecodeError:
-            return [], block
-        if len(texts) != len(pieces) or not all(isinstance(text, str) for text in texts):
-            return [], block
-        overhead = len(self.prefix) + len(self.suffix) + len(self.gap)
-        return texts, block[sum(map(len, pieces)) + len(pieces) * overhead :]
-
-    def _differing_bytes(self, block: bytes) -> list[bytes]:
-        """Differing bytes of the events of this form at the start of a block, except the last one."""
-        # splitting by one byte takes a third of the time
-        *events, _ = block.split(b"\n")[::2] if self.gap == b"\n\n" else block.split(self.gap)
-        prefix, suffix, start, end = self.prefix, self.suffix, len(self.prefix), -len(self.suffix)
-        middles = [event[start:end] for event in events]
-        expected = b"%b%b%b%b" % (prefix, (suffix + self.gap + prefix).join(middles), suffix, self.gap)
-        if not block.startswith(expected):  # some event has another form: compare them one by one
-            matching = takewhile(lambda event: event.startswith(prefix) and event.endswith(suffix), events)
-            middles = [event[start:end] for event in matching]
-        return middles[:-1]
 
 
 def is_comment(chunk: bytes) -> bool:
@@ -273,13 +189,6 @@ class StreamReader:
     def __init__(self, chat: bool, clock: Callable[[], float]) -> None:
         self._response = StreamedResponse(chat, clock)
         self._partial_line = b""
-        self._batch: list[bytes] = []
-        """Unparsed bytes after the first token."""
-        self._batch_bytes = 0
-        """Their number."""
-        self._form: _EventForm | None = None
-        """The form of the newest event that had one."""
-        self._last_event: dict[str, Any] = {}
         self._is_done = False
         self._name = b""
         """Name of the event being read."""
@@ -297,12 +206,6 @@ class StreamReader:
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes, split anywhere."""
-        if self._response.first_token_at is not None:
-            self._batch.append(data)
-            self._batch_bytes += len(data)
-            if self._batch_bytes >= PARSE_BATCH_BYTES:
-                self._parse_batch()
-            return
         if self._plain_body is None and not self._size:
             self._start += data
             if (start := strip_byte_order_mark(self._start).lstrip()) in _UNDECIDED_STARTS:
@@ -317,25 +220,15 @@ class StreamReader:
         else:
             self._plain_body.append(data)
 
-    def _parse_batch(self) -> None:
-        batch, self._batch, self._batch_bytes = self._batch, [], 0
-        self._read(b"".join(batch))
-
     def _read(self, data: bytes) -> None:
         """Parse the complete lines."""
         block = self._partial_line + data if self._partial_line else data
-        if self._form is not None and not self._name:
-            texts, block = self._form.texts(block.lstrip(b"\r\n"))
-            self._response.add_texts(self._form.choice, self._form.field, texts)
         lines = block.split(b"\n")
         self._partial_line = lines.pop()
         if len(self._partial_line) > MAX_LINE_BYTES:
             raise Failure(FailureKind.BAD_RESPONSE, f"a line of the stream is longer than {MAX_LINE_BYTES} bytes")
         for line in lines:
             self._line(line.strip())
-        events = [line for line in lines if line.startswith(_DATA)]
-        if events and self.first_token_at is not None and not self._is_done:
-            self._form = _EventForm.from_event(events[-1], self._last_event) or self._form
 
     def _line(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -370,14 +263,12 @@ class StreamReader:
             raise Failure(FailureKind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
         if may_contain_error(data) and find_error(event) is not None:
             self._record_error(data)
-        self._last_event = event
         self._response.add(event)
 
     def replacement(self) -> bytes | None:
         """The error as JSON, or the whole response, that arrived instead of a stream; None for a stream."""
         if self._plain_body is not None:
             return b"".join(self._plain_body)
-        self._parse_batch()
         line, self._partial_line = self._partial_line, b""
         if self._error is None and (line.startswith(b"error:") or self._name == b"error"):
             self._line(line.strip())
@@ -385,7 +276,6 @@ class StreamReader:
 
     def payload(self) -> dict[str, Any]:
         """The response; raises `Failure` if the stream stopped early."""
-        self._parse_batch()
         if not (self._is_done or self._response.has_ended):
             raise Failure(FailureKind.RESET, "the stream ended before the answer was complete")
         return self._response.payload()
