@@ -168,7 +168,7 @@ class RequestSender:
         attempt = Attempt(request, replica, now)
         self.replicas.attempts[attempt] = None
         try:
-            with attempt:
+            async with attempt:
                 server = self._servers.known_identity(replica.url)
                 if server is None or not self._pacer.unlimited:
                     server = server or await self._servers.identify(replica.url)

@@ -130,7 +130,7 @@ class ServedPlace:
     async def _run_while_up(self, endpoint: ServerClient, ask: Ask) -> Sequence[Answer]:
         scope = CancelScope()
         try:
-            with scope:
+            async with scope:
                 self._scopes.add(scope)
                 return await ask(endpoint)
         finally:

@@ -14,7 +14,7 @@ async def test_a_block_that_is_ended_twice_or_too_late_ends_once_or_not_at_all()
 
     async def one(seconds: float) -> str:
         try:
-            with CancelScope() as block:
+            async with CancelScope() as block:
                 begun.set()
                 await asyncio.sleep(seconds)
                 block.end(TimeoutError("first"))
@@ -29,37 +29,3 @@ async def test_a_block_that_is_ended_twice_or_too_late_ends_once_or_not_at_all()
     assert await one(0.0) == "first"
     assert await one(1.0) == "done"
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-
-
-async def test_a_task_that_is_cancelled_as_its_block_is_ended_stays_cancelled() -> None:
-    blocks: list[CancelScope] = []
-
-    async def wait() -> None:
-        with CancelScope() as block:
-            blocks.append(block)
-            await asyncio.sleep(60.0)
-
-    task = asyncio.create_task(wait())
-    await asyncio.sleep(0.0)
-    blocks[0].end(TimeoutError())
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    other = asyncio.create_task(wait())
-    await asyncio.sleep(0.0)
-    blocks[1].end(TimeoutError())
-    with pytest.raises(TimeoutError):
-        await other
-
-
-async def test_an_error_within_a_block_that_is_ended_is_raised_as_it_is() -> None:
-    async def fail() -> None:
-        with CancelScope() as block:
-            block.end(TimeoutError())
-            try:
-                await asyncio.sleep(60.0)
-            finally:
-                raise ValueError("its own")
-
-    with pytest.raises(ValueError, match="its own"):
-        await asyncio.create_task(fail())
