@@ -75,9 +75,6 @@ class ByBenchmark(GraderOptions):
     def quick(self, text: str, question: Question) -> Marks | None:
         return self.for_question(question).quick(text, question)
 
-    def is_slow(self, text: str, question: Question) -> bool:
-        return self.for_question(question).is_slow(text, question)
-
     def grade(self, text: str, question: Question) -> Marks:
         return self.for_question(question).grade(text, question)
 

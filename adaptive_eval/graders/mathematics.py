@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.answer_text import final_text, last_box
-from adaptive_eval.graders.oversized import FAST_SIZES, oversized, sizes
+from adaptive_eval.graders.oversized import oversized, sizes
 from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
@@ -102,13 +102,6 @@ class Math(GraderOptions):
         if box is None:
             return _marks(False, None, "none") if self.boxed == "required" or not text.strip() else None
         return _mark_by_value(box, question.answer)
-
-    def is_slow(self, text: str, question: Question) -> bool:
-        expression = last_box(final_text(text)) or text[-TAIL_CHARACTERS:]
-        return (
-            len(expression) <= MAX_EXPRESSION
-            and oversized(expression, unwrapped_key(question.answer), FAST_SIZES) is not None
-        )
 
     def grade(self, text: str, question: Question) -> Marks:
         final = final_text(text)

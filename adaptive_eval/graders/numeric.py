@@ -5,7 +5,6 @@ Numbers are decimals of up to 1,000 digits, not binary floats, so 0.1 + 0.2 is 0
 
 import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
@@ -15,8 +14,6 @@ from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
 
 MAX_DIGITS = 1_000
-MAX_CACHED = 40
-"""Maximum characters of a number in an answer for caching its value."""
 ARITHMETIC = Context(prec=MAX_DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
 NUMBER = re.compile(
     r"(?P<top>(?:(?<!\d)[-+])?"
@@ -47,7 +44,7 @@ class Numeric(GraderOptions):
         number = _stated_number(final_text(text))
         if number is None:
             return marks(False, None)
-        keys, values = _known_values(question.answer), (_known_values if len(number) <= MAX_CACHED else _values)(number)
+        keys, values = _values(question.answer), _values(number)
         return marks(any(self._close(value, key) for value in values for key in keys), number)
 
     def key_problem(self, question: Question) -> str | None:
@@ -98,7 +95,3 @@ def _values(text: str) -> tuple[Decimal, ...]:
     if value.is_nan():
         return ()
     return (value, value.scaleb(-2, ARITHMETIC)) if match["percent"] else (value,)
-
-
-_known_values = lru_cache(4096)(_values)
-"""Most answers repeat; caching saves 2% of the CPU time of a trial."""

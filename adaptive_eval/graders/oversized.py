@@ -6,7 +6,7 @@ and the number of parts. If the answer key exceeds a limit, answers may be as la
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -21,19 +21,6 @@ MAX_SIZES = {
     "bars": 16,
 }
 """Limits for an answer, unless its key is larger. `power` is for groups, `exponent` for single characters."""
-FAST_SIZES = {
-    "digits": 15,
-    "power": 4,
-    "exponent": 60,
-    "factorial": 15,
-    "binomial": 30,
-    "parts": 12,
-    "bars": 4,
-    "depth": 4,
-    "functions": 2,
-    "series": 0,
-}
-"""Limits below which a comparison is certainly fast."""
 _OPENING, _CLOSING = "({[", ")}]"
 _NUMBER = re.compile(r"(?<![.\d])\d+")
 """Excludes decimals, which do not make an expression larger."""
@@ -41,9 +28,6 @@ _FACTORIAL = re.compile(r"(\d+)\s*!")
 _BINOMIAL = re.compile(r"\\[dt]?binom(?![a-zA-Z])")
 _NUMERIC = re.compile(r"[\d^{}()\s*+!-]+|\\cdot|\\times")
 _PLAIN_SUM = re.compile(r"[\d\s+-]+")
-_FUNCTION = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|ln|exp)")
-_SERIES = re.compile(r"\\(?:i{0,3}nt|oint|sum|prod|lim)(?![a-zA-Z])")
-"""Operators that math-verify evaluates term by term, or by trying rules."""
 _POWER = re.compile(r"\s*(\d+)\s*\^\s*\{?\s*(\d+)\s*\}?\s*")
 
 
@@ -57,10 +41,10 @@ class _Group(NamedTuple):
     """The largest exponent within it."""
 
 
-def oversized(answer: str, key: str, limits: Mapping[str, int] = MAX_SIZES) -> str | None:
+def oversized(answer: str, key: str) -> str | None:
     """The first measure by which an answer exceeds both its key and the limits; None if there is none."""
     answer_sizes, key_sizes = sizes(answer), sizes(key)
-    return next((name for name, limit in limits.items() if answer_sizes[name] > max(limit, key_sizes[name])), None)
+    return next((name for name, limit in MAX_SIZES.items() if answer_sizes[name] > max(limit, key_sizes[name])), None)
 
 
 def sizes(latex: str) -> dict[str, float]:
@@ -74,7 +58,6 @@ def sizes(latex: str) -> dict[str, float]:
     largest["parts"] = max(latex.count(","), latex.count("+") + latex.count("-"), latex.count(")"))
     largest["bars"] = latex.count("|")
     largest["depth"] = max(accumulate((sign in _OPENING) - (sign in _CLOSING) for sign in latex), default=0)
-    largest["functions"], largest["series"] = len(_FUNCTION.findall(latex)), len(_SERIES.findall(latex))
     for name, size in _sizes_of_groups("{" + latex.replace(r"\left", "").replace(r"\right", "") + "}"):
         largest[name] = max(largest[name], size)
     return largest

@@ -5,10 +5,8 @@ is measured in the worker, from when it starts on that answer. If a worker is si
 answer that used up its time computing is not retried. An answer that only waited, ran out of memory or ended its worker
 is retried once in a new process.
 
-An answer that takes longer than `SLOW_AFTER` does not delay others: its worker continues at lower priority. There are
-as many workers for slow answers as for others. Further slow answers, and those that the grader expects to be slow, wait
-for one of these. If the number of workers is configured, slow answers may use all but one of them; a single worker
-grades them between the others.
+An answer that takes longer than `SLOW_AFTER` is slow. Slow answers may use all workers but one, and further ones wait
+for one of these, so that they do not delay others; a single worker grades them when no other answer waits.
 """
 
 import asyncio
@@ -53,19 +51,17 @@ POOL_CLOSED = TaskFailed("was closed before it graded this answer", process_ende
 
 
 class Workers:
-    """The worker processes: the configured number, or two to four, with as many more for slow answers."""
+    """The worker processes: the configured number, or two to eight."""
 
     def __init__(self, grader: GraderOptions, folder: Path, keys: Collection[str]) -> None:
         self._grader, self._folder, self._keys = grader, folder, keys
-        self._count, self._extra_slow = grader.workers or _default_workers(), grader.workers is None
-        self._max_slow = self._count if self._extra_slow else max(1, self._count - 1)
+        self._count = grader.workers or _default_workers()
         self._places = asyncio.Semaphore(self._count)
-        self._slow_places = asyncio.Semaphore(self._max_slow)
-        """Places for slow answers: additional ones, or some of `_places`."""
+        self._slow_places = asyncio.Semaphore(max(1, self._count - 1))
+        """Those of the places that slow answers may use."""
         self._gradings: set[asyncio.Task[Marks]] = set()
         self._live: set[Worker] = set()
-        self._idle: dict[bool, list[Worker]] = {False: [], True: []}
-        """Idle workers by whether they have lower priority."""
+        self._idle: list[Worker] = []
         self._closed = False
         self._started = False
         self.refused: TaskFailed | None = None
@@ -81,14 +77,14 @@ class Workers:
     async def close(self) -> None:
         """End all workers; answers that are not graded yet get grader errors."""
         self._closed = True
-        for worker in self._live.difference(*self._idle.values()):
+        for worker in self._live.difference(self._idle):
             worker.kill()
         await asyncio.gather(*self._gradings, return_exceptions=True)
         await asyncio.gather(*(worker.end() for worker in self._live))
 
     async def _grade(self, task: GradingTask) -> Marks:
         """Grade an answer, as a slow one if necessary, and retry once if that may help."""
-        slow, attempts = self._grader.is_slow(*task), 0
+        slow, attempts = False, 0
         while True:
             try:
                 reply = await self._attempt(task, slow)
@@ -106,39 +102,32 @@ class Workers:
 
     async def _attempt(self, task: GradingTask, slow: bool) -> TaskReply:
         """Grade with an idle or a new worker; raises `WorkerHung` if the answer needs the place of a slow one."""
-        extra = slow and self._extra_slow
-        needed = [self._slow_places] if extra else [self._slow_places, self._places] if slow else [self._places]
         held: list[asyncio.Semaphore] = []
         try:
-            for places in needed:
+            for places in [self._slow_places, self._places] if slow else [self._places]:
                 await places.acquire()
                 held.append(places)
             if self._closed or self.refused is not None:
                 return self.refused or POOL_CLOSED
-            idle = self._idle[extra] or self._idle[False]
             try:
-                worker = idle.pop() if idle else await Worker.start(self._folder, self._keys)
+                worker = self._idle.pop() if self._idle else await Worker.start(self._folder, self._keys)
             except OSError as error:
                 return TaskFailed(f"cannot start: {error}", process_ended=True)
             ready = worker in self._live
             self._live.add(worker)
             reply: TaskReply = POOL_CLOSED
             try:
-                if extra:
-                    worker.lower_priority()
                 reply = None if ready else await self._set_up(worker)
                 if reply is None:
                     reply = POOL_CLOSED
                     reply = await self._ask(worker, task, held, slow)
             finally:
-                ended = isinstance(reply, TaskFailed) and reply.process_ended
-                if ended:
+                if isinstance(reply, TaskFailed) and reply.process_ended:
                     worker.kill()
-                if ended or (worker.low_priority and sum(live.low_priority for live in self._live) > self._max_slow):
                     self._live.discard(worker)
                     await worker.end()
                 else:
-                    self._idle[worker.low_priority].append(worker)
+                    self._idle.append(worker)
             return reply
         finally:
             for places in held:
@@ -165,15 +154,11 @@ class Workers:
         try:
             return await self._reply(worker, limit, patient=False)
         except WorkerHung:
-            others_wait = self._count == 1 and not self._extra_slow and len(self._gradings) > 1
+            others_wait = self._count == 1 and len(self._gradings) > 1
             if others_wait or self._slow_places.locked():
                 raise
         await self._slow_places.acquire()
         held.append(self._slow_places)
-        if self._extra_slow:
-            worker.lower_priority()
-            held.remove(self._places)
-            self._places.release()
         return await self._reply(worker, limit, waited=SLOW_AFTER)
 
     async def _reply(self, worker: Worker, limit: float, *, waited: float = 0.0, patient: bool = True) -> TaskReply:
@@ -190,11 +175,6 @@ class Workers:
         except WorkerDead as error:
             reason = timeout_reason(self._grader.timeout) if error.out_of_time else str(error)
             return TaskFailed(reason, process_ended=True, may_retry=not error.out_of_time)
-
-
-MAX_DEFAULT_WORKERS = 4
-MIN_DEFAULT_WORKERS = 2
-"""At least two, so that a slow answer does not block all others even on a small machine."""
 
 
 class Grading:
@@ -300,5 +280,5 @@ def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "")
 
 
 def _default_workers() -> int:
-    """Number of cores minus one, but two to four."""
-    return max(MIN_DEFAULT_WORKERS, min(MAX_DEFAULT_WORKERS, (os.cpu_count() or 2) - 1))
+    """Number of cores minus one, but two to eight: with one, a slow answer would block all others."""
+    return max(2, min(8, (os.cpu_count() or 2) - 1))

@@ -87,8 +87,7 @@ class GraderOptions(Section):
     timeout: float = Field(10.0, gt=0, le=3600)
     """Maximum seconds per answer in a worker process; a timeout is a grader error, never a wrong answer."""
     workers: int | None = Field(None, ge=1, le=64)
-    """Maximum worker processes; default: the number of cores minus one, but two to four, and as many more for slow
-    answers."""
+    """Maximum worker processes; default: the number of cores minus one, but two to eight."""
     memory: float = Field(2.0, gt=0)
     """Maximum GiB of a worker process; exceeding it is a grader error."""
 
@@ -108,10 +107,6 @@ class GraderOptions(Section):
         By default this calls `grade`, except for very long texts.
         """
         return self.grade(text, question) if len(text) <= INLINE_CHARACTERS else None
-
-    def is_slow(self, text: str, question: Question) -> bool:
-        """Whether `grade` is expected to be slow, so that other answers go first; false by default."""
-        return False
 
     def grade(self, text: str, question: Question) -> Marks:
         """Grade an answer to a question."""

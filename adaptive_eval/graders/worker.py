@@ -178,16 +178,13 @@ BOOTSTRAP = (
 )
 """The child's code. It gets the import paths of this process but, unlike `multiprocessing`, not its main module.
 
-It first leaves the process group, since terminal signals are for the parent. It does not start a session, in which its
-niceness would have no effect: Linux first divides processors among sessions. No code runs between fork and exec, where
+It first leaves the process group, since terminal signals are for the parent. No code runs between fork and exec, where
 locks of other threads are never released.
 """
 READ_GRACE_SECONDS = 0.2
 """Seconds for the event loop to read a reply from the pipe."""
 END_TIMEOUT = 2.0
 """Seconds for a worker to exit after its input is closed."""
-NICENESS = 10
-"""Niceness added to that of this process; such a worker gets about a tenth of another's CPU time."""
 
 
 class WorkerHung(Exception):
@@ -211,7 +208,6 @@ class Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
-        self.low_priority = False
         self._length = 0
         """Length of a reply whose body is not read yet; 0 if there is none."""
 
@@ -272,12 +268,6 @@ class Worker:
         finally:
             self.kill()
             await self._process.wait()
-
-    def lower_priority(self) -> None:
-        """Lower the priority of the process permanently."""
-        self.low_priority = True
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
     def kill(self) -> None:
         """Kill the process."""

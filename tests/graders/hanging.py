@@ -130,7 +130,7 @@ DEEDS = {
     "count": _count,
     "idle": _idle,
     "starve": _starve,
-    "nice": lambda _: {"is_correct": True, "extracted": f"{os.nice(0)} {os.getsid(0)} {os.getpgrp() - os.getpid()}"},
+    "leads": lambda _: os.getpgrp() == os.getpid(),
     "swallow": _swallow,
     "wait": _wait,
     "hold": _hold,

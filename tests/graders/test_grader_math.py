@@ -5,8 +5,6 @@ sympy is imported by the tests that need it: each process that runs tests import
 
 import math
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,8 +33,6 @@ class TestBox:
         ("text", "inside"),
         [
             (r"\boxed{5}", "5"),
-            (r"\boxed {5}", "5"),
-            (r"\fbox{5}", "5"),
             (r"\boxed{1} then \boxed{2}", "2"),
             (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
             (r"\boxed{\boxed{3}}", "3"),
@@ -46,15 +42,11 @@ class TestBox:
             (r"\boxed{2} and put it in \boxed{}.", "2"),
             (r"\boxed{2} and \boxed{3", "2"),
             (r"\boxed 5", "5"),
-            (r"$\boxed 1,234$", "1,234"),
-            (r"\boxed5", "5"),
             ("\\boxed{5}\\", "5"),
             (r"\boxed{}", None),
             (r"\boxed{5", None),
-            (r"\boxed", None),
             (r"use \boxed as asked", None),
             (r"\boxedx{5}", None),
-            ("no box", None),
             ("", None),
         ],
     )
@@ -65,11 +57,6 @@ class TestBox:
     @given(balanced, st.text(alphabet="ab{}$ \n"), st.text(alphabet="ab{}$ \n"))
     def test_what_goes_in_comes_out(self, inside: str, before: str, after: str) -> None:
         assert last_box(f"{before}\\boxed{{{inside}}}{after}") == (inside.strip() or None)
-
-    @given(st.text())
-    def test_what_comes_out_stands_in_the_text(self, text: str) -> None:
-        inside = last_box(text)
-        assert inside is None or (inside in text and inside.strip() == inside != "")
 
     def test_a_box_that_never_closes_is_left_alone(self) -> None:
         assert last_box("\\boxed{1} \\boxed{" + "x" * (MAX_BOX + 1) + "}") == "1"
@@ -102,17 +89,13 @@ class TestNormal:
             ("1,000", 1000),
             ("1{,}000,000", 1_000_000),
             ("-.5", -0.5),
-            ("2.", 2),
             (r"-\frac{3}{4}", -0.75),
             ("3/4", 0.75),
-            ("+7", 7),
             ("1,00", None),
             ("1, 000", None),
-            ("(1,000)", None),
             ("1/0", None),
             ("x", None),
             ("1e5", None),
-            ("50%", None),
             ("", None),
             ("9" * 2000, None),
         ],
@@ -130,22 +113,16 @@ class TestTraps:
             ("070", "70", "number"),
             ("1,000", "1000", "number"),
             ("0.5", r"\frac{1}{2}", "number"),
-            ("( 1, 2 )", "(1,2)", "text"),
             ("2,3", "(2,3)", "expression"),
             (r"\{2,1\}", r"\{1,2\}", "expression"),
-            ("[0,1)", "[0,1)", "text"),
             ("0.33333333", r"\frac{1}{3}", "expression"),
             ("0.5", "50%", "expression"),
-            ("50", r"50\%", "expression"),
             (r"10\text{ cm}", "10", "expression"),
-            ("10", r"10 \text{ cm}", "expression"),
             ("x = 3", "3", "expression"),
-            ("3", "x=3", "expression"),
             (r"\frac{1}{\sqrt{2}}", r"\sqrt{2}/2", "expression"),
             ("(x-1)(x+1)", "x^2-1", "expression"),
             ("3628800", "10!", "expression"),
             (r"\text{Evelyn}", "Evelyn", "text"),
-            ("-q + p", "p - q", "expression"),
             ("3/4", "$\\boxed{0.75}$", "number"),
             (r"\sqrt[9]{512}", "2", "expression"),
         ],
@@ -158,12 +135,9 @@ class TestTraps:
         [
             ("[1,2]", "(1,2)", "expression"),
             (r"\frac{1}{3}", "0.333", "number"),
-            ("0.333", "1/3", "number"),
-            ("(0,1)", "[0,1]", "expression"),
             ("6.283", r"2\pi", "expression"),
             ("1 2", "12", "expression"),
             (r"5 \text{ or } 6", "5", "expression"),
-            ("-7", "7", "number"),
             ("x", "y", "expression"),
         ],
     )
@@ -174,12 +148,9 @@ class TestTraps:
         ("answer", "key"),
         [
             ("9^{9^{9^{9}}}", "3"),
-            ("3", "9^{9^{9^{9}}}"),
-            ("2^{10^{10}}", "1024"),
             ("10000000000!", "7"),
             (r"3 \cdot 9^{9^{9^9}}", "3"),
             ("{" * 400 + "1" + "}" * 400, "2"),
-            (r"\frac{1}{" * 200 + "2" + "}" * 200, "2"),
             ("x+" * 2000 + "1", "2"),
             ("(" * 400 + ")" * 400, "2"),
         ],
@@ -213,27 +184,6 @@ class TestTraps:
 
 
 class TestMagnitude:
-    @pytest.mark.parametrize(
-        ("expression", "digits"),
-        [
-            (lambda sympy: sympy.Integer(1000), 3.0),
-            (lambda sympy: sympy.Integer(0), None),
-            (lambda sympy: sympy.Integer(-5), None),
-            (lambda sympy: sympy.Symbol("x"), None),
-            (lambda sympy: sympy.sqrt(2, evaluate=False), None),
-            (lambda sympy: sympy.Pow(2, 100, evaluate=False), math.log10(2**100)),
-            (lambda sympy: sympy.factorial(100, evaluate=False), math.log10(math.factorial(100))),
-            (lambda sympy: sympy.sympify("9**9**9**9", evaluate=False), math.inf),
-        ],
-    )
-    def test_digits(self, expression: Callable[[Any], object], digits: float | None) -> None:
-        import sympy
-
-        from adaptive_eval.graders.magnitude import digits_at_least
-
-        bound = digits_at_least(expression(sympy))
-        assert bound == pytest.approx(digits) if digits is not None and digits < 1e9 else (bound or 1e300) > 1e9
-
     @given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 10**90))
     def test_equal_numbers_are_never_far_apart(self, base: int, exponent: int, other: int) -> None:
         from sympy import Integer, Pow, factorial
@@ -254,15 +204,11 @@ class TestValues:
         "answer",
         [
             r"(x+y+z+1)^{29}",
-            r"(a+b+c+d+f)^{20}",
-            r"(x+y+1)^{30}(x-y+1)^{30}",
             r"\frac{x^{5000}-1}{x-1}",
             r"\frac{(x+y)^{20}-(x-y)^{20}}{(x+y+z)^{15}}",
-            r"x=(x+y+z)^{25}",
             r"\int_{0}^{1} \frac{x^{5}\sin(x)}{1+x^4} dx",
             pytest.param(r"\int_0^\infty e^{-x^2}\cos(x)\sin(x^3) dx", marks=pytest.mark.slow),
             r"x\int_1^2 \frac{\sin(xy)}{1+y^4} dy",
-            r"\int x^{30} e^{x} \sin(x) dx",
         ],
     )
     def test_what_would_be_worked_out_for_minutes_is_wrong_at_once(
@@ -274,27 +220,20 @@ class TestValues:
     @pytest.mark.parametrize(
         ("first", "second"),
         [
-            ("(x-1)(x+1)", "x^2-1"),
             (r"\sin(2x)", r"2\sin(x)\cos(x)"),
             (r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt{2}}{2}"),
-            (r"\ln(xy)", r"\ln(x)+\ln(y)"),
-            (r"\sqrt{3+2\sqrt{2}}", r"1+\sqrt{2}"),
             (r"\sqrt[3]{2+\sqrt{5}}+\sqrt[3]{2-\sqrt{5}}", "1"),
             ("x=3", "3"),
             (r"50\%", "0.5"),
-            (r"50\%", "50"),
             (r"\frac{1}{3}", "0.3333333"),
-            (r"|x-1|", r"|1-x|"),
             (r"\infty", r"\infty"),
             (r"\{1,2\}", r"\{2,3\}"),
             ("ABC", "abc"),
             (r"\frac{(x+1)^{9}-(x-1)^{9}}{2}", r"9x^8+84x^6+126x^4+36x^2+1"),
-            (r"2\int_0^1 x^2 dx", r"\frac{2}{3}"),
             (r"\int_{-\infty}^{\infty} e^{-x^2} dx", r"\sqrt{\pi}"),
             (r"\int_0^y \cos(x) dx", r"\sin(y)"),
             (r"\int 2x dx", "x^2+1"),
             (r"\int_{-1}^{1} \frac{1}{x} dx", "1"),
-            pytest.param(r"\int_0^\infty \frac{\sin x}{x} dx", "1", marks=pytest.mark.slow),
             pytest.param(r"\int_0^{100} e^{-100(x-31)^2} dx", "1", marks=pytest.mark.slow),
             (r"10^{12}\int_0^1 e^{x^2} dx - 1462651745907", "1"),
             (r"\int_0^1\int_0^1 xy dx dy", "1"),
@@ -316,26 +255,6 @@ class TestValues:
         product = prod(x - root for root in roots)
         assert not values_differ(product, expand(product))
         assert values_differ(product, expand(product) + shift)
-
-
-def test_what_may_take_long_is_known_to_be_slow() -> None:
-    for answer, key, slow in (
-        (r"\frac{3\sqrt{5}}{7}+\pi", "1", False),
-        (r"(x-1)(x+2)^2", "1", False),
-        (r"\left\{1,2,\frac{1}{3}\right\}", "1", False),
-        (r"(x+y+z)^{20}", "1", True),
-        (r"(x+y+z)^{20}", "(x+y-z)^{20}", False),
-        (r"\log(x+50!)", "1", True),
-        (r"\sin(\cos(\sin(x)))", "1", True),
-        ("((((((x+1))))))", "1", True),
-        ("+".join(rf"\sqrt{{{k}}}" for k in range(40)), "1", True),
-        (r"\int_0^1 x dx", "1", True),
-        (r"\sum_{k} k", r"\sum_{j} j", False),
-        (r"\limits x", "1", False),
-        ("x^2", "1", False),
-    ):
-        assert Math().is_slow(rf"\boxed{{{answer}}}", Question("q", "?", key)) is slow
-        assert Math().is_slow(f"It is ${answer}$", Question("q", "?", key)) is slow
 
 
 @pytest.mark.parametrize("text", ["So x = 4.", "The answer is 4", "$4$", "4", "", "\\boxed{5} or 4"])
