@@ -45,7 +45,6 @@ _MAX_MAGNITUDE = 2**31
 """Upper bound of counts and log-probabilities; it also excludes infinities and NaN."""
 _MAX_LOGPROB = 0.01
 """Largest log-probability: rounding on a server can lift that of a certain token a little above 0."""
-_MAX_REASON_CHARS = 60
 _MAX_ALTERNATIVES = 128
 """Maximum number of alternative tokens read at one position."""
 NO_USAGE = Notice("no_usage", "its server does not say how many tokens answers use: they are estimated from the texts")
@@ -403,7 +402,7 @@ class AnswerReader:
             raise Failure(
                 FailureKind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {hint})"
             )
-        safe_reason = finish_word(safe_excerpt(finish_reason, self._redactor, _MAX_REASON_CHARS)) if reason else ""
+        safe_reason = finish_word(safe_excerpt(finish_reason, self._redactor)) if reason else ""
         raise UnknownFinish(safe_reason)
 
 

@@ -29,16 +29,19 @@ from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
 from adaptive_eval.endpoints.traffic import Attempt
-from adaptive_eval.endpoints.transport import ExchangeError, Incoming, httpx_timeouts, incoming_response
+from adaptive_eval.endpoints.transport import (
+    CONNECT_SECONDS,
+    ExchangeError,
+    Incoming,
+    httpx_timeouts,
+    incoming_response,
+)
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
 
-PROBE_SECONDS = 10.0
-CONNECT_SECONDS = 3.0
-DEFAULT_PORTS = {"http": 80, "https": 443}
-AUX_TIMEOUT_S = 5.0
+PROBE_SECONDS = CONNECT_SECONDS
+"""Limit on the time of a request that is not for answers."""
 AUX_MAX_BYTES = 4 * 1024 * 1024
-MAX_BODY_EXCERPT = 200
 
 
 class Reply(NamedTuple):
@@ -71,7 +74,7 @@ def decode_payload(status: int, body: bytes, redactor: Redactor) -> tuple[int, o
     except ValueError as error:
         if (page := web_page(status, body, redactor)) is not None:
             raise page from error
-        excerpt = safe_excerpt(body[: 4 * MAX_READ_CHARS].decode("utf-8", "replace"), redactor, MAX_BODY_EXCERPT)
+        excerpt = safe_excerpt(body[: 4 * MAX_READ_CHARS].decode("utf-8", "replace"), redactor)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {excerpt!r}") from error
     if may_contain_error(body) and (embedded_error := find_error(payload)) is not None:
         return error_status(embedded_error), None
@@ -154,7 +157,7 @@ class Caller:
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         started = perf_counter()
-        response = incoming_response(await self._get(base_url + "/models", PROBE_SECONDS))
+        response = incoming_response(await self._get(base_url + "/models"))
         return make_reply(response, response.body, None, started, perf_counter(), self.redactor)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
@@ -165,7 +168,7 @@ class Caller:
         parts = urlsplit(base_url)
         root = f"{parts.scheme}://{parts.netloc}/health"
         try:
-            response = await self._get(self._health_urls.get(base_url, root), PROBE_SECONDS)
+            response = await self._get(self._health_urls.get(base_url, root))
         except Failure as failure:
             return probe_trouble(failure)
         if response.status_code == 404:
@@ -179,8 +182,8 @@ class Caller:
         if not is_direct(self._http, url):
             return None
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                _, writer = await asyncio.open_connection(url.host, url.port or DEFAULT_PORTS[url.scheme])
+            async with asyncio.timeout(PROBE_SECONDS):
+                _, writer = await asyncio.open_connection(url.host, url.port or (443 if url.scheme == "https" else 80))
         except TimeoutError:
             return None  # it may only be slow
         except OSError as error:
@@ -190,7 +193,7 @@ class Caller:
 
     async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
         """GET a path outside the API's root, bounded in time and size."""
-        response = await self._get(base_url.removesuffix("/v1") + path, AUX_TIMEOUT_S)
+        response = await self._get(base_url.removesuffix("/v1") + path)
         return response.status_code, response.content
 
     async def close(self) -> None:
@@ -198,11 +201,11 @@ class Caller:
         await self._http.aclose()
         await self._aux_http.aclose()
 
-    async def _get(self, url: str, limit: float) -> httpx2.Response:
+    async def _get(self, url: str) -> httpx2.Response:
         """The whole response to a short request."""
-        with ConvertedFailures(self.redactor, limit):
-            async with asyncio.timeout(limit):
-                return await self._aux_http.get(url, extensions={"timeout": httpx_timeouts(limit)})
+        with ConvertedFailures(self.redactor, PROBE_SECONDS):
+            async with asyncio.timeout(PROBE_SECONDS):
+                return await self._aux_http.get(url, extensions={"timeout": httpx_timeouts(PROBE_SECONDS)})
 
 
 def probe_trouble(failure: Failure) -> ProbeTrouble:

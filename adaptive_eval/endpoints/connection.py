@@ -26,7 +26,7 @@ this, together at most `STALE_SECONDS`."""
 MAX_FRAMING_BYTES = 64 * 1024
 """Maximum bytes of a response besides its body: head, interim responses, chunk sizes, trailers. Each byte of the body
 allows one more."""
-PARSE_CHUNK_BYTES = 16 * 1024
+PARSE_CHUNK_BYTES = MAX_FRAMING_BYTES // 4
 """Bytes parsed between two checks of the limits."""
 
 

@@ -104,9 +104,9 @@ _CONTEXT_TEXT = re.compile(
 )
 _CONTEXT_LIMIT = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _FILTER_TEXT = re.compile(r"content (?:management )?(?:filter|policy)", re.IGNORECASE)
-_MAX_EXCERPT_CHARS = 300
+MAX_EXCERPT_CHARS = 300
 MAX_READ_CHARS = 16_384
-"""Characters of a text that are read in order to show `_MAX_EXCERPT_CHARS` of them."""
+"""Characters of a text that are read in order to show `MAX_EXCERPT_CHARS` of them."""
 
 OPTION_REFUSAL_STATUSES = frozenset({400, 405, 413, 415, 422, 501})
 """Statuses that may refuse an option of the request, such as `n` or `stream`, rather than the request."""
@@ -323,13 +323,13 @@ def _is_context_error(message: str, codes: frozenset[str], max_tokens: int | Non
     return not (limit and max_tokens is not None and max_tokens >= int(limit.group(1)))
 
 
-def safe_excerpt(text: str, redactor: Redactor, max_chars: int = _MAX_EXCERPT_CHARS) -> str:
+def safe_excerpt(text: str, redactor: Redactor) -> str:
     """One short line of a server's text, without secrets."""
     excerpt = text[:MAX_READ_CHARS]
     line = " ".join(redactor.message(excerpt).split())
     if len(text) > len(excerpt):  # the end may be the beginning of a secret
         line = line[: -max(redactor.longest, 1)]
-    return line if len(line) <= max_chars else line[:max_chars] + " ..."
+    return line if len(line) <= MAX_EXCERPT_CHARS else line[:MAX_EXCERPT_CHARS] + " ..."
 
 
 def error_signal(

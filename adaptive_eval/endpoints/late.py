@@ -37,6 +37,8 @@ from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import Answer, EarlierTimes, Notice
 
+MAX_REMEMBERED = 256
+"""Silences of streams, and pauses of this process, that are remembered."""
 SENT_TWICE = Notice(
     "sent_twice",
     "a request took far longer than any answer so far, and was sent a second time: the answer that comes first counts, "
@@ -59,7 +61,7 @@ class ResponseTimes:
         self._longest = self._first = 0.0
         self._slowest = 0.0
         """Seconds per token, of answers that are not short."""
-        self._gaps: deque[float] = deque(maxlen=256)
+        self._gaps: deque[float] = deque(maxlen=MAX_REMEMBERED)
         self.is_buffered = False
         """Whether streams arrive in one piece, at the end."""
 
@@ -116,10 +118,6 @@ class ResponseTimes:
         )
 
 
-MAX_PAUSES = 256
-"""Pauses of this process that are remembered."""
-
-
 class Superseded(Exception):
     """The second request for the same answers was answered first."""
 
@@ -161,7 +159,7 @@ class SecondRequests:
         self._replaced = 0
         """Answers of second requests for attempts that were late by age."""
         self._ticked_at = inf
-        self._pauses: deque[tuple[float, float]] = deque(maxlen=MAX_PAUSES)
+        self._pauses: deque[tuple[float, float]] = deque(maxlen=MAX_REMEMBERED)
         """When this process did not run: the end of each pause, and its seconds."""
 
     def tick(self, now: float) -> None:

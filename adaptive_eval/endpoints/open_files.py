@@ -18,8 +18,6 @@ from contextlib import suppress
 MAX_FILES_MACOS = 10_240
 """Maximum on macOS."""
 RESERVED_FILES = 32
-AUX_CONNECTIONS = 2
-"""Additional connections to a server, for its health and its load."""
 OUT_OF_FILES_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -43,8 +41,8 @@ def limits() -> tuple[int, int]:
 
 
 def files_needed(connections: int, servers: int) -> int:
-    """Open files needed by a run with this many requests in flight."""
-    return connections + AUX_CONNECTIONS * servers + 2 * RESERVED_FILES
+    """Open files needed by a run with this many requests in flight; health and load of a server take two more."""
+    return connections + 2 * servers + 2 * RESERVED_FILES
 
 
 def is_reserved(descriptor: int) -> bool:

@@ -37,14 +37,10 @@ from adaptive_eval.endpoints.types import EndpointConfig
 
 MIN_PIECE = 4
 """Shortest piece of a secret that is removed."""
-MAX_DIGIT_POSITION = 16
-"""A piece this long is removed even if it has no digit."""
 MIN_KEY_LENGTH = 20
 """Length from which a text without spaces is not a word."""
 KEY_PREFIXES = re.compile(r"^(?:\s*(?:Bearer|Basic)\s+|[\w-]+=)")
 """Prefixes before the secret itself in a text of a known form."""
-MIN_PIECE_IN_DATA = 8
-"""Shortest piece that is removed from JSON, which may contain images in base64."""
 
 
 class Redactor:
@@ -85,8 +81,8 @@ class Redactor:
         return remove_patterns(self.text(text))
 
     def data(self, text: str) -> str:
-        """A text without these secrets; JSON stays JSON."""
-        redacted = self._redact(text, MIN_PIECE_IN_DATA)
+        """A text without these secrets; JSON stays JSON, and loses no short pieces: it may contain images in base64."""
+        redacted = self._redact(text, SECRET_LENGTH)
         if redacted == text:
             return text
         try:
@@ -108,11 +104,11 @@ class Redactor:
 
     def _values(self, value: object) -> object:
         if isinstance(value, str):
-            return self._redact(value, MIN_PIECE_IN_DATA)
+            return self._redact(value, SECRET_LENGTH)
         if isinstance(value, list):
             return [self._values(item) for item in value]
         if isinstance(value, dict):
-            return {self._redact(key, MIN_PIECE_IN_DATA): self._values(item) for key, item in value.items()}
+            return {self._redact(key, SECRET_LENGTH): self._values(item) for key, item in value.items()}
         return value
 
     def _redact(self, text: str, shortest: int) -> str:
@@ -148,12 +144,12 @@ def _forms(secret: str) -> Iterator[str]:
 
 @cache
 def _min_piece(form: str) -> int:
-    """Minimum length of a removed piece. It includes a digit: otherwise it may be a word or a prefix of many keys."""
+    """Minimum length of a removed piece. A short one includes a digit: it may be a word or a prefix of many keys."""
     half = len(form) // 2
     digit = re.search("[0-9]", form)
     if digit is None:
         return max(SECRET_LENGTH, half)
-    return max(MIN_PIECE, min(SECRET_LENGTH, half), min(digit.end(), MAX_DIGIT_POSITION))
+    return max(MIN_PIECE, min(SECRET_LENGTH, half), min(digit.end(), 2 * SECRET_LENGTH))
 
 
 def _redact_pieces(text: str, form: str, shortest: int) -> str:

@@ -31,11 +31,9 @@ LLAMA_CUTS = {"top_k": 40, "top_p": 0.95, "min_p": 0.05}
 """Its default truncation of the distribution; `/props` has the actual values."""
 NO_LIST_STATUSES = frozenset({404, 405, 501})
 """Statuses returned by a server without a list of models."""
-MAX_NAMES = 10
-MAX_NAME_CHARS = 100
+MAX_LISTED = 10
+"""Maximum names in a message and notices of a kind, for servers whose values keep changing."""
 _DATED = re.compile(r"(?:[-_@:.]?(?:\d{2,}|latest|preview|free))*|\.gguf")
-MAX_NOTICES_PER_KIND = 20
-"""Maximum notices of a kind, for servers whose values keep changing."""
 
 
 class ServerIdentity(NamedTuple):
@@ -172,9 +170,9 @@ class IdentifiedServers:
     def _note_name(self, name: str | None) -> None:
         if name in self._names:
             name = self._model
-        if name is None or name in self._answer_names or len(self._answer_names) >= MAX_NAMES:
+        if name is None or name in self._answer_names or len(self._answer_names) >= MAX_LISTED:
             return
-        name = safe_excerpt(name, self._caller.redactor, MAX_NAME_CHARS)
+        name = safe_excerpt(name, self._caller.redactor)
         if name in self._answer_names:
             return
         if self._answer_names:
@@ -187,15 +185,13 @@ class IdentifiedServers:
     def _note_fingerprint(self, url: str, fingerprint: str) -> None:
         if (first_fingerprint := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
             return
-        was, now = (
-            safe_excerpt(text, self._caller.redactor, MAX_NAME_CHARS) for text in (first_fingerprint, fingerprint)
-        )
+        was, now = (safe_excerpt(text, self._caller.redactor) for text in (first_fingerprint, fingerprint))
         text = f"the system_fingerprint of its server at {url} was {was!r} and is {now!r}: the server was changed"
         self.note_first(Notice("fingerprint", text))
 
     def note(self, notice: Notice) -> None:
         """Add a notice about the model's servers, once."""
-        if sum(other.kind == notice.kind for other in self._notices) < MAX_NOTICES_PER_KIND:
+        if sum(other.kind == notice.kind for other in self._notices) < MAX_LISTED:
             self._notices.setdefault(notice)
 
     def note_first(self, notice: Notice) -> None:
@@ -245,7 +241,7 @@ class IdentifiedServers:
         except WebPage:  # a web page instead of a list
             return ServerIdentity()
         matching = [entry for entry in entries if self._model in _names(entry)]
-        served = tuple(safe_excerpt(str(entry["id"]), self._caller.redactor, MAX_NAME_CHARS) for entry in entries)
+        served = tuple(safe_excerpt(str(entry["id"]), self._caller.redactor) for entry in entries)
         if entries and not matching:
             await self._require_answer(url, served)
         self._names.update(*map(_names, matching))
@@ -256,8 +252,8 @@ class IdentifiedServers:
 
     async def _require_answer(self, url: str, served: tuple[str, ...]) -> None:
         """Accept a server whose list lacks the model only if its answer names the model."""
-        listed = ", ".join(served[:MAX_NAMES]) + (
-            f" and {len(served) - MAX_NAMES} more" if len(served) > MAX_NAMES else ""
+        listed = ", ".join(served[:MAX_LISTED]) + (
+            f" and {len(served) - MAX_LISTED} more" if len(served) > MAX_LISTED else ""
         )
         hint = "set `model` to one of these, or base_url to another server"
         problem = f"its server has no model {self._model!r}, only {listed}: {hint}"
@@ -274,7 +270,5 @@ class IdentifiedServers:
                 await asyncio.sleep(pause)
         answer_name = _read_model_name(reply.payload)
         if answer_name is None or not is_same_model(answer_name, self._model):
-            safe_name = (
-                None if answer_name is None else safe_excerpt(answer_name, self._caller.redactor, MAX_NAME_CHARS)
-            )
+            safe_name = None if answer_name is None else safe_excerpt(answer_name, self._caller.redactor)
             raise ModelNotServed(404, f"{problem} (it accepts any name, and its answer names {safe_name!r})")

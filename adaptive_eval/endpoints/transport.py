@@ -12,6 +12,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from typing import NamedTuple
 
 import aiohttp
@@ -29,11 +30,8 @@ READ_BUFFER_BYTES = 64 * 1024
 """Bytes of a body that are buffered for its reader; at twice as many the connection stops reading."""
 FIRST_PIECES = 8
 PAUSE_SECONDS = 0.1
-SMALL_BYTES = 16 * 1024
+SMALL_BYTES = READ_BUFFER_BYTES // 4
 """The first chunks of a response are passed on at once, later small ones together: waking the reader costs most."""
-LARGE_BYTES = 1024 * 1024
-"""A request of more bytes is sent in parts."""
-SWITCHING_PROTOCOLS = 101
 
 Header = tuple[bytes, bytes]
 SentHeaders = Sequence[tuple[str, str]]
@@ -148,7 +146,7 @@ class Transport(httpx2.AsyncBaseTransport):
         """Send a request, after at most `connect` seconds; the body of the response may have `max_bytes` bytes."""
         response = await self._send(method, url, headers, content, connect)
         try:
-            if response.status == SWITCHING_PROTOCOLS:
+            if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
                 raise _invalid_response("it switches to another protocol, which was not asked for")
             if (response.content_length or 0) > max_bytes:
                 raise _too_long()
@@ -180,7 +178,8 @@ class Transport(httpx2.AsyncBaseTransport):
                     method,
                     url,
                     headers=headers,
-                    data=(content if len(content) <= LARGE_BYTES else io.BytesIO(content)) or None,
+                    # aiohttp sends a large body in parts only if it is a file
+                    data=(content if len(content) <= 2**20 else io.BytesIO(content)) or None,
                     allow_redirects=False,
                     proxy=self.proxy,
                     ssl=self._tls() if url.scheme == "https" else True,

@@ -17,7 +17,6 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validat
 from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.base.sections import Section
 
-MAX_CONCURRENCY = 1024
 MAX_BYTES_PER_TOKEN = 16
 """Upper bound of the mean over a longer text, in any language and vocabulary."""
 TEMPLATE_TOKENS = 512
@@ -122,7 +121,7 @@ class Sampling(_Section):
 class Limits(_Section):
     """Limits on requests to one model, and retries."""
 
-    in_flight: int = Field(64, ge=1, le=MAX_CONCURRENCY)
+    in_flight: int = Field(64, ge=1, le=1024)
     """Most requests in flight per replica; fewer if a server that reports its load (`/metrics` of vLLM and
     llama-server) would only queue them while their timeout runs."""
     requests_per_minute: float | None = Field(None, gt=0)

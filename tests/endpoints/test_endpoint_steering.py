@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -71,38 +70,6 @@ async def test_a_server_is_full_and_few_wait(endpoint: Opener, places: int) -> N
             await settles(server, places, max(2.0, places / 3))
 
 
-@pytest.mark.slow
-async def test_a_window_is_not_made_smaller_while_its_server_warms_up(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD, max_num_seqs=1) as server:
-        assert server.places is not None
-        server.places.enter([2.0], lambda: None)  # its first step: nothing is answered before
-        model = endpoint(server.base_url, in_flight=128, settings=QUICK)
-        async with busy(model):
-            await asyncio.sleep(1.5)
-            assert sizes(model) == [DEFAULT.first_window]
-            await settles(server, 1, 2.0)
-
-
-@pytest.mark.slow
-async def test_a_server_whose_places_change_is_followed(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD, max_num_seqs=40) as server:
-        model = endpoint(server.base_url, in_flight=128, settings=QUICK)
-        assert server.places is not None
-        async with busy(model):
-            for places in (40, 6, 40):
-                server.places.resize(places)
-                await settles(server, places, max(2.0, places / 3))
-
-
-@pytest.mark.slow
-async def test_each_replica_gets_what_it_can_do(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD, max_num_seqs=3) as small, SimulatedServer(WORLD, max_num_seqs=24) as large:
-        model = endpoint(small.base_url, large.base_url, in_flight=64, settings=QUICK)
-        async with busy(model):
-            await asyncio.gather(settles(small, 3, 2.0), settles(large, 24, 8.0))
-    assert sizes(model)[0] < sizes(model)[1]
-
-
 async def test_several_answers_a_request_are_several_sequences(endpoint: Opener) -> None:
     async with SimulatedServer(WORLD, max_num_seqs=32) as server:
         model = endpoint(server.base_url, in_flight=128, samples_per_request=4, settings=QUICK)
@@ -121,26 +88,6 @@ async def test_models_of_one_server_fill_it_together(endpoint: Opener) -> None:
         ]
         async with busy(*models, workers=64):
             await settles(server, 12, 8.0)
-
-
-@pytest.mark.slow
-async def test_runs_that_know_nothing_of_each_other_share_a_server(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD, max_num_seqs=40) as server:
-        models = [endpoint(server.base_url, in_flight=64, settings=QUICK) for _ in range(2)]
-        async with busy(*models, workers=64):
-            await settles(server, 40, 20.0)
-    assert min(sizes(models[0])[0], sizes(models[1])[0]) >= 8
-
-
-@pytest.mark.slow
-async def test_time_in_line_is_not_taken_from_the_answers(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD, max_num_seqs=4) as server:
-        model = endpoint(server.base_url, in_flight=128, settings=QUICK)
-        async with busy(model):
-            await settles(server, 4, 2.0)
-            (answer,) = await model.sample(QUESTION, range(10**6, 10**6 + 1))
-    assert answer.latency < 0.5  # 128 in line at 4 places would take 1.5 s
-    assert answer.concurrent_answers is not None and answer.concurrent_answers < 10
 
 
 # -- what /metrics may be ------------------------------------------------------------------------------------------
@@ -211,7 +158,7 @@ async def test_a_server_that_does_not_tell_its_load_is_asked_a_few_times(
 
 
 async def test_metrics_that_hang_hold_nothing_up(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "AUX_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(client, "PROBE_SECONDS", 0.1)
 
     async def page(asked: Exchange) -> None:
         await asyncio.sleep(30.0)
@@ -235,39 +182,6 @@ async def test_metrics_without_an_end_are_not_read_to_it(endpoint: Opener, monke
     seen, reads = await window_under(endpoint, page)
     assert seen[-1] == 100
     assert sent <= reads * 16 * 2**20  # what a socket holds comes on top of what is read
-
-
-@pytest.mark.slow
-async def test_only_while_windows_double_readings_are_quick(endpoint: Opener) -> None:
-    """A short run must not be over before its windows are open; afterwards there is nothing to hurry for."""
-    settings = replace(QUICK, tick=0.02, read_every=60.0)
-    seen, reads = await window_under(endpoint, saying(1000.0, 0.0), 1.0, settings)
-    assert seen[0] == DEFAULT.first_window and seen[-1] == 100 and reads <= 6
-    seen, reads = await window_under(endpoint, saying(1000.0, 1.0), 0.5, settings)
-    assert seen[-1] == DEFAULT.first_window and reads <= 2
-
-
-@pytest.mark.parametrize(
-    ("running", "waiting"),
-    [(4.0, 5.0), *(pytest.param(*load, marks=pytest.mark.slow) for load in ((1.0, 1000.0), (4.0, 0.0), (0.0, 0.0)))],
-)
-async def test_metrics_that_lie_leave_the_configured_window(endpoint: Opener, running: float, waiting: float) -> None:
-    seen, _ = await window_under(endpoint, saying(running, waiting), 0.8)
-    assert min(seen) >= 16
-    assert max(seen[-15:]) == 100
-
-
-async def test_metrics_that_go_away_let_the_window_go(endpoint: Opener) -> None:
-    reads = count()
-
-    async def page(asked: Exchange) -> None:
-        if next(reads) < 6:
-            await saying(8.0, 8.0)(asked)
-        else:
-            await asked.reply(503, b"")
-
-    seen, _ = await window_under(endpoint, page, 0.9, replace(QUICK, read_rarely=0.06))
-    assert min(seen) < DEFAULT.first_window and seen[-1] == 100
 
 
 async def test_the_sdk_asks_for_no_metrics(endpoint: Opener) -> None:
