@@ -7,6 +7,7 @@ from unittest.mock import patch
 import httpx2
 import pytest
 from pydantic import SecretStr
+from raw_servers import Exchange, Script
 
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
@@ -20,6 +21,20 @@ Opener = Callable[..., ModelEndpoint]
 EACH_CLIENT = ["http", "httpx2", "openai"]
 CLIENTS = pytest.mark.parametrize("client", EACH_CLIENT)
 """Every way of a request: straight to the transport, through a client of httpx2, and through the SDK."""
+
+
+async def answer(asked: Exchange) -> None:
+    """As many answers as are asked for."""
+    await asked.answer(*["42"] * int(str(asked.body.get("n", 1))))
+
+
+def first(times: int, failure: Script, then: Script = answer) -> Script:
+    """A script that fails so many times before it answers."""
+
+    async def script(asked: Exchange) -> None:
+        await (failure if asked.index < times else then)(asked)
+
+    return script
 
 
 def opened_caller(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_servers import CHAT, TEXT
 
-from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text, mean_bits
-from adaptive_eval.endpoints.failures import FAILED, FINISHED, Failure, FailureKind, UnknownFinish, finish_word
+from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, mean_bits
+from adaptive_eval.endpoints.failures import Failure, FailureKind, UnknownFinish
 from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, EndpointConfig
 
 ARRIVAL = ResponseOrigin("http://a/v1", 1.5, 0.25, 2)
@@ -80,26 +80,18 @@ def test_reasoning_is_kept_apart(name: str) -> None:
     assert (answer.text, answer.reasoning) == ("42", "six times seven")
 
 
-def test_content_may_be_a_list_of_parts() -> None:
-    (answer,) = chat({"choices": [choice([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}, "?"])]})
-    assert answer.text == "42"
-
-
 @pytest.mark.parametrize(
     ("made", "signals"),
     [
         (choice("cut o", "length"), {"truncated"}),
         (choice("", "stop"), {"empty"}),
         (choice(None, "length"), {"empty", "truncated"}),
-        (choice(" \n"), {"empty"}),
         (choice(None, reasoning_content="It is 42."), {"empty", "reasoning_only"}),
         (choice("", reasoning="It is 42."), {"empty", "reasoning_only"}),
         (choice("", "length", reasoning="It may b"), {"empty", "truncated"}),
         (choice(None, tool_calls=[{"id": "a"}]), {"empty"}),
         (choice(None, "tool_calls"), {"empty"}),
         (choice("cut o", "MAX_TOKENS"), {"truncated"}),
-        (choice("cut o", "model_length"), {"truncated"}),
-        (choice("", "content-filter"), {"content_filter", "empty"}),
         (choice("no", "sensitive"), {"content_filter"}),
         (choice("no", "refusal"), {"refusal"}),
         (choice("", "content_filter"), {"content_filter", "empty"}),
@@ -155,15 +147,6 @@ def test_a_server_that_gave_up_in_the_middle_has_not_answered(reason: str) -> No
     assert caught.value.kind is FailureKind.SERVER_ERROR
 
 
-@pytest.mark.parametrize(
-    "reason",
-    ["stop", "STOP", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call", "length"],
-)
-def test_a_finished_answer_is_one(reason: str) -> None:
-    (answer,) = chat({"choices": [choice("42", reason)]})
-    assert (answer.text, answer.finish_reason) == ("42", reason)
-
-
 def test_nobody_guesses_what_a_new_finish_reason_means() -> None:
     payload = {"choices": [choice("42", "flux-capacitor")]}
     with pytest.raises(
@@ -184,11 +167,6 @@ def test_an_answer_without_a_finish_reason_has_to_be_declared_as_finished() -> N
         chat({"choices": [choice("42", None)]})
     for made in (without, choice("42", None)):
         assert chat({"choices": [made]}, finish_reasons=("none",))[0].finish_reason == "none"
-
-
-def test_finished_and_failed_have_nothing_in_common() -> None:
-    assert not FINISHED & FAILED
-    assert all(word == finish_word(word) for word in FINISHED | FAILED)
 
 
 def test_several_choices_get_the_seeds_in_the_order_of_their_index() -> None:
@@ -215,7 +193,6 @@ def test_fewer_choices_than_asked_are_given(indices: tuple[object, ...]) -> None
     ("indices", "n", "problem"),
     [
         ((0, 0, 0, 0), 4, r"indices of its choices are \[0, 0, 0, 0\], not 0 to 3"),
-        ((0, 1, 1), 4, r"\[0, 1, 1\], not 0 to 2"),
         ((0, 2), 4, r"\[0, 2\], not 0 to 1"),
         ((-1, 0), 2, r"\[-1, 0\], not 0 to 1"),
         ((0, ...), 2, r"\[0, None\], not 0 to 1"),
@@ -223,7 +200,6 @@ def test_fewer_choices_than_asked_are_given(indices: tuple[object, ...]) -> None
         ((7,), 1, r"\[7\], not 0 to 0"),
         ((0, 1), 1, "it has 2 choices, and 1 was asked for"),
         ((0, 1, 2, 3, 0), 4, "it has 5 choices, and 4 were asked for"),
-        ((..., ..., ...), 2, "it has 3 choices, and 2 were asked for"),
     ],
 )
 def test_choices_that_answer_no_request_are_refused(indices: tuple[object, ...], n: int, problem: str) -> None:
@@ -284,13 +260,6 @@ def test_usage_of_one_choice_is_scaled_to_all_of_them() -> None:
     assert [a.completion_tokens for a in chat({**payload, "choices": texts[:1]})] == [10]
 
 
-def test_bits_per_token() -> None:
-    tokens = [{"token": "4", "logprob": -LN2}, {"token": "2", "logprob": -3 * LN2}, {"token": "?", "logprob": None}]
-    made = choice("42") | {"logprobs": {"content": tokens}}
-    assert chat({"choices": [made]})[0].completion_bpt == pytest.approx(2.0)
-    assert mean_bits([None, float("-inf"), float("nan"), 10**400, "x"]) is None
-
-
 def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:
     entries = [None, {"17": {"logprob": -2 * LN2, "rank": 3}, "5": {"logprob": -0.1}}, {"3": {"logprob": 0.0}}]
     (answer,) = chat({"choices": [choice("42")], "prompt_logprobs": entries}, prompt_logprobs="vllm")
@@ -331,15 +300,11 @@ def test_an_echoed_prompt_is_cut_off_the_text_and_its_logprobs() -> None:
     "payload",
     [
         None,
-        [],
         "42",
         {},
-        {"choices": None},
         {"choices": []},
-        {"choices": "42"},
         {"choices": ["42"]},
         {"choices": [{"text": "42"}]},
-        {"choices": [{"message": "42"}]},
         {"choices": [{"message": {"content": 42}}]},
         {"choices": [{"message": {"content": {"text": "42"}}}]},
         {"choices": [choice("42", 7)]},  # a finish reason that is no text
@@ -377,14 +342,6 @@ def test_no_json_breaks_the_reader(payload: dict[str, Any], api: str) -> None:
     assert all(isinstance(answer.text, str) and 0 <= answer.completion_tokens < 2**40 for answer in answers)
 
 
-def test_answers_without_a_text_carry_their_signal_for_every_seed() -> None:
-    answers = answers_without_text("timed_out", range(4, 6), ARRIVAL)
-    assert [(answer.seed, answer.signals, answer.text) for answer in answers] == [
-        (4, {"timed_out"}, ""),
-        (5, {"timed_out"}, ""),
-    ]
-
-
 @pytest.mark.parametrize(
     ("usage", "cached"),
     [
@@ -393,7 +350,6 @@ def test_answers_without_a_text_carry_their_signal_for_every_seed() -> None:
         ({"prompt_tokens": 9, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 9}, 9),
         ({"prompt_tokens": 9}, 0),
         ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 10}}, 0),
-        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": -6}}, 0),
         ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 1e300}}, 0),
         ({"prompt_tokens": 9, "prompt_tokens_details": [6]}, 0),
         ({"prompt_tokens_details": {"cached_tokens": 6}}, 0),
@@ -409,3 +365,25 @@ def test_answers_of_one_request_share_its_cached_tokens() -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 7}}
     answers = chat({"choices": [choice("4"), choice("2") | {"index": 1}], "usage": usage}, n=2)
     assert [(answer.prompt_tokens, answer.cached_tokens) for answer in answers] == [(4, 3), (5, 4)]
+
+
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [
+        ([-1.0, -2.0], 1.5),
+        ([-1.0, None, True, -4], 5 / 2),
+        ([-1.0, float("nan"), -2.0], 1.5),
+        ([float("nan"), -2.0], 2.0),
+        ([-1.0, float("-inf")], 1.0),
+        ([-1.0, -1e300], 1.0),
+        ([float("inf"), float("-inf"), -3.0], 3.0),
+        ([-1.0, 5.0, -2.0], 1.5),
+        ([5], None),
+        ([-1.0, 1e-6], 0.4999995),
+        ([float("nan")], None),
+        ([], None),
+    ],
+)
+def test_bits_are_of_the_tokens_that_say_something(values: list[object], mean: float | None) -> None:
+    bits = mean_bits(values)
+    assert bits == (None if mean is None else pytest.approx(mean / 0.6931471805599453))

@@ -12,7 +12,6 @@ from adaptive_eval.endpoints.failures import (
     error_signal,
     error_status,
     find_error,
-    safe_excerpt,
 )
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.retry_after import read_retry_after
@@ -34,13 +33,6 @@ def test_server_errors_are_repeated(statuses: tuple[int, ...], kind: FailureKind
         with pytest.raises(Failure) as caught:
             error_signal(status, b"<html>oops</html>", {})
         assert caught.value.kind is kind
-
-
-def test_a_refusal_carries_how_long_to_wait() -> None:
-    with pytest.raises(Failure) as caught:
-        error_signal(429, error("slow down"), {"retry-after": "7"})
-    assert caught.value.kind is FailureKind.RATE_LIMITED
-    assert caught.value.retry_after is not None and caught.value.retry_after.seconds == 7.0
 
 
 @pytest.mark.parametrize(
@@ -129,10 +121,6 @@ def test_any_body_can_be_an_error(body: bytes) -> None:
         ({"retry-after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0.0),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-3"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after-ms": "nan-ish"}, None),
-        ({"retry-after-ms": "-1"}, None),
-        ({"retry-after-ms": "nan"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": ""}, None),
         ({"retry-after": "9" * 400}, float("inf")),
@@ -174,7 +162,6 @@ def test_a_redirect_is_named_and_no_key_with_it(location: str, message: str) -> 
         ({"choices": [{"error": {"code": 502}, "message": {"content": "half"}, "finish_reason": "stop"}]}, 502),
         ({"choices": [{"error": {"code": 200}}, 7]}, 500),
         ({"choices": [{"message": {"content": "", "error": {"code": 503}}, "finish_reason": "stop"}]}, 503),
-        ({"choices": [{"delta": {"error": "died"}, "finish_reason": "stop"}]}, 500),
         ({"object": "error", "message": "x", "code": 404}, 404),
         ({"type": "error", "message": "x", "choices": [{"message": {"content": "half"}}]}, 500),
     ],
@@ -195,12 +182,6 @@ def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, ob
 )
 def test_where_no_error_is_none_is_found(payload: object) -> None:
     assert find_error(payload) is None
-
-
-def test_a_shown_text_is_one_short_line_without_secrets() -> None:
-    shown = safe_excerpt("key sk-1234567890 is\nwrong " + "x" * 1000, Redactor(["sk-1234567890"]))
-    assert shown.startswith("key *** is wrong")
-    assert len(shown) < 310
 
 
 def test_it_is_said_of_every_kind_of_failure_what_is_done() -> None:

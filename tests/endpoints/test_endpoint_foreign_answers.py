@@ -109,24 +109,6 @@ async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, cli
         assert REPEATED in asking.stats.notices and asking.stats.lost == len(server.seen) - 9
 
 
-@pytest.mark.parametrize(("indices", "client"), in_turns([(0, 0, 0, 0), (0, 1, 2, 3, 0), (0, 1, 2, -3)], EACH_CLIENT))
-async def test_choices_of_no_request_are_asked_for_again(
-    endpoint: Opener, client: str, indices: tuple[int, ...]
-) -> None:
-    def payload(given: tuple[int, ...]) -> dict[str, object]:
-        choices = [choice(f"text {place}", "stop") | {"index": index} for place, index in enumerate(given)]
-        return {"choices": choices, "usage": {"prompt_tokens": 5, "completion_tokens": 3}}
-
-    async def script(asked: Exchange) -> None:
-        await asked.reply(200, payload((0, 1, 2, 3) if asked.index else indices))
-
-    async with raw_server(script) as server:
-        asking = endpoint(server.base_url, client=client, stream=False, samples_per_request=4)
-        answers = await asking.sample(CHAT, range(10, 14))
-        assert [(answer.text, answer.seed) for answer in answers] == [(f"text {n}", 10 + n) for n in range(4)]
-        assert len(server.seen) == 2
-
-
 @CLIENTS
 @WAYS
 async def test_json_with_a_mark_of_its_byte_order_is_read(endpoint: Opener, client: str, stream: bool) -> None:

@@ -6,18 +6,14 @@ from contextlib import AbstractAsyncContextManager
 import numpy as np
 import pytest
 from endpoint_opener import Opener
-from patient_time import HANGS, until
+from patient_time import until
 from raw_servers import CHAT, Exchange, RawServer, raw_server
 
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints import client
-from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.replica import ProbeTrouble
-from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.settings import DEFAULT
-from adaptive_eval.endpoints.sharing import SharedTime
-from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
-from adaptive_eval.endpoints.types import Limits, Message, Prompt
+from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.simulate.faults import Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -83,93 +79,10 @@ async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, un
     assert [answer[0].seed for answer in answers] == list(range(30))
 
 
-async def test_the_loss_of_the_last_replica_fails_every_request(endpoint: Opener, unused_tcp_port: int) -> None:
-    async with SimulatedServer(WORLD, port=unused_tcp_port) as server:
-        model = endpoint(server.base_url, in_flight=2, retry_for=0.2)
-        await model.sample(question(1), range(1))
-        work = [asyncio.create_task(model.sample(question(1), range(i, i + 1))) for i in range(6)]
-        await asyncio.sleep(0.01)
-        await server.die()
-        for result in await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 10.0):
-            assert isinstance(result, Unavailable)
-    with pytest.raises(Unavailable, match=f"{server.base_url} is lost"):
-        await model.sample(question(1), range(1))
-
-
 async def test_a_model_that_never_answered_gets_no_patience(endpoint: Opener, unused_tcp_port: int) -> None:
     model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=3600.0)
     with pytest.raises(Unavailable, match="no connection"):
         await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
-
-
-@pytest.mark.parametrize(("retry_for", "waited_for"), [(3600.0, True), (0.0, False)])
-async def test_a_server_that_takes_connections_and_is_silent_may_be_busy(
-    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, retry_for: float, waited_for: bool
-) -> None:
-    monkeypatch.setattr(client, "PROBE_SECONDS", 0.05)
-    free, silent = asyncio.Event(), 0
-
-    async def reply(asked: Exchange) -> None:
-        await free.wait()
-        await asked.answer("42")
-
-    async def health(asked: Exchange) -> None:
-        nonlocal silent
-        silent += 1
-        if silent > 2 * DEFAULT.probe_misses:
-            free.set()
-        await free.wait()
-        await asked.reply(200, b"")
-
-    async with raw_server(reply, pages={"/health": health, "/v1/models": reply}) as server:
-        asking = endpoint(server.base_url, retry_for=retry_for, timeout=60.0)
-        if waited_for:
-            (answer,) = await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
-            assert answer.text == "42" and silent > DEFAULT.probe_misses
-        else:
-            with pytest.raises(Unavailable, match="no answer within"):
-                await asyncio.wait_for(asking.sample(CHAT, range(1)), HANGS)
-
-
-async def test_a_request_that_is_being_cut_off_is_not_ended_a_second_time() -> None:
-    """As when its time is over in the turn of the loop in which its replica is found dead: the health check broke."""
-    loop = asyncio.get_running_loop()
-
-    async def probe(url: str) -> ProbeTrouble | None:
-        return None
-
-    async def no_metrics(url: str) -> bytes:
-        return b""
-
-    urls = ("http://127.0.0.1/v1",)
-    replicas = ReplicaSet(urls, Limits(in_flight=4), probe, no_metrics, SharedTime(), DEFAULT, loop.time)
-    (replica,), ends = replicas.replicas, list[str]()
-    attempts: dict[str, Attempt] = {}
-
-    async def asked(name: str) -> None:
-        attempts[name] = attempt = Attempt(AttemptedRequest(CHAT, range(1), {}, None), replica, 0.0)
-        replicas.attempts[attempt] = None
-        try:
-            with attempt:
-                await asyncio.Event().wait()
-        except Failure as failure:
-            ends.append(f"{name}: {failure.kind}")
-
-    tasks = [asyncio.create_task(asked(name)) for name in ("late", "other")]
-    await asyncio.sleep(0)
-    trouble: list[BaseException] = []
-
-    def interrupted() -> None:
-        assert not tasks[0].done()
-        try:
-            replicas.give_up("it burnt down")
-        except RuntimeError as error:
-            trouble.append(error)
-
-    attempts["late"].end(Failure(FailureKind.TIMED_OUT, "nothing came"))
-    loop.call_soon(interrupted)
-    await asyncio.wait(tasks, timeout=HANGS)
-    assert not trouble and sorted(ends) == ["late: timed_out", "other: replica_lost"]
 
 
 # -- servers that are slow, and not dead ----------------------------------------------------------------------------
@@ -219,20 +132,6 @@ async def test_a_slow_server_keeps_its_requests_where_nobody_else_can_have_them(
         assert len(server.seen) == 40
     assert {answer.attempts for (answer,) in answers} == {1}
     assert model.stats.errors == {} and model.stats.lost == 0
-
-
-async def test_so_does_the_last_one_whose_fellow_is_dead(
-    endpoint: Opener, short_probes: None, unused_tcp_port: int
-) -> None:
-    starved = Starved()
-    async with starved.server() as server:
-        model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", server.base_url, timeout=1800.0, retry_for=300.0)
-        asking = asyncio.create_task(model.sample(CHAT, range(1)))
-        await asyncio.sleep(1.0)
-        assert not any(replica.healthy for replica in model.stats.replicas)
-        starved.awake.set()
-        await asking
-        assert len(server.seen) == 1 and model.stats.lost == 0
 
 
 async def test_what_a_silent_server_kept_goes_to_the_one_that_comes_back(
@@ -312,25 +211,6 @@ async def test_a_server_without_health_lives_by_its_models(endpoint: Opener) -> 
         model = endpoint(server.base_url)
         assert (await model.sample(CHAT, range(1)))[0].text == "42"
         assert model.stats.errors == {}
-
-
-async def test_one_bad_health_check_fails_no_request(endpoint: Opener) -> None:
-    """A server that fills may be late once: only several in a row count."""
-
-    async def slowly(asked: Exchange) -> None:
-        await asyncio.sleep(0.5)
-        await asked.answer("42")
-
-    async with raw_server(slowly) as server:
-        model = endpoint(server.base_url)
-        ill = ProbeTrouble("ill")
-        probe, results = model._sender.replicas._probe, iter([None, ill, ill, None, ill, ill, None])
-
-        async def sometimes(url: str) -> ProbeTrouble | None:
-            return next(results, None) or await probe(url)
-
-        model._sender.replicas._probe = sometimes
-        assert (await model.sample(CHAT, range(1)))[0].attempts == 1
 
 
 async def test_a_health_check_that_breaks_gives_the_model_up(endpoint: Opener, unused_tcp_port: int) -> None:

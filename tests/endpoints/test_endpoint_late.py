@@ -200,19 +200,6 @@ def test_nothing_is_late_because_this_process_did_not_run() -> None:
     carry_out(test, once(stopped + 2.0 * SECONDS), earlier=EarlierTimes(10_000, SECONDS))
 
 
-def test_what_hangs_is_late_although_this_process_stops_again_and_again() -> None:
-    async def test(asked: Asked) -> None:
-        answering = asyncio.create_task(asked.answer(KNOWN))
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, PatientLoop)
-        for _ in range(100):
-            await asyncio.sleep(PIECE)
-            loop.skip(1.0)
-        assert (await answering).attempts == 2
-
-    carry_out(test, once(inf), earlier=EarlierTimes(10_000, SECONDS))
-
-
 def test_a_long_answer_counts_where_the_second_request_takes_as_long() -> None:
     """The second one is cancelled, and counts as lost."""
 
@@ -457,25 +444,6 @@ def test_no_full_length_answer_at_the_slowest_known_pace_is_hopeless(
     assert times.longest_plausible >= 4000 * slowest
 
 
-def test_without_a_longest_answer_nothing_is_hopeless() -> None:
-    assert times_after(KNOWN, max_tokens=None).longest_plausible == inf
-
-
 def test_streams_that_are_held_back_until_the_end_are_given_the_time_of_a_whole_response() -> None:
     times = times_after(KNOWN, first=0.99)
     assert times.is_buffered and times.first_piece_limit == times.response_limit
-
-
-def test_what_has_just_been_answered_is_not_sent_again_before_its_first_request_is_ended() -> None:
-    async def test(asked: Asked) -> None:
-        sender = asked.model._sender
-        (replica,) = sender.replicas.replicas
-        request = AttemptedRequest(CHAT, range(KNOWN, KNOWN + 1), {"seed": KNOWN}, None, second_answers=[])
-        attempt = Attempt(request, replica, -100.0)
-        attempt.send(-100.0, streamed=False)
-        sender.replicas.attempts[attempt] = None
-        sender._second.tick(asyncio.get_running_loop().time())
-        del sender.replicas.attempts[attempt]
-        assert request.second is None
-
-    carry_out(test, once(SECONDS))

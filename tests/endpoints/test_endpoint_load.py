@@ -107,13 +107,6 @@ def test_it_follows_a_server_that_changes(before: int, after: int) -> None:
     assert server.idle == 0
 
 
-def test_the_configured_concurrency_is_the_most() -> None:
-    server = Server(500, 48, 32)
-    for _ in range(30):
-        server.poll()
-    assert server.steering.ceiling == 48
-
-
 def ceilings(readings: Iterable[ServerLoad], start: int = 64, in_flight: int | None = None) -> list[int]:
     """The ceilings of a window that is full, after each of these readings."""
     steering, seen = Steering(1024, DEFAULT), list[int]()
@@ -147,10 +140,6 @@ def test_a_window_of_a_server_that_has_not_answered_is_not_made_smaller() -> Non
 
 def test_growth_is_careful_after_a_queue_was_seen() -> None:
     assert ceilings([ServerLoad(8.0, 1.0), *[CALM] * 10]) == [64, 64, 72, 72, 90, 90, 135, 135, 270, 270, 540]
-
-
-def test_a_window_shrinks_by_half_at_most() -> None:
-    assert ceilings([ServerLoad(1.0, 1000.0)] * 2) == [64, 32]
 
 
 def test_readings_become_rare_where_they_fail_and_end_where_none_was_ever_made() -> None:
@@ -203,7 +192,3 @@ def test_among_many_others_nothing_is_gained_by_staying_away() -> None:
         server.poll()
         sizes.append(server.steering.ceiling)
     assert sizes[-1] == 64 and min(sizes) == 32
-
-
-def test_after_a_queue_a_share_of_what_runs_is_to_wait() -> None:
-    assert ceilings([ServerLoad(64.0, 30.0)] * 2, start=94)[1] == round(64 * (1 + DEFAULT.queue_left))

@@ -168,23 +168,6 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
-async def test_under_caps_requests_that_fail_at_two_servers_go_by_a_tiny_one_at_each(endpoint: Opener) -> None:
-    both = asyncio.Barrier(2)
-
-    async def script(asked: Exchange) -> None:
-        if asked.body["max_tokens"] != 500 or asked.body["seed"] in (BAD, BAD + 1):
-            await both.wait()  # so that each of the two is at another server at every attempt
-        await failing(BAD, BAD + 1)(asked)
-
-    async with raw_server(script) as first, raw_server(script) as second:
-        model = endpoint(first.base_url, second.base_url, max_tokens=500)
-        await asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1), with_leave) for seed in range(2)))
-        tasks = [model.sample(CHAT, range(seed, seed + 1), with_leave) for seed in (BAD, BAD + 1)]
-        answers = await asyncio.wait_for(asyncio.gather(*tasks), HANGS)
-    assert [answer.signals for (answer,) in answers] == [{"unanswered"}] * 2
-    assert model.stats.lost == 2
-
-
 async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opener) -> None:
     async def again() -> bool:
         return False
@@ -195,18 +178,6 @@ async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opene
         with pytest.raises(RetryNotAllowed):
             await model.sample(CHAT, range(BAD, BAD + 1), again)
     assert all(asked.body["max_tokens"] == 500 for asked in server.seen)
-
-
-async def test_of_several_answers_in_one_request_one_is_missing(endpoint: Opener) -> None:
-    async def script(asked: Exchange) -> None:
-        seeds = range(asked.body["seed"], asked.body["seed"] + asked.body.get("n", 1))  # type: ignore[operator]
-        await failing(*([asked.body["seed"]] if BAD in seeds else []))(asked)  # type: ignore[list-item]
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, samples_per_request=4)
-        await model.sample(CHAT, range(4, 8))
-        answers = await model.sample(CHAT, range(4))
-    assert [bool(answer.signals) for answer in answers] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(

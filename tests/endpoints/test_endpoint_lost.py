@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import Opener, first
 from raw_servers import CHAT, Exchange, Script, raw_server
 
 from adaptive_eval.base.errors import Rejected, RetryNotAllowed
@@ -37,18 +37,6 @@ async def hang(asked: Exchange) -> None:
     await asyncio.sleep(5)
 
 
-def first(times: int, what: Script) -> Script:
-    """So many requests end so, and then there are answers."""
-
-    async def script(asked: Exchange) -> None:
-        if asked.index < times:
-            await what(asked)
-        else:
-            await asked.answer(*["fine"] * int(str(asked.body.get("n", 1))))
-
-    return script
-
-
 @pytest.mark.parametrize("what", [reset, garbled, hang])
 @pytest.mark.parametrize("seeds", [range(1), range(3)])
 async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, what: Script, seeds: range) -> None:
@@ -72,7 +60,7 @@ async def test_what_was_lost_needs_leave_and_what_a_server_reports_as_failed_non
     async with raw_server(first(2, what)) as server:
         model = endpoint(server.base_url)
         (answer,) = await model.sample(CHAT, range(1), leave)
-    assert (answer.text, leave.asked, model.stats.lost) == ("fine", lost, lost)
+    assert (answer.text, leave.asked, model.stats.lost) == ("42", lost, lost)
 
 
 async def test_answers_that_go_with_a_lost_one_are_lost_too(endpoint: Opener) -> None:

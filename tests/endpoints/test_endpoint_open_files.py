@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import Opener
 from raw_servers import CHAT, Exchange, raw_server
 
 from adaptive_eval.endpoints import open_files
@@ -53,35 +53,6 @@ def is_unharmed(model: ModelEndpoint) -> bool:
     return (stats.errors, stats.lost) == ({}, 0) and all(replica.healthy for replica in stats.replicas)
 
 
-@pytest.mark.slow
-@CLIENTS
-async def test_requests_wait_for_one_another_when_files_run_out(
-    endpoint: Opener, client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop, opened, opening = asyncio.get_running_loop(), [], [0]
-    connect = loop.create_connection
-
-    async def most(*arguments: Any, **options: Any) -> Any:
-        if sum(not transport.is_closing() for transport in opened) + opening[0] >= 12:
-            raise OUT[0]
-        opening[0] += 1
-        made = await connect(*arguments, **options)
-        opening[0] -= 1
-        opened.append(made[0])
-        return made
-
-    async with raw_server(slowly) as server:
-        monkeypatch.setattr(loop, "create_connection", most)
-        model = endpoint(server.base_url, client=client, in_flight=64)
-        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(100)))
-        assert len(server.seen) == 100
-    assert all(answer.attempts == 1 for (answer,) in answers)
-    assert is_unharmed(model) and model.stats.requests == 100
-    (notice,) = model.stats.notices
-    assert notice.kind == "out_of_files" and "this machine, not a server" in notice.text and "ulimit -n" in notice.text
-    assert model.stats.replicas[0].limit < 64
-
-
 @pytest.mark.parametrize("error", OUT, ids=["process", "machine"])
 async def test_no_shortage_lasts_long_enough_to_give_a_model_up(
     endpoint: Opener, monkeypatch: pytest.MonkeyPatch, error: OSError
@@ -104,13 +75,6 @@ async def test_no_shortage_lasts_long_enough_to_give_a_model_up(
         more = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(40)))
     assert len(more) == 40 and [notice.kind for notice in model.stats.notices] == ["out_of_files"]
     assert model.stats.replicas[0].limit == 4
-
-
-async def test_a_dead_server_is_still_told_apart(endpoint: Opener, unused_tcp_port: int) -> None:
-    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1")
-    with pytest.raises(Exception, match="is lost"):
-        await model.sample(CHAT, range(1))
-    assert not model.stats.notices
 
 
 async def test_a_server_that_comes_back_while_files_run_out_is_found(endpoint: Opener) -> None:
@@ -162,14 +126,6 @@ def test_the_last_files_are_not_for_connections() -> None:
         assert [is_reserved(number) for number in (100, 167, 168, 199)] == [False, False, True, True]
     with allowed(80):
         assert [is_reserved(number) for number in (59, 60)] == [False, True]
-
-
-def test_the_limit_is_raised_as_far_as_it_can_be() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with allowed(100):
-        needed = files_needed(2000, 2)
-        assert needed == 2068
-        assert open_files.allow(needed) == resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(hard, needed)
 
 
 def test_too_few_files_are_told_with_how_to_mend_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from endpoint_opener import Opener
+from endpoint_opener import Opener, answer, first
 from raw_servers import CHAT, Exchange, Script, raw_server
 from thoroughness import in_turns
 
 from adaptive_eval.base.errors import Rejected, Unavailable
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
+from adaptive_eval.endpoints.settings import DEFAULT
 
 LATER = DEFAULT.refusals
 AT_FIRST = LATER // 2
@@ -25,7 +25,7 @@ def refusing(when: Callable[[Exchange], bool], status: int = 403) -> Script:
         if when(asked):
             await asked.reply(status, {"error": {"message": f"no ({asked.index})"}})
         else:
-            await asked.answer("42")
+            await answer(asked)
 
     return script
 
@@ -50,20 +50,6 @@ async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str
     assert model.stats.replicas[0].limit == 4
 
 
-async def test_the_very_first_request_may_be_refused(endpoint: Opener) -> None:
-    async with raw_server(refusing(lambda asked: asked.index == 0)) as server:
-        (answer,) = await endpoint(server.base_url).sample(CHAT, range(1))
-    assert answer.attempts == 2
-
-
-async def test_one_refusal_in_ten_is_no_matter(endpoint: Opener) -> None:
-    async with raw_server(refusing(lambda asked: asked.index % 10 == 3)) as server:
-        model = endpoint(server.base_url, in_flight=16)
-        assert not [result for result in await ask(model, 400) if isinstance(result, BaseException)]
-    assert len(server.seen) < 460
-    assert len(model.stats.notices) == 1
-
-
 async def test_a_server_that_refuses_everything_is_believed_soon_and_not_hammered(endpoint: Opener) -> None:
     async with raw_server(refusing(lambda asked: True, 401)) as server:
         model = endpoint(server.base_url, in_flight=64)
@@ -82,18 +68,6 @@ async def test_a_server_that_was_mended_is_asked_again(endpoint: Opener) -> None
         wrong[0] = False
         assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
         assert model.stats.replicas[0].healthy
-
-
-@pytest.mark.parametrize(("has_answered", "seconds"), [(False, 1.0), (True, 8.0)])
-async def test_a_refusal_is_believed_after_seconds(endpoint: Opener, has_answered: bool, seconds: float) -> None:
-    """A server that has answered gets more time: gateways lose a route for a moment."""
-    async with raw_server(refusing(lambda asked: not has_answered or asked.index > 0, 404)) as server:
-        model = endpoint(server.base_url, in_flight=8, settings=EndpointSettings())
-        if has_answered:
-            await model.sample(CHAT, range(1))
-        began = asyncio.get_running_loop().time()
-        assert all(isinstance(outcome, Rejected) for outcome in await ask(model, 8))
-        assert seconds - 0.5 < asyncio.get_running_loop().time() - began < seconds + 1.0
 
 
 async def test_one_that_has_answered_gets_more_time(endpoint: Opener) -> None:
@@ -159,57 +133,15 @@ async def test_a_stray_refusal_of_the_list_of_models_hides_nothing(endpoint: Ope
     assert len(seen) >= 2 and len(server.seen) == 3
 
 
-async def test_a_name_that_the_list_leaves_out_may_be_refused_once(endpoint: Opener) -> None:
-    async def models(asked: Exchange) -> None:
-        await asked.reply(200, {"data": [{"id": "other"}]})
-
-    async def script(asked: Exchange) -> None:
-        if asked.index == 0:
-            await asked.reply(401, b"no")
-        else:
-            choice = {"message": {"content": "42"}, "finish_reason": "stop"}
-            await asked.reply(200, {"choices": [choice], "model": "m"})
-
-    async with raw_server(script, pages={"/v1/models": models}) as server:
-        (answer,) = await endpoint(server.base_url).sample(CHAT, range(1))
-    assert answer.text == "42"
-
-
-async def test_a_check_asks_again(endpoint: Opener) -> None:
-    async with raw_server(refusing(lambda asked: asked.index == 0)) as server:
-        assert (await endpoint(server.base_url).check()).ok
-    async with raw_server(refusing(lambda asked: True)) as server:
-        health = await endpoint(server.base_url).check()
-    assert not health.ok and "HTTP 403" in health.replicas[0].detail
-
-
 async def test_a_check_asks_again_after_an_error_of_the_server(endpoint: Opener) -> None:
-    def failing(times: int) -> Script:
-        async def script(asked: Exchange) -> None:
-            if asked.index < times:
-                await asked.reply(500, b"hiccup")
-            else:
-                choice = {"message": {"content": "42"}, "finish_reason": "stop"}
-                await asked.reply(200, {"choices": [choice], "model": "m"})
-
-        return script
-
-    async with raw_server(failing(1)) as server:
-        health = await endpoint(server.base_url).check()
-    assert health.ok and health.replicas[0].detail == "it answers, asked again after: HTTP 500: hiccup"
-    async with raw_server(failing(2)) as server:
-        health = await endpoint(server.base_url).check()
-    assert not health.ok and health.replicas[0].detail == "HTTP 500: hiccup"
+    for failures, detail in ((1, "it answers, asked again after: HTTP 500: hiccup"), (2, "HTTP 500: hiccup")):
+        async with raw_server(first(failures, lambda asked: asked.reply(500, b"hiccup"))) as server:
+            health = await endpoint(server.base_url).check()
+        assert (health.ok, health.replicas[0].detail) == (failures == 1, detail)
 
 
 async def test_a_stray_refusal_of_several_answers_leaves_them_together(endpoint: Opener) -> None:
-    async def script(asked: Exchange) -> None:
-        if asked.index == 2:
-            await asked.reply(400, b"no")
-        else:
-            await asked.answer(*["42"] * int(str(asked.body.get("n", 1))))
-
-    async with raw_server(script) as server:
+    async with raw_server(refusing(lambda asked: asked.index == 2, 400)) as server:
         model = endpoint(server.base_url, samples_per_request=3)
         for start in range(0, 15, 3):
             assert len(await model.sample(CHAT, range(start, start + 3))) == 3

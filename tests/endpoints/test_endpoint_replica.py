@@ -1,6 +1,5 @@
 """What events do to one replica: its window, its pauses and its health, in a time of the test's own."""
 
-from dataclasses import replace
 from math import inf
 
 import pytest
@@ -223,8 +222,3 @@ def test_a_server_that_starts_is_asked_for_its_load_again_when_it_answers() -> N
         replica.on_load(None, 1, moment)
     replica.on_answer(0.0, 10.0)
     assert replica.needs_reading(10.0 + DEFAULT.read_every)
-
-
-def test_settings_are_those_of_who_opens_it() -> None:
-    replica = Replica("http://one/v1", 8, replace(DEFAULT, probe_misses=1))
-    assert probed(replica, DEAD, 0.0) == 1

@@ -72,17 +72,6 @@ async def test_waiting_requests_are_served_in_line_and_may_leave_it() -> None:
     assert await asyncio.wait_for(line[3], 1.0) is held
 
 
-async def test_a_paused_replica_gets_nothing_until_its_time() -> None:
-    replicas = replica_set(1, 16)
-    begun = asyncio.get_running_loop().time()
-    (replica,) = replicas.replicas
-    replica.on_failure(FailureKind.RATE_LIMITED, begun, begun, wait=0.05)
-    replica.on_failure(FailureKind.RATE_LIMITED, begun, begun, wait=0.01)
-    replica.on_answer(begun, begun)
-    await asyncio.wait_for(asyncio.gather(*(replicas.acquire() for _ in range(3))), 1.0)
-    assert asyncio.get_running_loop().time() - begun >= 0.05
-
-
 async def test_a_smaller_window_lets_nobody_in_until_enough_have_left() -> None:
     replicas = replica_set(1, 4)
     (replica,) = replicas.replicas

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from endpoint_opener import Opener
-from raw_servers import CHAT, Exchange, Script, raw_server
+from endpoint_opener import Opener, first
+from raw_servers import CHAT, Script, raw_server
 from thoroughness import in_turns
 
 from adaptive_eval.base.errors import Unavailable
@@ -12,7 +12,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.retry import believed_wait
 from adaptive_eval.endpoints.retry_after import RetryAfter
-from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
+from adaptive_eval.endpoints.settings import DEFAULT
 from adaptive_eval.endpoints.types import Notice
 
 UNREADABLE = ("1e9", "-1", "NaN", "soon", "")
@@ -22,14 +22,7 @@ OVER = "Sat, 01 Jan 2000 00:00:00 GMT"
 
 def telling(times: int, status: int, retry_after: str) -> Script:
     """A script that says so, so many times, before it answers."""
-
-    async def script(asked: Exchange) -> None:
-        if asked.index < times:
-            await asked.reply(status, b"{}", f"Retry-After: {retry_after}")
-        else:
-            await asked.answer("42")
-
-    return script
+    return first(times, lambda asked: asked.reply(status, b"{}", f"Retry-After: {retry_after}"))
 
 
 @pytest.mark.parametrize(("retry_after", "client"), in_turns([*UNREADABLE, *ABSURD, OVER], ["http", "openai"]))
@@ -59,14 +52,6 @@ def test_a_wait_is_believed_up_to_a_minute_at_a_time(seconds: float, waited: flo
     assert [notice.kind for notice in notices] == ["absurd_wait"] * is_noted
 
 
-async def test_one_absurd_wait_among_answers_costs_a_moment(endpoint: Opener) -> None:
-    async with raw_server(telling(1, 429, "31536000")) as server:
-        model = endpoint(server.base_url, in_flight=8)
-        async with asyncio.timeout(4.0):
-            await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(40)))
-    assert len(server.seen) == 41
-
-
 async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener) -> None:
     async with raw_server(telling(999, 429, "86400")) as server:
         model = endpoint(server.base_url, timeout=1.0)
@@ -77,13 +62,3 @@ async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener) ->
     assert notice.text == (
         "the Retry-After of its server ('86400') is ignored: requests are retried after a few seconds"
     )
-
-
-async def test_a_long_wait_is_believed_for_a_minute_at_a_time(endpoint: Opener) -> None:
-    short = EndpointSettings(backoff=0.01, longest_wait=0.3)
-    async with raw_server(telling(2, 429, "4")) as server:
-        model = endpoint(server.base_url, timeout=5.0, settings=short)
-        began = asyncio.get_running_loop().time()
-        await model.sample(CHAT, range(1))
-        assert 0.6 <= asyncio.get_running_loop().time() - began < 4.0
-    assert not model.stats.notices

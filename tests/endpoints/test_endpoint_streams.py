@@ -123,24 +123,6 @@ async def test_a_server_that_refuses_streams_is_asked_without_from_then_on(endpo
     assert ["stream" in asked.body for asked in server.seen] == [True, True, False, False, False]
 
 
-@pytest.mark.parametrize("status", [500, 400])
-async def test_what_failed_before_it_was_known_that_its_server_refuses_streams_is_asked_without(
-    endpoint: Opener, status: int
-) -> None:
-    async def script(asked: Exchange) -> None:
-        if "stream" in asked.body:
-            model._sender.streaming = False  # as an answer to another request shows
-            code = 400 if asked.index else status
-            await asked.reply(code, {"error": {"message": "stream_options is not supported"}})
-        else:
-            await asked.answer("42")
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, stream=None)
-        assert (await model.sample(CHAT, range(1)))[0].text == "42"
-    assert ["stream" in asked.body for asked in server.seen] == [True, False]
-
-
 async def test_a_server_whose_streams_break_is_asked_without(endpoint: Opener) -> None:
     async def script(asked: Exchange) -> None:
         if "stream" in asked.body:

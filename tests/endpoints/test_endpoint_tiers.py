@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from endpoint_opener import CLIENTS, Opener
-from raw_servers import CHAT, Exchange, Script, raw_server
+from endpoint_opener import CLIENTS, Opener, first
+from raw_servers import CHAT, Script, raw_server
 
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.settings import EndpointSettings
@@ -14,14 +14,7 @@ FULL: dict[str, object] = {"error": {"message": "Resource unavailable", "code": 
 
 def full(times: int) -> Script:
     """A script whose tier is full so many times."""
-
-    async def script(asked: Exchange) -> None:
-        if asked.index < times:
-            await asked.reply(429, FULL)
-        else:
-            await asked.answer("42")
-
-    return script
+    return first(times, lambda asked: asked.reply(429, FULL))
 
 
 @CLIENTS

@@ -36,17 +36,6 @@ async def test_one_connection_serves_one_request_after_the_other() -> None:
         assert server.connections == 1
 
 
-async def test_requests_at_once_have_a_connection_each() -> None:
-    async def slowly(asked: Asked) -> None:
-        await asyncio.sleep(0.02)
-        await asked.reply(200, b"hello")
-
-    async with raw_server(slowly) as server, over_aiohttp() as client:
-        for _ in range(2):
-            await asyncio.gather(*(client.get(server.base_url) for _ in range(8)))
-        assert server.connections == 8
-
-
 async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> None:
     async def once_per_connection(asked: Asked) -> None:
         if asked.index % 2:
@@ -87,22 +76,6 @@ def test_only_what_breaks_as_soon_as_word_comes_back_had_been_closed(
         assert isinstance(connection.exception(), StaleConnection) is (stale and requests == 2)
 
 
-async def test_a_connection_that_breaks_later_has_lost_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def script(asked: Asked) -> None:
-        if asked.index == 0:
-            await asked.reply(200, b"hello")
-        else:
-            await asyncio.sleep(0.1)
-            asked.reset()
-
-    monkeypatch.setattr("adaptive_eval.endpoints.connection.STALE_SECONDS", 0.05)
-    async with raw_server(script) as server, over_aiohttp() as client:
-        await client.post(server.base_url, content=b"hello")
-        with pytest.raises(ExchangeError):
-            await client.post(server.base_url, content=b"hello")
-        assert len(server.seen) == 2
-
-
 async def test_a_connection_that_is_closed_without_a_word_is_told_as_that() -> None:
     async def hang_up(asked: Asked) -> None:
         asked.close()
@@ -111,16 +84,6 @@ async def test_a_connection_that_is_closed_without_a_word_is_told_as_that() -> N
         with pytest.raises(ExchangeError) as failure:
             await client.post(server.base_url, content=b"hello")
     assert str(failure.value) == "the server closed the connection before it answered"
-
-
-async def test_a_reset_of_a_fresh_connection_is_an_error() -> None:
-    async def never(asked: Asked) -> None:
-        asked.reset()
-
-    async with raw_server(never) as server, over_aiohttp() as client:
-        with pytest.raises(ExchangeError):
-            await client.post(server.base_url, content=b"hello")
-        assert len(server.seen) == 1
 
 
 async def test_an_answer_cut_in_the_middle_is_an_error_even_on_a_used_connection() -> None:
@@ -274,31 +237,6 @@ async def test_a_server_that_speaks_out_of_turn_is_left() -> None:
         await asyncio.sleep(0.05)
         assert (await client.get(server.base_url)).content == b"hello"
         assert server.connections == 2
-
-
-async def test_no_connection_is_told_apart_from_no_answer(unused_tcp_port: int) -> None:
-    async with over_aiohttp() as client:
-        with pytest.raises(ExchangeError, match=f"127.0.0.1:{unused_tcp_port}"):
-            await client.get(f"http://127.0.0.1:{unused_tcp_port}")
-
-
-async def test_a_silent_connection_is_kept_alive() -> None:
-    transport = Transport()
-    async with raw_server(ok) as server, httpx2.AsyncClient(transport=transport) as client:
-        await client.get(server.base_url)
-        (((connection, _),),) = transport._session()._connector._conns.values()
-        assert connection.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-
-
-async def test_it_is_a_transport_of_httpx() -> None:
-    async def echo(asked: Asked) -> None:
-        await asked.reply(201, asked.raw, "X-Path: " + asked.path)
-
-    async with raw_server(echo) as server, httpx2.AsyncClient(transport=Transport(), timeout=1.0) as client:
-        response = await client.post(server.base_url + "/x?y=1", content=b"hello")
-        assert (response.status_code, response.content) == (201, b"hello")
-        assert response.headers["x-path"] == "/v1/x?y=1"
-        assert server.seen[0].headers["host"] == httpx2.URL(server.base_url).netloc.decode()
 
 
 async def test_a_server_that_is_not_there_is_told_in_plain_words() -> None:
