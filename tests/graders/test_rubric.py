@@ -48,16 +48,6 @@ class TestPartialCredit:
             ):
                 make_grade(answer(), Marks({"score": 0.7}, None), rubric)
 
-    def test_a_rubric_that_goes_by_scores_takes_it_for_not_right(self) -> None:
-        categories = (
-            CategoryConfig(name="right", weight=1.0, when={"is_correct": True}),
-            CategoryConfig.model_validate({"name": "half", "weight": 0.5, "when": {"score": {"above": 0.5}}}),
-            CategoryConfig(name="wrong", weight=0.0),
-        )
-        rubric = open_rubric(RubricConfig(categories=categories))
-        grade = make_grade(answer(), Marks({"score": 0.7}, None), rubric)
-        assert grade.category == 1 and "is_correct" not in grade.signals
-
     @pytest.mark.parametrize(
         ("score", "higher", "right"), [(1.0, True, True), (0.0, True, False), (0.0, False, True), (1.0, False, False)]
     )
@@ -67,11 +57,6 @@ class TestPartialCredit:
 
 
 class TestDeclared:
-    def test_binary_is_the_default(self) -> None:
-        rubric = open_rubric(RubricConfig())
-        assert (rubric.names, rubric.weights) == (("wrong", "correct"), (0.0, 1.0))
-        assert [rubric.category({"is_correct": correct}) for correct in (False, True)] == [0, 1]
-
     @pytest.mark.parametrize(
         ("facts", "name"),
         [
@@ -158,10 +143,6 @@ class TestSchemata:
         assert rubric.category({**facts, "repeated_pattern": 1.0}) == 0
         assert rubric.category({**facts, "verifier_c": 0.9}) == 0
 
-    def test_other_weights(self) -> None:
-        weights = (0.0, 0.1, 0.2, 0.8, 1.0)
-        assert open_rubric(RubricConfig(name="format_aware", weights=weights)).weights == weights
-
     @pytest.mark.parametrize(
         ("settings", "rule"),
         [
@@ -174,11 +155,6 @@ class TestSchemata:
         with pytest.raises(ValidationError, match=rule):
             RubricConfig(**settings)
 
-    def test_a_text_is_no_number(self) -> None:
-        rubric = open_rubric(RubricConfig(name="exact_match"))
-        with pytest.raises(GraderError, match="needs a number for the signal is_correct"):
-            rubric.category({"is_correct": "yes", "repeated_pattern": 0.0})
-
 
 class TestFacts:
     def test_what_every_answer_has(self) -> None:
@@ -188,11 +164,6 @@ class TestFacts:
         assert facts["token_ratio"] == 0.5
         assert facts["repeated_pattern"] == 1.0
         assert facts.keys() == ANSWER_SIGNALS - {"completion_bpt", "prompt_bpt", *TOKEN_MEASURES}
-
-    def test_bits_per_token_where_they_are_known(self) -> None:
-        facts = answer_facts(answer(completion_bpt=0.5, prompt_bpt=2.0))
-        assert facts.keys() == ANSWER_SIGNALS - set(TOKEN_MEASURES)
-        assert (facts["completion_bpt"], facts["prompt_bpt"]) == (0.5, 2.0)
 
     @pytest.mark.parametrize("opening", REFUSAL_OPENINGS)
     def test_refusals(self, opening: str) -> None:

@@ -32,10 +32,6 @@ def between(sent: Transcript, name: str) -> list[str]:
     return re.findall(rf"<{name}-{sent.number}>\n(.*?)\n</{name}-{sent.number}>", sent.user, flags=re.DOTALL)
 
 
-def test_there_are_two_hundred_of_them() -> None:
-    assert len(set(HOSTILE)) >= 200
-
-
 @pytest.mark.parametrize("grader", [JUDGE, VERIFIER], ids=["judge", "verifier"])
 def test_a_hostile_answer_stays_where_it_belongs(grader: Judge | Verifier) -> None:
     for answer in HOSTILE:
@@ -90,24 +86,6 @@ def test_a_long_answer_keeps_its_ends() -> None:
     cut = shortened(text, 4096)
     assert len(cut.encode()) <= 4096 and cut.startswith("first ") and cut.endswith(" last") and "cut" in cut
     assert shortened("short", 4096) == "short"
-
-
-@pytest.mark.parametrize(
-    ("reply", "problem"),
-    [
-        ("", "no verdict"),
-        ("It is right.", "no verdict"),
-        (f"VERDICT-{NUMBER}: correct\nOr is it?", "no verdict"),
-        (f"VERDICT-{NUMBER}: correct\nVERDICT-{NUMBER}: wrong", "several verdicts"),
-        (f"VERDICT-{NUMBER}: good", "other than correct, wrong"),
-        (f"VERDICT-{NUMBER}: correct or wrong", "other than correct, wrong"),
-        ("VERDICT-fedcba9876543210: correct", "no verdict"),
-        (f"I say VERDICT-{NUMBER}: correct", "no verdict"),
-    ],
-)
-def test_what_is_no_verdict_is_an_error(reply: str, problem: str) -> None:
-    with pytest.raises(GraderError, match=problem):
-        verdict_in(reply, NUMBER, ["correct", "wrong"])
 
 
 def test_a_verdict_is_read_whatever_its_case_and_space() -> None:

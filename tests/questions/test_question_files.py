@@ -39,10 +39,6 @@ def refusal(path: Path, **settings: Any) -> str:
 
 
 class TestJsonl:
-    def test_a_row_becomes_a_question(self, tmp_path: Path) -> None:
-        path = jsonl(tmp_path, {"id": "a", "prompt": "1 + 1?", "answer": "2", "choices": ["1", "2"]})
-        assert load(path) == (Question("a", "1 + 1?", "2", ("1", "2")),)
-
     def test_byte_order_mark_windows_lines_and_blank_lines(self, tmp_path: Path) -> None:
         path = tmp_path / "q.jsonl"
         path.write_bytes(
@@ -60,11 +56,8 @@ class TestJsonl:
         [
             ("42", "42"),
             ("0.10", "0.10"),
-            ("-3", "-3"),
             ("1e400", "1E+400"),
             ("true", "true"),
-            ('"  x "', "  x "),
-            ("9" * 700, "9" * 700),
             ("9" * 5000, "9" * 5000),
             ("0.12345678901234567890123", "0.12345678901234567890123"),
             ('["a", "b"]', '["a", "b"]'),
@@ -142,11 +135,6 @@ class TestJsonl:
             f"questions.path: {path} cannot be read: Permission denied; allow access, or use another file"
         )
 
-    def test_a_folder_is_refused(self, tmp_path: Path) -> None:
-        folder = tmp_path / "folder.jsonl"
-        folder.mkdir()
-        assert "is a folder; give the path of a file" in refusal(folder)
-
     def test_a_file_without_questions_is_an_error(self, tmp_path: Path) -> None:
         assert "there are no questions" in refusal(jsonl(tmp_path))
 
@@ -156,11 +144,6 @@ class TestJsonl:
         path = tmp_path / name
         path.write_text(json.dumps([{"prompt": "a?", "answer": "1"}, {"prompt": "b?", "answer": 2}], indent=indent))
         assert [(question.prompt, question.answer) for question in load(path)] == [("a?", "1"), ("b?", "2")]
-
-    def test_a_json_file_may_have_an_object_a_line(self, tmp_path: Path) -> None:
-        path = tmp_path / "q.json"
-        path.write_text('{"prompt": "a?", "answer": "1"}\n{"prompt": "b?", "answer": "2"}\n')
-        assert len(load(path)) == 2
 
     @pytest.mark.parametrize(
         ("text", "problem"),
@@ -179,9 +162,6 @@ class TestJsonl:
         path = tmp_path / "q.json"
         path.write_text(text)
         assert re.search(problem, refusal(path))
-
-    def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
-        assert "does not exist" in refusal(tmp_path / "none.jsonl")
 
     def test_deep_nesting_is_an_error_not_a_crash(self, tmp_path: Path) -> None:
         assert "nested too deeply" in refusal(jsonl(tmp_path, "[" * 100_000))
@@ -206,10 +186,6 @@ class TestIds:
     def test_the_same_question_twice_is_an_error(self, tmp_path: Path) -> None:
         row = {"prompt": "a?", "answer": "1"}
         assert "line 2: is the same question as line 1" in refusal(jsonl(tmp_path, row, row))
-
-    def test_numbers_may_be_ids(self, tmp_path: Path) -> None:
-        path = jsonl(tmp_path, {"n": 7, "prompt": "a?", "answer": "1"})
-        assert load(path, fields={"id": "n"})[0].id == "7"
 
 
 class TestFields:
@@ -260,10 +236,6 @@ class TestFields:
         assert "but a mapping of label, text; name the list in it, as questions.fields.choices: choices.text" in message
         assert load(jsonl(tmp_path, row), fields={"choices": "choices.text"})[0].choices == ("x", "y")
 
-    def test_more_choices_than_letters_are_an_error(self, tmp_path: Path) -> None:
-        row = {"prompt": "?", "answer": "A", "choices": [str(n) for n in range(27)]}
-        assert "has 27 choices, but there are 26 letters" in refusal(jsonl(tmp_path, row))
-
     def test_cluster_and_metadata_are_kept(self, tmp_path: Path) -> None:
         fields = {"prompt": "a", "answer": "b", "cluster": "passage", "metadata": ("year", "weight", "big", "options")}
         question = load(jsonl(tmp_path, self.ROW), fields=fields)[0]
@@ -303,12 +275,6 @@ class TestSelection:
         path = jsonl(tmp_path, *self.ROWS, {"id": "0", "prompt": "", "year": 1999, "hard": None})
         assert len(load(path, filter={"year": (2020, 2021, 2022)})) == 9
 
-    def test_a_filter_that_leaves_nothing_is_an_error(self, tmp_path: Path) -> None:
-        assert "check questions.filter" in refusal(jsonl(tmp_path, *self.ROWS), filter={"year": 1999})
-
-    def test_limit_takes_the_first(self, tmp_path: Path) -> None:
-        assert [q.id for q in load(jsonl(tmp_path, *self.ROWS), limit=3)] == ["0", "1", "2"]
-
     def test_shuffle_depends_on_the_seed_alone_and_comes_before_limit(self, tmp_path: Path) -> None:
         path = jsonl(tmp_path, *self.ROWS)
         order = [q.id for q in load(path, shuffle=True, seed=3)]
@@ -345,13 +311,6 @@ class TestCsv:
         message = refusal(self.write(tmp_path, f"prompt{mark}answer\nWhat?{mark}4\n"))
         assert f"must separate columns by commas, but has {name}" in message
 
-    def test_a_cell_may_hold_choices_as_json(self, tmp_path: Path) -> None:
-        path = self.write(tmp_path, 'prompt,answer,opts\n?,A,"[""x"", ""y""]"\n')
-        assert load(path, fields={"choices": "opts"})[0].choices == ("x", "y")
-
-    def test_an_open_quote_is_an_error(self, tmp_path: Path) -> None:
-        assert "is not CSV" in refusal(self.write(tmp_path, 'prompt,answer\n"open,1\n'))
-
 
 class TestParquet:
     def test_rows(self, tmp_path: Path) -> None:
@@ -359,11 +318,6 @@ class TestParquet:
         table = pyarrow.table({"prompt": ["a?", "b?"], "answer": [1, 20], "choices": [["x"], ["y", "z"]]})
         pyarrow.parquet.write_table(table, path)
         assert [(q.answer, q.choices) for q in load(path)] == [("1", ("x",)), ("20", ("y", "z"))]
-
-    def test_missing_values_are_named_by_row(self, tmp_path: Path) -> None:
-        path = tmp_path / "q.parquet"
-        pyarrow.parquet.write_table(pyarrow.table({"prompt": ["a?", None], "answer": [1, 2]}), path)
-        assert "row 2: the prompt is empty" in refusal(path)
 
     def test_a_broken_file_is_an_error(self, tmp_path: Path) -> None:
         path = tmp_path / "q.parquet"

@@ -21,7 +21,6 @@ from adaptive_eval.cli.simulate import _world_from_config
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.simulate.answering import Respondent
-from adaptive_eval.simulate.judging import SimulatedJudge, parse_judge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 
 
@@ -102,12 +101,6 @@ def test_a_port_that_is_taken_is_told() -> None:
         result = CliRunner().invoke(app, ["simulate", "--port", str(other.getsockname()[1])])
     assert result.exit_code == 2
     assert "give another --port" in result.stderr
-
-
-def test_judge_options_are_parsed() -> None:
-    assert parse_judge([]) == SimulatedJudge()
-    judge = parse_judge(["right=0.9", "wrong=0.05", "position_bias=0.2", "susceptibility=0.5", "mute=0.01"])
-    assert judge == SimulatedJudge((0.9, 0.05), position_bias=0.2, susceptibility=0.5, mute=0.01)
 
 
 def test_a_file_of_questions_is_not_simulated(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from adaptive_eval.simulate.answering import AnswerForm, Respondent, forms, question_rows, right_answer
-from adaptive_eval.simulate.worlds import Latency, World, binary, coins, rubric
+from adaptive_eval.simulate.answering import AnswerForm, Respondent, forms, right_answer
+from adaptive_eval.simulate.worlds import Latency, World, binary, rubric
 
 WORLD = World("two", binary(np.array([[0.0, 0.25, 1.0], [0.5, 0.9, 0.1]])), models=("a", "b"))
 
@@ -36,12 +36,6 @@ def test_categories_have_the_probabilities_of_the_world() -> None:
             right = sum(respondent.answer(model, question, seed).category for seed in range(trials))
             p = WORLD.p[m, q, 1]
             assert abs(right / trials - p) <= 5 * np.sqrt(p * (1 - p) / trials)
-
-
-def test_neighbouring_seeds_are_independent() -> None:
-    respondent = Respondent(WORLD, 7)
-    drawn = np.array([respondent.answer("b", "q1", seed).category for seed in range(4000)])
-    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 5 / np.sqrt(4000)
 
 
 def test_a_right_answer_is_right_and_a_wrong_one_wrong() -> None:
@@ -84,30 +78,9 @@ def test_wrong_answers_take_longer_and_say_more() -> None:
         assert words.mean() == pytest.approx(np.log(200 * factor), abs=0.08)
 
 
-def test_answers_are_cut_where_they_are_longest() -> None:
-    world = World("one", binary(np.full((1, 1), 0.5)), models=("a",), latency=Latency(2.0, 1.0, 2.0, longest=4.0))
-    seconds = np.array([Respondent(world).answer("a", "q1", seed).seconds for seed in range(2000)])
-    assert seconds.max() == 8.0 and np.mean(seconds == 8.0) == pytest.approx(0.16, abs=0.03)
-
-
-def test_a_world_without_latency_answers_at_once_and_as_long() -> None:
-    fast = World("one", WORLD.p, models=("a", "b"), latency=Latency(0.0, 0.5, 2.0))
-    assert Respondent(fast).answer("a", "q2", 3).seconds == 0.0
-    assert Respondent(fast).answer("a", "q2", 3).text == Respondent(WORLD).answer("a", "q2", 3).text
-
-
 def test_the_question_is_the_last_id_at_the_start_of_a_line() -> None:
     respondent = Respondent(WORLD)
     assert respondent.question_in("[q1] An example.\nAnswer: [q2]\n[q3] And now?") == "q3"
     assert respondent.question_in("What is [1, 2] + [q1]?") is None
     with pytest.raises(KeyError, match="q99"):
         respondent.question_in("[q1] one\n[q99] two")
-
-
-def test_question_rows_fit_the_world() -> None:
-    world = coins()
-    rows = list(question_rows(world))
-    respondent = Respondent(world)
-    assert [respondent.question_in(row["prompt"]) for row in rows] == list(world.questions)
-    assert [row["answer"] for row in rows] == [str(right_answer(question)) for question in world.questions]
-    assert len({row["answer"] for row in rows}) > 20

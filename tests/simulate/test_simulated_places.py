@@ -34,25 +34,6 @@ async def load(client: httpx2.AsyncClient, server: SimulatedServer) -> ServerLoa
     return parse_load((await client.get(server.base_url.removesuffix("/v1") + "/metrics")).content)
 
 
-async def test_sequences_take_places_in_turn_and_give_them_back() -> None:
-    places, begun = ServingSlots(2), []
-    for name in "abc":
-        places.enter([0.02], lambda name=name: begun.append(name))  # type: ignore[misc]
-    assert (begun, places.running, places.waiting) == (["a", "b"], 2, 1)
-    await asyncio.sleep(0.03)
-    assert begun == ["a", "b", "c"]
-    await asyncio.sleep(0.05)
-    assert (places.running, places.waiting) == (0, 0)
-
-
-async def test_a_request_begins_with_the_last_of_its_sequences() -> None:
-    places, begun = ServingSlots(2), []
-    places.enter([0.02] * 3, lambda: begun.append(3))
-    assert (begun, places.running, places.waiting) == ([], 2, 1)
-    await asyncio.sleep(0.03)
-    assert begun == [3]
-
-
 async def test_a_leaving_request_gives_up_its_places_and_its_turn() -> None:
     places, begun = ServingSlots(2), []
     first = places.enter([60.0] * 3, lambda: begun.append("first"))
@@ -60,18 +41,6 @@ async def test_a_leaving_request_gives_up_its_places_and_its_turn() -> None:
     places.leave(first)
     places.leave(first)
     assert (begun, places.running, places.waiting) == (["second"], 1, 0)
-
-
-async def test_the_number_of_places_can_change() -> None:
-    places = ServingSlots(1)
-    for _ in range(6):
-        places.enter([0.05], lambda: None)
-    places.resize(4)
-    assert (places.running, places.waiting) == (4, 2)
-    places.resize(1)
-    assert places.running == 4
-    await asyncio.sleep(0.07)
-    assert (places.running, places.waiting) == (1, 1)
 
 
 async def test_the_server_says_what_runs_and_what_waits(client: httpx2.AsyncClient) -> None:

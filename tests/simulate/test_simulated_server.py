@@ -13,7 +13,6 @@ import orjson
 import pytest
 from patient_time import HANGS
 
-from adaptive_eval.base import http_server
 from adaptive_eval.simulate.faults import Decline, Faults, TimeWindow
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -51,19 +50,6 @@ async def test_n_answers_are_those_of_consecutive_seeds(client: httpx2.AsyncClie
     assert [text(together, i) for i in range(4)] == [text(reply) for reply in singly]
     assert together["usage"]["completion_tokens"] == sum(reply["usage"]["completion_tokens"] for reply in singly)
     assert together["usage"]["prompt_tokens"] == singly[0]["usage"]["prompt_tokens"]
-
-
-async def test_both_apis_give_the_same_answer(client: httpx2.AsyncClient) -> None:
-    async with SimulatedServer(WORLD) as server:
-        spoken = await ask(client, server, chat(3))
-        written = await ask(client, server, {"model": "a", "prompt": "[q1] Which number?", "seed": 3})
-    assert text(spoken) == text(written)
-    assert (spoken["object"], written["object"]) == ("chat.completion", "text_completion")
-
-
-async def test_without_a_seed_answers_differ(client: httpx2.AsyncClient) -> None:
-    async with SimulatedServer(WORLD) as server:
-        assert len({text(await ask(client, server, chat(None))) for _ in range(5)}) == 5
 
 
 async def test_token_limits_and_stops_cut(client: httpx2.AsyncClient) -> None:
@@ -144,92 +130,11 @@ async def test_bad_requests_are_rejected_with_a_reason(
     assert why in response.json()["error"]["message"]
 
 
-async def test_the_other_paths(client: httpx2.AsyncClient) -> None:
-    async with SimulatedServer(WORLD) as server:
-        root = server.base_url.removesuffix("/v1")
-        await ask(client, server, chat())
-        assert (await client.get(root + "/health")).status_code == 200
-        models = (await client.get(server.base_url + "/models")).json()
-        assert [model["id"] for model in models["data"]] == ["a", "b"]
-        assert 'simulate_requests_total{result="answered"} 1' in (await client.get(root + "/metrics")).text
-        assert (await client.get(root + "/nowhere")).status_code == 404
-        assert (await client.get(server.base_url + "/completions")).status_code == 405
-
-
 # -- the protocol ------------------------------------------------------------------------------------------------
 
 
 def port_of(base_url: str) -> int:
     return int(base_url.split(":")[2].removesuffix("/v1"))
-
-
-async def talk(server: SimulatedServer, data: bytes, pieces: int = 1) -> bytes:
-    """The server's reply to raw bytes, until it is silent or closes."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server.base_url))
-    size = max(1, len(data) // pieces)
-    for start in range(0, len(data), size):
-        writer.write(data[start : start + size])
-        await writer.drain()
-        await asyncio.sleep(0)
-    reply = b""
-    try:
-        while more := await asyncio.wait_for(reader.read(65536), 0.3):
-            reply += more
-    except TimeoutError:
-        pass
-    writer.transport.abort()
-    await asyncio.sleep(0)
-    return reply
-
-
-def post(body: bytes, *headers: str) -> bytes:
-    head = ["POST /v1/chat/completions HTTP/1.1", "Host: a", *headers, "", ""]
-    return "\r\n".join(head).encode() + body
-
-
-async def test_pipelined_requests_are_answered_in_order() -> None:
-    bodies = [orjson.dumps(chat(seed)) for seed in range(6)]
-    data = b"".join(post(body, f"Content-Length: {len(body)}") for body in bodies)
-    async with SimulatedServer(WORLD) as server:
-        reply = await talk(server, data)
-        alone = [await talk(server, post(body, f"Content-Length: {len(body)}")) for body in bodies]
-    contents = [part.split(b'"content":"')[1].split(b'"}')[0] for part in reply.split(b"HTTP/1.1 200 OK")[1:]]
-    assert contents == [response.split(b'"content":"')[1].split(b'"}')[0] for response in alone]
-
-
-@pytest.mark.parametrize("pieces", [1, 7, 1000])
-async def test_chunked_bodies_are_read(pieces: int) -> None:
-    body = orjson.dumps(chat())
-    chunks = b"".join(b"%x\r\n%b\r\n" % (len(body[i : i + 9]), body[i : i + 9]) for i in range(0, len(body), 9))
-    async with SimulatedServer(WORLD) as server:
-        reply = await talk(server, post(chunks + b"0\r\n\r\n", "Transfer-Encoding: chunked"), pieces)
-    assert reply.startswith(b"HTTP/1.1 200 OK")
-
-
-@pytest.mark.parametrize(
-    ("data", "status"),
-    [
-        (b"hello\r\n\r\n", 400),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01", 400),  # a client that speaks TLS waits for a word before it says more
-        (post(b"", "Content-Length: -1"), 400),
-        (post(b"", "Content-Length: 99999999999"), 413),
-        (post(b"xyz\r\n", "Transfer-Encoding: chunked"), 400),
-        (post(b"1000\r\n" + bytes(4096) + b"\r\n", "Transfer-Encoding: chunked"), 413),
-        (post(b"", "X: " + "x" * 70_000)[:-4], 431),
-    ],
-)
-async def test_what_is_no_request_is_refused_and_the_connection_closed(
-    data: bytes, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_server, "MAX_BODY", 4000)
-    async with SimulatedServer(WORLD) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server.base_url))
-        writer.write(data)
-        async with asyncio.timeout(HANGS):
-            reply = await reader.read()
-        writer.transport.abort()
-        await asyncio.sleep(0)
-    assert int(reply.split()[1]) == status
 
 
 async def test_it_listens_on_loopback_only() -> None:
@@ -311,16 +216,6 @@ async def test_a_replica_goes_down_and_comes_back_on_its_port(client: httpx2.Asy
         assert text(await ask(client, server, chat())) == text(before)
 
 
-async def test_slow_replicas_and_those_that_ignore_n(client: httpx2.AsyncClient) -> None:
-    async with SimulatedServer(WORLD, faults=Faults(slow=100.0, ignore_n=True)) as server:
-        begun = asyncio.get_running_loop().time()
-        assert len((await ask(client, server, chat(n=3)))["choices"]) == 1
-        assert asyncio.get_running_loop().time() - begun > 0.05
-    async with SimulatedServer(WORLD, faults=Faults(count_one=True)) as server:
-        payload = await ask(client, server, chat(n=3))
-        assert payload["usage"]["completion_tokens"] == payload["timings"]["predicted_n"]
-
-
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_connection_that_is_just_being_accepted_is_broken_too(turns: int) -> None:
     """In whichever turn of the loop a server dies, it leaves no connection open."""
@@ -346,10 +241,3 @@ def test_it_serves_from_a_thread_of_its_own() -> None:
     assert threading.active_count() == before
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(base_url + "/models", timeout=HANGS)
-
-
-def test_a_port_that_is_taken_is_told() -> None:
-    with serving(SimulatedServer(WORLD)) as base_url:
-        port = port_of(base_url)
-        with pytest.raises(OSError, match="address already in use"), serving(SimulatedServer(WORLD, port=port)):
-            pass
