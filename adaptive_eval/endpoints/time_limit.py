@@ -11,7 +11,7 @@ class CancelScope:
     __slots__ = ("_error", "_timeout")
 
     def __init__(self) -> None:
-        self._timeout = asyncio.timeout(None)
+        self._timeout = asyncio.Timeout(None)
         self._error: Exception | None = None
 
     async def __aenter__(self) -> Self:
