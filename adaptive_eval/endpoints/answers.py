@@ -11,7 +11,6 @@ the limit is counted. A smaller excess is accepted, and a text too long for the 
 generated. Each case raises a notice. Cached tokens count only as part of a prompt whose reported tokens are counted.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -123,13 +122,7 @@ def mean_bits(logprobs: Sequence[object]) -> float | None:
     """Mean bits per token over the valid log-probabilities; None if there are none."""
     from scorio.categorical import bits_per_token  # few servers are asked for log-probabilities
 
-    numbers = [value for value in logprobs if type(value) is float]
-    if (
-        not 0 < len(numbers) == len(logprobs)
-        or not math.hypot(*numbers) < _MAX_MAGNITUDE
-        or max(numbers) > _MAX_LOGPROB
-    ):
-        numbers = [value for value in map(_read_logprob, logprobs) if value is not None]
+    numbers = [value for value in map(_read_logprob, logprobs) if value is not None]
     return float(bits_per_token(sum(numbers), len(numbers))) if numbers else None
 
 

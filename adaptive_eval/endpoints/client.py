@@ -1,10 +1,10 @@
 """Sends one request to one server."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter  # the loop's time may have a resolution of milliseconds
-from types import TracebackType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,7 +19,6 @@ from adaptive_eval.endpoints.failures import (
     FailureKind,
     error_status,
     find_error,
-    may_contain_error,
     safe_excerpt,
     web_page,
 )
@@ -76,7 +75,7 @@ def decode_payload(status: int, body: bytes, redactor: Redactor) -> tuple[int, o
             raise page from error
         excerpt = safe_excerpt(body[: 4 * MAX_READ_CHARS].decode("utf-8", "replace"), redactor)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {excerpt!r}") from error
-    if may_contain_error(body) and (embedded_error := find_error(payload)) is not None:
+    if (embedded_error := find_error(payload)) is not None:
         return error_status(embedded_error), None
     return 200, payload
 
@@ -140,7 +139,7 @@ class Caller:
 
     async def ask(self, base_url: str, body: Mapping[str, object]) -> Reply:
         """Send one request, within the time limit; raises `Failure` without a reply."""
-        with ConvertedFailures(self.redactor, self._limit):
+        with converted_failures(self.redactor, self._limit):
             async with asyncio.timeout(self._limit):
                 return await self.send(base_url, body)
 
@@ -149,7 +148,7 @@ class Caller:
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         content = orjson.dumps(body)
         started = perf_counter()
-        with ConvertedFailures(self.redactor, self._limit):
+        with converted_failures(self.redactor, self._limit):
             response = await self._posters[base_url].post(content, longest_response(body, len(content)))
             body_bytes = await read_to_end(response, reader, attempt)
         return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
@@ -203,7 +202,7 @@ class Caller:
 
     async def _get(self, url: str) -> httpx2.Response:
         """The whole response to a short request."""
-        with ConvertedFailures(self.redactor, PROBE_SECONDS):
+        with converted_failures(self.redactor, PROBE_SECONDS):
             async with asyncio.timeout(PROBE_SECONDS):
                 return await self._aux_http.get(url, extensions={"timeout": httpx_timeouts(PROBE_SECONDS)})
 
@@ -258,22 +257,14 @@ def make_reply(
     return Reply(status, httpx2.Headers(list(response.headers)), body, None, latency, None)
 
 
-class ConvertedFailures(NamedTuple):
+@contextmanager
+def converted_failures(redactor: Redactor, limit: float) -> Iterator[None]:
     """A block that raises connection errors and timeouts as `Failure`; `limit` is the timeout in seconds."""
-
-    redactor: Redactor
-    limit: float
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, TimeoutError):
-            raise Failure(FailureKind.TIMED_OUT, f"no answer within {self.limit:g} s") from None
-        if isinstance(error, ExchangeError):
-            raise Failure(error.kind, safe_excerpt(str(error), self.redactor)) from None
-        if isinstance(error, httpx2.HTTPError):  # of requests that a plug-in makes
-            message = str(error) or type(error).__name__
-            raise Failure(FailureKind.RESET, safe_excerpt(message, self.redactor)) from None
+    try:
+        yield
+    except TimeoutError:
+        raise Failure(FailureKind.TIMED_OUT, f"no answer within {limit:g} s") from None
+    except ExchangeError as error:
+        raise Failure(error.kind, safe_excerpt(str(error), redactor)) from None
+    except httpx2.HTTPError as error:  # of requests that a plug-in makes
+        raise Failure(FailureKind.RESET, safe_excerpt(str(error) or type(error).__name__, redactor)) from None

@@ -22,7 +22,6 @@ from adaptive_eval.endpoints.failures import (
     FailureKind,
     find_error,
     finish_word,
-    may_contain_error,
     strip_byte_order_mark,
 )
 
@@ -261,7 +260,7 @@ class StreamReader:
             raise Failure(FailureKind.BAD_RESPONSE, "an event of the stream is not JSON") from error
         if not isinstance(event, dict):
             raise Failure(FailureKind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
-        if may_contain_error(data) and find_error(event) is not None:
+        if find_error(event) is not None:
             self._record_error(data)
         self._response.add(event)
 

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from adaptive_eval.endpoints.client import (
     Caller,
-    ConvertedFailures,
     Reply,
+    converted_failures,
     make_reply,
     read_to_end,
     request_headers,
@@ -66,7 +66,7 @@ class SdkCaller(Caller):
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
         limit, started = self._limit, perf_counter()
         opening = resource.with_streaming_response.create(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit)))
-        with ConvertedFailures(self.redactor, limit):
+        with converted_failures(self.redactor, limit):
             try:
                 async with opening as opened:
                     response = incoming_response(opened.http_response)

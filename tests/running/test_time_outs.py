@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.core.types import Cause
-from adaptive_eval.endpoints.client import Caller, ConvertedFailures, Reply
+from adaptive_eval.endpoints.client import Caller, Reply, converted_failures
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.notes import ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
@@ -71,7 +71,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
         self: Caller, base_url: str, body: Mapping[str, object], attempt: Attempt | None = None
     ) -> Reply:
         limit = SOON if listening.hangs(body) else HANGS
-        with ConvertedFailures(self.redactor, limit):
+        with converted_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
                 return await send(self, base_url, body, attempt)
 

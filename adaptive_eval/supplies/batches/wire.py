@@ -16,7 +16,7 @@ import orjson
 from pydantic import SecretStr
 
 from adaptive_eval.base.errors import Unavailable
-from adaptive_eval.endpoints.client import ConvertedFailures, request_headers, unauthorized_hint
+from adaptive_eval.endpoints.client import converted_failures, request_headers, unauthorized_hint
 from adaptive_eval.endpoints.failures import (
     MAX_READ_CHARS,
     Failure,
@@ -188,7 +188,7 @@ class BatchWire:
             headers=None if content is None else {"Content-Type": "application/json"},
             extensions={"timeout": httpx_timeouts(limit), MAX_BYTES_EXTENSION: max_bytes},
         )
-        with ConvertedFailures(self.redactor, limit):
+        with converted_failures(self.redactor, limit):
             async with asyncio.timeout(limit):
                 response = await http.send(request)
         self._require_success(response.status_code, response.content, response.headers)
