@@ -63,25 +63,6 @@ async def test_what_is_all_framing_is_refused_before_much_of_it_is_read(client: 
     assert 0 < sent[0] < MOST_BYTES
 
 
-@pytest.mark.parametrize("kind", ENDLESS)
-async def test_a_server_beside_it_is_asked_as_if_it_were_not_there(endpoint: Opener, kind: str) -> None:
-    sent: list[int] = []
-
-    async def answer(asked: Exchange) -> None:
-        await asked.answer("42")
-
-    async with raw_server(flood(kind, sent)) as evil, raw_server(answer) as good:
-        bad = endpoint(evil.base_url, in_flight=8, attempts=2, timeout=60.0)
-        tries = [asyncio.create_task(bad.sample(CHAT, range(i, i + 1))) for i in range(8)]
-        model = endpoint(good.base_url, in_flight=8)
-        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(40)))
-        assert len(answers) == len(good.seen) == 40 and model.stats.retries == 0
-        ended = await asyncio.gather(*tries, return_exceptions=True)
-    assert all(isinstance(result, Exception) for result in ended)
-    assert set(bad.stats.errors) == {"bad_response"}
-    assert max(sent) < MOST_BYTES
-
-
 async def test_a_body_of_many_small_chunks_is_read(endpoint: Opener) -> None:
     """A token at a time, or a letter of a short answer."""
 

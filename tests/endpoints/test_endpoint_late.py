@@ -200,25 +200,39 @@ def test_nothing_is_late_because_this_process_did_not_run() -> None:
     carry_out(test, once(stopped + 2.0 * SECONDS), earlier=EarlierTimes(10_000, SECONDS))
 
 
-def test_a_long_answer_counts_where_the_second_request_takes_as_long() -> None:
-    """The second one is cancelled, and counts as lost."""
+def failing(attempt: int, after: float, kind: FailureKind) -> dict[tuple[int, int], tuple[float, FailureKind]]:
+    """One of the attempts fails after some time."""
+    return {(KNOWN, attempt): (after, kind)}
 
+
+DUE = LATE * SECONDS / 2.0 + LOOK
+"""When the first attempt has been late for a moment."""
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "fails", "answered", "sent", "lost"),
+    [
+        pytest.param(lambda seed, attempt: 25.0, {}, {}, 0, 2, 1, id="both take as long"),
+        pytest.param(once(1000.0), {"stream": True}, {}, 0, 1, 0, id="a stream goes on"),
+        pytest.param(once(LONG), {"counts": True}, {}, 0, 1, 0, id="its server counts it"),
+        pytest.param(lambda seed, attempt: inf if attempt < 2 else SECONDS, {}, {}, 2, 3, 2, id="two hang"),
+        pytest.param(lambda *_: 10.0, {}, failing(0, DUE, FailureKind.RESET), 1, 2, 1, id="the first is reset"),
+        pytest.param(lambda *_: 10.0, {}, failing(0, DUE, FailureKind.SERVER_ERROR), 1, 2, 0, id="the first fails"),
+        pytest.param(once(25.0), {}, failing(1, 1.0, FailureKind.RESET), 0, 2, 1, id="the second is reset"),
+        pytest.param(once(25.0), {}, failing(1, 1.0, FailureKind.SERVER_ERROR), 0, 2, 0, id="the second fails"),
+    ],
+)
+def test_of_two_requests_the_first_answer_counts_and_the_other_request_is_lost_once(
+    times: Times, options: dict[str, Any], fails: dict[tuple[int, int], Any], answered: int, sent: int, lost: int
+) -> None:
     async def test(asked: Asked) -> None:
+        asked.wire.fails = fails
         answer = await asked.answer(KNOWN)
         await asyncio.sleep(1.0)
-        assert (answer.text, answer.attempts, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 0", 1, 2)
-        stats = asked.model.stats
-        assert (stats.lost, stats.errors, asked.wire.dropped, asked.wire.running) == (1, {}, 1, 0)
+        assert (answer.text, asked.wire.sent[KNOWN]) == (f"{KNOWN} at {answered}", sent)
+        assert (asked.model.stats.lost, asked.wire.running) == (lost, 0)
 
-    assert carry_out(test, lambda seed, attempt: 25.0) == pytest.approx(26.0)
-
-
-def test_a_stream_that_goes_on_is_never_sent_twice_however_long_it_is() -> None:
-    async def test(asked: Asked) -> None:
-        answer = await asked.answer(KNOWN)
-        assert (answer.text, asked.wire.sent[KNOWN], asked.model.stats.lost) == (f"{KNOWN} at 0", 1, 0)
-
-    assert carry_out(test, once(1000.0), stream=True) == pytest.approx(1000.0)
+    carry_out(test, times, **options)
 
 
 def test_while_others_need_its_place_a_long_answer_is_waited_for_and_its_length_is_known() -> None:
@@ -259,14 +273,6 @@ def test_what_must_be_in_one_piece_stays_so_after_one_that_was_late(changes: dic
     carry_out(test, once(100.0), max_tokens=256, **changes)
 
 
-def test_what_its_server_counts_is_not_sent_twice() -> None:
-    async def test(asked: Asked) -> None:
-        answer = await asked.answer(KNOWN)
-        assert (answer.text, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 0", 1)
-
-    carry_out(test, once(LONG), counts=True)
-
-
 def test_a_server_that_stalls_as_a_whole_is_not_sent_everything_twice() -> None:
     async def test(asked: Asked) -> None:
         loop = asyncio.get_running_loop()
@@ -303,40 +309,6 @@ def test_few_answers_come_from_second_requests_for_whole_answers_and_the_user_is
         await asyncio.gather(*asking, return_exceptions=True)
 
     carry_out(test, once(inf))
-
-
-def test_a_second_request_that_hangs_is_replaced_when_the_time_of_waiting_has_doubled() -> None:
-    async def test(asked: Asked) -> None:
-        answer = await asked.answer(KNOWN)
-        assert (answer.text, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 2", 3)
-        assert asked.model.stats.lost == 2
-
-    assert (
-        carry_out(test, lambda seed, attempt: SECONDS if attempt > 1 else inf) <= 2.0 * (LATE + LOOK) * SECONDS / 2 + 4
-    )
-
-
-@pytest.mark.parametrize(("kind", "lost"), [(FailureKind.RESET, 1), (FailureKind.SERVER_ERROR, 0)])
-def test_where_the_first_request_fails_the_second_one_is_its_repetition(kind: FailureKind, lost: int) -> None:
-    """Each counts as lost once."""
-
-    async def test(asked: Asked) -> None:
-        asked.wire.fails = {(KNOWN, 0): (LATE * SECONDS / 2.0 + LOOK, kind)}
-        answer = await asked.answer(KNOWN)
-        assert (answer.text, asked.wire.sent[KNOWN], asked.model.stats.lost) == (f"{KNOWN} at 1", 2, lost)
-
-    carry_out(test, lambda seed, attempt: 10.0)
-
-
-@pytest.mark.parametrize(("kind", "lost"), [(FailureKind.RESET, 1), (FailureKind.SERVER_ERROR, 0)])
-def test_where_the_second_request_fails_the_first_one_is_waited_for(kind: FailureKind, lost: int) -> None:
-    async def test(asked: Asked) -> None:
-        asked.wire.fails = {(KNOWN, 1): (1.0, kind)}
-        answer = await asked.answer(KNOWN)
-        assert (answer.text, answer.attempts, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 0", 2, 2)
-        assert asked.model.stats.lost == lost
-
-    carry_out(test, once(25.0))
 
 
 def test_a_second_request_is_counted_as_lost_before_the_caps_are_asked_and_none_is_sent_that_they_forbid() -> None:

@@ -19,7 +19,6 @@ from adaptive_eval.endpoints.client import AUX_MAX_BYTES, Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
-from adaptive_eval.endpoints.transport import ClientPoster, DirectPoster, Poster
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.endpoints.wire import MAX_BODY, longest_response
 
@@ -78,12 +77,6 @@ async def test_https_goes_through_a_tunnel_that_the_proxy_cannot_read(
         assert server.connections == 1
 
 
-def way_to(url: str, folder: Path = Path(), **values: object) -> Poster:
-    """How the default client posts to a server."""
-    access = ServerAccess(EndpointConfig.model_validate({"base_url": url, "model": "m", **values}), folder)
-    return access.poster(access.client({}, 1000), url + "/chat/completions", httpx2.Headers(), 5.0)
-
-
 @pytest.mark.parametrize(
     ("host", "spared", "direct"),
     [
@@ -106,15 +99,6 @@ async def test_what_no_proxy_names_is_asked_directly(
     monkeypatch.setenv("NO_PROXY", spared)
     access = ServerAccess(EndpointConfig(base_url=f"http://{host}:2/v1", model="m"), Path())
     assert is_direct(access.client({}, 1000), httpx2.URL(f"http://{host}:2/v1")) is direct
-
-
-async def test_only_what_needs_it_goes_through_httpx2(monkeypatch: pytest.MonkeyPatch, plug_in: Path) -> None:
-    """The SDK's way is another; of the default client all others are the shortest."""
-    plain, secure = "http://model.test/v1", "https://model.test/v1"
-    assert isinstance(way_to(plain), DirectPoster) and isinstance(way_to(secure), DirectPoster)
-    assert isinstance(way_to(plain, plug_in, auth="signing:digest"), ClientPoster)
-    monkeypatch.setenv("HTTPS_PROXY", "proxy.test:3128")
-    assert isinstance(way_to(plain), DirectPoster) and isinstance(way_to(secure), DirectPoster)
 
 
 async def test_servers_see_the_same_requests_either_way(certificate: Path, serving_tls: ssl.SSLContext) -> None:

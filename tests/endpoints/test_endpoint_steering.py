@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import count
 
 import numpy as np
@@ -70,14 +70,6 @@ async def test_a_server_is_full_and_few_wait(endpoint: Opener, places: int) -> N
             await settles(server, places, max(2.0, places / 3))
 
 
-async def test_several_answers_a_request_are_several_sequences(endpoint: Opener) -> None:
-    async with SimulatedServer(WORLD, max_num_seqs=32) as server:
-        model = endpoint(server.base_url, in_flight=128, samples_per_request=4, settings=QUICK)
-        async with busy(model, n=4):
-            await settles(server, 32, 16.0)
-    assert 8 <= sizes(model)[0] <= 14
-
-
 @pytest.mark.slow
 async def test_models_of_one_server_fill_it_together(endpoint: Opener) -> None:
     shared = SharedTime()
@@ -129,15 +121,6 @@ async def window_under(
     return seen, reads
 
 
-def saying(running: float, waiting: float) -> Page:
-    text = f"vllm:num_requests_running {running}\nvllm:num_requests_waiting {waiting}\n".encode()
-
-    async def page(asked: Exchange) -> None:
-        await asked.reply(200, text)
-
-    return page
-
-
 @pytest.mark.parametrize(
     ("statuses", "text", "seconds"),
     [
@@ -165,23 +148,6 @@ async def test_metrics_that_hang_hold_nothing_up(endpoint: Opener, monkeypatch: 
 
     seen, reads = await window_under(endpoint, page)
     assert seen[0] == DEFAULT.first_window and seen[-1] == 100 and reads <= 6
-
-
-async def test_metrics_without_an_end_are_not_read_to_it(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = 0
-
-    async def page(asked: Exchange) -> None:
-        nonlocal sent
-        await asked.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        with suppress(ConnectionError):
-            while True:
-                await asked.send(b"10000\r\n" + b"x" * 65536 + b"\r\n")
-                sent += 65536
-
-    monkeypatch.setattr(client, "AUX_MAX_BYTES", 2**20)
-    seen, reads = await window_under(endpoint, page)
-    assert seen[-1] == 100
-    assert sent <= reads * 16 * 2**20  # what a socket holds comes on top of what is read
 
 
 async def test_the_sdk_asks_for_no_metrics(endpoint: Opener) -> None:

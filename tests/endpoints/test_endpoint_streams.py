@@ -160,30 +160,3 @@ async def test_what_failed_before_it_was_known_that_its_server_streams_is_stream
         answers = await asyncio.wait_for(both, HANGS)
     assert [answer.text for (answer,) in answers] == ["6 times 7 is 42"] * 2
     assert bodies[0] and bodies[2]
-
-
-async def test_one_answer_retry_unstreamed_says_nothing_of_streams_while_one_is_awaited(endpoint: Opener) -> None:
-    """It was asked for so because its streams had failed twice, which may be chance."""
-    answered = asyncio.Event()
-    failed = 0
-
-    async def script(asked: Exchange) -> None:
-        nonlocal failed
-        if asked.body["seed"] == 1 and "stream" in asked.body:
-            failed += 1
-            await asked.reply(500, {"error": {"message": "overloaded"}})
-        elif asked.body["seed"] == 1:
-            await asked.answer("42")
-        else:
-            await answered.wait()
-            await asked.send(STREAM_HEAD + piece("6 times 7 is") + END)
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, stream=None, timeout=1800.0)
-        other = asyncio.create_task(model.sample(CHAT, range(1)))
-        await until(lambda: bool(server.seen))
-        await model.sample(CHAT, range(1, 2))
-        assert model._sender.streaming is None and failed == 2
-        answered.set()
-        await other
-        assert model._sender.streaming is True
