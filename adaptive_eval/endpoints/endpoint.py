@@ -171,25 +171,22 @@ class ModelEndpoint:
         except Refusal as error:
             if len(seeds) == 1 or not request.concerns_option(error):
                 raise
-            return await self._request_fewer(request, seeds, len(seeds), f"refuses n = {len(seeds)}: {error}")
+            return await self._request_singly(request, seeds, f"refuses n = {len(seeds)}: {error}")
         if len(answers) == len(seeds):
             return answers
         problem = f"gave {len(answers)} of n = {len(seeds)} answers"
         try:
-            return answers + await self._request_fewer(request, seeds[len(answers) :], 1, problem)
+            return answers + await self._request_singly(request, seeds[len(answers) :], problem)
         except EndpointError:
             self._sender.traffic.lost += len(answers)
             raise
 
-    async def _request_fewer(self, request: AttemptedRequest, seeds: range, refused: int, problem: str) -> list[Answer]:
-        """Ask for fewer answers at a time from now on, because the server refuses or ignores n."""
-        answers_per_request = self._servers.fewer_answers(refused)
-        answers = await self._request_all(request.prompt, _groups(seeds, answers_per_request), request.retry_gate)
-        if answers_per_request < self._answers_per_request:
-            self._answers_per_request = answers_per_request
-            self._servers.note(
-                Notice("fewer_together", f"its server {problem}; it is asked for {answers_per_request} at a time")
-            )
+    async def _request_singly(self, request: AttemptedRequest, seeds: range, problem: str) -> list[Answer]:
+        """Ask for one answer at a time from now on, because the server refuses or ignores n."""
+        answers = await self._request_all(request.prompt, _groups(seeds, 1), request.retry_gate)
+        if self._answers_per_request > 1:
+            self._answers_per_request = 1
+            self._servers.note(Notice("fewer_together", f"its server {problem}; it is asked for 1 at a time"))
         return answers
 
     async def _retry(self, request: AttemptedRequest, failure: Failure) -> list[Answer]:

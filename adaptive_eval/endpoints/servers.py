@@ -42,8 +42,6 @@ class ServerIdentity(NamedTuple):
     served: tuple[str, ...] = ()
     """Names of its models; empty if it has no list."""
     llama: bool = False
-    slots: int | None = None
-    """Number of answers that llama-server accepts in one request."""
     notices: tuple[Notice, ...] = ()
 
 
@@ -78,8 +76,8 @@ def is_dated(answer_name: str, requested_name: str) -> bool:
     return long.startswith(short) and _DATED.fullmatch(long[len(short) :]) is not None
 
 
-async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, dict[str, Any]]:
-    """Slots and default sampling settings of a llama-server, if it reports them."""
+async def _llama_settings(caller: Caller, base_url: str) -> dict[str, Any]:
+    """Default sampling settings of a llama-server; its usual ones if it does not report them."""
     try:
         status, body = await caller.fetch_outside_api(base_url, "/props")
         props = orjson.loads(body) if status == 200 else {}
@@ -89,12 +87,10 @@ async def _llama_settings(caller: Caller, base_url: str) -> tuple[int | None, di
         props = {}
     except orjson.JSONDecodeError:
         props = {}
-    slots = props.get("total_slots") if isinstance(props, dict) else None
     settings = props.get("default_generation_settings") if isinstance(props, dict) else None
     reported = settings.get("params") if isinstance(settings, dict) else None
     params = reported if isinstance(reported, dict) else {}
-    defaults = {key: _number(params.get(key), cut) for key, cut in LLAMA_CUTS.items()}
-    return slots if isinstance(slots, int) and slots > 0 else None, defaults
+    return {key: _number(params.get(key), cut) for key, cut in LLAMA_CUTS.items()}
 
 
 def _cuts(sampling: Sampling, defaults: Mapping[str, Any]) -> Iterator[Notice]:
@@ -204,11 +200,6 @@ class IdentifiedServers:
         """The notices so far."""
         return tuple(self._notices)
 
-    def fewer_answers(self, together: int) -> int:
-        """Number of answers to request at a time after this many were refused: the number of slots, or one."""
-        slots = [server.slots for server in self._servers.values() if server.slots]
-        return min(slots) if slots and min(slots) < together else 1
-
     async def close(self) -> None:
         """Cancel all identifications."""
         tasks = list(self._identifications.values())
@@ -247,8 +238,7 @@ class IdentifiedServers:
         self._names.update(*map(_names, matching))
         if not any(entry.get("owned_by") == LLAMA_OWNER for entry in matching or entries):
             return ServerIdentity(served)
-        slots, defaults = await _llama_settings(self._caller, url)
-        return ServerIdentity(served, True, slots, tuple(_cuts(self._sampling, defaults)))
+        return ServerIdentity(served, True, tuple(_cuts(self._sampling, await _llama_settings(self._caller, url))))
 
     async def _require_answer(self, url: str, served: tuple[str, ...]) -> None:
         """Accept a server whose list lacks the model only if its answer names the model."""

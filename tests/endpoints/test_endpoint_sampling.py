@@ -238,8 +238,11 @@ async def test_a_server_that_refuses_n_is_asked_singly(endpoint: Opener, fails_f
             await by_seed(asked)
 
     async with raw_server(no_n) as server:
-        answers = await endpoint(server.base_url, samples_per_request=3).sample(CHAT, range(3))
+        model = endpoint(server.base_url, samples_per_request=3)
+        answers = await model.sample(CHAT, range(3))
     assert [answer.text for answer in answers] == ["#0", "#1", "#2"]
+    (notice,) = model.stats.notices
+    assert notice.text == "its server refuses n = 3: HTTP 400: n must be 1; it is asked for 1 at a time"
 
 
 async def test_one_long_answer_does_not_take_the_others_with_it(endpoint: Opener) -> None:

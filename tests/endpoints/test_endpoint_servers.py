@@ -47,7 +47,7 @@ def naming(name: str) -> Page:
 
 
 LLAMA = {"id": "llama", "aliases": ["llama", "m"], "owned_by": "llamacpp"}
-PROPS = {"total_slots": 4, "default_generation_settings": {"params": {"top_k": 20, "top_p": 0.95, "min_p": 0.0}}}
+PROPS = {"default_generation_settings": {"params": {"top_k": 20, "top_p": 0.95, "min_p": 0.0}}}
 
 
 # -- whether it serves the model -----------------------------------------------------------------------------------
@@ -240,32 +240,13 @@ async def test_nothing_is_told_where_nothing_is_left_to_it(endpoint: Opener, val
     assert model.stats.notices == ()
 
 
-@pytest.mark.parametrize("props", [page({}, 404), page({"default_generation_settings": [], "total_slots": "many"})])
+@pytest.mark.parametrize("props", [page({}, 404), page({"default_generation_settings": []})])
 async def test_its_usual_defaults_are_told_where_it_does_not_say(endpoint: Opener, props: Page) -> None:
     async with raw_server(naming("m"), pages=models(LLAMA) | {"/props": props}) as server:
         model = endpoint(server.base_url)
         await model.sample(CHAT, range(1))
     (notice,) = model.stats.notices
     assert "(top_k 40, top_p 0.95, min_p 0.05)" in notice.text
-
-
-async def test_more_answers_than_it_has_slots_are_asked_for_slot_by_slot(endpoint: Opener) -> None:
-    async def limited(asked: Exchange) -> None:
-        if int(str(asked.body.get("n", 1))) > 4:
-            await asked.reply(400, {"error": {"message": "Field 'n': Value must be between 1 <= value <= 4"}})
-        else:
-            await spoken(asked)
-
-    pages = models(LLAMA) | {"/props": page(PROPS)}
-    async with raw_server(limited, pages=pages) as server:
-        model = endpoint(server.base_url, samples_per_request=10, top_k=0, top_p=1.0, min_p=0.0)
-        answers = await model.sample(CHAT, range(10))
-        await model.sample(CHAT, range(10, 20))
-    assert [answer.seed for answer in answers] == list(range(10))
-    assert [asked.body.get("n", 1) for asked in server.seen] == [10, 10, 4, 4, 2, 4, 4, 2]
-    (notice,) = model.stats.notices
-    assert notice.text.startswith("its server refuses n = 10: HTTP 400: Field 'n': Value must be between 1")
-    assert notice.text.endswith("it is asked for 4 at a time")
 
 
 async def spoken(asked: Exchange) -> None:

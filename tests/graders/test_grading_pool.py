@@ -182,23 +182,6 @@ async def test_time_without_a_processor_does_not_count(monkeypatch: pytest.Monke
         waiting.cancel()
 
 
-@pytest.mark.slow
-async def test_a_worker_that_a_signal_ends_while_it_starts_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until its first line has run, a Ctrl-C at the terminal reaches it."""
-    starting, begin = iter([True]), Worker.start
-
-    async def start(folder: Path, keys: Collection[str] = ()) -> Worker:
-        worker = await begin(folder, keys)
-        if next(starting, False):
-            worker.kill()
-        return worker
-
-    monkeypatch.setattr(Worker, "start", start)
-    async with pool(custom()) as grade:
-        answers = await asyncio.gather(*map(grade, ["yes", "no"]))
-        assert [answer.category for answer in answers] == [1, 0]
-
-
 def test_only_the_keeper_which_has_no_threads_runs_code_between_fork_and_exec() -> None:
     sources = Path(worker.__file__).parents[1].rglob("*.py")
     assert [path.name for path in sources if "preexec_fn" in path.read_text()] == ["keeper.py"]
@@ -329,24 +312,6 @@ async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker],
     with pytest.raises(GraderError, match="was closed"):
         await waiting
     assert [worker._process.returncode is None for worker in starts] == [False]
-
-
-@pytest.mark.slow
-async def test_ending_a_worker_that_is_cancelled_has_ended_it(starts: list[Worker], tmp_path: Path) -> None:
-    """It is one that would not end by itself."""
-    opened, begun = GradingPool(custom(), BINARY, folder=HERE), tmp_path / "begun"
-    answer = Answer(text=f"wait {begun}", finish_reason="stop", seed=0, replica="r", latency=1.0)
-    waiting = asyncio.create_task(opened.grade(answer, QUESTION))
-    await until(begun.exists)
-    (worker,) = starts
-    ending = asyncio.create_task(worker.end())
-    await asyncio.sleep(0)
-    ending.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await ending
-    assert worker._process.returncode is not None
-    waiting.cancel()
-    await opened.close()
 
 
 KEYS = {

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.graders.choice import Choice
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.keys import KeyCheck, require_right_keys
 from adaptive_eval.graders.mathematics import Math
@@ -87,12 +86,6 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_right_keys_are_found_right(grader: GraderOptions, keys: tuple[str, ...]) -> None:
     assert tried(grader, *keys) == KeyCheck(len(keys), None)
-
-
-def test_choices_are_named_by_letter_text_or_position() -> None:
-    capitals = ("Paris", "Rome", "Oslo")
-    assert tried(Choice(), "B", "Rome", choices=capitals) == KeyCheck(2, None)
-    assert tried(Choice(key="index"), "0", "2", choices=capitals) == KeyCheck(2, None)
 
 
 def test_no_form_of_answer_is_known_to_try() -> None:

@@ -236,6 +236,10 @@ class TestFields:
         assert "but a mapping of label, text; name the list in it, as questions.fields.choices: choices.text" in message
         assert load(jsonl(tmp_path, row), fields={"choices": "choices.text"})[0].choices == ("x", "y")
 
+    def test_more_choices_than_letters_are_an_error(self, tmp_path: Path) -> None:
+        row = {"prompt": "?", "answer": "A", "choices": [str(n) for n in range(27)]}
+        assert "has 27 choices, but there are 26 letters" in refusal(jsonl(tmp_path, row))
+
     def test_cluster_and_metadata_are_kept(self, tmp_path: Path) -> None:
         fields = {"prompt": "a", "answer": "b", "cluster": "passage", "metadata": ("year", "weight", "big", "options")}
         question = load(jsonl(tmp_path, self.ROW), fields=fields)[0]
