@@ -21,6 +21,17 @@ def test_faults_have_their_shares_at_every_attempt() -> None:
             assert drawn[fault] / 20_000 == pytest.approx(share, abs=5 * (share * (1 - share) / 20_000) ** 0.5)
 
 
+def test_the_next_attempt_draws_anew_and_the_same_one_again() -> None:
+    faults = Faults(server_error=0.5)
+    requests = [("m", seed) for seed in range(400)]
+    first = [faults.draw(request, 0) for request in requests]
+    second = [faults.draw(request, 1) for request in requests]
+    assert first == [faults.draw(request, 0) for request in requests]
+    both = sum(a is not None and b is not None for a, b in zip(first, second, strict=True))
+    assert both == pytest.approx(100, abs=45)
+    assert [Faults(server_error=0.5, seed=1).draw(request, 0) for request in requests] != first
+
+
 def test_faults_are_asked_for_by_name() -> None:
     asked = ["reset=0.05", "down=10:5", "down=30:2.5", "ignore_n", "slow=3", "seed=4"]
     assert parse_faults(asked) == Faults(
