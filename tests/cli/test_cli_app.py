@@ -14,7 +14,6 @@ from pathlib import Path
 import httpx2
 import pytest
 import typer
-from live_runs import EndedRuns, Site
 from patient_time import HANGS
 from typer.testing import CliRunner
 
@@ -58,11 +57,6 @@ def test_a_configuration_can_be_pointed_at_it(server: "subprocess.Popen[str]", t
     assert (decisions["objective"]["kind"], decisions["stopping"]["confidence"]) == ("ranking", 0.95)
     assert httpx2.get(match[0] + "/models", timeout=HANGS).json()["data"][0]["id"] == "coin-01"
     assert 'result="server_error"' in httpx2.get(match[0].removesuffix("/v1") + "/metrics", timeout=HANGS).text
-
-
-def test_the_version_is_printed() -> None:
-    result = CliRunner().invoke(app, ["--version"])
-    assert (result.exit_code, result.output.split()[0]) == (0, "adaptive-eval")
 
 
 def test_an_error_holds_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,27 +126,6 @@ def test_the_guide_and_the_help_have_the_same_table_of_exit_codes() -> None:
     assert all(f"{code.value} {meaning}" in shown for code, meaning in EXIT_CODES.items())
 
 
-def test_the_help_of_run_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = CliRunner().invoke(app, ["run", "--help"]).output.splitlines()
-    assert len(lines) <= 42 and max(map(len, lines)) <= 80
-
-
-@pytest.mark.parametrize("command", ["run", "plan", "validate"])
-def test_help_says_what_may_stand_in_place_of_a_configuration(command: str) -> None:
-    text = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
-    assert "Configuration (YAML), file of questions, or task." in text
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_has_a_long_form(name: str) -> None:
-    command = load_command(name)
-    for leaf in getattr(command, "commands", {name: command}).values():
-        for parameter in leaf.params:
-            if parameter.param_type_name == "option":
-                assert any(form.startswith("--") for form in parameter.opts), parameter.opts
-
-
 def test_a_mistake_in_the_arguments_is_reported_with_the_usage() -> None:
     result = CliRunner().invoke(app, ["validate", "--nothing"])
     assert result.exit_code == 2
@@ -196,34 +169,6 @@ def loaded_by(words: list[str], folder: Path) -> set[str]:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "adaptive_eval.cli" in loaded
     return loaded
-
-
-READING = """
-import sys
-from adaptive_eval.cli import app
-
-run = sys.argv[1]
-for arguments in (["report", run], ["compare", run, run]):
-    try:
-        app(arguments)
-    except SystemExit as ended:
-        assert not ended.code, (arguments, ended.code)
-"""
-
-
-@pytest.mark.slow
-def test_reading_a_run_does_not_import_what_asks_models(ended_runs: EndedRuns, site: Site) -> None:
-    run = str(ended_runs.copy(site, trials={"min": 4, "max": 4}))
-    asking = {"asyncio", "ssl", "tenacity", "adaptive_eval.machine.driver", "adaptive_eval.endpoints.endpoint"}
-    heavy = (HEAVY - {"scipy"}) | SLOW_TABLES  # intervals of questions are taken from scipy.special
-    assert not (heavy | asking) & loaded_by(["-c", READING, run], site.folder)
-
-
-def test_a_shell_completes_the_commands() -> None:
-    """As the script that --install-completion writes asks for it."""
-    asked = {"_ADAPTIVE_EVAL_COMPLETE": "complete_bash", "COMP_WORDS": "adaptive-eval re", "COMP_CWORD": "1"}
-    result = CliRunner().invoke(app, [], env=asked, prog_name="adaptive-eval")
-    assert result.output.split() == [name for name in COMMANDS if name.startswith("re")]
 
 
 @pytest.mark.parametrize("command", [(), ("run",)])

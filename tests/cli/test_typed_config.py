@@ -10,13 +10,9 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.config.document import read_document
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.settings_text import settings_text
-from adaptive_eval.core import Reason
-from adaptive_eval.report.ending import Ending
-from adaptive_eval.report.next_steps import next_steps
 
 SMALL, LARGE = "http://localhost:8000/v1#org/small-7b", "large=http://localhost:8001/v1#org/large-70b"
 NUMBERS = [{"id": "a", "prompt": "1 + 1?", "answer": 2}, {"id": "b", "prompt": "1 / 2?", "answer": "1/2"}]
@@ -234,25 +230,6 @@ def test_options_have_no_place_beside_a_configuration() -> None:
     assert "questions.txt would be a task of Inspect, which has no address as --model; a file of questions" in message
     message = refused("--model", "openai/gpt-x", "--key", "a=PATH", file="evals/task")
     assert "--key is for files of questions: evals/task is a task of Inspect" in message
-
-
-def test_options_are_repeated_as_they_were_typed() -> None:
-    options = ConfigOptions(["a=http://a/v1"], ["b=1"], ["a=1/2"], ["a=A_KEY"], "math", "best", 9, "1usd")
-    words = "--model a=http://a/v1 --task-arg b=1 --price a=1/2 --key a=A_KEY --grader math --objective best"
-    assert options.typed == [*words.split(), "--max-trials", "9", "--budget", "1usd"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "config"),
-    [
-        (("mine.json", "--set", "trials.max=4"), "mine.json --set trials.max=4"),
-        (("mine.json", "--model", SMALL), "CONFIG"),
-    ],
-)
-def test_grading_anew_needs_a_configuration_and_not_the_questions(arguments: tuple[str, ...], config: str) -> None:
-    ending = Ending(reason=Reason.ALARM, results=None, trials=9, arguments=arguments)
-    commands = [step.command for step in next_steps(ending, "RUN")]
-    assert f"adaptive-eval regrade RUN --config {config}" in commands
 
 
 TASKS = [{"id": "a", "prompt": "Mend it"}, {"id": "b", "prompt": "Build it"}]

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.exchange.export import EXPORTS
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.store.errors import DATABASE_FILE
 
@@ -115,3 +116,24 @@ def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
     result = command("verify", copy)
     assert result.exit_code == ExitCode.FAILED
     assert "they belong to different runs, or trials are lost" in result.stderr
+
+
+READING = [
+    *("report RUN --format html --output OUT", "report RUN --format csv --output OUT", "monitor RUN --once"),
+    *("compare RUN RUN", "replay RUN --output OUT", "label RUN --show", "rescore RUN", "regrade RUN --config run.yaml"),
+    *(f"export RUN --format {form} --output OUT" for form in EXPORTS),
+    *("run run.yaml --run-dir RUN", "plan run.yaml --pilot RUN --simulations 10"),
+]
+
+
+@pytest.mark.parametrize("line", READING)
+def test_every_command_that_reads_a_run_reports_a_changed_answer(
+    done: Site, copy: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(done.folder)
+    with closing(sqlite3.connect(copy / DATABASE_FILE)) as connection, connection:
+        connection.execute("UPDATE trials SET category = 1 - category WHERE seq = (SELECT max(seq) FROM trials)")
+    out = copy.with_name("out")
+    result = command(*line.replace("RUN", str(copy)).replace("OUT", str(out)).split())
+    assert result.exit_code == ExitCode.FAILED and "damaged" in result.stderr, result.output
+    assert not out.exists()

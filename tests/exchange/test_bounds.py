@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from logs import imported, lines
+from logs import imported
 from pyarrow import parquet
 from test_hostile import refusal
 
-from adaptive_eval.exchange import importing
-from adaptive_eval.exchange.grading import RecordGrader
 from adaptive_eval.exchange.tables import reader
 from adaptive_eval.questions import readers
 
@@ -109,18 +107,6 @@ def test_odd_values_of_a_parquet_file_end_in_a_message(tmp_path: Path, column: s
     assert ended.exit_code == 0 or f"{path}: row" in ended.stderr
 
 
-def test_columns_that_no_trial_needs_are_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    table = {
-        "model": ["a", "a"],
-        "question": ["p", "q"],
-        "category": [1, 0],
-        "other": pa.array([2**30, 5], pa.date32()),
-    }
-    parquet.write_table(pa.table(table), path)
-    assert imported(path, "--to", tmp_path / "run").exit_code == 0
-
-
 def repeated(text: str, times: int) -> pa.Array:
     """One text many times, which takes the bytes of one."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(times, dtype=np.int32)), pa.array([text]))
@@ -141,31 +127,3 @@ def test_a_parquet_file_that_unpacks_to_far_more_is_refused(tmp_path: Path, colu
     allocated = pa.total_allocated_bytes()
     assert "far more than its size allows" in refusal(path)
     assert pa.total_allocated_bytes() - allocated < 8 * MIB
-
-
-def test_large_texts_are_loaded_by_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "BATCH_BYTES", 10_000)
-    path = tmp_path / "t.parquet"
-    texts = [f"{n} " + "x" * 900 for n in range(20)]
-    table = {"model": ["a"] * 20, "question": [f"q{n}" for n in range(20)], "category": [1] * 20, "text": texts}
-    parquet.write_table(pa.table(table), path, use_dictionary=False, compression="none")
-    sizes: list[int] = []
-    rows_of = reader._batch_rows
-    monkeypatch.setattr(reader, "_batch_rows", lambda *given: sizes.append(given[1].num_rows) or rows_of(*given))
-    assert imported(path, "--to", tmp_path / "run").exit_code == 0
-    assert sizes == [1] * 20
-
-
-def test_trials_with_large_texts_are_graded_by_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "MOST_BYTES", 2_000)
-    batches: list[int] = []
-    trials = RecordGrader.trials
-
-    async def counted(self: RecordGrader, batch: list[object], questions: object) -> object:
-        batches.append(len(batch))
-        return await trials(self, batch, questions)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(RecordGrader, "trials", counted)
-    rows = [{"model": "a", "question": f"q{n}", "category": 1, "text": f"{n}" + "x" * 900} for n in range(9)]
-    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
-    assert batches == [3, 3, 3, 0]

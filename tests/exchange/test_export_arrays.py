@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from small_run import MODELS, QUESTIONS, make_run, make_trial, ragged
+from small_run import MODELS, QUESTIONS, make_run, ragged
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
@@ -31,13 +31,6 @@ def test_replay_takes_it(tmp_path: Path) -> None:
     replayed = ["replay", str(path), "--output", str(tmp_path / "replayed"), "--set", "trials={min: 2, max: 3}"]
     result = CliRunner().invoke(app, replayed)
     assert "org/ada: 7b" in result.output and result.exit_code in (0, 3)
-
-
-def test_a_model_without_a_trial_is_left_out(tmp_path: Path) -> None:
-    exported = export(ExportRequest(make_run(tmp_path, [make_trial("bob", "q2", 0, 1)]), "npz"))
-    assert (exported.models, exported.untried) == (1, 1)
-    with np.load(exported.path) as file:
-        assert (file["models"].tolist(), file["R"].tolist()) == (["bob"], [[[-1], [1]]])
 
 
 def test_an_array_may_have_as_many_categories_as_a_rubric(tmp_path: Path) -> None:

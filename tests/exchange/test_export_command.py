@@ -12,7 +12,7 @@ from gated import GatedServer
 from inspect_logs import read_log
 from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
-from small_run import make_run, make_trial, ragged
+from small_run import make_run, ragged
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, StoreError
@@ -110,20 +110,6 @@ def test_what_is_no_run_or_has_no_trials_is_said(tmp_path: Path) -> None:
     assert none.exit_code == 1 and "has no run" in none.stderr
     empty = CliRunner().invoke(app, ["export", str(make_run(tmp_path, [])), "--format", "csv"])
     assert empty.exit_code == 1 and "has no trials yet" in empty.stderr
-
-
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    directory = make_run(tmp_path, ragged())
-    for form in EXPORTS:
-        with pytest.raises(StoreError, match="cannot be written: .*No such file or directory"):
-            export(ExportRequest(directory, form, output=tmp_path / "not" / "there"))
-    assert not (tmp_path / "not").exists()
-
-
-def test_what_a_reader_of_the_format_should_know_is_noted(tmp_path: Path) -> None:
-    directory = make_run(tmp_path, [make_trial("bob", "q1", 0, 1), make_trial("bob", "q1", 1, 1)])
-    result = CliRunner().invoke(app, ["export", str(directory), "--format", "npz"])
-    assert "note: 1 pairs of a model and a question have no trial yet, and `replay` needs one of each" in result.output
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Inspect logs, read by Inspect itself."""
 
 import json
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,15 +136,6 @@ def test_models_whose_names_are_alike_have_a_file_each(tmp_path: Path) -> None:
     assert len({log.eval.eval_id for log in logs.values()}) == 4
 
 
-def test_members_are_deflated_and_the_header_is_last(tmp_path: Path) -> None:
-    folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
-    with zipfile.ZipFile(folder / "bob.eval") as archive:
-        members = archive.infolist()
-    assert {member.compress_type for member in members} == {zipfile.ZIP_DEFLATED}
-    names = [member.filename for member in members]
-    assert (names[0], names[-2:]) == ("_journal/start.json", ["summaries.json", "header.json"])
-
-
 @pytest.mark.slow
 def test_the_metrics_are_those_of_the_results(site: Site) -> None:
     site.run(site.write())
@@ -172,21 +162,6 @@ def test_logs_that_were_imported_are_as_whole_as_they_were(tmp_path: Path) -> No
     assert done.exit_code == 0, done.output
     logs = logs_of(run)
     assert {name: log.status for name, log in logs.items()} == {"ada.eval": "success", "bob.eval": "success"}
-
-
-def test_a_run_before_its_first_look_has_samples_and_no_metrics(tmp_path: Path) -> None:
-    (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1)])).values()
-    assert log.status == "cancelled" and log.results is not None and not log.results.scores[0].metrics
-
-
-def test_a_model_that_has_left_the_run_is_exported_with_what_is_known_of_it(tmp_path: Path) -> None:
-    make_run(tmp_path, ragged())
-    alone = {"objective": {"kind": "precision", "half_width": 0.1}, "trials": {"min": 1, "max": 5}}
-    directory = make_run(tmp_path, [], models=[{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}], **alone)
-    ada = logs_of(directory)["org-ada-7b.eval"]
-    assert ada.samples is not None and ada.results is not None
-    assert len(ada.samples) == 5 and ada.samples[0].input == "one?"
-    assert not ada.results.scores[0].metrics
 
 
 def test_every_token_has_its_log_probability(tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ from stored_runs import stored_header
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest, export
-from adaptive_eval.exchange.source import opened_source
 from adaptive_eval.machine.records import SET_ASIDE, Dropped, Note
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.write import RunStore
 
 MODELS = ('org/ada "7b", v2', 'ORG/ada "7b", v2', f"org/{'c' * 60}-step-1000", f"org/{'c' * 60}-step-2000")
@@ -104,28 +102,3 @@ def test_an_export_of_the_next_day_is_the_same_file(
     monkeypatch.setattr("time.time", lambda: time() + 86_400.0)
     assert export(ExportRequest(run, form, tmp_path / "again")).path.read_bytes() == first.read_bytes()
     assert {file.name for file in tmp_path.iterdir()} == {"first", "again"}
-
-
-@pytest.mark.parametrize("form", EXPORTS)
-def test_a_run_that_cannot_be_read_to_its_end_is_an_error(
-    run: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A part of the trials must not pass for all."""
-
-    def cut_off(name: str) -> Callable[..., Iterator[object]]:
-        method = getattr(RunReader, name)
-
-        def first(*arguments: object) -> Iterator[object]:
-            yield next(iter(method(*arguments)))
-            raise OSError(5, "the disk fails")
-
-        return first
-
-    path = tmp_path / EXPORTS[form].place
-    if EXPORTS[form].ending is not None:
-        path.mkdir()
-    with opened_source(run) as source:
-        for name in ("trials", "model_trials", "graded_trials", "trial_facts", "cell"):
-            monkeypatch.setattr(RunReader, name, cut_off(name))
-        with pytest.raises(OSError, match="the disk fails"):
-            EXPORTS[form].write(source, path, bool(EXPORTS[form].texts), lambda trials: None)

@@ -122,11 +122,6 @@ def test_trials_of_a_model_that_has_left_the_run_are_marked(tmp_path: Path) -> N
     assert {(row["model"], row["removed"]) for row in rows} == {("org/ada: 7b", "True"), ("bob", "False")}
 
 
-def test_without_a_grade_there_is_no_category(tmp_path: Path) -> None:
-    row = json_rows(export(ExportRequest(make_run(tmp_path, ragged()), "jsonl")).path)[6]
-    assert (row["category"], row["label"], row["value"], row["grader_error"]) == (None, None, None, "killed after 10 s")
-
-
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_spreadsheet_runs_nothing(tmp_path: Path, hostile: str) -> None:
     encoded = hostile.encode("utf-8", "replace").decode()
@@ -155,11 +150,6 @@ def test_texts_are_left_out_of_csv_and_can_be_left_out_elsewhere(tmp_path: Path)
     without = json_rows(export(ExportRequest(directory, "jsonl", texts=False)).path)[0]
     assert list(csv_rows(export(ExportRequest(directory, "csv")).path)[0]) == list(without)
     assert not {"text", "reasoning", "token_logprobs"} & without.keys()
-
-
-def test_what_is_no_unicode_does_not_stop_an_export(tmp_path: Path) -> None:
-    directory = make_run(tmp_path, [make_trial("bob", "q1", 0, 1, text="half \ud800", reasoning=None)])
-    assert json_rows(export(ExportRequest(directory, "jsonl")).path)[0]["text"] == "half ?"
 
 
 @pytest.mark.parametrize(

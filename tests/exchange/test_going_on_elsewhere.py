@@ -95,21 +95,6 @@ def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, 
 
 
 @pytest.mark.slow
-def test_beside_logs_of_other_tools_it_keeps_its_numbers(site: Site, full_run: FullRun) -> None:
-    own_rows = [row for row in full_run.interrupted if row["model"] != "cyd"]
-    other = [
-        {"model": "cyd", "question": f"q{key}", "trial": trial, "score": 0} for key in range(8) for trial in (2, 4)
-    ]
-    config, run = site.write(), site.directory()
-    logs = [lines(site.folder / f"{name}.jsonl", rows) for name, rows in (("own", own_rows), ("other", other))]
-    assert imported(*logs, "--to", run, "--config", config).exit_code == 0
-    imported_trials = {(str(row["model"]), str(row["question"]), int(str(row["trial"]))) for row in own_rows}
-    assert set(outcomes(run)) == imported_trials | {("cyd", f"q{key}", trial) for key in range(8) for trial in (0, 1)}
-    assert site.run(config).exit_code in ENDED
-    assert max(Counter(seed for seed in seeds(run) if seed[-1] >= 0).values()) == 1
-
-
-@pytest.mark.slow
 def test_arrays_keep_the_numbers_of_their_trials(site: Site, full_run: FullRun) -> None:
     """They tell no seeds: a trial that they lack is asked for, and no other has its number."""
     config, run = site.write(), site.directory()
@@ -184,15 +169,3 @@ def test_two_grades_of_one_answer_are_refused(tmp_path: Path, full_run: FullRun)
     refused = imported(*logs, "--to", tmp_path / "run")
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "is also in" in refused.stderr and "remove one of them" in refused.stderr.replace("\n", " ")
-
-
-def test_a_model_that_lacks_a_trial_waits_for_it_though_it_has_enough(site: Site, full_run: FullRun) -> None:
-    """Trials 1 to 4 are no four that a first look begins with: another run's seeds, and one model lacks trial 0."""
-    rows = [{**row, "seed": 7 + int(str(row["seed"]))} for row in full_run.rows if int(str(row["trial"])) < 5]
-    held = [row for row in rows if row["trial"] != (0 if (row["model"], row["question"]) == ("cyd", "q3") else 4)]
-    config = site.write(trials={"min": 4, "max": 30}, seed=1)
-    assert imported(lines(site.folder / "log.jsonl", held), "--to", site.directory(), "--config", config).exit_code == 0
-    results = json.loads((site.directory() / "results.json").read_text())
-    aside = {model["name"]: model["set_aside"] for model in results["models"]}
-    assert aside.pop("cyd") == "trials for the first look are missing"
-    assert set(aside.values()) == {None}

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -60,15 +58,6 @@ def test_lm_eval_folders_tell_the_model_where_nothing_else_does(tmp_path: Path) 
     assert {model for model, _, _ in outcomes(tmp_path / "other")} == {"small", "large"}
 
 
-def test_lm_eval_runs_of_one_model_are_further_trials_only_when_that_is_said(tmp_path: Path) -> None:
-    logs = [lm_eval_log(tmp_path / str(seed), [lm_eval_row(0, [text])]) for seed, text in enumerate(["4", "5"])]
-    refused = imported(*logs, "--to", tmp_path / "run", "--grader", "exact")
-    assert refused.exit_code == 2
-    assert f"{logs[1]}: line 1, sample 1: trial 0 of question '0' by org/m is also in {logs[0]}" in refused.stderr
-    assert imported(*logs, "--to", tmp_path / "run", "--grader", "exact", "--append").exit_code == 0
-    assert list(outcomes(tmp_path / "run").values()) == [1, 0]
-
-
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
@@ -114,12 +103,3 @@ def records(path: Path) -> list[object]:  # type: ignore[type-arg]
     """All records of a file."""
     (file,) = log_files([str(path)])
     return list(read_records(file))
-
-
-def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"model": ["m"], "question": ["q"], "text": ["4"]}), path)
-    path.write_bytes(path.read_bytes()[:-40])
-    refused = imported(path, "--to", tmp_path / "run", "--grader", "math")
-    assert refused.exit_code == 2
-    assert f"{path}: is a damaged or truncated Parquet file" in refused.stderr

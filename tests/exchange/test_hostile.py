@@ -167,11 +167,6 @@ def test_a_transcript_that_names_one_attachment_again_and_again_is_cut(tmp_path:
     assert (end.role, len(end.text), set(end.text)) == ("user", MAX_TEXT, {"x", " "})
 
 
-def test_deep_json_in_a_member(tmp_path: Path) -> None:
-    path = archive(tmp_path / "log.eval", [START, ("samples/1_epoch_1.json", b"[" * 90_000 + b"]" * 90_000)])
-    assert "samples/1_epoch_1.json: is nested too deeply" in refusal(path)
-
-
 def test_halves_of_surrogate_pairs_are_kept_in_texts_and_tidied_in_names(tmp_path: Path) -> None:
     rows = [{"model": "m\ud800", "question": "q\udfff", "category": 1, "text": "\ud83d alone", "prompt": "\ud800?",
              "answer": "\ud800", "finish_reason": "\ud800", "replica": "\ud800", "extracted": "\ud800"}]  # fmt: skip

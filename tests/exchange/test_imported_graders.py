@@ -141,20 +141,6 @@ def test_a_grader_that_gives_the_grades_is_taken_and_stays(
 
 
 @pytest.mark.usefixtures("quick_graders")
-def test_everything_graded_by_another_grader_is_not_mixed_either(
-    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, _ = begun(tmp_path, {}, "match")
-    config = run / "config.yaml"
-    config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"grader": "exact"}))
-    for name in SKILLS:
-        monkeypatch.setenv(f"OPENAI_{name.upper()}_URL", server.base_url)
-    regraded = CliRunner().invoke(app, ["regrade", str(run), "--config", str(config)])
-    assert regraded.exit_code == 0, regraded.stderr
-    assert set(outcomes(run).values()) == {0} and kind_of(run) == "exact"
-
-
-@pytest.mark.usefixtures("quick_graders")
 def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: ScriptedServer) -> None:
     rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))

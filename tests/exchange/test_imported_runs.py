@@ -6,9 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
 import pytest
-from live_runs import MODELS, RunOutcome, Site
+from live_runs import RunOutcome, Site
 from logs import imported, lines, outcomes
 from stored_runs import events_in, store_records, stored_events
 from thoroughness import first_of
@@ -23,7 +22,6 @@ from adaptive_eval.core import Reason
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported
-from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
@@ -122,38 +120,6 @@ def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_p
     assert "redecided" not in [warning["kind"] for warning in results["warnings"]]
 
 
-@pytest.mark.slow
-def test_a_finished_import_has_no_more_to_ask(site: Site, full_run: FullRun) -> None:
-    done = imported(full_run.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 4}))
-    assert done.exit_code == 0, done.stderr
-    ended = site.run(site.write(trials={"min": 2, "max": 4}))
-    assert ended.exit_code in FINISHED
-    assert len(outcomes(site.directory())) == 96
-    assert len(RunOutcome.of(site.directory()).looks) == 1
-
-
-@pytest.mark.slow
-def test_a_horizon_below_the_stored_trials_is_refused_and_changes_nothing(site: Site, full_run: FullRun) -> None:
-    run = site.directory()
-    assert (
-        imported(full_run.log(site), "--to", run, "--config", site.write(trials={"min": 2, "max": 30})).exit_code == 0
-    )
-    refused = site.run(site.write(trials={"min": 2, "max": 3}))
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "trials.max is 3, but a model already has 4 answers per question (trials.max was 30)" in refused.stderr
-    with closing(RunReader.open(run)) as reader:
-        assert len(reader.configurations()) == 1
-
-
-def test_a_configuration_without_room_for_the_logs_is_refused(site: Site, full_run: FullRun) -> None:
-    refused = imported(
-        full_run.log(site), "--to", site.directory(), "--config", site.write(trials={"min": 2, "max": 3})
-    )
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "trials.max must be at least 4" in refused.stderr
-    assert not site.directory().exists()
-
-
 @pytest.mark.parametrize("form", first_of(["jsonl", "csv", "inspect", "npz"], 1))
 def test_logs_with_the_seeds_of_a_configuration_need_as_much_room(site: Site, full_run: FullRun, form: str) -> None:
     """Without it scores would leave out what is over the horizon, whether the trials go on with their seeds or not."""
@@ -234,24 +200,6 @@ def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(si
     assert {trial for model, question, trial in outcomes(run) if (model, question) == ("cyd", "q3")} >= {0, 1, 2}
     results = json.loads((run / "results.json").read_text())
     assert all(row["set_aside"] is None for row in results["models"])
-
-
-def test_it_reads_as_it_was_published(site: Site, full_run: FullRun) -> None:
-    run = site.directory()
-    held = [row for row in full_run.of(4) if row["model"] != "cyd" or row["question"] != "q3"]
-    config = site.write(trials={"min": 4, "max": 40})
-    assert imported(lines(site.folder / "log.jsonl", held), "--to", run, "--config", config).exit_code == 0
-    published = json.loads((run / "results.json").read_text())
-    del published["checksum"]  # of the file
-    assert read_view(run).results is not None
-    (run / "results.json").unlink()
-    view = read_view(run)
-    worked_out = json.loads(orjson.dumps(view.results, default=as_json))
-    for results in (published, worked_out):
-        del results["run"]
-    assert worked_out == published
-    assert view.models == MODELS
-    assert [look.look for look in view.looks] == [1]
 
 
 def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:

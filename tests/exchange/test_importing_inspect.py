@@ -217,20 +217,6 @@ def test_a_score_that_the_rubric_does_not_know_is_refused_and_can_be_declared(tm
         }
 
 
-def test_models_of_several_logs_and_several_tasks(tmp_path: Path) -> None:
-    logs = [
-        inspect_log(
-            tmp_path / f"{model}-{task}.eval", [sample(), sample(epoch=2)], header(f"openai/{model}", task=task)
-        )
-        for model in ("a", "b")
-        for task in ("sums", "products")
-    ]
-    assert imported(*logs, "--to", tmp_path / "run").exit_code == 0
-    assert {(model, question) for model, question, _ in outcomes(tmp_path / "run")} == {
-        (f"openai/{model}", f"{task}/q1") for model in ("a", "b") for task in ("sums", "products")
-    }
-
-
 def test_one_name_under_two_samplings_is_two_models(tmp_path: Path) -> None:
     cold = inspect_log(tmp_path / "cold.eval", [sample()], header(model_generate_config={"temperature": 0.0}))
     warm = inspect_log(tmp_path / "warm.eval", [sample()])

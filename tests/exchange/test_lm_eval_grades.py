@@ -44,12 +44,6 @@ def refusal(*words: object) -> str:
     return " ".join(refused.stderr.split())
 
 
-def test_grades_of_the_samples_are_taken(tmp_path: Path) -> None:
-    path = log(tmp_path, [row(0, exact_match=1.0), row(1, text="5", exact_match=0.0)])
-    assert imported(path, "--to", tmp_path / "run").exit_code == 0
-    assert categories(tmp_path / "run") == [1, 0]
-
-
 def test_metric_and_filter_can_be_named(tmp_path: Path) -> None:
     rows = [
         row(key, by, exact_match=float(by == "last"), errors=float(key == 0))
@@ -119,13 +113,6 @@ def test_folder_of_several_tasks_is_one_run(tmp_path: Path) -> None:
     assert "for more" not in done.stdout
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["models"][0]["sampling"] == {"temperature": 0.8, "stop": ["\n\n"]}
-
-
-def test_two_samplings_for_one_task_are_two_models(tmp_path: Path) -> None:
-    other = row(1, exact_match=1.0)
-    other["arguments"]["gen_args_0"]["arg_1"] |= {"temperature": 0.1}  # type: ignore[index]
-    path = log(tmp_path, [row(0, exact_match=0.0), other])
-    assert "these count as two models" in refusal(path, "--to", tmp_path / "run")
 
 
 ASKED = {"temperature": 0.8, "max_tokens": 64, "stop": ["\n\n"]}

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.exchange.detect import LOGS
 from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.report.records import TrialRecord
@@ -214,28 +213,6 @@ def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp
     assert stored(tmp_path / "again") == stored(run)
 
 
-def test_an_array_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path) -> None:
-    path = export(Export(source / "run", "npz", tmp_path / "t.npz")).path
-    assert imported(path, "--to", tmp_path / "run", "--config", source / "config.yaml").exit_code == 0
-    assert outcomes(tmp_path / "run") == outcomes(source / "run")
-
-
-def test_inspect_logs_that_were_exported_come_back_with_their_outcomes(source: Path, tmp_path: Path) -> None:
-    path = export(Export(source / "run", "inspect", tmp_path / "logs")).path
-    assert imported(path, "--to", tmp_path / "run").exit_code == 0
-    assert outcomes(tmp_path / "run") == outcomes(source / "run")
-    texts = [
-        (record.answer.text, record.answer.completion_tokens, record.answer.signals)
-        for record in stored(tmp_path / "run")
-    ]
-    before = [
-        (record.answer.text, record.answer.completion_tokens, record.answer.signals)
-        for record in stored(source / "run")
-    ]
-    assert texts == before
-    assert imported(path, "--to", tmp_path / "named", "--config", source / "config.yaml").exit_code == 0
-
-
 def test_names_and_ids_are_those_of_the_configuration(source: Path, tmp_path: Path) -> None:
     rows = [{"model": "a", "question": "q0", "category": 1}, {"model": "z", "question": "q1", "category": 1}]
     path = lines(tmp_path / "t.jsonl", rows)
@@ -336,8 +313,3 @@ def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others
     words = ["import", str(site.folder / "log.jsonl"), "--config", str(config), "--to", str(site.directory())]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert outcomes(site.directory()) == {("ada", "q0", 0): 1}
-
-
-def test_the_help_of_import_names_every_table_that_is_read() -> None:
-    text = " ".join(CliRunner().invoke(app, ["import", "--help"], terminal_width=1000).output.split())
-    assert LOGS in text and "{logs}" not in text

@@ -43,7 +43,6 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.seeds import hashed_base, trial_seed
 from adaptive_eval.cli import app
-from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import DEFAULT_KEY
 from adaptive_eval.inspect.process import InspectProcess
@@ -438,49 +437,6 @@ def test_where_a_provider_says_no_usage_a_cap_counts_the_texts_of_all_models(sit
     assert "silent-p95: its server does not say how many tokens answers use: they are estimated" in ended.output
     assert all(100 < record.cost.tokens < 1000 for record in stored(site)), "the judge's long prompt is in it"
     assert 2 < len(stored(site)) < 8
-
-
-@pytest.mark.slow
-def test_under_a_cap_samples_that_cost_a_hundred_times_as_much_are_asked_less_often(site: Site) -> None:
-    names = ("dear-p50", "p51", "p52")
-    given = {"models": [{"name": model, "inspect": f"scripted/{model}"} for model in names]}
-    given |= {"sampling": {"max_tokens": 2000}, "trials": {"min": 2, "max": 200}}
-    given |= {"stopping": {"rule": "published", "confidence": 0.99999, "on_alarm": "never"}}
-    asked = {}
-    for name, caps in (("uncapped", {"trials": 240}), ("capped", {"trials": 240, "tokens": 10_000_000})):
-        ended = run(site, write(site, "exactly", name, skills=(), **given, budget=caps))  # type: ignore[arg-type]
-        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-        with RunReader.intact(site.directory(name)) as reader:
-            assert reader.header().configuration["trials"]["optimize"] == "cost"  # type: ignore[index, call-overload]
-        records = stored(site, name)
-        asked[name] = [sum(record.model == model for record in records) / len(records) for model in names]
-        tokens = {record.model: record.cost.tokens for record in records}
-        assert tokens == {"dear-p50": 1000, "p51": 10, "p52": 10}
-    assert asked["uncapped"][0] == pytest.approx(1 / 3, abs=0.05)
-    assert asked["capped"][0] < 0.2, asked
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_at_the_pace_that_auto_took_when_it_began(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An earlier version took models that Inspect asks for servers of one's own."""
-
-    def optimize() -> str:
-        with RunReader.intact(site.directory()) as reader:
-            return stored_config(reader.header()).trials.optimize
-
-    trials = {"min": 2, "max": 8}
-    with monkeypatch.context() as earlier:
-        earlier.setattr("adaptive_eval.config.prepare.choose_optimize", lambda *_: ("time", "they are yours"))
-        run(site, write(site, "exactly", trials=trials, budget={"trials": 12}))
-    assert optimize() == "time"
-    begun = len(stored(site))
-    ended = run(site, write(site, "exactly", trials=trials, budget={"trials": 40}))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    assert optimize() == "time" and len(stored(site)) > begun
-    result = CliRunner().invoke(
-        app, ["plan", str(write(site, "exactly", "fresh", trials=trials, budget={"trials": 12}))]
-    )
-    assert "every model is asked by Inspect at a provider" in " ".join(result.output.split()), result.output
 
 
 def asked_of_servers(site: Site, name: str, min_trials: int = 6) -> Path:

@@ -1,18 +1,13 @@
 """The `launch` section: what it may say, what is told of what it may not, and the command that it means."""
 
-import json
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 from checked_text import check_text
 
-from adaptive_eval.config.json_schema import json_schema
-from adaptive_eval.config.planning import plan_on
 from adaptive_eval.config.prepare import run_header
 from adaptive_eval.config.run import RunConfig, ServingGroup
-from adaptive_eval.core import Bench
 from adaptive_eval.launch.command import server_command, server_environment
 
 BASE = """\
@@ -135,13 +130,6 @@ def test_mistakes_are_reported_with_their_line(launch: str, problem: str) -> Non
     assert problem.split("; ")[0] in text
 
 
-def test_every_mistake_is_reported_at_once() -> None:
-    problems = problems_in("{env: {1X: a}, timeout: -1, flags: {host: y}}", "trials: {min: 0}\n")
-    assert [problem.partition(": ")[2].split()[0] for problem in problems] == [
-        "models[0].launch.env", "models[0].launch.flags", "models[0].launch.timeout", "trials.min",
-    ]  # fmt: skip
-
-
 SECRET = "hf_abcdefghijklmnop1234"
 
 
@@ -182,22 +170,9 @@ def test_an_address_beside_a_launched_server_is_refused() -> None:
     )
 
 
-def test_the_simulator_is_launched_by_itself() -> None:
-    text = BASE.replace("{LAUNCH}", "{model: x}").replace("name: a", "name: a\n    simulate: true")
-    problems = [str(problem) for problem in check_text(text, Path("bench.yaml"), (), {}).problems]
-    assert any("simulate has no effect on a model whose server the run starts" in problem for problem in problems)
-
-
 def test_the_address_of_the_environment_is_for_others() -> None:
     config = load("{model: x}", OPENAI_BASE_URL="http://elsewhere/v1")
     assert config.models[0].replicas == ("http://127.0.0.1/v1",)
-
-
-def test_the_schema_knows_it() -> None:
-    schema = json_schema()
-    assert set(schema["$defs"]["LaunchConfig"]["properties"]) >= {"command", "model", "flags", "exclusive", "timeout"}
-    assert "launch" in schema["$defs"]["ModelConfig"]["properties"]
-    json.dumps(schema)
 
 
 TURNS = """\
@@ -283,12 +258,3 @@ def test_vllm_is_told_that_it_may_sleep() -> None:
     )
     assert launch is not None
     assert server_environment(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"
-
-
-@pytest.mark.parametrize("settings", ["trials: {optimize: time}", "trials: {optimize: cost}"])
-def test_models_that_are_served_in_turn_have_the_pace_of_those_with_servers_of_their_own(settings: str) -> None:
-    bench = Bench(4, 30, np.array([0.0, 1.0]))
-    turned, dedicated = (_config(text + settings) for text in (TURNS, TURNS.replace("exclusive: gpu0", "")))
-    assert turned.serving_groups[0].in_turn and not dedicated.serving_groups[0].in_turn
-    paces = [plan_on(bench, config, list("abcd")).pace for config in (turned, dedicated)]
-    assert paces[0] == paces[1] and paces[0].dedicated_servers == ("time" in settings)

@@ -56,13 +56,6 @@ async def test_the_second_run_waits_and_reports_which_run_has_the_place() -> Non
     second.release()
 
 
-async def test_another_place_is_free() -> None:
-    first, second = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu1"], "second")
-    assert await first.take("gpu0", nobody) != await second.take("gpu1", nobody)
-    first.release()
-    second.release()
-
-
 async def test_a_run_that_stops_waiting_has_no_place() -> None:
     first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
     await first.take("gpu0", nobody)

@@ -185,11 +185,6 @@ def test_rubric_must_prefer_the_better_values(
         require_direction(rubric(wrong), **options)
 
 
-def test_validate_refuses_a_rubric_that_prefers_worse_values(tasks: Path, tmp_path: Path) -> None:
-    code, output = validated(written(tmp_path, rubric=UP, benchmark={"metric": "errors"}))
-    assert code == ExitCode.CONFIGURATION and "lower values of errors of task words are better" in output
-
-
 def test_generation_kwargs_of_a_task_are_used_where_sampling_leaves_them_open(tasks: Path, tmp_path: Path) -> None:
     file = written(tmp_path, sampling={"top_p": 0.5})
     text = yaml.safe_load(file.read_text())

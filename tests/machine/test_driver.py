@@ -12,7 +12,7 @@ from bed import MachineBed
 from fakes import QUESTIONS, SKILLS, TRIALS, FakeEndpoint, FakeGrading, plan
 from patient_time import HANGS
 
-from adaptive_eval.base.errors import Rejected, RetryNotAllowed, Unavailable
+from adaptive_eval.base.errors import RetryNotAllowed, Unavailable
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import Reason
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt, RetryGate
@@ -66,27 +66,6 @@ async def test_stopped_run_goes_on_and_repeats_no_request(tmp_path: Path, refere
     assert asked == len(reference.outcomes())
 
 
-async def test_second_stop_cancels_and_the_next_start_goes_on(tmp_path: Path, reference: MachineBed) -> None:
-    bed = MachineBed(tmp_path / "run")
-    for endpoint in bed.endpoints.values():
-        endpoint.delay = 30.0
-
-    async def stop_twice(driver: Driver) -> None:
-        while not all(endpoint.in_flight for endpoint in bed.endpoints.values()):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        driver.stop()
-        driver.stop()
-
-    stopping: list[asyncio.Task[None]] = []
-    bed.patience = 60.0
-    await bed.start(lambda driver: stopping.append(asyncio.create_task(stop_twice(driver))))
-    assert bed.reason is None and not bed.outcomes()
-    for endpoint in bed.endpoints.values():
-        endpoint.delay = 0.002
-    await bed.start()
-    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
-
-
 @pytest.mark.parametrize("stops", [1, 2])
 async def test_run_that_is_stopped_while_its_log_is_replayed_asks_nothing(tmp_path: Path, stops: int) -> None:
     bed = MachineBed(tmp_path / "run")
@@ -120,25 +99,6 @@ async def test_model_that_fails_later_is_set_aside(tmp_path: Path) -> None:
     cyd.fail = lambda prompt, seeds: None
     again = await bed.start()
     assert not again.controller.set_aside
-
-
-async def test_model_without_answers_is_asked_again_by_the_next_start(tmp_path: Path, reference: MachineBed) -> None:
-    bed = MachineBed(tmp_path / "run")
-    bed.endpoints["cyd"].late = lambda question, seed: True
-    machine = await bed.start()
-    assert set(machine.controller.set_aside) == {2}
-    bed.endpoints["cyd"].late = lambda question, seed: False
-    again = await bed.start()
-    assert not again.controller.set_aside
-    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
-
-
-async def test_first_refusal_ends_the_run(tmp_path: Path) -> None:
-    bed = MachineBed(tmp_path / "run")
-    for name in SKILLS:
-        bed.endpoints[name].fail = lambda prompt, seeds, name=name: Rejected(f"{name} is not served here")  # type: ignore[misc]
-    with pytest.raises(Aborted, match="ada is not served here\nbob"):
-        await bed.start()
 
 
 async def test_grader_that_fails_on_everything_ends_the_run(tmp_path: Path, reference: MachineBed) -> None:

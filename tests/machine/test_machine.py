@@ -37,7 +37,7 @@ from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, R
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import Note, Row, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay, replay_steps
-from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, STEPS, Request, Trial, TrialState
+from adaptive_eval.machine.trial import JUDGING, RESERVED, Request, Trial
 
 
 def setting(**changes: object) -> Setting:
@@ -95,10 +95,6 @@ def test_a_replay_can_be_stopped_between_looks_that_it_adds() -> None:
     assert [*islice(steps, 5)] == [None] * 5
 
 
-def test_every_state_but_the_last_ones_has_a_next_step() -> None:
-    assert {state for state in TrialState if state not in STEPS} == {DONE, TrialState.LOST}
-
-
 class TellsAnswersFirst(Machine):
     """Tells the core the answers of a commit before everything else."""
 
@@ -142,12 +138,6 @@ def test_capped_request_is_sent_when_its_reservation_is_on_disk() -> None:
     assert 0 < len(played.sent) < len(reserved)
 
 
-def test_uncapped_request_is_sent_at_once() -> None:
-    played = Played(setting())
-    played.do(Opened(), commit=False)
-    assert len(played.sent) == 18
-
-
 def test_request_of_several_trials_holds_a_slot_until_the_last_has_come() -> None:
     played = Played(setting(samples=dict.fromkeys(range(3), 2), slots=dict.fromkeys(range(3), 1)))
     played.do(Opened())
@@ -158,17 +148,6 @@ def test_request_of_several_trials_holds_a_slot_until_the_last_has_come() -> Non
     assert played.machine.in_flight[0] == 1
     played.do(Answered(request.id, [second]))
     assert [request.question for request in played.sent if request.model == 0] == [0, 1]
-
-
-def test_model_is_owed_its_trials_until_their_outcomes_are_on_disk() -> None:
-    played = Played(setting())
-    played.do(Opened())
-    asked = [request for request in played.sent if request.model == 0]
-    rows = played.do(*(event for request in asked for event in played.answer(request)), commit=False)
-    assert not played.machine.in_flight[0] and played.machine.is_owed(0)
-    played.disk.commit(rows)
-    played.do(Committed(rows))
-    assert not played.machine.is_owed(0) and played.machine.is_owed(1)
 
 
 def test_model_is_owed_its_trials_until_their_verdicts_are_on_disk() -> None:
@@ -343,17 +322,6 @@ def test_trials_that_a_killed_start_sent_to_a_removed_model_are_charged_at_its_m
     written = [record for action in actions if isinstance(action, Write) for _, record in action.rows]
     (charge,) = [record for record in written if isinstance(record, Charge)]
     assert charge == Charge(ChargeKind.KILLED, "answer", removed, 3, Cost(30))
-
-
-def test_replay_in_any_blocks_is_the_same() -> None:
-    played = Played(setting())
-    played.do(Opened())
-    while played.sent:
-        played.do(*played.answer(request := played.sent.pop(), int(request.model > request.question)))
-    one_block = Machine(played.setting)
-    one_block.handle(Replayed([row for block in played.disk.log() for row in block]))
-    assert one_block.controller.looks == played.machine.controller.looks
-    assert one_block.controller.finished == played.machine.controller.finished is not None
 
 
 def test_a_model_whose_answers_come_with_grades_is_asked_few_different_questions_until_one_has_a_grade() -> None:

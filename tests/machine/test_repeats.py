@@ -94,14 +94,6 @@ def test_a_cache_that_starts_in_the_middle_is_found_whatever_the_answers(
     assert f"from about trial {repeats.since} on" in repeats_sentence(repeats)
 
 
-def test_a_cache_of_some_questions_that_starts_in_the_middle_is_found() -> None:
-    def texts(question: int, trial: int) -> object:
-        return "cached" if question % 3 == 0 and trial >= 10 else trial % 4
-
-    repeats = find_repeats(watched(texts, 60, 24), WARM)
-    assert repeats is not None and repeats.since == 11 and repeats.questions == 20
-
-
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.97, 0.995])
 @pytest.mark.parametrize("size", [1, 900])
 def test_answers_that_vary_as_often_late_as_early_raise_no_alarm(p: float, size: int) -> None:
@@ -175,17 +167,6 @@ def test_a_few_questions_are_watched_whatever_the_order_of_questions() -> None:
     assert len(watched) == MAX_QUESTIONS
     assert {keys[at] for at in watched} == {keys[::-1][at] for at in watched_questions(keys[::-1])}
     assert watched_questions(keys[:7]) == {*range(7)}
-
-
-def test_what_is_watched_is_read_in_order_and_up_to_a_trial() -> None:
-    watch = AnswerWatch()
-    for number in (2, 0, 1):
-        add(watch, 1, number, number)
-    copied = watch.copy()
-    add(watch, 0, 0, 5)
-    assert [[number for number, _ in answers] for answers in watch.in_order()] == [[0, 1, 2], [0]]
-    assert [[number for number, _ in answers] for answers in watch.in_order([0, 2])] == [[0, 1]]
-    assert len([*copied.in_order()]) == 1
 
 
 @pytest.mark.parametrize(

@@ -45,17 +45,6 @@ def test_the_command_line_of_a_recipe_is_valid(recipe: str) -> None:
     assert words[-2:] == ["--ray", "auto"] and Path(words[2]).name == "models.yaml"
 
 
-def test_yaml_recipes_can_be_read_and_name_nodes_with_gpus() -> None:
-    job = yaml.safe_load((FOLDER / "kubernetes.yml").read_text())
-    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
-    (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
-    (container,) = group["template"]["spec"]["containers"]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == "8" and container["volumeMounts"]
-    assert job["spec"]["rayClusterSpec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
-    task = yaml.safe_load((FOLDER / "skypilot.yml").read_text())
-    assert task["num_nodes"] == 4 and task["file_mounts"]["/evals"]["source"] == "${BUCKET}"
-
-
 def on_the_path(folder: Path, programs: dict[str, str]) -> dict[str, str]:
     """An environment with these programs, each of which notes its words before it does anything."""
     for name, does in programs.items():
@@ -89,23 +78,6 @@ def test_on_slurm_the_run_begins_on_the_first_node_of_the_cluster_of_all(tmp_pat
     assert [line for line in called if line.startswith("adaptive")] == [f"{RUN} --display plain --ray auto"]
     given = re.search(r"timeout (\d+) ", started[0])
     assert given and int(given[1]) <= int(end) - begun - 299, "it is told to end five minutes before the job is"
-
-
-@pytest.mark.parametrize("rank", ["0", "1"])
-def test_on_skypilot_the_run_begins_on_the_first_node_when_its_template_has_started_ray(
-    rank: str, tmp_path: Path
-) -> None:
-    environment = on_the_path(tmp_path, {"start_cluster": "", "adaptive-eval": ""})
-    (tmp_path / "sky_templates").mkdir()
-    (tmp_path / "sky_templates" / "ray").symlink_to(tmp_path / "bin")
-    (tmp_path / "adaptive-eval").mkdir()
-    (tmp_path / "adaptive-eval" / "bin").symlink_to(tmp_path / "bin")
-    (tmp_path / "bin" / "activate").write_text("")
-    task = yaml.safe_load((FOLDER / "skypilot.yml").read_text())
-    subprocess.run(["bash", "-e", "-c", task["run"]], env={**environment, "SKYPILOT_NODE_RANK": rank}, check=True)
-    began = [f"{RUN} --run-dir /evals/runs/cluster --display plain --ray auto"] if rank == "0" else []
-    assert (tmp_path / "called").read_text().splitlines() == ["start_cluster ", *began]
-    subprocess.run(["bash", "-n"], input=task["setup"], text=True, check=True)
 
 
 def test_servers_without_ray_are_those_that_the_configuration_names(monkeypatch: pytest.MonkeyPatch) -> None:

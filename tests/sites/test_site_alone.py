@@ -39,16 +39,6 @@ async def test_answers_that_were_lost_before_it_began_are_not_told_again() -> No
     assert (await worker.sync("next", SiteOrder())).stats.lost == 2
 
 
-async def test_answers_of_a_moment_travel_together() -> None:
-    worker: Any = SiteWorker()
-    worker._server = SimpleNamespace()
-    worker._setup = SimpleNamespace(head="head")
-    replies = [SiteReply(number, ()) for number in range(2)]
-    for reply in replies:
-        worker._reply(reply)
-    assert (await worker.sync("head", SiteOrder())).replies == tuple(replies)
-
-
 async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise each message to a site would leave a call that waits for a heartbeat."""
     monkeypatch.setattr("adaptive_eval.sites.worker.HEARTBEAT_SECONDS", HANGS)

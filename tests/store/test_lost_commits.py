@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -91,15 +90,6 @@ def test_without_its_lock_file_a_run_continues_with_the_remaining_trials(killed:
     assert read_holder(killed / "lock")["committed"] == 1
     with closing(opened(killed)) as store:
         assert count(store.reader) == 1
-
-
-def test_a_run_with_an_empty_database_is_refused(killed: Path) -> None:
-    log_of(killed).unlink()
-    (killed / DATABASE_FILE).unlink()
-    sqlite3.connect(killed / DATABASE_FILE).close()
-    for _ in range(2):
-        with pytest.raises(StoreError, match="a run was started in .*, but run.sqlite is empty"):
-            opened(killed)
 
 
 def test_trials_that_are_dropped_are_not_missed(tmp_path: Path) -> None:

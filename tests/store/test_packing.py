@@ -13,14 +13,6 @@ from adaptive_eval.store.packing import pack_json, pack_text, unpack_json, unpac
 ANY_TEXT = st.text(st.characters(codec=None), max_size=300)
 
 
-@pytest.mark.parametrize("times", [40, 4000])
-def test_a_text_is_packed_as_zlib_does_it(times: int) -> None:
-    text = "".join(f"step {number}: \U0001f4a1 so the sum is {number * number % 97}\n" for number in range(times))
-    packed = pack_text(text)
-    assert isinstance(packed, bytes) and len(packed) < 0.5 * len(text.encode())
-    assert zlib.decompress(packed).decode() == text == unpack_text(packed)
-
-
 @given(ANY_TEXT, st.integers(0, 60))
 def test_a_text_comes_back(text: str, times: int) -> None:
     assert unpack_text(pack_text(text * times)) == text * times

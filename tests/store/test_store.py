@@ -20,7 +20,6 @@ from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.facts import facts_of
 from adaptive_eval.machine.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, SettingsEnd
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
-from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.read import LogReader
@@ -199,26 +198,6 @@ def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenSto
     ((_, note),) = reader.notes()
     changes = [["budget.trials", 100, 500]]
     assert note.body == {"configuration": 1, "changes": changes, "looks": 1, "has_looked": True}
-
-
-def test_events_read_the_changes_of_the_settings_once(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, reads, settings_ends = open_store(), list[LogReader](), LogReader.settings_ends
-
-    def counted(reader: LogReader) -> dict[int, SettingsEnd]:
-        reads.append(reader)
-        return settings_ends(reader)
-
-    monkeypatch.setattr(LogReader, "settings_ends", counted)
-    for number in range(4):
-        store.append(make_trial(number=number), LookTaken(number, {"z": 1.5}))
-        now = replace(HEADER, configuration={"budget": {"trials": 500 + number}, "seed": 7})
-        store.change_settings(now, [("budget.trials", 100, 500 + number)])
-    reader = RunReader(store.reader)
-    changes = [event for event in reader.events() if isinstance(event, SettingsChanged)]
-    assert [(event.trials, event.looks) for event in changes] == [(1, 1), (2, 2), (3, 3), (4, 4)]
-    assert len(reads) == 1
-    reader.events(after=store.last_seq)
-    assert len(reads) == 1, "nothing new has a number of looks"
 
 
 @pytest.mark.parametrize(

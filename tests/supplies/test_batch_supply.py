@@ -64,12 +64,6 @@ async def test_requests_that_come_together_are_one_batch(kind: str) -> None:
     assert stats.requests == 40 and stats.in_flight == stats.lost == 0
 
 
-async def test_ids_at_the_service_are_the_keys_of_the_trials() -> None:
-    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
-    await answered(desk.open(), keys_of(range(3), 2))
-    assert [event.requests for event in desk.log.of_kind(BatchPlanned)] == [("0-2-0", "0-2-1", "0-2-2")]
-
-
 async def test_nothing_is_sent_before_the_log_has_the_batch() -> None:
     desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
     start = desk.open()
@@ -108,13 +102,6 @@ async def test_requests_without_a_result_are_asked_again_and_no_answer_twice(kin
     notices = {notice.kind for notice in start.supply.stats(ADA).notices}
     assert notices == {"double_result", "strange_result"}
     assert desk.log.pending == []
-
-
-async def test_a_failure_that_comes_twice_is_a_double_result() -> None:
-    desk = ServiceDesk("openai", ServiceInMemory(seconds=60.0, errored=0.5, doubled=1.0, seed=5))
-    start = desk.open(attempts=20)
-    await answered(start, keys_of(range(30)))
-    assert {notice.kind for notice in start.supply.stats(ADA).notices} == {"double_result"}
 
 
 async def test_a_request_that_fails_in_every_batch_is_given_up() -> None:
@@ -198,21 +185,6 @@ async def test_a_lost_answer_is_not_asked_for_again_if_the_caps_do_not_allow_it(
     await answered(start, keys_of([0]))
     (failed,) = start.failed.values()
     assert failed.kind is RequestFailure.NOT_ALLOWED and desk.log.lost == 1 and desk.creations == 1
-
-
-async def test_failed_and_lost_requests_are_in_one_further_batch() -> None:
-    desk = ServiceDesk("openai", ServiceInMemory(seconds=60.0, errored=0.3, left_out=0.3, seed=5))
-    start = desk.open(attempts=20, allows=None)
-    start.ask(keys_of(range(40)))
-    while len(desk.log.answers) < 40:
-        await asyncio.sleep(5.0)  # until the losses are on disk
-        for request in start.hesitating:
-            start.supply.allow(request, True)
-        start.hesitating.clear()
-    await asyncio.sleep(1.0)
-    first, *others = desk.ended
-    assert first.missing > first.lost > 0, "some failed and others were lost"
-    assert desk.sizes == [40, *(event.missing for event in (first, *others) if event.missing)]
 
 
 # -- patience --------------------------------------------------------------------------------------------------------
@@ -320,19 +292,6 @@ async def test_a_request_that_is_in_two_batches_waits_for_the_newer_one(kind: st
     await asyncio.sleep(1.0)
     assert service.counts["answered"] == 20, "no answer was paid for twice"
     assert second.supply.stats(ADA).notices == () and desk.log.pending == []
-
-
-async def test_a_batch_without_requests_to_claim_is_ended() -> None:
-    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(3))
-    first = desk.open(delay=None)
-    await answered(first, keys)
-    first.is_dead = True  # killed after the commit, before the end of the batch is noted
-    first.store(keys)
-    await first.die()
-    second, calls = desk.open(), len(desk.service.log)
-    second.ask([])
-    await asyncio.sleep(0.0)  # a run with nothing left to ask may end before any reply comes
-    assert desk.log.pending == [] and len(desk.service.log) == calls
 
 
 async def test_requests_of_a_batch_that_cannot_be_read_fail_also_those_that_come_later() -> None:

@@ -130,15 +130,6 @@ async def test_a_settled_model_gives_its_place_to_the_next_one() -> None:
     assert [bench.pool.servers(model) for model in (ADA, BOB, CYD)] == [0, 0, 1]
 
 
-async def test_a_model_that_is_not_in_the_run_any_more_is_settled() -> None:
-    host = FakeHost([ADA])
-    bench = PoolBench(host)
-    await bench.serve(ada=WANTED)
-    bench.pool.serve({})
-    await asyncio.sleep(0)
-    assert host.did == ["up ada", "released ada"]
-
-
 async def test_a_model_stays_until_all_that_it_owes_is_committed_and_then_comes_the_next_in_the_circle() -> None:
     host = FakeHost()
     bench = PoolBench(host)
@@ -149,15 +140,6 @@ async def test_a_model_stays_until_all_that_it_owes_is_committed_and_then_comes_
     await bench.serve(ada=WANTED, cyd=WANTED)
     assert host.did == ["up bob", "up cyd"]
     assert bench.changed == [BOB, CYD], "bob cannot be asked from the moment in which cyd is loaded"
-
-
-async def test_a_place_that_nobody_else_wants_becomes_one_more_server_if_more_waits_than_one_takes() -> None:
-    hosts = [FakeHost(), FakeHost()]
-    bench = PoolBench(*hosts)
-    await bench.serve(ada=WANTED)
-    assert bench.pool.servers(ADA) == 1
-    await bench.serve(ada=queued(1))
-    assert bench.pool.servers(ADA) == 2
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3])

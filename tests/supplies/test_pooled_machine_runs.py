@@ -22,7 +22,7 @@ from adaptive_eval.machine.charges import Charge
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import AbortKind
 from adaptive_eval.machine.supply import AskedModel, Supply
-from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServersNoticed
+from adaptive_eval.notes.servers import ServerLaunched, ServerReleased
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.supplies.launched import LaunchedSupply
 from adaptive_eval.supplies.pool import PooledModel
@@ -256,36 +256,6 @@ async def test_a_server_that_does_not_start_ends_a_run_without_answers(tmp_path:
         await bed.start()
     assert error.value.abort.kind is AbortKind.UNSERVABLE
     assert list(error.value.abort.reasons.values()) == ["its server exited with status 1"]
-
-
-async def test_later_its_model_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
-    bed = PooledBed(tmp_path).at([0], [1], [2])
-    last = bed.places[2]
-
-    async def load(model: int, tell: OnEvent) -> None:
-        await until(lambda: bool(bed.driver.machine and bed.driver.machine._answered))
-        raise LaunchFailed("out of memory")
-
-    last.load = load  # type: ignore[method-assign]
-    machine = await bed.start(lambda driver: setattr(bed, "driver", driver))
-    assert machine.aside == {2: "out of memory"}
-    assert machine.controller.finished is not None
-    assert {key[0] for key in bed.outcomes()} == {0, 1}  # type: ignore[index]
-
-
-async def test_a_model_that_one_place_lacks_is_served_at_the_others(tmp_path: Path, reference: object) -> None:
-    bed = PooledBed(tmp_path).at(MODELS, places=2)
-    bed.places[0].fails = lambda model: LaunchFailed("it lacks the model") if model == 0 else None
-    await bed.start()
-    assert bed.looks_without_reports() == reference and 0 in bed.places[1].loads
-    assert bed.notes(ServersNoticed.KIND) == ["no_further_server"]
-
-
-async def test_a_defect_of_a_host_ends_the_run(tmp_path: Path) -> None:
-    bed = PooledBed(tmp_path).at(MODELS)
-    bed.places[0].fails = lambda model: ZeroDivisionError("a bug")
-    with pytest.raises(ZeroDivisionError):
-        await bed.start()
 
 
 async def test_a_run_that_is_stopped_while_a_server_is_started_ends_at_once(tmp_path: Path) -> None:

@@ -48,24 +48,6 @@ class Clocked:
         return [orjson.loads(line) for line in reply.parts[0][1].splitlines()]
 
 
-def test_a_batch_goes_through_its_states() -> None:
-    service = Clocked(seconds=100.0)
-    name = service.batch()
-    words = []
-    for service.now in (5.0, 50.0, 95.0, 100.0):
-        words.append(service.call("GET", f"/v1/batches/{name}")[1]["status"])
-    assert words == ["validating", "in_progress", "finalizing", "completed"]
-    assert sorted(result["custom_id"] for result in service.results(name)) == ["r0", "r1", "r2", "r3"]
-
-
-def test_an_answer_is_that_of_the_chat_api() -> None:
-    service = Clocked(seconds=0.0)
-    (line,) = service.results(service.batch(1))
-    body = {"model": "ada", "messages": [{"content": "[q1]"}], "seed": 0}
-    direct = service.call("POST", "/v1/chat/completions", body)[1]
-    assert line["response"]["body"]["choices"] == direct["choices"]
-
-
 def test_invalid_batch_calls_are_refused_with_a_reason() -> None:
     service = Clocked(seconds=100.0)
     assert service.call("GET", "/v1/batches/none")[0] == 404
@@ -77,15 +59,6 @@ def test_invalid_batch_calls_are_refused_with_a_reason() -> None:
         ("/v1/messages/batches", {"requests": [{"custom_id": "a", "params": {"messages": []}}]}),
     ):
         assert service.call("POST", path, body)[0] == 400
-
-
-def test_half_of_a_batch_that_expires_is_answered() -> None:
-    service = Clocked(seconds=1.0, expired=1.0)
-    name = service.batch(10)
-    service.now = 2.0
-    reply = service.call("GET", f"/v1/batches/{name}")[1]
-    assert reply["status"] == "expired" and reply["request_counts"] == {"total": 10, "completed": 5, "failed": 5}
-    assert service.api.batches.counts["answered"] == 5
 
 
 def test_batch_habits_are_parsed_and_unknown_ones_refused() -> None:
