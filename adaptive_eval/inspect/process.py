@@ -37,7 +37,6 @@ LIST_TIMEOUT_SECONDS = 1800.0
 SHUTDOWN_TIMEOUT_SECONDS = 120.0
 """Time for Inspect to close its logs and sandboxes."""
 MAX_TAIL = 600
-HUB_WORDS = re.compile(b"hf_dataset|load_dataset")
 PROBLEM_KEYS = frozenset({"error", "ended", "repeats"})
 """Keys of messages about problems."""
 
@@ -75,7 +74,7 @@ def list_task(
             input=_encode_line(setup),
             capture_output=True,
             cwd=folder,
-            env=_environment([benchmark.inspect], folder, environment),
+            env=_environment(environment),
             timeout=LIST_TIMEOUT_SECONDS,
             start_new_session=True,
         )
@@ -86,7 +85,7 @@ def list_task(
     if "" not in reply:
         why = reply.get("problem") or _tail(done.stderr) or f"its process ended with {done.returncode}"
         why = redactor.message(why)
-        hub = f"; {NO_HUB}" if _is_hub_unreachable(benchmark.inspect, folder) else ""
+        hub = f"; {NO_HUB}" if _is_hub_unreachable() else ""
         raise ConfigError(f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_task_hint(why)}{hub}")
     _require_scorer(section, benchmark, reply[""]["scorers"])
     if note := _epochs_note(reply[""]["epochs"], reply[""]["reducers"]):
@@ -207,7 +206,7 @@ class InspectProcess:
         self._errors.parent.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(clear_leftovers, TEMPORARY)
         self._temporary = TemporaryFolder(TEMPORARY)
-        environment = _environment(self._names, self._folder, self._environment)
+        environment = _environment(self._environment)
         with self._errors.open("ab") as errors:
             process = self._process = await asyncio.create_subprocess_exec(
                 *python_command(BOOTSTRAP),
@@ -277,35 +276,15 @@ class InspectProcess:
                 result.set_exception(Unavailable(why))
 
 
-def _environment(tasks: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Environment of Inspect; it uses only its cache if the hub with the data is unreachable."""
-    offline = {"HF_HUB_OFFLINE": "1"} if any(_is_hub_unreachable(task, folder) for task in tasks) else {}
+    offline = {"HF_HUB_OFFLINE": "1"} if _is_hub_unreachable() else {}
     return {**environment, "INSPECT_DISPLAY": "none", **offline}
 
 
 @cache
-def _is_hub_unreachable(task: str, folder: Path) -> bool:
-    return _loads_from_hub(task, folder) and find_spec("huggingface_hub") is not None and not hub_answers()
-
-
-def _loads_from_hub(task: str, folder: Path) -> bool:
-    """Whether the file of a task, or one beside it in its package, has a word of data sets on the hub."""
-    file, is_file, _ = task.partition("@")
-    if is_file:
-        return _has_words(folder / file, HUB_WORDS)
-    package, _, name = task.partition("/")
-    spec = find_spec(package) if package.isidentifier() else None
-    places = () if spec is None else spec.submodule_search_locations or ()
-    task_words = re.compile(rf"""def {re.escape(name)}\(|["']{re.escape(name)}["']""".encode())
-    files = (source for place in places for source in Path(place).rglob("*.py") if _has_words(source, task_words))
-    return any(_has_words(beside, HUB_WORDS) for source in files for beside in source.parent.glob("*.py"))
-
-
-def _has_words(file: Path, words: re.Pattern[bytes]) -> bool:
-    try:
-        return words.search(file.read_bytes()) is not None
-    except OSError:
-        return False
+def _is_hub_unreachable() -> bool:
+    return find_spec("huggingface_hub") is not None and not hub_answers()
 
 
 def _encode_line(value: object) -> bytes:
