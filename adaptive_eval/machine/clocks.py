@@ -66,15 +66,13 @@ class ServerTimes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`before`: held times of earlier starts, by name."""
-        self._models, self._before, self._clock = models, before, clock
+        self._models, self._before, self.now = models, before, clock
         self._past_seconds = dict.fromkeys(models, 0.0)
         """Seconds of this start that are over."""
         self._since: dict[int, dict[str | None, float]] = {}
         """By model: the places where it is up, and since when."""
         self._until: dict[int, float] = {}
         """When the last answer came from servers of others that have no request now."""
-        self._over: dict[int, tuple[float, float]] = {}
-        """When servers of others were held in this start, of models that have released them."""
 
     def on_note(self, note: Note) -> None:
         """Note that a server of the run is started, came up, or ended."""
@@ -101,17 +99,11 @@ class ServerTimes:
     def on_quiet(self, model: int) -> None:
         """Note that a model has no request in flight any more."""
         if self._since.get(model) and not self._models[model].is_launched:
-            self._until[model] = self._clock()
-
-    def close(self) -> None:
-        """Note that the run releases all servers."""
-        for model, places in self._since.items():
-            for place in list(places):
-                self._end(model, place)
+            self._until[model] = self.now()
 
     def held_times(self) -> dict[str, HeldTime]:
         """Time for which each model has held its servers, over all starts."""
-        now = self._clock()
+        now = self.now()
         times = {clocked.name: self.held_time(model, now) for model, clocked in self._models.items()}
         return {**self._before, **{name: held for name, held in times.items() if held is not None}}
 
@@ -119,7 +111,7 @@ class ServerTimes:
         """The held time of a model; None if it held nothing."""
         described = self._models[model]
         before, up = self._before.get(described.name), self._since.get(model, {})
-        if before is None and not up and not self._past_seconds[model] and model not in self._over:
+        if before is None and not up and not self._past_seconds[model]:
             return None
         before = before or HeldTime()
         if described.is_launched:
@@ -136,7 +128,7 @@ class ServerTimes:
 
     def _shared_seconds(self, model: int, now: float) -> float:
         """The model's share of the time for which it held servers of others in this start, as a mean over them."""
-        spans = self._over | {
+        spans = {
             other: (places[None], self._until.get(other, now))
             for other, places in self._since.items()
             if places and not self._models[other].is_launched
@@ -151,15 +143,11 @@ class ServerTimes:
         return sum(parts) / len(parts)
 
     def _begin(self, model: int, place: str | None, ago: float = 0.0) -> None:
-        self._since.setdefault(model, {}).setdefault(place, self._clock() - ago)
+        self._since.setdefault(model, {}).setdefault(place, self.now() - ago)
 
     def _end(self, model: int, place: str | None) -> None:
-        if (since := self._since.get(model, {}).pop(place, None)) is None:
-            return
-        if self._models[model].is_launched:
-            self._past_seconds[model] += self._clock() - since
-        else:
-            self._over[model] = (since, self._until.pop(model, self._clock()))
+        if (since := self._since.get(model, {}).pop(place, None)) is not None:
+            self._past_seconds[model] += self.now() - since
 
 
 def _share_of_span(interval: tuple[float, float], spans: Sequence[tuple[float, float]]) -> float:
@@ -172,7 +160,7 @@ def _share_of_span(interval: tuple[float, float], spans: Sequence[tuple[float, f
     return seconds
 
 
-class RunClock:
+class RunClock(ServerTimes):
     """The clocks of a run, over all its starts."""
 
     def __init__(
@@ -183,9 +171,9 @@ class RunClock:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`elapsed`, `held`: of earlier starts."""
-        self._models, self._elapsed_before, self.now = models, elapsed, clock
+        super().__init__(models, held, clock)
+        self._elapsed_before = elapsed
         self._started: float | None = None
-        self.times = ServerTimes(models, held, clock)
 
     def start(self) -> None:
         """Start the clock unless it runs."""
@@ -202,7 +190,7 @@ class RunClock:
 
     def held(self) -> Json:
         """For how long each model has held its servers, as plain values."""
-        return {name: list(held) for name, held in self.times.held_times().items()}
+        return {name: list(held) for name, held in self.held_times().items()}
 
     def gpu_seconds(self, machine: Machine) -> float:
         """GPU seconds that a cap on held servers counts.
@@ -219,18 +207,6 @@ class RunClock:
             if described is not None:
                 total += machine.in_flight[model] * described.request_gpu_seconds
         for model, described in self._models.items():
-            if described.is_launched and (held := self.times.held_time(model, now)) is not None:
+            if described.is_launched and (held := self.held_time(model, now)) is not None:
                 total += held.gpu_seconds
         return total
-
-    def on_sent(self, model: int) -> None:
-        """Note that a request is sent to a model."""
-        self.times.on_sent(model)
-
-    def on_quiet(self, model: int) -> None:
-        """Note that a model has no request in flight any more."""
-        self.times.on_quiet(model)
-
-    def on_note(self, note: Note) -> None:
-        """Note the start or end of a server."""
-        self.times.on_note(note)

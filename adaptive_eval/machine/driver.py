@@ -11,13 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
 
-from adaptive_eval.base.errors import (
-    GraderError,
-)
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.charges import Charge
-from adaptive_eval.machine.clocks import BEAT_SECONDS
+from adaptive_eval.machine.clocks import BEAT_SECONDS, RunClock
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
@@ -45,7 +43,7 @@ from adaptive_eval.machine.events import (
 from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.permits import Permits
-from adaptive_eval.machine.records import Json, LookTaken, Note, Row
+from adaptive_eval.machine.records import LookTaken, Note, Row
 from adaptive_eval.machine.supply import Demand, Supply
 from adaptive_eval.machine.trial import ANSWERED, GradeDetails, Key, Request, Trial
 from adaptive_eval.machine.troubles import ServerWatch
@@ -87,37 +85,6 @@ class Log(Protocol):
         """Write rows, all or none, with a report of all; returns them as they were written."""
 
 
-class Clock(Protocol):
-    """The clocks of a run."""
-
-    def now(self) -> float:
-        """Seconds of a monotonic clock."""
-
-    def start(self) -> None:
-        """Start the clock of the time that the run is active, unless it runs."""
-
-    def stop(self) -> None:
-        """Stop that clock: nothing more is asked."""
-
-    def elapsed(self) -> float:
-        """Seconds that the run was active, over all its starts."""
-
-    def gpu_seconds(self, machine: Machine) -> float:
-        """GPU seconds for which servers were held, as caps count them."""
-
-    def held(self) -> Json | None:
-        """For how long servers were held, as plain values to be stored."""
-
-    def on_sent(self, model: int) -> None:
-        """Called when a request is sent to a model."""
-
-    def on_quiet(self, model: int) -> None:
-        """Called when a model has no request in flight any more."""
-
-    def on_note(self, note: Note) -> None:
-        """Called when servers are started or stopped, too."""
-
-
 class Observer(Protocol):
     """Observer of looks, notes and charges once they are on disk; must return quickly."""
 
@@ -147,7 +114,7 @@ class Driver:
         log: Log,
         grading: Grading,
         questions: Sequence[Question],
-        clock: Clock,
+        clock: RunClock,
         *,
         patience: float = 0.0,
         observer: Observer | None = None,

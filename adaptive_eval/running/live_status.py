@@ -120,7 +120,7 @@ class LiveStatus:
         )
 
     def _servers(self) -> HeldServers:
-        held = self._clock.times.held_times()
+        held = self._clock.held_times()
         times = [HeldTime(*held[name]) if name in held else None for name in self._roster]
         return HeldServers(times, self._launched)
 
