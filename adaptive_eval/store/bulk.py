@@ -19,7 +19,7 @@ from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.packing import dump_json
 from adaptive_eval.store.redact import redact_note, redact_trial
 from adaptive_eval.store.schema import COVERED, insert_into, sealed
-from adaptive_eval.store.write import run_values, trial_row
+from adaptive_eval.store.write import insert_run, trial_row
 
 _TRIALS = insert_into("trials")
 _CELL = f"SELECT {', '.join(COVERED['trials'])} FROM trials WHERE model = ? AND question = ? ORDER BY number"
@@ -81,20 +81,9 @@ class BulkImport:
         """Make it a run; `keys` gives the key under which the trials of a question were added, if it is another."""
         now = time.time()
         with translate_errors(self._directory):
-            run, configuration = run_values(header, now)
-            self._connection.executemany(insert_into("run"), run)
-            self._connection.execute(insert_into("configurations"), configuration)
-            self._connection.executemany(
-                insert_into("models"),
-                [sealed(self.model(name), name, dump_json(meaning)) for name, meaning in header.models.items()],
-            )
-            self._connection.executemany(
-                insert_into("questions"),
-                [
-                    sealed(self.question(keys.get(key, key)), key, dump_json(body))
-                    for key, body in header.questions.items()
-                ],
-            )
+            models = [self.model(name) for name in header.models]
+            questions = [self.question(keys.get(key, key)) for key in header.questions]
+            insert_run(self._connection, header, now, models, questions)
             names = {*self._models, *self._questions, *keys}
             for note in notes:
                 self._seq += 1

@@ -2,8 +2,8 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -98,7 +98,8 @@ class RunStore:
             if is_begun:
                 database.require_intact()
             else:
-                _begin(database, header)
+                with database.transaction() as connection:
+                    insert_run(connection, header, time.time(), count(), count())
             return OpenedStore(cls(directory, database, redactor), is_begun)
 
     def commit(
@@ -266,22 +267,19 @@ class RunStore:
         return float(str(existing[0][3]))
 
 
-def _begin(database: RunDatabase, header: RunHeader) -> None:
-    run, configuration = run_values(header, time.time())
-    models = [sealed(at, name, dump_json(meaning)) for at, (name, meaning) in enumerate(header.models.items())]
-    questions = [sealed(at, key, dump_json(body)) for at, (key, body) in enumerate(header.questions.items())]
-    with database.transaction() as connection:
-        connection.executemany(_INSERT["run"], run)
-        connection.execute(_INSERT["configurations"], configuration)
-        connection.executemany(_INSERT["models"], models)
-        connection.executemany(_INSERT["questions"], questions)
-
-
-def run_values(header: RunHeader, now: float) -> tuple[list[tuple[Stored, ...]], tuple[Stored, ...]]:
-    """Values stored for a new run besides its models and questions: its values, and its first configuration."""
+def insert_run(
+    connection: sqlite3.Connection, header: RunHeader, now: float, models: Iterable[int], questions: Iterable[int]
+) -> None:
+    """Insert a new run: its values, its first configuration, and its models and questions, with these numbers."""
     values: dict[str, Stored] = {"name": header.name, "created": now, "version": __version__, "elapsed": 0.0}
     values |= {"held": "{}", "in_flight": "{}", "meaning": dump_json(header.meaning)}
-    return [sealed(key, value) for key, value in values.items()], sealed(0, now, dump_json(header.configuration))
+    connection.executemany(_INSERT["run"], [sealed(key, value) for key, value in values.items()])
+    connection.execute(_INSERT["configurations"], sealed(0, now, dump_json(header.configuration)))
+    for table, named, numbers in (("models", header.models, models), ("questions", header.questions, questions)):
+        rows = [
+            sealed(number, name, dump_json(body)) for number, (name, body) in zip(numbers, named.items(), strict=False)
+        ]
+        connection.executemany(_INSERT[table], rows)
 
 
 def _costs(cost: tuple[int, float, float]) -> tuple[int, float, float]:
