@@ -1,10 +1,11 @@
 """Who goes on with an imported run grades as its logs did, or is told with examples before anything is asked."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -87,6 +88,26 @@ def run_on(run: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, *
     return CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--display", "plain"])
 
 
+def configured(folder: Path, grader: str, models: list[dict[str, object]], **more: object) -> Path:
+    """A configuration with the questions of the logs."""
+    rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
+    tree = {"questions": str(lines(folder / "questions.jsonl", rows)), "models": models, "grader": grader}
+    config = folder / f"{grader}.yaml"
+    config.write_text(yaml.safe_dump(tree | {"sampling": {"temperature": 0.5, "max_tokens": 99}} | more))
+    return config
+
+
+def graded_rows(**texts: Callable[[str, int, int], str]) -> list[dict[str, object]]:
+    """A row for each trial, with its grade and texts."""
+    return [
+        {"model": model, "question": f"q{n}", "trial": epoch, "category": int(is_right(model, n, epoch))}
+        | {name: text(model, n, epoch) for name, text in texts.items()}
+        for model in SKILLS
+        for n in range(QUESTIONS)
+        for epoch in range(4)
+    ]
+
+
 def kind_of(run: Path) -> str:
     return stored_config(stored_header(run)).grader.kind
 
@@ -142,34 +163,19 @@ def test_a_grader_that_gives_the_grades_is_taken_and_stays(
 
 @pytest.mark.usefixtures("quick_graders")
 def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: ScriptedServer) -> None:
-    rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
-    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    models = [{"name": name, "base_url": server.base_url} for name in SKILLS]
-    trials = [
-        {"model": model, "question": f"q{n}", "trial": epoch, "category": int(is_right(model, n, epoch))}
-        | {"text": prose(model, n, epoch)}
-        for model in SKILLS
-        for n in range(QUESTIONS)
-        for epoch in range(4)
-    ]
-    tree = {
-        "questions": "questions.jsonl",
-        "models": models,
-        "grader": "exact",
-        "trials": {"min": 4, "max": 6, "optimize": "cost"},
-    }
-    tree |= {"sampling": {"temperature": 0.5, "max_tokens": 99}}
-    config, run = tmp_path / "own.yaml", tmp_path / "run"
-    config.write_text(yaml.safe_dump(tree))
-    done = imported(lines(tmp_path / "log.jsonl", trials), "--to", run, "--config", config)
+    run, models = tmp_path / "run", [{"name": name, "base_url": server.base_url} for name in SKILLS]
+    config, other = (
+        configured(tmp_path, grader, models, trials={"min": 4, "max": 6, "optimize": "cost"})
+        for grader in ("exact", "numeric")
+    )
+    done = imported(lines(tmp_path / "log.jsonl", graded_rows(text=prose)), "--to", run, "--config", config)
     assert done.exit_code == 0 and "stored answers differently" in done.stdout
     result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
     assert result.exit_code == ExitCode.CONFIGURATION and "stored answers differently" in result.stderr
-    config.write_text(yaml.safe_dump(tree | {"grader": "numeric"}))
-    result = CliRunner().invoke(app, ["run", str(config), "--run-dir", str(run), "--dry-run"])
+    result = CliRunner().invoke(app, ["run", str(other), "--run-dir", str(run), "--dry-run"])
     assert result.exit_code == ExitCode.REACHED, result.stderr
     assert kind_of(run) == "logged"  # a dry run changes nothing
-    refused = CliRunner().invoke(app, ["validate", str(config), "--set", "grader=logged"])
+    refused = CliRunner().invoke(app, ["validate", str(other), "--set", "grader=logged"])
     assert refused.exit_code == ExitCode.CONFIGURATION and "is a placeholder for imported logs" in refused.stderr
 
 
@@ -188,16 +194,11 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
     tmp_path: Path, rubric: object
 ) -> None:
     """Logs with scores in place of categories, and a configuration whose grader reads otherwise."""
-    rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
-    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     models = [{"name": f"openai/{name}", "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
     logs = log(tmp_path, {"numeric": True})
     for grader, kind in (("exact", "logged"), ("numeric", "numeric")):
-        tree = {"questions": "questions.jsonl", "models": models, "grader": grader, "rubric": rubric}
-        tree["sampling"] = {"temperature": 0.5, "max_tokens": 99}
-        config, run = tmp_path / f"{grader}.yaml", tmp_path / grader
-        config.write_text(yaml.safe_dump(tree))
-        done = imported(*logs, "--to", run, "--config", config)
+        run = tmp_path / grader
+        done = imported(*logs, "--to", run, "--config", configured(tmp_path, grader, models, rubric=rubric))
         assert done.exit_code == 0, done.stderr
         assert ("stored answers differently" in done.stdout) == (grader == "exact")
         assert kind_of(run) == kind
@@ -212,28 +213,11 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
 
 @pytest.mark.usefixtures("quick_graders")
 def test_scores_that_commands_have_reported_are_compared_as_they_were_reported(tmp_path: Path) -> None:
-    rows = [{"id": f"q{n}", "prompt": f"number {n}", "answer": str(n + 20)} for n in range(QUESTIONS)]
-    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    trials = [
-        {
-            "model": model,
-            "question": f"q{n}",
-            "trial": epoch,
-            "category": int(is_right(model, n, epoch)),
-            "text": "done",
-            "reasoning": json.dumps({"score": float(is_right(model, n, epoch)), "answer": "done"}),
-        }
-        for model in SKILLS
-        for n in range(QUESTIONS)
-        for epoch in range(4)
-    ]
-    tree = {
-        "questions": "questions.jsonl",
-        "models": [{"name": model, "command": ["true"]} for model in SKILLS],
-        "grader": "reported",
-    }
-    config = tmp_path / "own.yaml"
-    config.write_text(yaml.safe_dump(tree))
+    def reported(*trial: Any) -> str:
+        return json.dumps({"score": float(is_right(*trial)), "answer": "done"})
+
+    trials = graded_rows(text=lambda *_: "done", reasoning=reported)
+    config = configured(tmp_path, "reported", [{"name": model, "command": ["true"]} for model in SKILLS], sampling={})
     done = imported(lines(tmp_path / "log.jsonl", trials), "--to", tmp_path / "run", "--config", config)
     assert done.exit_code == 0 and "stored answers differently" not in done.stdout
     assert kind_of(tmp_path / "run") == "reported"

@@ -544,40 +544,6 @@ def test_a_task_and_a_file_in_one_run_are_looked_at_as_two_files_are(site: Site)
 
 
 @pytest.mark.slow
-def test_kills_change_nothing_in_a_run_of_a_task_and_a_file_with_gates_and_a_cap(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing bounds an answer: what the cap reserves, and by it what is asked next, follows from what is stored."""
-
-    def written(name: str, tokens: int) -> Path:
-        more: dict[str, object] = {
-            "objective": {"kind": "baseline", "baseline": "bob", "gate": True},
-            "stopping": {"delta": "30%", "on_alarm": "never"},
-            "trials": {"min": 6, "max": 12},
-            "budget": {"tokens": tokens},
-        }
-        return write_benchmarks(site, name, by_inspect=True, gate="10%", **more)
-
-    with serving(gated := GatedServer(small_world(), 36, faults=FAILING)) as url:
-        monkeypatch.setenv("SIM_BASE_URL", url)
-        killed = run_through_kills(site, written("run", 2_000_000), gated, 1)
-        asked = gated.counts["answered"]
-    monkeypatch.setenv("SIM_BASE_URL", site.base_url)
-    undisturbed = run(site, written("whole", 2_000_000))
-    assert killed.exit_code == undisturbed.exit_code == ExitCode.WORSE, undisturbed.output
-    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("whole"))
-    assert asked <= trials_in(site.directory()) + lost_answers(site), "what is stored was asked for again"
-    capped = run(site, written("capped", 70_000))
-    results = read_results(site.directory("capped"))
-    assert results is not None and 40_000 < results.cost.tokens <= 70_000
-    assert capped.exit_code == ExitCode.SPENT and "UNDECIDED: ada" in capped.output
-    assert run(site, written("capped", 2_000_000)).exit_code == ExitCode.WORSE
-    for name in ("whole", "capped"):
-        result = CliRunner().invoke(app, ["report", str(site.directory(name)), "--format", "junit", "--output", "-"])
-        assert "easy: PASS" in result.output and "; on easy worse than bob" in result.output
-
-
-@pytest.mark.slow
 def test_benchmarks_of_a_run_have_settings_of_their_own(site: Site) -> None:
     judged = {"inspect": "tasks.py@judged", "roles": {"grader": "scripted/judge"}, "limits": {"time_limit": 600}}
     benchmarks = [
@@ -705,27 +671,6 @@ def has_ended(process: int) -> bool:
                 return False
             time.sleep(0.02)
     return True
-
-
-@pytest.mark.slow
-def test_a_full_disk_ends_the_run_and_more_room_lets_it_go_on(site: Site) -> None:
-    place = site.directory()
-    place.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", place], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("mounting a file system is not allowed here")
-    try:
-        config = asked_of_servers(site, "run")
-        full = run(site, config)
-        assert full.exit_code == ExitCode.FAILED, full.output
-        before = RunOutcome.of(place).outcomes
-        subprocess.run(["mount", "-o", "remount,size=64m", place], check=True)
-        assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-        assert run(site, asked_of_servers(site, "whole")).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-        assert before.items() <= RunOutcome.of(place).outcomes.items()
-        assert RunOutcome.of(place) == RunOutcome.of(site.directory("whole"))
-    finally:
-        subprocess.run(["umount", "-l", place], check=True)
 
 
 @pytest.mark.slow
