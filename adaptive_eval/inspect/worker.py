@@ -9,16 +9,13 @@ import copy
 import json
 import math
 import os
-import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from contextvars import Context, copy_context
 from io import FileIO
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
-from urllib.parse import urlsplit
 
 from inspect_ai import Epochs, SampleSource, Task, enqueue_sample, eval_async, task_with
 from inspect_ai._eval.loader import load_tasks, resolve_task_sandbox, solver_from_spec
@@ -47,8 +44,6 @@ from adaptive_eval.questions.benchmark import ADAPTIVE, ADAPTIVE_NOTE, BENCHMARK
 MAX_TEXT_CHARACTERS = 1_000_000
 """Characters of an answer sent to the run; the log has all of it."""
 MAX_REQUEST_BYTES = 2**20
-PROBE_SECONDS = 3.0
-"""Time for a host with data to accept a connection."""
 LOG_BUFFER_SAMPLES = 10
 """Samples per write to Inspect's log; its default depends on the number of samples known at the start, 0 here."""
 
@@ -59,8 +54,7 @@ LOG_BUFFER_SAMPLES = 10
 def load_task(task: Mapping[str, Any]) -> Task:
     """Load the task that the configuration names; raises `ValueError`."""
     require_file(task["inspect"])
-    with refuse_unreachable_hosts():
-        tasks = load_tasks([task["inspect"]], dict(task["args"]))
+    tasks = load_tasks([task["inspect"]], dict(task["args"]))
     if len(tasks) != 1:
         if not tasks:
             raise ValueError("there is no task of this name; write package/task or file.py@task")
@@ -88,35 +82,6 @@ def require_sandbox(kind: str) -> None:
         sandboxes = registry_find(lambda info: info.type == "sandboxenv")
         names = sorted(registry_unqualified_name(registry_info(sandbox)) for sandbox in sandboxes)
         raise ValueError(f"sandbox: {str(error).rstrip('.')}; available are {', '.join(names)}") from None
-
-
-@contextmanager
-def refuse_unreachable_hosts() -> Iterator[None]:
-    """Raise `RuntimeError` for a second request to an unreachable host, since libraries retry other errors for long.
-
-    Excluded are this machine, where a server may be starting, and the Hugging Face hub, which has a cache.
-    """
-    look_up, unreachable = socket.getaddrinfo, dict[str, OSError]()
-    hub = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
-
-    def look_up_reachable(host: Any, port: Any, *args: Any, **options: Any) -> Any:
-        name = host.decode() if isinstance(host, bytes) else str(host)
-        if name in unreachable:
-            raise RuntimeError(f"{name} cannot be reached: {unreachable[name]}")
-        try:
-            addresses = look_up(host, port, *args, **options)
-            family, *_, address = addresses[0]
-            if port and name != hub and address[0] not in ("127.0.0.1", "::1"):
-                with socket.socket(family) as probe:
-                    probe.settimeout(PROBE_SECONDS)
-                    probe.connect(address)
-        except OSError as error:
-            unreachable.update({} if name == hub else {name: error})
-            raise
-        return addresses
-
-    with patch.object(socket, "getaddrinfo", look_up_reachable):
-        yield
 
 
 def samples_by_id(task: Task) -> dict[str, Sample]:

@@ -58,6 +58,16 @@ def test_trials_without_numbers_are_in_the_order_of_the_rows(tmp_path: Path) -> 
     assert [outcomes(tmp_path / "run")["a", key, trial] for key in "xy" for trial in range(3)] == [1, 0, 1] * 2
 
 
+def test_outcomes_are_those_of_their_model_if_its_first_record_is_no_trial(tmp_path: Path) -> None:
+    rows = [
+        {"model": "b", "question": "q", "grader_error": "it took too long"},
+        {"model": "a", "question": "q", "category": 0},
+        {"model": "b", "question": "q", "category": 1},
+    ]
+    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
+    assert outcomes(tmp_path / "run") == {("a", "q", 0): 0, ("b", "q", 0): 1}
+
+
 def test_numbers_with_gaps_are_closed_up_in_their_order(tmp_path: Path) -> None:
     numbers = {7: 1, 3: 0, 20: 1, 4: 1}
     rows = [

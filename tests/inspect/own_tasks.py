@@ -6,10 +6,8 @@ is right in 90 of 100 trials, and what other roles say follows from what they ar
 
 import json
 import random
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 from inspect_ai import Epochs, Task, task
 from inspect_ai.agent import AgentSubmit, react
@@ -101,11 +99,8 @@ def small(file: str = "questions.jsonl") -> Task:
 
 @task
 def fetched(port: int) -> Task:
-    """Its data are at a server of this machine that accepts nothing, by a name that is not known as one."""
-    for _ in range(50):
-        with suppress(OSError):
-            urlopen(f"http://0.0.0.0:{port}/", timeout=10)
-    raise ValueError("it was asked 50 times")
+    """It cannot be loaded without its argument."""
+    raise ValueError(port)
 
 
 @task

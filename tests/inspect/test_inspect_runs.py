@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -854,17 +853,6 @@ def test_mistakes_are_reported_with_what_to_do(
     ended = CliRunner().invoke(app, ["run", *words, "--display", "plain"])
     assert ended.exit_code == ExitCode.CONFIGURATION, ended.output
     assert message in ended.output and "[/" not in ended.output
-
-
-@pytest.mark.slow
-def test_a_host_of_data_that_does_not_answer_is_named_at_once(site: Site) -> None:
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        result = run(site, write(site, "fetched", benchmark={"args": {"port": deaf.getsockname()[1]}}))
-    assert result.exit_code == ExitCode.CONFIGURATION
-    assert "tasks.py@fetched cannot be loaded: RuntimeError: 0.0.0.0 cannot be reached: " in result.output, (
-        result.output
-    )
 
 
 def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:

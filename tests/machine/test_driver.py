@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bed import MachineBed
 from fakes import QUESTIONS, SKILLS, TRIALS, FakeEndpoint, FakeGrading, plan
-from patient_time import HANGS
+from patient_time import HANGS, until
 
 from adaptive_eval.base.errors import RetryNotAllowed, Unavailable
 from adaptive_eval.core.settings import Budget, Pace, Trials
@@ -64,6 +64,30 @@ async def test_stopped_run_goes_on_and_repeats_no_request(tmp_path: Path, refere
     asked = sum(len(endpoint.samples) for endpoint in bed.endpoints.values())
     assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
     assert asked == len(reference.outcomes())
+
+
+async def test_second_stop_cancels_what_is_asked_and_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed, left, is_grading = MachineBed(tmp_path / "run"), list[EndpointSupply](), asyncio.Event()
+    bed.patience = bed.endpoints["cyd"].delay = 3600.0
+
+    async def hang(*_: object) -> None:
+        is_grading.set()
+        await asyncio.sleep(3600.0)
+
+    monkeypatch.setattr(bed.grading, "grade_now", lambda answer, question: None)
+    monkeypatch.setattr(bed.grading, "grade", hang)
+    monkeypatch.setattr(EndpointSupply, "leave", lambda supply: left.append(supply))
+
+    async def stop_twice(driver: Driver) -> None:
+        await is_grading.wait()
+        driver.stop()
+        await until(lambda: left)
+        driver.stop()
+
+    stopping: list[asyncio.Task[None]] = []
+    async with asyncio.timeout(HANGS):
+        await bed.start(lambda driver: stopping.append(asyncio.create_task(stop_twice(driver))))
+    assert bed.reason is None and len(left) == 1 and bed.endpoints["cyd"].in_flight == 0
 
 
 @pytest.mark.parametrize("stops", [1, 2])

@@ -23,6 +23,7 @@ from adaptive_eval.machine.events import (
     Finish,
     GradeAnswer,
     Graded,
+    JudgeAnswer,
     MakeReport,
     Opened,
     Received,
@@ -164,6 +165,15 @@ def test_model_is_owed_its_trials_until_their_verdicts_are_on_disk() -> None:
     assert not played.machine.is_owed(0) and played.machine.is_owed(1)
 
 
+def test_no_more_verdicts_are_asked_for_at_a_time_than_allowed() -> None:
+    played = Played(replace(setting(), judged=frozenset(range(3)), verdicts_at_once=2))
+    played.do(Opened())
+    played.do(*(played.answer(request)[0] for request in played.sent))
+    _, second = (action.trial.key for action in played.others if isinstance(action, JudgeAnswer))
+    played.do(Graded(second, 1))
+    assert sum(isinstance(action, JudgeAnswer) for action in played.others) == 3
+
+
 def test_seeds_that_do_not_follow_each_other_are_asked_apart() -> None:
     apart = setting(samples=dict.fromkeys(range(3), 2), seed=lambda model, question, number: 10 * number)
     played = Played(apart)
@@ -250,6 +260,15 @@ def test_stop_waits_for_what_is_in_flight_and_a_second_one_cancels_it() -> None:
     assert Finish(None) in played.others
     assert not any(trial.state is RESERVED for _, trial in played.disk.trials.values())
     assert sum(charge.number for _, charge in played.disk.charges) == 17
+
+
+def test_stop_leaves_requests_that_the_next_start_claims() -> None:
+    played = Played(replace(setting(), remembers=frozenset({0})))
+    played.do(Opened())
+    played.do(Stop(at_once=True))
+    (cancel,) = [other for other in played.others if isinstance(other, Cancel)]
+    assert {request.model for request in played.sent} == {0, 1, 2}
+    assert {request.model for request in played.sent if request.id in cancel.requests} == {1, 2}
 
 
 def test_answer_that_comes_when_all_is_cancelled_is_stored_and_not_graded() -> None:

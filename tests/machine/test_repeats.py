@@ -14,6 +14,7 @@ from adaptive_eval.machine.repeats import (
     AnswerWatch,
     Repeats,
     SamplingFreedom,
+    find_frozen,
     find_repeats,
     repeats_sentence,
     watched_questions,
@@ -92,6 +93,12 @@ def test_a_cache_that_starts_in_the_middle_is_found_whatever_the_answers(
     assert repeats is not None and repeats.is_certain and repeats.since is not None
     assert first - 1 <= repeats.since <= first + 1 and repeats.questions >= 15
     assert f"from about trial {repeats.since} on" in repeats_sentence(repeats)
+
+
+def test_a_cache_is_found_in_the_trials_that_a_look_counts() -> None:
+    watch = watched(from_trial(4, free), trials=12)
+    assert find_frozen(watch, [4] * 30) is None
+    assert find_frozen(watch, [12] * 30) == Repeats(0, 0, since=5, questions=30)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.97, 0.995])
@@ -188,3 +195,11 @@ def test_how_freely_answers_are_drawn(sampling: dict[str, object], drawn: Sampli
 def test_blank_answers_have_no_digest(text: str, reasoning: str | None, counts: bool) -> None:
     answer = Answer(text, "stop", 1, "", 0.1, reasoning)
     assert (answer_digest(answer) is not None) is counts
+
+
+@pytest.mark.parametrize(("digest", "flags"), [(None, ""), (7, "timed_out")])
+def test_blank_answers_and_those_that_took_too_long_are_no_repeats(digest: int | None, flags: str) -> None:
+    watch = AnswerWatch()
+    for question, trial in itertools.product(range(30), range(8)):
+        add(watch, question, trial, digest, flags, size=900)
+    assert find_repeats(watch, HOT) is None and watch.repeated == 0

@@ -163,6 +163,13 @@ def test_a_commit_is_all_or_nothing(open_store: OpenStore) -> None:
     assert [seq for seq, _ in store.reader.trials()] == [1, 2]
 
 
+def test_rows_are_written_even_if_their_report_cannot_be_made(open_store: OpenStore) -> None:
+    store = open_store()
+    with pytest.raises(ZeroDivisionError):
+        store.commit([(1, make_trial())], report=lambda log: 1 // 0)  # type: ignore[arg-type,return-value]
+    assert [*store.reader.trials()] == [(1, make_trial())] and store.last_seq == 1
+
+
 def test_the_log_is_read_commit_by_commit_or_in_blocks(open_store: OpenStore) -> None:
     store = open_store()
     commits = [store.append(make_trial(number=at), make_trial(LARGE, number=at), LOST) for at in range(3)]
