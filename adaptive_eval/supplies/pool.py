@@ -32,8 +32,6 @@ from adaptive_eval.notes import Event, ServerRests, ServersAwaited, ServersNotic
 AWAITED_SECONDS = 10.0
 """Time after which it is reported that the whole run waits for a model's server."""
 
-NOT_IN_RUN = Demand(is_settled=True)
-"""Demand of a model that is no longer in the run."""
 
 _Task = asyncio.Task[None]
 
@@ -116,7 +114,7 @@ class ServerPool:
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
         """Start and stop servers according to the demand."""
-        demand = {model: demand.get(model, NOT_IN_RUN) for model in self._models}
+        demand = {model: demand[model] for model in self._models}
         for place in self._places:
             if place.move is not None or not place.host.has_place:
                 continue

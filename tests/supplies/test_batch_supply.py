@@ -275,6 +275,19 @@ async def test_a_batch_is_over_only_when_its_answers_are_on_disk() -> None:
     assert second.supply.stats(ADA).notices == (), "what is stored was asked for"
 
 
+async def test_a_batch_without_requests_to_claim_is_ended() -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(3))
+    first = desk.open(delay=None)
+    await answered(first, keys)
+    first.is_dead = True  # killed after the commit, before the end of the batch is noted
+    first.store(keys)
+    await first.die()
+    second, calls = desk.open(), len(desk.service.log)
+    second.ask([])
+    await asyncio.sleep(0.0)  # a run with nothing left to ask may end before any reply comes
+    assert desk.log.pending == [] and len(desk.service.log) == calls
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_request_that_is_in_two_batches_waits_for_the_newer_one(kind: str) -> None:
     """It failed in the older one, which is not over because a kill came before its other answers were on disk."""
