@@ -29,8 +29,8 @@ Text = Annotated[
 def export(run: Run, format_name: Name, output: Output = None, force: Force = False, text: Text = None) -> None:
     """Write the trials of RUN as an array, a table or logs.
 
-    npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl: one row per trial.
-    inspect: a folder with one Inspect log per model. A run in progress is exported as it is at this moment.
+    npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl, parquet: one row per
+    trial. inspect: a folder with one Inspect log per model. A run in progress is exported as it is at this moment.
     """
     with report_errors(run):
         if format_name not in EXPORTS:

@@ -56,7 +56,7 @@ def import_(
 ) -> None:
     """Make a run from logs of other tools.
 
-    It reads {logs}, and tables (CSV, JSONL) with one row per trial: model, question, trial, and one of
+    It reads {logs}, and tables (CSV, JSONL, Parquet) with one row per trial: model, question, trial, and one of
     category, score, correct and text. A failed request is a missing trial, not a wrong answer. Identical answers of a
     model to a question count once, unless --repeats-are-samples is given; short ones may repeat by chance, and count
     if the model's answers to some question differ.

@@ -1,7 +1,8 @@
 """Chooses the reader of a file by its content; file names matter only when a folder is searched."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -14,18 +15,21 @@ from adaptive_eval.exchange.samples import Record, mapping
 from adaptive_eval.exchange.tables import reader as long_form
 from adaptive_eval.exchange.tables.reader import (
     BOM,
+    PARQUET_MAGIC,
     Row,
     Rows,
     csv_columns,
     csv_rows,
     first_bytes,
     json_rows,
+    parquet_columns,
+    parquet_rows,
 )
 from adaptive_eval.report.log_files import MOST_BYTES, MOST_FILE, Archive, LogFile, open_log, parse_log_json, read_file
 
 Records = Iterator[Record]
 
-ENDINGS = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".npz")
+ENDINGS = (".eval", ".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".npz")
 SKIPPED = re.compile(r"results_.*\.json|.*logs\.json|eval-set\.json|\..*")
 """Names of other files that harnesses write next to their logs."""
 
@@ -33,13 +37,12 @@ SKIPPED = re.compile(r"results_.*\.json|.*logs\.json|eval-set\.json|\..*")
 LOGS = "Inspect logs (.eval, .json), samples of lm-eval, .npz arrays"
 """Names of the formats that are read besides plain tables, for messages."""
 READABLE_FORMATS = (
-    f"supported are {LOGS}, and CSV or JSONL with one row per trial and the columns model, question, and "
+    f"supported are {LOGS}, and CSV, JSONL or Parquet with one row per trial and the columns model, question, and "
     "one of category, score, correct and text"
 )
 NO_SCORERS: Mapping[str, str] = {}
 MAX_COLUMNS_TEXT = 500
 """Characters of the column names in a message."""
-PARQUET_MAGIC = b"PAR1"
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
 
@@ -80,12 +83,12 @@ def read_records(file: LogFile) -> Records:
     if head.startswith(ZIP_MAGIC):
         return _read_zip(file)
     if head.startswith(PARQUET_MAGIC):
-        raise file.refuse(f"is a Parquet file, which cannot be imported; save it as CSV or JSONL; {READABLE_FORMATS}")
+        return _read_table(file, parquet_columns(file), partial(parquet_rows, file))
     if not head:
         raise file.refuse("is empty")
     if head.startswith((b"{", b"[")):
         return _read_json(file)
-    return _read_table(file, csv_columns(file), csv_rows(file))
+    return _read_table(file, csv_columns(file), lambda _: csv_rows(file))
 
 
 def _read_zip(file: LogFile) -> Records:
@@ -100,10 +103,10 @@ def _read_zip(file: LogFile) -> Records:
     yield from recording.read_tensor(file)
 
 
-def _read_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
-    """Read a table of this project's form."""
+def _read_table(file: LogFile, columns: frozenset[str], rows: Callable[[Sequence[str]], Rows]) -> Records:
+    """Read a table of this project's form; `rows` reads the columns with these names."""
     if long_form.has_required_columns(columns, file.model):
-        return (long_form.record_of_row(file, place, row) for place, row in rows)
+        return (long_form.record_of_row(file, place, row) for place, row in rows(sorted(columns & long_form.COLUMNS)))
     names = ", ".join(sorted(columns))[:MAX_COLUMNS_TEXT] or "none"
     raise file.refuse(f"has the columns {names}, which match no supported log; {READABLE_FORMATS}")
 
@@ -119,7 +122,7 @@ def _read_json(file: LogFile) -> Records:
         return inspect_log.read_json(file, row)
     if "results" in row or "config_general" in row:
         raise file.refuse("contains only means; import the trials: samples_*.jsonl of lm-eval")
-    return _read_table(file, frozenset(row), json_rows(file))
+    return _read_table(file, frozenset(row), lambda _: json_rows(file))
 
 
 def _first_line(file: LogFile) -> Row | None:

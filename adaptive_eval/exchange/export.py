@@ -12,7 +12,7 @@ from adaptive_eval.base.files import new_export
 from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.recording import write_npz
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
-from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl
+from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet
 
 
 class ExportFormat(NamedTuple):
@@ -32,6 +32,7 @@ EXPORTS: dict[str, ExportFormat] = {
     "npz": ExportFormat("tensor.npz", lambda source, path, _, on_progress: write_npz(source, path, on_progress)),
     "csv": ExportFormat("trials.csv", write_csv, texts=False),
     "jsonl": ExportFormat("trials.jsonl", write_jsonl, texts=True),
+    "parquet": ExportFormat("trials.parquet", write_parquet, texts=True),
     "inspect": ExportFormat(
         "inspect", lambda source, path, _, on_progress: write_logs(source, path, on_progress), ending=ENDING
     ),

@@ -3,10 +3,14 @@
 import os
 import tracemalloc
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from logs import imported
+from pyarrow import parquet
 from test_hostile import refusal
 
 from adaptive_eval.exchange.tables import reader
@@ -70,7 +74,7 @@ def test_a_hole_in_a_json_file_is_not_read(tmp_path: Path) -> None:
     assert "is not JSON: it has zero bytes" in refusal(path)
 
 
-@pytest.mark.parametrize("name", ["pipe.csv", "pipe.eval", "pipe.json"])
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.parquet", "pipe.eval", "pipe.json"])
 def test_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     assert "is a pipe or a device, and no file" in refusal(tmp_path / name)
@@ -79,3 +83,47 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
 def test_a_device_is_refused(tmp_path: Path) -> None:
     refused = imported("/dev/zero", "--to", tmp_path / "run")
     assert refused.exit_code == 2 and "/dev/zero: is a pipe or a device" in refused.stderr
+
+
+ODD = {
+    "a date beyond Python's": pa.array([2**30, 5], pa.date32()),
+    "a time beyond Python's": pa.array([2**40, 5], pa.timestamp("s")),
+    "two fields of one name": pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["x", "x"]),
+    "no text": pa.array([b"\xff", b"x"], pa.binary()),
+    "a list": pa.array([[[["x"]]], []]),
+    "a day": pa.array([date(2024, 1, 1)] * 2),
+}
+
+
+@pytest.mark.parametrize("values", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("column", ["text", "trial", "signals", "choices"])
+def test_odd_values_of_a_parquet_file_end_in_a_message(tmp_path: Path, column: str, values: pa.Array) -> None:
+    path = tmp_path / "t.parquet"
+    parquet.write_table(
+        pa.table({"model": ["a", "a"], "question": ["p", "q"], "category": [1, 0], column: values}), path
+    )
+    ended = imported(path, "--to", tmp_path / "run")
+    assert ended.exit_code in (0, 2), ended.exception
+    assert ended.exit_code == 0 or f"{path}: row" in ended.stderr
+
+
+def repeated(text: str, times: int) -> pa.Array:
+    """One text many times, which takes the bytes of one."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(times, dtype=np.int32)), pa.array([text]))
+
+
+BOMBS = {
+    "a list in one row": {"question": ["q"], "choices": pa.array([np.zeros(2**23, np.int8)], pa.list_(pa.int8()))},
+    "one text in each row": {"question": [f"q{n}" for n in range(500)], "text": repeated("x" * (8 * MIB), 500)},
+}
+
+
+@pytest.mark.parametrize("columns", BOMBS.values(), ids=BOMBS)
+def test_a_parquet_file_that_unpacks_to_far_more_is_refused(tmp_path: Path, columns: dict[str, object]) -> None:
+    path = tmp_path / "t.parquet"
+    rows = len(columns["question"])  # type: ignore[arg-type]
+    parquet.write_table(pa.table({"model": ["a"] * rows, "category": [1] * rows, **columns}), path, compression="zstd")
+    assert path.stat().st_size < 16_000
+    allocated = pa.total_allocated_bytes()
+    assert "far more than its size allows" in refusal(path)
+    assert pa.total_allocated_bytes() - allocated < 8 * MIB

@@ -94,7 +94,7 @@ def test_the_trials_of_a_run_are_in_its_export_each_once(run: Path, tmp_path: Pa
     assert progress == sorted(progress) and progress[-1] == len(stored)
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "npz"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "npz", "parquet"])
 def test_an_export_of_the_next_day_is_the_same_file(
     run: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

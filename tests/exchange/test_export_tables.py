@@ -1,16 +1,22 @@
-"""CSV and JSON lines: the same rows, and nothing that a model wrote does anything."""
+"""CSV, JSON lines and Parquet: the same rows, and nothing that a model wrote does anything."""
 
 import csv
 import json
+import sys
 import tracemalloc
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from small_run import HOSTILE, MODELS, make_run, make_trial, ragged
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import ExportRequest, export
+from adaptive_eval.exchange.tables import reader, writer
 from adaptive_eval.exchange.tables.writer import FORMULA
+from adaptive_eval.report.log_files import LogError
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:
@@ -23,9 +29,9 @@ def json_rows(path: Path) -> list[dict[str, object]]:
 
 
 def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
-    logprobs = AnswerLogprobs(("B", " \ud800"), (-0.25, None))
-    facts = {"ttft": 0.1, "attempts": 2, "round": 4, "prompt_bpt": 1.25, "text": "It is 3", "token_logprobs": logprobs}
-    trial = make_trial("bob", "q2", 3, 1, signals={"is_correct": True}, **facts)
+    trial = make_trial(
+        "bob", "q2", 3, 1, signals={"is_correct": True}, ttft=0.1, attempts=2, round=4, prompt_bpt=1.25, text="It is 3"
+    )
     row = json_rows(export(ExportRequest(make_run(tmp_path, [trial]), "jsonl")).path)[0]
     assert row == {
         "model": "bob",
@@ -55,7 +61,7 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
         "removed": False,
         "text": "It is 3",
         "reasoning": "because",
-        "token_logprobs": {"tokens": ["B", " ?"], "logprobs": [-0.25, None]},
+        "token_logprobs": None,
     }
 
 
@@ -74,6 +80,38 @@ def test_both_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> N
                 assert row[name] == str(value), name
             else:
                 assert json.loads(row[name] or "null") == (None if value == {} else value), name
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_parquet_has_the_rows_of_json_lines(tmp_path: Path, texts: bool) -> None:
+    logprobs = AnswerLogprobs(("B", " \ud800"), (-0.25, None))
+    trials = [*ragged(), make_trial("bob", "q2", 9, 1, token_logprobs=logprobs, signals={"score": 0.5, "note": "é"})]
+    directory = make_run(tmp_path, trials)
+    lines = json_rows(export(ExportRequest(directory, "jsonl", texts=texts)).path)
+    rows = parquet.read_table(export(ExportRequest(directory, "parquet", texts=texts)).path).to_pylist()
+    assert [{**row, "signals": json.loads(row["signals"] or "{}")} for row in rows] == lines
+    assert not texts or rows[-1]["token_logprobs"] == {"tokens": ["B", " ?"], "logprobs": [-0.25, None]}
+
+
+def test_parquet_is_written_and_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "PARQUET_BYTES", 3_000)
+    trials = [make_trial("bob", "q1", number, 1, text="x" * 1_000) for number in range(9)]
+    path = export(ExportRequest(make_run(tmp_path, trials), "parquet")).path
+    assert parquet.read_metadata(path).num_row_groups == 3
+    monkeypatch.setattr(reader, "MOST_BYTES", 4_000)
+    (file,) = log_files([str(path)])
+    assert [record.trial for record in read_records(file)] == list(range(9))
+    monkeypatch.setattr(reader, "MOST_BYTES", 900)
+    with pytest.raises(LogError, match="row 1.* is longer than 900 bytes"):
+        list(read_records(file))
+
+
+def test_parquet_without_its_extra_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = make_run(tmp_path, ragged())
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ConfigError, match=r"Parquet files need an extra; pip install 'adaptive-eval\[parquet\]'"):
+        export(ExportRequest(directory, "parquet"))
+    assert not list(directory.glob("*parquet*"))
 
 
 def test_trials_of_a_model_that_has_left_the_run_are_marked(tmp_path: Path) -> None:

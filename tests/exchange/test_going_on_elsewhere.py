@@ -52,6 +52,7 @@ def seeds(run: Path) -> list[tuple[str, str, int]]:
 FORMS: dict[str, Callable[[Path, Path], Path]] = {
     "jsonl": lambda run, path: export(ExportRequest(run, "jsonl", path)).path,
     "inspect": lambda run, path: export(ExportRequest(run, "inspect", path)).path,
+    "parquet": lambda run, path: export(ExportRequest(run, "parquet", path)).path,
 }
 
 

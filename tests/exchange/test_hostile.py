@@ -55,7 +55,7 @@ def refusal(path: Path, *options: str) -> str:
         (b'{"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [5]}', "sample 1: is not a sample"),
         (b"[" * 100_000, "is nested too deeply"),
         (b"PK\x03\x04 nothing more", "is a damaged zip file, or cut off"),
-        (b"PAR1 nothing more", "is a Parquet file, which cannot be imported; save it as CSV or JSONL"),
+        (b"PAR1 nothing more", "is a damaged or truncated Parquet file"),
     ],
 )  # fmt: skip
 def test_what_is_no_log_is_named(tmp_path: Path, content: bytes, problem: str) -> None:

@@ -1,1 +1,1 @@
-"""Tables of trials, one row per trial: CSV and JSON lines."""
+"""Tables of trials, one row per trial: CSV, JSON lines and Parquet."""

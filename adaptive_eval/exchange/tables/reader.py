@@ -1,4 +1,4 @@
-"""Reads tables with one row per trial (CSV or JSONL), including those of `adaptive-eval export`.
+"""Reads tables with one row per trial (CSV, JSONL or Parquet), including those of `adaptive-eval export`.
 
 model, question               the model, and the id of the question
 trial                         the trial's number; by default in the order of the rows
@@ -16,11 +16,12 @@ Rows are read one by one, each with its place for messages.
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from adaptive_eval.base.imports import load_pyarrow
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.exchange.samples import (
@@ -38,7 +39,9 @@ from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.report.log_files import (
+    ALLOWANCE,
     MOST_BYTES,
+    MOST_GROWTH,
     LogFile,
     open_log,
     parse_log_json,
@@ -47,8 +50,15 @@ from adaptive_eval.store.forms import MAX_TRIALS
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row]]
+PARQUET_MAGIC = b"PAR1"
 BOM = b"\xef\xbb\xbf"
 HEAD_BYTES, MAX_HEADER_BYTES = 4096, 2**16
+BATCH_ROWS, BATCH_BYTES = 64, 4 * MOST_BYTES
+"""Limits of a batch of Parquet rows: rows, and approximate bytes of a column (a row may have a thousand answers)."""
+BUFFER_BYTES = 2**20
+"""Bytes to read at once of each column of a Parquet file, instead of a whole row group."""
+MAX_NESTED_VALUES = 2**24
+"""Maximum list values in a row group, which may all be in one row."""
 LIMITS = {
     "seed": (NOT_LOGGED, MAX_TRIALS),
     **dict.fromkeys(("round", "attempts"), (0, MAX_TRIALS)),
@@ -110,6 +120,88 @@ def csv_rows(file: LogFile) -> Rows:
             text.detach()  # `open_log` closes the file
 
 
+def parquet_rows(file: LogFile, columns: Sequence[str]) -> Rows:
+    """Read the named columns of each row of a Parquet file; they may be nested (`a.b`) or missing."""
+    pyarrow, parquet = load_pyarrow()
+    try:
+        with parquet.ParquetFile(file.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as table:
+            batch_size = _batch_size(file, table.metadata, columns)
+            number, count = 0, max(table.metadata.num_rows, 1)
+            for batch in table.iter_batches(batch_size=batch_size, columns=columns):
+                for row in _batch_rows(file, batch, number):
+                    number += 1
+                    if row is None:
+                        raise file.refuse(f"is longer than {MOST_BYTES:,} bytes", f"row {number}")
+                    file.share = number / count
+                    yield f"row {number}", row
+    except OSError as error:
+        raise file.refuse(f"cannot be read: {error}") from error
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise file.refuse(f"is a damaged or truncated Parquet file: {error}") from error
+
+
+def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str]) -> int:
+    """Number of rows to load at once: a column may repeat a large text in each row, or have a long list in a row.
+
+    Raises `LogError` for a file that claims far more than its size allows.
+    """
+    max_bytes, size, largest = ALLOWANCE + MOST_GROWTH * file.path.stat().st_size, BATCH_ROWS, 1
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for place in range(group.num_columns):
+            part = group.column(place)
+            if not any(_is_within(part.path_in_schema, column) for column in columns):
+                continue
+            claims = max(part.num_values, part.total_uncompressed_size)
+            if claims > max_bytes or (part.num_values > max(group.num_rows, MAX_NESTED_VALUES)):
+                raise file.refuse(
+                    f"claims {part.num_values:,} values of {part.total_uncompressed_size:,} bytes in the column "
+                    f"{part.path_in_schema[:80]}, far more than its size allows"
+                )
+            largest = max(largest, part.total_uncompressed_size)
+    return max(1, min(size, BATCH_BYTES // largest))
+
+
+def _is_within(path: str, column: str) -> bool:
+    """Whether a column's path, such as `doc.choices.list.element`, is a column or a part of it."""
+    return path == column or path.startswith(f"{column}.")
+
+
+def _batch_rows(file: LogFile, batch: Any, before: int) -> Iterator[Row | None]:
+    """The rows of an Arrow batch, after `before` others; None for a row that is too long.
+
+    Long rows are converted one by one. Raises `LogError` for values without a Python equivalent.
+    """
+    is_long = batch.nbytes > MOST_BYTES
+    parts = (batch.slice(at, 1) for at in range(batch.num_rows)) if is_long else [batch]
+    try:
+        for part in parts:
+            if is_long and part.nbytes > MOST_BYTES:
+                yield None
+            else:
+                yield from part.to_pylist()
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError, ArithmeticError, TypeError, LookupError) as error:
+        place = f"row {before + 1}" + (f" to {before + batch.num_rows}" if batch.num_rows > 1 else "")
+        raise file.refuse(f"has a value that cannot be read: {error}", place) from error
+
+
+def parquet_columns(file: LogFile) -> frozenset[str]:
+    """The column names of a Parquet file."""
+    pyarrow, parquet = load_pyarrow()
+    try:
+        return frozenset(parquet.read_schema(file.path).names)
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise file.refuse(f"is a damaged or truncated Parquet file: {error}") from error
+
+
+GRADES = ("category", "label", "value", "score", "correct")
+TEXTS = ("text", "reasoning", "prompt", "answer", "choices", "cluster", "task", "finish_reason", "flags", "extracted")
+NUMBERS = ("prompt_tokens", "completion_tokens", "tokens", "usd", "gpu_seconds", "latency", "ttft")
+FURTHER = ("signals", "grader_error", "attempts", "replica", "completion_bpt", "prompt_bpt", "round", "seed", "trial")
+COLUMNS = frozenset({"model", "question", *GRADES, *TEXTS, *NUMBERS, *FURTHER})
+"""The columns that are read."""
 EXPORT_COLUMNS = frozenset({"model", "question", "trial", "round", "seed", "attempts", "replica"})
 """Columns in every row that `adaptive-eval export` writes."""
 Number = TypeVar("Number", int, float)

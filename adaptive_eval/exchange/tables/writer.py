@@ -1,4 +1,4 @@
-"""Writes tables with one row per trial, in the order of commitment, with the same columns in both formats.
+"""Writes tables with one row per trial, in the order of commitment, with the same columns in every format.
 
 Spreadsheets would evaluate a cell that begins like a formula (=, +, -, @ and their full-width forms, also after white
 space), so such texts get a leading apostrophe. Line breaks stay within quotes, as one character each.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import orjson
 
+from adaptive_eval.base.imports import load_pyarrow
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.report.records import TrialRecord
@@ -21,6 +22,8 @@ from adaptive_eval.store.packing import valid_text
 FORMULA = frozenset("=+-@＝＋－＠")
 APOSTROPHE = "'"
 Row = dict[str, object]
+PARQUET_ROWS, PARQUET_BYTES = 4096, 8 * 2**20
+"""Limits of a Parquet row group: rows, and characters of texts."""
 
 
 def escape_formula(value: object) -> object:
@@ -102,6 +105,42 @@ def write_csv(source: ExportSource, path: Path, texts: bool, on_progress: OnProg
                 writer.writerow(row)
             writer.writerow([escape_formula(_plain(value)) for value in row.values()])
             on_progress(number)
+
+
+def write_parquet(source: ExportSource, path: Path, texts: bool, on_progress: OnProgress) -> None:
+    """Write a Parquet file with one row per trial, compressed with zstd; `signals` are JSON, as in CSV."""
+    pyarrow, parquet = load_pyarrow()
+    text, integer, number = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
+    kinds = {
+        **dict.fromkeys(("trial", "category", "round", "seed", "prompt_tokens", "completion_tokens"), integer),
+        **dict.fromkeys(("tokens", "attempts"), integer),
+        **dict.fromkeys(("value", "usd", "gpu_seconds", "latency", "ttft", "completion_bpt", "prompt_bpt"), number),
+        "removed": pyarrow.bool_(),
+        "token_logprobs": pyarrow.struct({"tokens": pyarrow.list_(text), "logprobs": pyarrow.list_(number)}),
+    }
+    groups, done = _groups(rows(source, texts)), 0
+    first = next(groups)
+    schema = pyarrow.schema([(name, kinds.get(name, text)) for name in first[0]])
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for group in chain([first], groups):
+            table = [{**row, "signals": _plain(row["signals"])} for row in group]
+            writer.write_table(pyarrow.Table.from_pylist(table, schema))
+            for _ in group:
+                on_progress(done := done + 1)
+
+
+def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows in groups of at most `PARQUET_ROWS`, each complete once it has `PARQUET_BYTES` of texts."""
+    group: list[Row] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, str))
+        if len(group) == PARQUET_ROWS or size >= PARQUET_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _plain(value: object) -> object:
