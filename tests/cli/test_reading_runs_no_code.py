@@ -24,6 +24,8 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import COMMANDS, app
+from adaptive_eval.report.stored import read_counts
+from adaptive_eval.report.view import read_view
 from adaptive_eval.store.errors import DATABASE_FILE
 
 PLUG_IN = '''
@@ -324,3 +326,33 @@ def test_secrets_that_a_stored_configuration_asks_for_are_not_filled_in(
     ):
         assert "the-secret-of-the-reader" not in stranger.command(line).output
     assert "the-secret-of-the-reader" not in (stranger.folder / "OUT").read_text()
+
+
+def test_results_of_the_run_are_shown_without_its_code(stranger: Stranger) -> None:
+    view = read_view(stranger.run)
+    assert view.results is not None
+    assert [model.name for model in view.results.models][-1] == "cyd"
+    assert view.looks
+    sentence = "The plug-in evilrun.payload:Objective chooses what is compared."
+    assert view.words.objective == f"{sentence} Its own description: 'The first against those of ＜i＞its＜/i＞ kind.'."
+    assert view.words.rule.startswith("The plug-in evilrun.payload:Objective has its own rule")
+    assert view.words.promise.endswith("Its own description: 'As the rule, but sterner： ｜z｜ ＞ 2 / √t.'.")
+    assert view.results.compares
+    assert "evilrun.payload:Policy" in view.words.allocation
+    counts = read_counts(stranger.run)
+    trials = dict(zip(view.looks[-1].models, view.looks[-1].trials, strict=True))
+    assert {name: int(cells.sum()) for name, cells in zip(counts.roster.models, counts.cells, strict=True)} == trials
+
+
+def test_a_run_without_records_of_its_plug_ins_opens(stranger: Stranger) -> None:
+    with forging(stranger.run) as database:
+        ((body,),) = database.execute("SELECT body FROM configurations")
+        stored = json.loads(body)
+        plug_ins = stored.pop("plug_ins")
+        assert plug_ins.keys() == {"objective.kind", "objective.rule", "stopping.rule", "trials.policy"}
+        assert plug_ins["objective.kind"]["sources"].keys() == {"evilrun/__init__.py", "evilrun/payload.py"}
+        stored["objective"]["kind"] = "best"  # there was no other kind of them
+        assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}
+        database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
+    words = read_view(stranger.run).words
+    assert words.promise == "That of the plug-in evilrun.payload:Rule, not of adaptive-eval."
