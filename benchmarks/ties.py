@@ -131,7 +131,7 @@ def rate(case: Case, runs: int) -> float:
     choices = dict(case.choices)
     rule = Optimal(case.confidence, trials.min / case.cap, choices.pop("worth", 3.0))
     plan = scenario.plan(rule=rule, trials=trials, **choices)
-    if plan.by_question:
+    if plan.source.by_question:
         return sum(replay(scenario, plan, seed).called for seed in range(runs)) / runs
     return replay_stacked(scenario, case.setting, runs, rule=rule, trials=trials, **choices).ties_called
 

@@ -350,7 +350,7 @@ class Decisions(Section):
 
     @property
     def by_trial(self) -> bool:
-        """Whether models with the same seeds are compared, as in `Plan.by_trial`."""
+        """Whether models with the same seeds are compared, as in `Plan.source`."""
         return self.trials.seeds == "coupled" and self.objective.kind in BY_TRIAL
 
     @property

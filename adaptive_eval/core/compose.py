@@ -13,16 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.drawn import next_questions
 from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
 from adaptive_eval.core.judge import BoolArray, Judging, after, forecast_power
 from adaptive_eval.core.look import JudgedLook, likely_open, trials_for
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.policies import Policy, View, spread
+from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.core.rules import Rule, is_giving_up, judges_by_pair, tie_boundary
 from adaptive_eval.core.settings import MAX_ROUND_FACTOR, Pace, require
-from scorio.moments import FloatArray, weighted
+from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
 REFILL_SHARE = 0.8
@@ -81,20 +80,6 @@ def most_that_fit(
             too_many = number
         number = (fitting + too_many) // 2
     return extra, fitting == len(priority)
-
-
-def _even_round(extra: TrialArray, issued: TrialArray, models: NDArray[np.bool_], g: FloatArray | None) -> TrialArray:
-    """The round with the trials of `models` spread by question weight alone, so that all have the same ones.
-
-    Weights from what other models made of the same random numbers would depend on the model's own luck.
-    """
-    served = np.flatnonzero(models & extra.any(axis=1))
-    if len(served):
-        extra = extra.copy()
-        extra[served] = spread(
-            issued[served], weighted(np.ones((len(served), issued.shape[1])), g), extra[served].sum(axis=1)
-        )
-    return extra
 
 
 def checked_allocation(policy: Policy, view: View) -> TrialArray:
@@ -227,21 +212,19 @@ class RoundComposer:
 
         def allocate(chosen: IndexArray) -> TrialArray:
             served = ServedPairs(pairs[chosen], paired[chosen])
-            # of drawn questions the policy sets the number for each model, and the draw sets their order
+            trials, question_weights = plan.source.choice(issued, g)
             view = View(
                 open_pairs=served.pairs,
                 power=power[chosen],
                 order=last_look.order,
                 in_play=self.in_play,
-                issued=issued.sum(axis=1, keepdims=True) if plan.drawn else issued,
+                issued=trials,
                 trial_var=last_look.estimates.trial_var,
                 sizes=self._round_sizes(served, prices[:-1], needed),
-                question_weights=None if plan.drawn else g,
+                question_weights=question_weights,
             )
             extra = checked_allocation(plan.policy, view)
-            if plan.drawn:
-                return next_questions(issued, extra[:, 0])
-            return _even_round(extra, issued, served.in_step(len(issued)), g)
+            return plan.source.allocated(extra, issued, served.in_step(len(issued)), g)
 
         return np.argsort(-power / prices[pairs].sum(axis=1), kind="stable"), allocate
 
@@ -259,7 +242,7 @@ class RoundComposer:
         top_price = prices[members].max() if len(members) else 1.0
         cheap = np.where(in_step, 1.0, np.clip(np.sqrt(top_price / prices), 1.0, MAX_ROUND_FACTOR))
         if self.pace.in_step:
-            sizes = np.asarray(np.rint(self.plan.least_round * cheap).astype(np.int64))
+            sizes = np.asarray(np.rint(self.plan.source.least_round(self.plan.bench) * cheap).astype(np.int64))
         elif self.pace.dedicated_servers:
             round_of_all = questions * int(self.in_play[np.unique(members)].sum())
             ahead = self.pace.rounds_ahead(flight.account.affordable() + int(flight.sizes.sum()), round_of_all)

@@ -86,7 +86,7 @@ class Controller:
         """Models that the run continues without, and why; silent and ungradable models are added here."""
         self._tally = self.taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget, plan.objective.gpu_hour)
-        self._changes = ChangeFinder(plan.bench, drawn=plan.drawn > 0)
+        self._changes = ChangeFinder(plan.bench, drawn=not plan.source.asks_all)
         self.alarms: list[AnswerAlarm] = []
         """Alarms about the answers of models, at most one of each kind for a model."""
         self._flight.account.spend_outside_plan(*outside_plan)
@@ -447,7 +447,7 @@ class Controller:
         unjudged = [batch for batch in self._flight.parked_batches() if batch.missing < batch.size]
         counted = set(models) - {batch.model for batch in unjudged if not batch.has_enough_answers}
         unjudged = [batch for batch in unjudged if batch.model in counted]
-        if self.finished is None or self.plan.by_trial or not unjudged:
+        if self.finished is None or self.plan.source.by_trial or not unjudged:
             return
         if self.taker.keep:
             # a stage after this one begins with its look at the trials before the overrun
@@ -727,7 +727,7 @@ class Controller:
         round_of_all = plan.bench.questions * int(plan.bench.asked.sum())
         ahead = plan.pace.rounds_ahead(flight.account.affordable(), round_of_all)
         for _ in range(ahead if imported is None else 0):
-            next_round = plan.another_round(flight.issued)
+            next_round = plan.source.next_round(flight.issued, plan.bench)
             if int(flight.issued[:, -1].max()) == plan.trials.max or not flight.account.fits(next_round.sum(axis=1)):
                 break
             self._issue(next_round)

@@ -32,7 +32,7 @@ def larger_horizons(
     and has at least an even chance to decide it, if caps allow that; None if no plausible one does."""
     plan, out_of_reach = taker.plan, look.pairs[look.verdicts == VERDICTS.index(Verdict.OUT_OF_REACH)]
     keys = [frozenset(pair) - {plan.bench.models} for pair in out_of_reach.tolist()]
-    if plan.drawn or not keys:
+    if not plan.source.asks_all or not keys:
         return {}
     horizons: dict[Pair, int | None] = {key: None for key in keys if key not in computed}
     at, available = look.evidence.positions(out_of_reach), replace(available, affordable=inf)

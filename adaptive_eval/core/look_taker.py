@@ -11,7 +11,7 @@ from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import has_error_left, is_giving_up
-from adaptive_eval.core.shared_trials import PairedEvidence, UnsureGrades
+from adaptive_eval.core.shared_trials import UnsureGrades
 from adaptive_eval.core.stages import (
     Extension,
     PairPlaces,
@@ -132,19 +132,15 @@ class LookTaker:
         """The criteria of a look, and the readings of the evidence so far."""
         plan, bounds = self.plan, tally.bounds()
         criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)
-        paired = self._paired(tally, bounded=bounds is not None)
+        paired = plan.source.paired(tally, plan.judged_pairs, bounded=bounds is not None)
         return criteria, evidence_readings(tally.estimates, criteria, bounds, paired)
 
     def _weigh(self, tally: Tally) -> Evidence:
         """The evidence as graded."""
-        paired, objective = self._paired(tally), self.plan.objective
-        estimates = tally.estimates.on(self.plan.estimator)
+        plan, objective = self.plan, self.plan.objective
+        paired = plan.source.paired(tally, plan.judged_pairs)
+        estimates = tally.estimates.on(plan.estimator)
         return weigh_evidence(estimates, objective.reference, objective.margin, paired=paired[0] if paired else None)
-
-    def _paired(self, tally: Tally, *, bounded: bool = False) -> Sequence[PairedEvidence]:
-        """Evidence on pairs that are judged by shared trials or questions, if this plan compares such pairs."""
-        compares = self.plan.by_trial or self.plan.by_question
-        return tally.paired(self.plan.judged_pairs, bounded=bounded) if compares else ()
 
     def _empty_tally(self, max_trials: int) -> Tally:
         plan = self.plan
@@ -152,8 +148,7 @@ class LookTaker:
             plan.bench,
             plan.prior,
             max_trials,
+            source=plan.source,
             coupled=plan.coupled,
-            drawn=plan.drawn > 0,
-            by_question=plan.by_question,
             unsure=UnsureGrades.from_plan(plan.may_be_right, plan.bench.weights, best_is_sure=plan.best_is_sure),
         )

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
-from adaptive_eval.core.drawn import next_questions
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
+from adaptive_eval.core.evidence_source import DrawnQuestions, EvidenceSource, OneTrialEach, TrialByTrial
 from adaptive_eval.core.gates import SeveralGates
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Objective, Ranking
@@ -100,7 +100,7 @@ class Plan:
     estimator: Estimator = "average"
     """The scores that are compared."""
     coupled: bool = False
-    """Whether trial i of a question has the same seed for every model (`by_trial`)."""
+    """Whether trial i of a question has the same seed for every model (`TrialByTrial`)."""
     may_be_right: int = 0
     """Bits of `AnswerKind`: the grade of such an answer is unsure, it could be in any category."""
     best_is_sure: bool = True
@@ -110,7 +110,7 @@ class Plan:
     stops_on_alarm: bool = True
     """Whether an alarm about a model's answers ends the run (`answer_alarms`)."""
     drawn: int = 0
-    """Block size of drawn questions: they stand in random order and are asked in blocks, one trial of each (`drawn`).
+    """Block size of drawn questions: they stand in random order and are asked in blocks, one trial of each.
     0: every question is asked before the first look."""
 
     def __repr__(self) -> str:
@@ -174,7 +174,8 @@ class Plan:
             correctable = isinstance(self.deciding_rule, SeveralGates)
             require(correctable, "gates of benchmarks need a rule with p-values", self.rule)
             require(not self.judging.familywise, "gates of benchmarks share their error already", self.judging)
-            require(not self.by_trial, "gates of benchmarks compare models whose seeds are their own", self.coupled)
+            by_trial = self.source.by_trial
+            require(not by_trial, "gates of benchmarks compare models whose seeds are their own", self.coupled)
 
     def _check_drawn(self) -> None:
         if not self.drawn:
@@ -204,21 +205,17 @@ class Plan:
         )
 
     @property
-    def by_trial(self) -> bool:
-        """Whether models are compared that share their seeds: related pairs are then judged trial by trial."""
-        return self.coupled and self.objective.compares and self.objective.reference is None
-
-    @property
-    def least_round(self) -> int:
-        """Minimum trials of a model in a round: one of each question, or a block."""
-        return self.drawn or self.bench.questions
-
-    def another_round(self, issued: NDArray[np.int32]) -> NDArray[np.int32]:
-        """(L, M): one more round of every model that is asked, with all questions alike."""
-        sizes = np.where(self.bench.asked, self.least_round, 0)
+    def source(self) -> EvidenceSource:
+        """Where evidence comes from."""
+        objective, bench = self.objective, self.bench
         if self.drawn:
-            return next_questions(issued, sizes)
-        return np.repeat(self.bench.asked[:, None], issued.shape[1], axis=1).astype(np.int32)
+            return DrawnQuestions(self.drawn)
+        if objective.reference is None and self.coupled and objective.compares:
+            return TrialByTrial()
+        weighs = bench.prior_counts is not None or bench.question_weights is not None
+        has_gates = objective.margin is not None and bool(objective.margin.parts)
+        once = self.trials.max == 1 and objective.reference is None and self.estimator == "average"
+        return OneTrialEach() if once and not weighs and not has_gates else EvidenceSource()
 
     def _check_first(self) -> None:
         if self.first is None:
@@ -243,19 +240,9 @@ class Plan:
         if pace.share or self.bench.recorded:
             return None
         round_factor = MAX_ROUND_FACTOR if pace.in_step and self.budget.currency != "trials" else 1.0
-        one_round = self.least_round / (trials.max * self.bench.questions)
+        one_round = self.source.least_round(self.bench) / (trials.max * self.bench.questions)
         finest = 0.5 * one_round if isinstance(self.policy, BUILT_IN) else 0.0
         return Spacing(0.0, 2.0 * round_factor * one_round, finest)
-
-    @property
-    def by_question(self) -> bool:
-        """Whether pairs are judged by how they differ on the same questions: one trial of each does not tell the
-        variance within questions, and that of the differences includes it."""
-        once = self.trials.max == 1 and not self.by_trial
-        compares = self.objective.reference is None and self.estimator == "average"
-        known = self.bench.prior_counts is not None or self.bench.question_weights is not None
-        has_gates = self.objective.margin is not None and bool(self.objective.margin.parts)
-        return bool(self.drawn) or (once and compares and not known and not has_gates)
 
     @property
     def judged_pairs(self) -> tuple[IndexArray, IndexArray]:
@@ -266,9 +253,10 @@ class Plan:
     def opening(self) -> NDArray[np.int32]:
         """(L, M): the first round: `trials.min` or the pace's opening of every question, or the trials that are there,
         or the first block of drawn questions."""
+        shape = (self.bench.models, self.bench.questions)
         if self.drawn:
-            return self.another_round(np.zeros((self.bench.models, self.bench.questions), dtype=np.int32))
-        opening = np.full((self.bench.models, self.bench.questions), self.opening_size, dtype=np.int32)
+            return self.source.next_round(np.zeros(shape, dtype=np.int32), self.bench)
+        opening = np.full(shape, self.opening_size, dtype=np.int32)
         first = opening if self.first is None else np.maximum(opening, self.first.astype(np.int32))
         first[~self.bench.asked] = 0
         return first
@@ -314,8 +302,9 @@ class Plan:
         margin = self.objective.margin
         if margin is not None and margin.baseline is None:  # any model but the best may be the wrong choice
             rule = shared_rule(rule, self.bench.models + self.departed - 1)
-        if is_giving_up(rule) and (self.judging.familywise or self.by_trial or (margin is not None and margin.parts)):
+        by_trial = self.source.by_trial
+        if is_giving_up(rule) and (self.judging.familywise or by_trial or (margin is not None and margin.parts)):
             rule = rule.ties
         if margin is not None and margin.parts and isinstance(rule, Correctable):
             return SeveralGates(rule, 1 + len(margin.parts))
-        return CoupledSequential.from_rule(rule) if self.by_trial and isinstance(rule, Sequential) else rule
+        return CoupledSequential.from_rule(rule) if by_trial and isinstance(rule, Sequential) else rule

@@ -1,7 +1,7 @@
 """The results of a run, as plain values."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,17 +11,15 @@ from scipy.special import ndtri
 
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.corrected import ScoreCorrection
-from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.settings import CHUNK_CELLS, Bench, Budget
+from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import VERDICTS, Cost, PairVerdict, Reason, Verdict
 from scorio.moments import FloatArray
-from scorio.sinf.compare import sampled_covariance, sampled_variance
 from scorio.sinf.multiplicity import holm_adjusted
 
 TWO_SIDED_95 = float(ndtri(0.975))
@@ -228,11 +226,7 @@ def _models(
     cut: NDArray[np.integer],
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = look.estimates, look.estimates.sigma()
-    bench = plan.bench
-    sampled_var = (
-        _drawn_variance(means, bench.clusters) if plan.drawn else _by_benchmark(sampled_variance, means, bench)
-    )
-    sampled = np.sqrt(_similar_question_variance(estimates.var, sampled_var))
+    sampled = np.sqrt(_similar_question_variance(estimates.var, plan.source.sampled_variance(means, plan.bench)))
     bayes_sigma = np.sqrt(estimates.bayes_var)
     tier, ends = tiers(look), (estimates, estimates) if bounds is None else (bounds.lowest, bounds.highest)
     model_letters = letters(look)
@@ -258,44 +252,6 @@ def _models(
     )
 
 
-def _by_benchmark(
-    of_sample: Callable[[FloatArray, NDArray[np.int64] | None, FloatArray | None], FloatArray],
-    values: FloatArray,
-    bench: Bench,
-) -> FloatArray:
-    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample.
-
-    Each of several benchmarks is a separate sample, so that their differences add nothing."""
-    clusters, g = bench.clusters, bench.question_weights
-    if bench.benchmark_of is None:
-        return of_sample(values, clusters, g)
-    total: FloatArray | float = 0.0
-    for label in range(int(bench.benchmark_of.max()) + 1):
-        in_benchmark = bench.benchmark_of == label
-        relative = np.ones(int(in_benchmark.sum())) if g is None else g[in_benchmark]
-        share = relative.sum() / bench.questions
-        groups = None if clusters is None else clusters[in_benchmark]
-        total = total + share**2 * of_sample(values[..., in_benchmark], groups, relative / relative.mean())
-    return np.asarray(total)
-
-
-def _drawn_variance(values: FloatArray, clusters: NDArray[np.int64] | None) -> FloatArray:
-    """Variance of the mean of each row (n, M) over questions that are not nan, if their clusters are a sample.
-
-    Without clusters it is 0: a drawn run is judged with its questions as a sample anyway.
-    """
-    if clusters is None:
-        return np.zeros(len(values))
-    asked = np.isfinite(values)
-    rows = zip(values, asked, strict=True)
-    return np.array(
-        [
-            sampled_variance(row[has_trial], clusters[has_trial]) if has_trial.any() else np.inf
-            for row, has_trial in rows
-        ]
-    )
-
-
 def _similar_question_variance(fixed: FloatArray, sampled: FloatArray) -> FloatArray:
     """The variance on similar questions: as the questions' means show it, but no less than on these questions alone.
 
@@ -314,22 +270,12 @@ def _comparisons(
     correction: ScoreCorrection | None,
 ) -> tuple[ComparisonResult, ...]:
     plan, evidence, pairs = looks.plan, look.evidence, look.pairs
-    by_trial = looks.tally.variances_by_trial(pairs) if plan.by_trial else np.full(len(pairs), math.nan)
+    source, tally, reference = plan.source, looks.tally, plan.objective.reference
     at, margin = evidence.positions(pairs), evidence.margin
     over_all = replace(evidence, deciding=None).positions(pairs)
-    if plan.drawn:
-        first = evidence.plain_positions(pairs)  # as judged, without a gate's margin
-        difference = np.where(evidence.first[first] == pairs[:, 0], 1.0, -1.0) * evidence.difference[first]
-        sampled = _drawn_variance(means[pairs[:, 0]] - means[pairs[:, 1]], plan.bench.clusters)
-    else:
-        difference, sampled = _differences(plan, pairs, means)
-        if (judged_by_trial := _judged_by_trial(plan, evidence, pairs)).any():
-            on_shared = looks.tally.differences_by_trial(pairs[judged_by_trial])
-            on_all = np.isfinite(on_shared).all(axis=1)  # not if a question has no shared trial any more
-            complete, on_shared = np.flatnonzero(judged_by_trial)[on_all], on_shared[on_all]
-            difference[complete] = plan.bench.mean(on_shared)
-            sampled[complete] = _by_benchmark(sampled_variance, on_shared, plan.bench)
-        difference = difference if correction is None else difference + correction.differences(pairs)
+    with_reference = np.append(means, np.full((1, means.shape[1]), reference or 0.0), axis=0)
+    corrections = None if correction is None else correction.differences(pairs)
+    difference, sampled = source.differences(tally, evidence, pairs, with_reference, corrections)
     sigma = evidence.sigma[over_all]
     spread = np.sqrt(_similar_question_variance(sigma**2, sampled))
     lead = np.zeros(len(pairs))
@@ -344,8 +290,8 @@ def _comparisons(
         sigma.tolist(),
         (mask * z).tolist(),
         (mask * look.forecast.certifiable[over_all]).tolist(),
-        _judged_by_trial(plan, evidence, pairs).tolist(),
-        [None if math.isnan(variance) else variance for variance in by_trial.tolist()],
+        source.judged_by_trial(evidence, pairs).tolist(),
+        [None if math.isnan(variance) else variance for variance in source.variances_by_trial(tally, pairs).tolist()],
         [
             Called(number, z, boundary) if latched else None
             for latched, number, z, boundary in zip(
@@ -379,40 +325,6 @@ def _gates(plan: Plan, look: JudgedLook, bounds: ScoreBounds | None) -> tuple[Ga
         for part, rows in enumerate(rows_of_gates(evidence))
         for at, model in zip(rows.tolist(), evidence.first[rows].tolist(), strict=True)
     )
-
-
-def _judged_by_trial(plan: Plan, evidence: Evidence, pairs: IndexArray) -> NDArray[np.bool_]:
-    """Mask of the pairs that are judged by trials with the same seeds."""
-    if not plan.by_trial or evidence.paired is None:
-        return np.zeros(len(pairs), dtype=bool)
-    return np.asarray(evidence.paired[evidence.positions(pairs)])
-
-
-def _differences(plan: Plan, pairs: IndexArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The mean difference of each pair, and its variance if the questions are a sample."""
-    reference = 0.0 if plan.objective.reference is None else plan.objective.reference
-    against = np.append(means, np.full((1, means.shape[1]), reference), axis=0)
-    if len(pairs) <= len(means):
-        return _differences_in_parts(against, pairs, plan.bench)
-    mean, first, second = plan.bench.mean(against), pairs[:, 0], pairs[:, 1]
-    shared = _by_benchmark(sampled_covariance, against, plan.bench)
-    variances = np.diag(shared)
-    # for equal models only a rounding error of either sign may be left
-    return mean[first] - mean[second], np.maximum(
-        variances[first] + variances[second] - 2.0 * shared[first, second], 0.0
-    )
-
-
-def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) -> tuple[FloatArray, FloatArray]:
-    """The same, computed from the differences themselves, some pairs at a time."""
-    difference, variance = np.empty(len(pairs)), np.empty(len(pairs))
-    at_once = max(CHUNK_CELLS // means.shape[1], 1)
-    for start in range(0, len(pairs), at_once):
-        part = slice(start, start + at_once)
-        d = means[pairs[part, 0]] - means[pairs[part, 1]]
-        difference[part] = bench.mean(d)
-        variance[part] = _by_benchmark(sampled_variance, d, bench)
-    return difference, variance
 
 
 def _reversals(plan: Plan, look: JudgedLook, available: AvailableTrials) -> tuple[PairVerdict, ...]:

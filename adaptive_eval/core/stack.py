@@ -44,9 +44,12 @@ def can_stand_side_by_side(plan: Plan) -> bool:
         plan.judging.familywise or not judges_by_pair(plan.deciding_rule) or plan.objective.margin is not None
     )
     has_history = plan.first is not None or plan.bench.prior_counts is not None or plan.before is not None
-    has_history = has_history or plan.by_question
     return (
-        plan.pace.in_step and not depends_on_pairs and not has_history and replace(plan.budget, trials=None) == Budget()
+        plan.pace.in_step
+        and not depends_on_pairs
+        and not has_history
+        and not plan.source.by_question
+        and replace(plan.budget, trials=None) == Budget()
     )
 
 

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerHistory
-from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
-from adaptive_eval.core.evidence import Estimates, IndexArray, Prior, update
+from adaptive_eval.core.evidence import Estimates, Prior
+from adaptive_eval.core.evidence_source import EvidenceSource
 from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
 from adaptive_eval.core.settings import Bench, require
-from adaptive_eval.core.shared_trials import NOTHING_UNSURE, PairedEvidence, SharedTrials, UnsureGrades, timed_out
+from adaptive_eval.core.shared_trials import NOTHING_UNSURE, SharedTrials, UnsureGrades, timed_out
 from adaptive_eval.core.types import ModelNumbers, Outcome
 from scorio.moments import CountArray, FloatArray, IntArray, over_categories
 
@@ -85,10 +85,10 @@ def score_bounds(
     return ScoreBounds(estimate(rows, lowest), estimate(rows, highest))
 
 
-def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], *, partial: bool = False) -> str | None:
-    """Why a model cannot be judged, from its graded and ungraded trials (M,) each; None if it can. With `partial`, not
-    every question needs a grade."""
-    if not partial and not graded.all():
+def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], *, asks_all: bool = True) -> str | None:
+    """Why a model cannot be judged, from its graded and ungraded trials (M,) each; None if it can. Unless the
+    source `asks_all`, not every question needs a grade."""
+    if asks_all and not graded.all():
         question = int(np.argmin(graded)) + 1
         return f"no trial of question {question} of {len(graded)} has a grade, so there is no score"
     failed, trials = int(ungraded.sum()), int(graded.sum() + ungraded.sum())
@@ -106,16 +106,13 @@ class Tally:
         prior: Prior,
         max_trials: int,
         *,
+        source: EvidenceSource,
         coupled: bool = False,
-        drawn: bool = False,
-        by_question: bool = False,
         unsure: UnsureGrades = NOTHING_UNSURE,
     ) -> None:
-        """`max_trials`: trials per question at the horizon; `coupled`: models share the seeds of their trials; `drawn`:
-        questions were drawn at random, and have one trial each; `by_question`: pairs are judged by their differences on
-        the same questions, which have one trial each."""
-        self._bench, self._prior, self._most, self._drawn = bench, prior, max_trials, drawn
-        self._by_question = by_question
+        """`max_trials`: trials per question at the horizon; `coupled`: models share the seeds of their trials. These
+        trials are then kept whatever the source: another objective may judge by them."""
+        self.bench, self._prior, self.max_trials, self._source = bench, prior, max_trials, source
         self._unsure = unsure
         shape = (bench.models, bench.questions, bench.categories)
         self.counts: IntArray = np.zeros(shape, dtype=np.int32)
@@ -176,7 +173,7 @@ class Tally:
 
     def commit(self, batches: Sequence[Batch]) -> None:
         """Count complete batches, and update the estimates of their models."""
-        categories = self._bench.categories
+        categories = self.bench.categories
         for batch in batches:
             model = batch.model
             self.counts[model] += batch.categories(categories).astype(np.int32)
@@ -192,10 +189,7 @@ class Tally:
 
     def _estimate_scored(self, models: Iterable[int]) -> None:
         """Update the estimates of those of these models that have a trial of every question."""
-        if self._drawn:
-            self.estimates = estimates_of_drawn(self.counts, self._bench.weights)
-            return
-        outcomes = self.counts if self._bench.prior_counts is None else self.counts + self._bench.prior_counts
+        outcomes = self.counts if self.bench.prior_counts is None else self.counts + self.bench.prior_counts
         scored = (model for model in models if over_categories(outcomes[model]).all())
         self._estimate(np.fromiter(scored, dtype=np.intp))
 
@@ -214,9 +208,9 @@ class Tally:
         np.subtract.at(self.ungraded[model], questions[~graded], 1)
         self.forget_arrivals(model)
         if self._shared is not None:
-            self._shared.withdraw(model, np.bincount(asked.questions[:at], minlength=self._bench.questions))
-        if not self._drawn:
-            self.estimates = self.estimates.without(model, Estimates.nothing(self._bench))
+            self._shared.withdraw(model, np.bincount(asked.questions[:at], minlength=self.bench.questions))
+        if self._source.asks_all:
+            self.estimates = self.estimates.without(model, Estimates.nothing(self.bench))
         self._estimate_scored([model])
 
     def share_unsure(self, model: int) -> tuple[int, int]:
@@ -227,18 +221,18 @@ class Tally:
     def cut(self) -> NDArray[np.int64]:
         """(L,): of each model's graded trials in this run, or of a recorded model's outcomes, those that could be in
         another category."""
-        in_run = [int(self._unsure_in_run(model).sum()) for model in range(self._bench.models)]
-        return np.where(self._bench.asked, in_run, self.unsure.sum(axis=(1, 2)))
+        in_run = [int(self._unsure_in_run(model).sum()) for model in range(self.bench.models)]
+        return np.where(self.bench.asked, in_run, self.unsure.sum(axis=(1, 2)))
 
     def _unsure_in_run(self, model: int) -> CountArray:
         """(M, K): the part of a model's `unsure` that this run has asked for."""
-        before = self._bench.prior_unsure
+        before = self.bench.prior_unsure
         return np.asarray(self.unsure[model] if before is None else self.unsure[model] - before[model])
 
     def count_in_flight(self, batches: Iterable[Batch]) -> None:
         """Count what has arrived of batches that the stage before has issued."""
         for batch in batches:
-            self.arrived[batch.model] += batch.categories(self._bench.categories).astype(np.int32)
+            self.arrived[batch.model] += batch.categories(self.bench.categories).astype(np.int32)
 
     def take_over(self, before: "Tally", models: ModelNumbers) -> None:
         """Begin with the committed trials of the stage before; prior outcomes are those of today's settings."""
@@ -254,48 +248,34 @@ class Tally:
 
     def ungradable(self, models: Iterable[int]) -> Iterator[tuple[int, str]]:
         """Models with too many ungraded answers, each with the reason."""
-        before = self._bench.prior_counts
+        before = self.bench.prior_counts
         failed = np.asarray(self.ungraded.any(axis=1))
         for model in models:
             if not failed[model]:  # then every question has a grade, since each has trials in a round
                 continue
             counts = self.counts[model] if before is None else self.counts[model] + before[model]
-            if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model], partial=self._drawn)) is not None:
+            asks_all = self._source.asks_all
+            if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model], asks_all=asks_all)) is not None:
                 yield model, reason
 
     def bounds(self, *, time_outs: bool = False) -> ScoreBounds | None:
         """How far ungraded and cut answers, and `time_outs` if included, could move the estimates."""
         unknown = UnknownGrades(self.ungraded, self.unsure + self.timed_out if time_outs else self.unsure)
-        return score_bounds(self._reestimate, self.estimates, self.counts, unknown, self._bench.weights)
+        return score_bounds(self._reestimate, self.estimates, self.counts, unknown, self.bench.weights)
 
-    def paired(self, pairs: tuple[IndexArray, IndexArray], *, bounded: bool = False) -> Sequence[PairedEvidence]:
-        """Evidence on these pairs of models from shared trials or questions: as graded, and if `bounded` with unknown
-        grades in favour of either side, too. Empty if no pair is judged by that."""
-        if self._by_question:
-            unknown, weights = UnknownGrades(self.ungraded, self.unsure), self._bench.weights
-            extremes = unknown.extremes(self.counts, weights) if bounded else None
-            return drawn_pairs(self.counts, weights, *pairs, extremes)
-        if self._shared is None:
-            return ()
-        return self._shared.paired(*pairs, self._most, bounded=bounded)
+    def extremes(self) -> tuple[CountArray, CountArray]:
+        """The counts with ungraded and unsure grades at their worst, and at their best."""
+        return UnknownGrades(self.ungraded, self.unsure).extremes(self.counts, self.bench.weights)
 
-    def variances_by_trial(self, pairs: IndexArray) -> FloatArray:
-        """Variances of pairs (n, 2) of models that are judged by differences of trials, over those of independent
-        models; nan for any other pair."""
-        if self._shared is None:
-            return np.full(len(pairs), np.nan)
-        return self._shared.variances(pairs[:, 0], pairs[:, 1])
-
-    def differences_by_trial(self, pairs: IndexArray) -> FloatArray:
-        """(n, M): mean differences of pairs (n, 2) of models with shared seeds, on the trials that both have."""
+    @property
+    def shared(self) -> SharedTrials:
+        """The trials with the same seeds, of a run whose models share them."""
         assert self._shared is not None
-        return self._shared.differences(pairs[:, 0], pairs[:, 1])
+        return self._shared
 
     def _estimate(self, rows: NDArray[np.intp]) -> None:
         self.estimates = self._reestimate(rows, self.counts)
 
     def _reestimate(self, rows: NDArray[np.intp], counts: CountArray) -> Estimates:
         """The estimates, with those of the models `rows` recomputed from the counts of all models."""
-        if self._drawn:
-            return estimates_of_drawn(counts, self._bench.weights)
-        return update(self.estimates, rows, counts, self._bench, self._prior, self._most)
+        return self._source.estimates(self.estimates, rows, counts, self.bench, self._prior, self.max_trials)

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
-from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn
-from adaptive_eval.core.evidence import Estimates, Evidence, Prior, judged_pairs, update, weigh_evidence
+from adaptive_eval.core.evidence import Estimates, Evidence, Prior, judged_pairs, weigh_evidence
+from adaptive_eval.core.evidence_source import DrawnQuestions, EvidenceSource
 from adaptive_eval.core.rules import Rule, calls
+from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.tally import why_unjudgeable
@@ -187,10 +188,7 @@ class _SingleLook:
     rule: Rule
     prior: Prior
     horizon: int
-    drawn: bool
-    """Whether questions were drawn at random instead of asked in full."""
-    by_question: bool
-    """Whether pairs are judged by their differences on the same questions."""
+    source: EvidenceSource
     weighing: Weighing | None
 
     @classmethod
@@ -198,14 +196,14 @@ class _SingleLook:
         config = stored.setup.config
         weighing = weigh_questions(config.benchmarks, tuple(stored.setup.roster.questions))
         rule: Rule = Sequential(config.stopping.confidence)
-        drawn, by_question = config.trials.draw is not None, False
+        source = EvidenceSource() if config.trials.draw is None else DrawnQuestions(config.trials.draw)
         if not config.plug_ins:
-            by_question = stored.plan.by_question
+            source = stored.plan.source
             objective = stored.plan.objective
             if objective.compares and objective.reference is None and objective.rule is None:
                 # `optimal` earns its calls by giving pairs up at earlier looks, and here there is one look
                 rule = getattr(stored.plan.rule, "ties", stored.plan.rule)
-        return cls(rule, config.stopping.prior, config.trials.max, drawn, by_question, weighing)
+        return cls(rule, config.stopping.prior, config.trials.max, source, weighing)
 
     def weigh(
         self, counts: NDArray[np.integer], scored: NDArray[np.bool_], weights: NDArray[np.float64]
@@ -213,13 +211,11 @@ class _SingleLook:
         """Estimates by these counts (L, M, K), and the evidence on every pair."""
         models, questions, _ = counts.shape
         paired = None
-        if self.drawn or self.by_question:
-            (paired,) = drawn_pairs(counts, weights, *judged_pairs(models, reference=False, margin=None))
-        if self.drawn:
-            estimates = estimates_of_drawn(counts, weights)
-            return estimates, weigh_evidence(estimates, paired=paired)
+        if self.source.by_question:
+            (paired,) = pairs_by_question(counts, weights, *judged_pairs(models, reference=False, margin=None))
         bench = Bench(models, questions, weights, **({} if self.weighing is None else self.weighing._asdict()))
-        estimates = update(Estimates.nothing(bench), np.flatnonzero(scored), counts, bench, self.prior, self.horizon)
+        nothing, rows = Estimates.nothing(bench), np.flatnonzero(scored)
+        estimates = self.source.estimates(nothing, rows, counts, bench, self.prior, self.horizon)
         return estimates, weigh_evidence(estimates, paired=paired)
 
     def tiers(self, order: NDArray[np.intp], evidence: Evidence) -> NDArray[np.int64]:
@@ -257,7 +253,8 @@ def _scored(
     tally = trials.tally(categories, len(rubric.weights))
     counts, without = tally[..., :-1], tally[..., -1]
     rows = zip(counts, without, strict=True)
-    scored = np.array([why_unjudgeable(row.sum(axis=-1), bare, partial=look.drawn) is None for row, bare in rows])
+    asks_all = look.source.asks_all
+    scored = np.array([why_unjudgeable(row.sum(axis=-1), bare, asks_all=asks_all) is None for row, bare in rows])
     estimates, evidence = look.weigh(counts, scored, np.array(rubric.weights, dtype=float))
     scored &= np.isfinite(estimates.score)  # a model that has just joined has no answers to drawn questions
     scored_models = np.flatnonzero(scored)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from adaptive_eval.base.errors import stop_in_words
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.drawn import drawn_pairs
+from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -339,7 +339,7 @@ def z_of_drawn(
     names = [row.name for row in results.models]
     ordered = counts[[models.index(name) for name in names]]
     first, second = np.triu_indices(len(names), 1)
-    (paired,) = drawn_pairs(ordered, np.array(results.weights), first, second)
+    (paired,) = pairs_by_question(ordered, np.array(results.weights), first, second)
     z = np.full((len(names), len(names)), np.nan)
     z[first, second] = paired.moments.mean / np.sqrt(paired.moments.var)
     return _matrix_rows(_with_judged(np.where(np.isnan(z), -z.T, z), results))

@@ -17,9 +17,9 @@ from scipy.special import ndtr
 from adaptive_eval.config.benchmarks import BenchmarkPart, Weighing, weigh_questions
 from adaptive_eval.config.decisions import prior_of
 from adaptive_eval.config.fingerprint import differences
-from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.result import TWO_SIDED_95
+from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.notes import Change, TrialsImported
 from adaptive_eval.report.finding import comparison_state
@@ -275,7 +275,7 @@ def _drawn_scores(cells_a: CountArray, cells_b: CountArray, weights: FloatArray)
     if both.sum() < 2:
         return None
     first = np.array([0])
-    (paired,) = drawn_pairs(shares, weights, first, first + 1)
+    (paired,) = pairs_by_question(shares, weights, first, first + 1)
     score_b, score_a = (shares[:, both] @ weights).mean(axis=1).tolist()
     return score_a, score_b, float(np.sqrt(paired.moments.var[0]))
 

@@ -156,7 +156,7 @@ def fixed_with_as_many(
     compare neighbours, outcomes are known beforehand, or it would take too long."""
     bench, max_trials = plan.bench, plan.trials.max
     sample = min(len(runs), MAX_WORLDS, MAX_TRIALS // (bench.models * bench.questions * max_trials))
-    has_outcomes = plan.by_question or plan.first is not None or bench.prior_counts is not None
+    has_outcomes = plan.source.by_question or plan.first is not None or bench.prior_counts is not None
     if not isinstance(plan.objective, Ranking) or bench.models < 2 or has_outcomes or sample == 0:
         return None
     tapes = [tape_of_world(plan, world, served, (seed, number)) for number, world in enumerate(worlds[:sample])]

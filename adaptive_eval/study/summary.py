@@ -83,7 +83,7 @@ def smallest_certified_delta(plan: Plan, chances: FloatArray) -> float:
     if plan.objective.reference is None:
         first, second = np.triu_indices(len(one_trial), 1)
         one_trial = one_trial[first] + one_trial[second]
-    if plan.by_question:  # plus the variance between questions
+    if plan.source.by_question:  # plus the variance between questions
         together = np.cov(chances @ bench.weights) / bench.questions
         alone = np.diag(together)
         one_trial = one_trial + alone[first] + alone[second] - 2.0 * together[first, second]

@@ -4,9 +4,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
 from adaptive_eval.core.answer_kinds import AnswerKind
@@ -99,6 +101,32 @@ def straight(plan: Plan, answers: Answers, looks: int | None = None) -> Controll
         assert requested, "stalled"
         controller.tell(answers.of(requested))
     return controller
+
+
+def play(
+    run: Controller,
+    grades: Callable[[Ask], int | None | tuple[int | None, int]] | NDArray[Any],
+    looks: float = math.inf,
+) -> Controller:
+    """Tell a run the grade of every trial, or the grade and the kinds of its answer, up to a number of looks or to its
+    end. In an array (L, M, N) a negative number is no grade."""
+    while run.finished is None and len(run.looks) < looks:
+        outcomes = []
+        for ask in run.ask(1 << 20):
+            graded = grades(ask) if callable(grades) else int(grades[ask[:3]])
+            category, kinds = graded if isinstance(graded, tuple) else (graded, 0)
+            outcomes.append(Outcome(*ask[:3], None if category is None or category < 0 else category, kinds=int(kinds)))
+        run.tell(outcomes)
+    return run
+
+
+def play_chances(run: Controller, chances: NDArray[np.float64] | float, rng: np.random.Generator) -> Controller:
+    """Tell a run whole rounds of trials that are right with these chances, to its end."""
+    while run.finished is None:
+        for asked in run.ask_rounds():
+            right = rng.binomial(asked.extra, chances)
+            run.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
+    return run
 
 
 def after(run: Controller, plan: Plan, models: Sequence[int | None] | None = None, stands: bool = True) -> Plan:

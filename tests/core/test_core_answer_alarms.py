@@ -6,6 +6,7 @@ from math import comb, exp, inf
 
 import numpy as np
 import pytest
+from core_runs import play
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -14,16 +15,15 @@ from thoroughness import examples, in_turns
 from adaptive_eval.core import Ask, Bench, Controller, Judging, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.answer_alarms import AnswerAlarm, log_chances, tried_moments
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.core.drawn import drawn_pairs
 from adaptive_eval.core.objectives import Pairs
 from adaptive_eval.core.rounds import TrialSlots
 from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Cause
 from scorio.moments import IntArray
 
 BINARY = np.array([0.0, 1.0])
 QUESTIONS = 20
-Grade = Callable[[Ask], tuple[int, AnswerKind | int]]
 
 
 def plan_for(models: int = 2, **changes: object) -> Plan:
@@ -33,13 +33,8 @@ def plan_for(models: int = 2, **changes: object) -> Plan:
     return replace(plan, **changes)  # type: ignore[arg-type]
 
 
-def run(plan: Plan, grade: Grade, until: Callable[[Controller], bool] = lambda controller: False) -> Controller:
-    """Tell every trial with the grade from `grade`, to the end or until `until` holds."""
-    controller = Controller(plan)
-    while controller.finished is None and not until(controller):
-        requested = controller.ask(1 << 20)
-        controller.tell(Outcome(*ask[:3], grade(ask)[0], kinds=int(grade(ask)[1])) for ask in requested)
-    return controller
+def run(plan: Plan, grade: Callable[[Ask], tuple[int, int]]) -> Controller:
+    return play(Controller(plan), grade)
 
 
 def fair(ask: Ask) -> int:
@@ -70,19 +65,6 @@ def test_exact_chances_stay_within_the_bound(data: st.DataObject) -> None:
     moments = np.arange(1, passes)
     for moment, bound in zip(moments.tolist(), log_chances(trials, hits, moments).tolist(), strict=True):
         assert exact_chance(trials, hits, moment) <= exp(bound) * (1.0 + 1e-9)
-
-
-def test_a_clear_change_has_a_chance_close_to_its_bound() -> None:
-    trials = np.ones((6, 10), dtype=np.int64)
-    hits = (np.arange(6) >= 4)[:, None] * trials
-    (bound,) = log_chances(trials, hits, np.array([4]))
-    assert exact_chance(trials, hits, 4) <= exp(bound) <= 1e3 * exact_chance(trials, hits, 4)
-
-
-def test_later_moments_are_tried_more_often() -> None:
-    assert tried_moments(1).tolist() == []
-    assert sorted(tried_moments(5).tolist()) == [1, 2, 3, 4]
-    assert sorted(39 - tried_moments(39)) == [1, 2, 3, 4, 5, 8, 11, 15, 21, 29]
 
 
 @given(st.lists(st.integers(0, 14), min_size=1, max_size=6), st.integers(1, 6))
@@ -159,7 +141,7 @@ def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
     assert alarm.since is not None and 100 <= sum(alarm.since) <= 150
     assert controller.counts[1].sum() == sum(alarm.since)
     first, second = np.array([0]), np.array([1])
-    fresh = drawn_pairs(controller.counts, BINARY, first, second)
+    fresh = pairs_by_question(controller.counts, BINARY, first, second)
     assert controller.last_look is not None and controller.last_look.evidence.difference[0] == pytest.approx(
         fresh[0].moments.mean[0]
     )

@@ -372,12 +372,6 @@ def test_a_first_round_in_parts_continues_after_a_restart(seed: int) -> None:
     assert killed.finished is expected.finished
 
 
-def test_time_is_ignored_without_a_cap_on_it() -> None:
-    controller = Controller(never(Budget()))
-    controller.tick(1e9)
-    assert controller.finished is None
-
-
 @pytest.mark.parametrize("name", [*CURRENCIES, "wall_seconds"])
 @pytest.mark.parametrize("cap", [0, -1, math.nan])
 def test_a_cap_is_positive(name: str, cap: float) -> None:

@@ -115,15 +115,6 @@ def test_a_choice_is_seldom_more_than_delta_behind_the_best(world: str, runs: in
     assert too_weak / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
 
 
-@pytest.mark.slow
-def test_without_a_shared_error_many_weak_models_are_chosen_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulations above see the fault that they are for."""
-    monkeypatch.setattr("adaptive_eval.core.plan.shared_rule", lambda rule, mistakes: replace(rule, confidence=0.6))
-    scores, usd = WORLDS["many cheap ones at delta"]
-    models = [chosen_at_once(scores, usd, seed) for seed in range(40)]
-    assert sum(model is not None and model < 6 for model in models) / 40 > 0.2
-
-
 def test_every_model_but_one_has_a_share_of_the_error() -> None:
     rule = plan(6).deciding_rule
     assert isinstance(rule, Optimal)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, straight
+from core_runs import Answers, play, straight
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core import Ask, Bench, Controller, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
 from adaptive_eval.core.evidence import Evidence
@@ -204,15 +204,13 @@ def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool
     plan = Plan(bench, rule=ZScore(4.0), judging=judging, trials=Trials(min=8, max=24), pace=Pace(lookahead=0))
     truncated = int(AnswerKind.TRUNCATED)
     controller = Controller(replace(plan, may_be_right=truncated, stops_on_alarm=stops))
-    while controller.finished is None:
-        outcomes = []
-        for ask in controller.ask(1 << 20):
-            bad = ask.model == 0 and empty_from is not None and ask.trial >= empty_from
-            kinds = int(AnswerKind.EMPTY) if bad else truncated * (ask.model == 0 and ask.question < cut)
-            right = (ask.question + ask.trial) % 2 and not kinds
-            outcomes.append(Outcome(*ask[:3], int(right), kinds=kinds))
-        controller.tell(outcomes)
-    return controller
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        bad = ask.model == 0 and empty_from is not None and ask.trial >= empty_from
+        kinds = int(AnswerKind.EMPTY) if bad else truncated * (ask.model == 0 and ask.question < cut)
+        return int((ask.question + ask.trial) % 2 and not kinds), kinds
+
+    return play(controller, grade)
 
 
 @pytest.mark.parametrize(("cut", "verdict"), [(0, RESOLVED), (8, Verdict.BLOCKED)])

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from core_runs import play
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Baseline, Bench, Controller, Outcome, Pace, Pairs, Plan, SetAside, Trials
+from adaptive_eval.core import Bench, Controller, Outcome, Pairs, Plan, SetAside, Trials
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.sequential import Sequential
@@ -30,20 +31,9 @@ def draw_outcomes(seed: int, kind: str, models: int = 2, lost: float = 0.0) -> O
     return ((noise[:1] if kind == "together" else noise) < shifted).astype(int)
 
 
-def carry_out(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | None = None) -> Controller:
-    """A whole run, with answers in the order asked or in mixed order."""
-    controller, rng = Controller(plan), np.random.default_rng(mix)
-    waiting: list[Outcome] = []
-    while controller.finished is None:
-        requested = controller.ask(slots)
-        waiting += [
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in requested
-        ]
-        if mix is not None:
-            rng.shuffle(waiting)
-        delivered, waiting = (waiting, []) if mix is None else (waiting[:3], waiting[3:])
-        controller.tell(delivered)
-    return controller
+def carry_out(plan: Plan, outcomes: Outcomes) -> Controller:
+    """A whole run."""
+    return play(Controller(plan), outcomes)
 
 
 @pytest.mark.slow
@@ -125,15 +115,6 @@ def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() 
     assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)
 
 
-@pytest.mark.slow
-def test_arrival_order_and_batch_size_do_not_matter() -> None:
-    outcomes = draw_outcomes(5, "together", models=3, lost=0.03)
-    bench = replace(BENCH, models=3, worst_cost=())
-    plan = replace(GATE, bench=bench, objective=Baseline(1), pace=Pace(lookahead=1))
-    looks = carry_out(plan, outcomes).looks
-    assert looks == carry_out(plan, outcomes, slots=7, mix=1).looks == carry_out(plan, outcomes, slots=40, mix=2).looks
-
-
 def test_the_model_with_fewer_trials_is_asked_first() -> None:
     """A third model starts late: until it has as many trials, the model it is compared with waits."""
     outcomes = draw_outcomes(2, "together", models=3)
@@ -152,18 +133,9 @@ def test_an_ungraded_trial_takes_z_as_near_to_zero_as_either_grade() -> None:
     outcomes = draw_outcomes(4, "together", lost=0.02)
     plan = replace(GATE, objective=Pairs(((0, 1),)))
     complete = carry_out(plan, outcomes)
-    controller = Controller(plan)
-    while controller.finished is None:
-        requested = controller.ask(10**6)
-        controller.tell(
-            Outcome(
-                a.model,
-                a.question,
-                a.trial,
-                None if a.model == 1 and a.trial == a.question == 1 else int(outcomes[a.model, a.question, a.trial]),
-            )
-            for a in requested
-        )
+    lacking = outcomes.copy()
+    lacking[1, 1, 1] = -1
+    controller = carry_out(plan, lacking)
     look, complete_look = controller.looks[5], complete.looks[5]
     assert look.trials[1] == complete_look.trials[1] - 1
     standing = controller.last_look
@@ -183,13 +155,6 @@ def test_an_ungraded_trial_takes_z_as_near_to_zero_as_either_grade() -> None:
     assert abs(standing.cautious.z[at]) == pytest.approx(min(ways))
 
 
-@pytest.mark.parametrize("pace", [Pace(share=0.5), Pace(dedicated_servers=True)])
-def test_it_holds_at_any_pace(pace: Pace) -> None:
-    controller = carry_out(replace(GATE, pace=pace), draw_outcomes(7, "together"))
-    (pair,) = controller.looks[-1].comparisons
-    assert pair.verdict is Verdict.RESOLVED and pair.first == 1
-
-
 def test_a_model_set_aside_delays_no_other_model() -> None:
     bench = replace(BENCH, models=3, worst_cost=())
     outcomes = draw_outcomes(6, "together", models=3)
@@ -201,11 +166,7 @@ def test_a_model_set_aside_delays_no_other_model() -> None:
         for a in requested
         if a.model < 2
     )
-    while controller.finished is None:
-        requested = controller.ask(10**6)
-        controller.tell(
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in requested
-        )
+    play(controller, outcomes)
     verdicts = {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts[frozenset((0, 2))] is Verdict.BLOCKED and verdicts[frozenset((0, 1))] is Verdict.RESOLVED
 

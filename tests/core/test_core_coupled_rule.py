@@ -10,7 +10,6 @@ from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.rules import has_error_left, is_correctable, judges_by_pair
 from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, ContinuedCoupled, CoupledSequential, Sequential
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.stages import StageBefore
@@ -73,12 +72,6 @@ def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None
         assert of_each.tolist() == [ask(rule)[number] for number, rule in enumerate(apart)]
     again = after.extended(looks, now, 0.02).at_level(0.01)
     assert isinstance(again, ContinuedCoupled) and again.confidence == 0.99
-
-
-def test_the_rule_is_recognised_by_its_properties() -> None:
-    after = RULE.extended([evidence(1.0, 0.5, None)], evidence(1.0, 0.25, None), 0.0)
-    assert is_correctable(RULE) and is_correctable(after) and has_error_left(after) and judges_by_pair(RULE)
-    assert not has_error_left(RULE)
 
 
 def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from core_runs import after
+from core_runs import after, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -45,10 +45,7 @@ def one_look(
 
 def run_to_end(plan: Plan, grade: Callable[[Ask], tuple[int, int]]) -> Controller:
     """A controller that was told the grade and the kinds of every trial."""
-    controller = Controller(plan)
-    while controller.finished is None:
-        controller.tell([Outcome(*ask[:3], *grade(ask)[:1], kinds=grade(ask)[1]) for ask in controller.ask(1 << 20)])
-    return controller
+    return play(Controller(plan), grade)
 
 
 def test_every_signal_of_an_answer_is_a_kind() -> None:

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, straight
+from core_runs import Answers, Shell, exact, play, play_chances, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples
 
-from adaptive_eval.core import Baseline, Bench, Controller, Judging, Outcome, Pace, Plan, Threshold, Trials
-from adaptive_eval.core.drawn import drawn_pairs, estimates_of_drawn, next_questions
+from adaptive_eval.core import Baseline, Bench, Controller, Judging, Pace, Plan, Threshold, Trials
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core.same_questions import estimates_of_drawn, pairs_by_question
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.tally import UnknownGrades
@@ -73,7 +73,8 @@ def test_pairs_are_judged_on_the_questions_that_both_answered(
     if ungraded.any():
         fills += [(high, low), (low, high)]
     unknown = UnknownGrades(ungraded, np.zeros_like(counts))
-    ways = drawn_pairs(counts, weights, first, second, unknown.extremes(counts, weights) if ungraded.any() else None)
+    extremes = unknown.extremes(counts, weights) if ungraded.any() else None
+    ways = pairs_by_question(counts, weights, first, second, extremes)
     assert len(ways) == len(fills)
     for (chosen, moments, values), (of_first, of_second) in zip(ways, fills, strict=True):
         assert chosen.all() and values.max() == pytest.approx(high - low)
@@ -114,11 +115,6 @@ def test_being_asked_only_easy_questions_raises_no_score() -> None:
     estimates = estimates_of_drawn(counts, BINARY)
     assert estimates.score.tolist() == pytest.approx([0.45, 0.45, 0.45])
     assert estimates.var[0] >= estimates.var[1] - 1e-12
-
-
-def test_next_questions_are_the_first_that_were_not_asked() -> None:
-    issued = np.array([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 0]])
-    assert next_questions(issued, np.array([1, 2, 3])).tolist() == [[0, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]]
 
 
 @settings(max_examples=examples(12))
@@ -183,13 +179,9 @@ def test_a_gate_counts_its_margin() -> None:
 def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
     """Every thirtieth answer of a model is ungraded: the model stays, and no call is made that these could reverse."""
     plan = plan_for(2, 2000)
-    controller = Controller(plan)
-    while controller.finished is None:
-        requested = controller.ask(10**6)
-        controller.tell(
-            Outcome(a.model, a.question, 0, None if a.model and a.question % 30 == 29 else (a.question * 7) % 10 // 5)
-            for a in requested
-        )
+    controller = play(
+        Controller(plan), lambda a: None if a.model and a.question % 30 == 29 else (a.question * 7) % 10 // 5
+    )
     assert not controller.set_aside
     assert all(pair.z == 0.0 for look in controller.looks for pair in look.comparisons)
     result = controller.result()
@@ -249,11 +241,7 @@ def test_exact_ties_are_called_no_more_often_than_promised(kind: str, share: flo
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         right = (rng.random((models, asked)) < chances[:, rng.permutation(questions)[:asked]]).astype(int)
-        controller = Controller(plan, keep_looks=False)
-        while controller.finished is None:
-            for round_asked in controller.ask_rounds():
-                controller.tell_round(round_asked, np.stack([1 - right, right], axis=-1) * round_asked.extra[..., None])
-        standing = controller.last_look
+        standing = play_chances(Controller(plan, keep_looks=False), right.astype(float), rng).last_look
         assert standing is not None
         called.append([(standing.memory.call > 0).mean(), (standing.memory.call < 0).mean()])
     error = 2.0 * np.std(called, axis=0) / np.sqrt(runs)

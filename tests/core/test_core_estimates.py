@@ -1,7 +1,5 @@
 """Scores and their uncertainty: both priors, outcomes known beforehand, and models without a trial."""
 
-import math
-
 import core_oracle as oracle
 import numpy as np
 import pytest
@@ -54,15 +52,6 @@ def test_another_unit_of_the_weights_is_another_unit_of_the_scores(
 
 
 @priors
-@pytest.mark.parametrize("right", [0, 1, 4])
-def test_few_trials_and_no_variety_leave_uncertainty(prior: Prior, right: int) -> None:
-    counts = np.full((2, 5, 2), [4 - right, right])
-    estimates = estimate(counts, BINARY, prior, np.array(80))
-    assert np.all(np.isfinite(estimates.var) & (estimates.var > 1e-5))
-    assert np.all(estimates.noise > 0.0)
-
-
-@priors
 def test_a_model_is_estimated_from_its_own_counts_alone(prior: Prior) -> None:
     """The other models in a block make no difference."""
     counts = some_counts(9, 7)
@@ -73,21 +62,6 @@ def test_a_model_is_estimated_from_its_own_counts_alone(prior: Prior) -> None:
             np.testing.assert_allclose(getattr(alone, name)[0], getattr(together, name)[model], rtol=1e-9)
 
 
-@priors
-@settings(max_examples=examples(30), deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_what_others_answer_leaves_no_trace_in_an_estimate(prior: Prior, seed: int) -> None:
-    """To the last bit with equal trials, so that no other model's answers reach a model's own weights."""
-    rng = np.random.default_rng(seed)
-    right = rng.binomial(12, rng.random((4, 5)))
-    other = right.copy()
-    other[0] = rng.binomial(12, rng.random(5) * rng.integers(0, 2))
-    before = estimate(np.stack([12 - right, right], axis=-1), BINARY, prior, np.array(80))
-    after = estimate(np.stack([12 - other, other], axis=-1), BINARY, prior, np.array(80))
-    for name in NAMES:
-        assert np.array_equal(getattr(before, name)[1:], getattr(after, name)[1:])
-
-
 def test_only_the_models_of_a_round_are_estimated_anew() -> None:
     bench = Bench(3, 4, BINARY, benchmark_of=np.array([0, 0, 1, 1]), gates=((1, 0.1),))
     first, second = some_counts(3, 4, seed=1), some_counts(3, 4, seed=2)
@@ -96,14 +70,6 @@ def test_only_the_models_of_a_round_are_estimated_anew() -> None:
     for name in NAMES:
         assert np.array_equal(getattr(after, name)[[0, 2]], getattr(before, name)[[0, 2]])
         assert not np.array_equal(getattr(after, name)[1], getattr(before, name)[1])
-
-
-def test_before_the_first_round_nothing_is_known() -> None:
-    nothing = Estimates.nothing(Bench(2, 3, BINARY))
-    assert np.isnan(nothing.score).all()
-    assert nothing.sigma().tolist() == [math.inf] * 2
-    empty = update(nothing, np.array([], dtype=np.intp), np.zeros((2, 3, 2), int), Bench(2, 3, BINARY), "self", 80)
-    assert np.isnan(empty.score).all()
 
 
 @priors

@@ -13,7 +13,6 @@ from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate, Ranking
-from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin, Pace
 from adaptive_eval.core.stages import StageBefore
@@ -219,8 +218,3 @@ def test_gates_without_an_error_guarantee_are_refused(changes: dict[str, object]
     given: dict[str, object] = {"objective": Gate(Margin(0, DELTA, DELTAS))} | changes
     with pytest.raises(ValueError, match=problem):
         Plan(bench(), **given)  # type: ignore[arg-type]
-
-
-def test_a_custom_rule_with_p_values_is_accepted() -> None:
-    rule: Rule = Anytime(start=0.1)
-    assert shares(gate(rule=rule, deltas=(0.2, 0.2)), chances(PRODUCTION, (0.4, 0.3)), 5)["FAIL"] == 1.0

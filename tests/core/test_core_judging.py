@@ -15,7 +15,7 @@ from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.look import tiers
 from adaptive_eval.core.near_best import NearBest
-from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
+from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Ranking, Threshold, TopK
 from adaptive_eval.core.rules import Correctable, ZScore
 from adaptive_eval.core.sequential import Sequential
 
@@ -63,12 +63,6 @@ def test_a_freed_budget_reopens_what_was_given_up() -> None:
     looker = Looker(rule=ZScore(), judging=Judging(futility=0.2), horizon=400)
     assert verdict(looker, NEAR, affordable=10.0) is Verdict.OUT_OF_REACH
     assert verdict(looker, NEAR, affordable=1e6) is Verdict.OPEN
-
-
-@pytest.mark.parametrize(("trials", "expected"), [(19, Verdict.OPEN), (20, Verdict.OUT_OF_REACH)])
-def test_without_futility_a_pair_is_open_up_to_its_horizon(trials: int, expected: Verdict) -> None:
-    counts = [binary([10, 9], trials), binary([9, 9], trials)]
-    assert verdict(Looker(rule=ZScore(), horizon=20), counts) is expected
 
 
 def test_a_tie_is_the_interval_inside_the_zone() -> None:
@@ -194,20 +188,7 @@ def test_where_the_data_choose_the_pairs_the_level_is_divided(objective: Objecti
     )
 
 
-def test_a_family_calls_no_more_than_each_pair_alone() -> None:
-    counts = [binary([20 - 2 * model, 18 - 2 * model], 20) for model in range(7)]
-    alone = Looker(judging=Judging(futility=None)).look(counts)[0].memory.call
-    together = Looker(judging=Judging(futility=None, familywise=True)).look(counts)[0].memory.call
-    assert np.all((together == 0) | (together == alone))
-    assert 0 < np.count_nonzero(together) < np.count_nonzero(alone)
-
-
 def test_the_boundary_of_a_family_falls_as_others_are_called() -> None:
     open_look = Looker(judging=Judging(futility=None, familywise=True)).look([NEAR[0], NEAR[1], SAME[0]])
     called_look = Looker(judging=Judging(futility=None, familywise=True)).look([NEAR[0], NEAR[1], FAR[1]])
     assert open_look[1][0, 1].boundary > called_look[1][0, 1].boundary
-
-
-def test_precision_is_not_a_matter_of_ties() -> None:
-    looker = Looker(PrecisionOf(0.001), judging=Judging(delta=0.5, futility=None))
-    assert {pair.verdict for pair in looker.look(NEAR)[1].values()} == {Verdict.OPEN}

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from core_runs import after
+from core_runs import after, play
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.larger_horizon import larger_horizons
@@ -36,11 +36,7 @@ def life(plan: Plan, seed: int) -> Controller:
     rng, models = np.random.default_rng(seed), plan.bench.models
     chances = np.clip(rng.random(QUESTIONS) + rng.normal(0.0, 0.05, (models, 1)), 0.02, 0.98)
     right = rng.random((400, models, QUESTIONS)) < chances
-    controller = Controller(plan)
-    while controller.finished is None:
-        trials = controller.ask(1 << 20)
-        controller.tell([Outcome(*ask[:3], int(right[ask.trial, ask.model, ask.question])) for ask in trials])
-    return controller
+    return play(Controller(plan), np.moveaxis(right, 0, -1))
 
 
 def plan_of(**settings: object) -> Plan:

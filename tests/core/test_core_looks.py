@@ -13,10 +13,8 @@ from thoroughness import examples
 
 from adaptive_eval.core import Verdict
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.look import tiers
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.rules import ZScore
-from adaptive_eval.core.sequential import Sequential
 
 RUBRICS = ([0.0, 1.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0], [2.0, -2.0, 0.5, 1.0])
 
@@ -122,11 +120,6 @@ def test_a_threshold_has_no_uncertainty_of_its_own() -> None:
     assert pairs[3, None].trials_needed == math.inf
 
 
-def test_models_of_a_threshold_have_three_tiers() -> None:
-    standing, _ = Looker(Threshold(0.5)).look(COUNTS)
-    assert tiers(standing) == (2, 1, 3, 2)
-
-
 def test_precision_is_reached_by_the_width_alone() -> None:
     """1.96 sigma is 0.17 for model 3, 0.11 for model 2; a half-width between them parts the two."""
     widths = [1.959964 * oracle.sigma(tally, [0.0, 1.0]) for tally in COUNTS]
@@ -157,12 +150,6 @@ def test_identical_or_uniform_outcomes_give_no_certainty(right: int, prior: str)
     assert verdicts == [Verdict.OPEN, Verdict.RESOLVED]
 
 
-def test_one_model_alone_has_nothing_to_compare() -> None:
-    standing, pairs = Looker().look([binary([2, 2], 4)])
-    assert pairs == {}
-    assert standing.order.tolist() == [0]
-
-
 def test_a_model_without_a_trial_stands_last_and_open() -> None:
     nothing = [[0, 0]] * 3
     standing, pairs = Looker(Best(), judging=Judging(delta=0.05)).look([nothing, *COUNTS])
@@ -171,20 +158,3 @@ def test_a_model_without_a_trial_stands_last_and_open() -> None:
     assert (pair.z, pair.rho, pair.information, pair.power) == (0.0, 0.5, 0.0, 1.0)
     assert pair.verdict is Verdict.OPEN
     assert math.isnan(standing.estimates.score[0])
-
-
-def test_extra_trials_add_more_information_on_uncertain_questions() -> None:
-    """Ten more trials on a certain question inform less than ten more on an uncertain one."""
-    sure, unsure = [0, 10], [5, 5]
-    base = Looker().look([[sure, unsure]] * 2)[1][0, 1].information
-    at_sure = Looker().look([[[0, 20], unsure]] * 2)[1][0, 1].information
-    at_unsure = Looker().look([[sure, [10, 10]]] * 2)[1][0, 1].information
-    assert base < at_sure < at_unsure
-    for counts, information in (([[0, 20], unsure], at_sure), ([sure, [10, 10]], at_unsure)):
-        assert information == pytest.approx(oracle.information([counts] * 2, [0.0, 1.0], 80), rel=1e-9)
-
-
-def test_sequential_needs_its_start() -> None:
-    counts = [binary([0, 0, 0], 4), binary([4, 4, 4], 4)]
-    assert Looker(rule=Sequential(start=0.06)).look(counts)[1][1, 0].verdict is Verdict.OPEN
-    assert Looker(rule=Sequential(start=0.05)).look(counts)[1][1, 0].verdict is Verdict.RESOLVED

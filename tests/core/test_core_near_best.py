@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from core_runs import play
 from thoroughness import first_of
 
-from adaptive_eval.core import Ask, Bench, Best, Controller, NearBest, Outcome, Pace, Plan, StageBefore, TopK, Trials
+from adaptive_eval.core import Ask, Bench, Best, Controller, NearBest, Pace, Plan, StageBefore, TopK, Trials
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.look import tiers
@@ -105,21 +106,17 @@ def test_one_of_equal_models_is_picked_without_separating_tiers() -> None:
 def finished_run(asked: Plan, scores: list[float], seed: int, cut: float = 0.0, ungraded: float = 0.0) -> Controller:
     """A run to its end. Of the second model, shares of the answers are cut off and wrong, or right and
     without a grade."""
-    rng, controller = np.random.default_rng(seed), Controller(asked)
-    right = chances(scores)[..., 1]
+    rng, right = np.random.default_rng(seed), chances(scores)[..., 1]
 
-    def outcome(ask: Ask) -> Outcome:
+    def grade(ask: Ask) -> tuple[int | None, int]:
         drawn, fate = rng.random(2)
         is_affected = ask.model == 1
         if is_affected and fate < ungraded and drawn < right[ask.model, ask.question]:
-            return Outcome(ask.model, ask.question, ask.trial, None)
+            return None, 0
         is_cut = is_affected and fate < cut
-        category = int(drawn < right[ask.model, ask.question] and not is_cut)
-        return Outcome(ask.model, ask.question, ask.trial, category, kinds=int(AnswerKind.TRUNCATED) * is_cut)
+        return int(drawn < right[ask.model, ask.question] and not is_cut), int(AnswerKind.TRUNCATED) * is_cut
 
-    while controller.finished is None:
-        controller.tell([outcome(ask) for ask in controller.ask(1 << 20)])
-    return controller
+    return play(Controller(asked), grade)
 
 
 def verdict(run: Controller) -> Verdict:
@@ -157,12 +154,6 @@ def test_a_pick_holds_if_all_ungraded_answers_were_right(seed: int) -> None:
         assert at_best - first < MARGIN
 
 
-def test_an_alarm_decides_nothing() -> None:
-    """All answers of the second model are cut off: the run ends, and picks nothing."""
-    run = finished_run(plan(2, may_be_right=int(AnswerKind.TRUNCATED)), [0.6, 0.5], 0, cut=1.0)
-    assert verdict(run) is not Verdict.RESOLVED
-
-
 def corrections(shift: list[float], sigma: float) -> ScoreCorrection:
     return ScoreCorrection(np.array(shift)[:, None], np.full((len(shift), 1), sigma**2))
 
@@ -178,13 +169,6 @@ def test_labels_that_say_little_leave_no_pick() -> None:
         result = run.result(corrections([shift, 0.0], 0.5))
         assert result is not None
         assert result.comparisons[0].verdict.verdict is Verdict.UNDECIDED_BY_LABELS
-
-
-def test_labels_reverse_a_pick_only_as_far_as_they_support_it() -> None:
-    run = finished_run(plan(2), [0.6, 0.5], 0)
-    result = run.result(corrections([-0.6, 0.0], 0.01))
-    assert result is not None and result.models[0].model == 1
-    assert result.comparisons[0].verdict.verdict is Verdict.RESOLVED
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from core_runs import Answers, straight
+from core_runs import Answers, play_chances, straight
 from scipy.stats import binom
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
@@ -38,11 +38,6 @@ def times(z: float, information: float, **judging: float | None) -> float:
     return float(times_to_decision(evidence(z, information), Sequential(), Judging(**judging))[0])  # type: ignore[arg-type]
 
 
-def test_a_pair_near_its_boundary_needs_less_than_one_far_from_it() -> None:
-    far, nearer, near = (times(z, 0.2, futility=None) for z in (1.2, 1.8, 2.4))
-    assert far > nearer > near > 1.0
-
-
 def test_the_soonest_is_where_todays_difference_would_reach_the_boundary() -> None:
     """A constant boundary b is reached with (b/z)^2 times the trials, here searched in twelve steps to the horizon."""
     soonest = times_to_decision(evidence(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
@@ -52,15 +47,6 @@ def test_the_soonest_is_where_todays_difference_would_reach_the_boundary() -> No
 def test_without_a_difference_the_soonest_is_where_it_is_given_up() -> None:
     given_up, horizon = times(0.0, 0.1, futility=0.3), times(0.0, 0.1, futility=None)
     assert 1.0 < given_up < horizon == pytest.approx(10.0)
-
-
-def test_a_tie_may_come_first() -> None:
-    assert times(0.3, 0.2, futility=None, delta=0.2) < times(0.3, 0.2, futility=None) == pytest.approx(5.0)
-
-
-@pytest.mark.parametrize("information", [1.0, 1.5])
-def test_at_the_horizon_nothing_more_is_needed(information: float) -> None:
-    assert times(0.5, information) == 1.0
 
 
 def plan(pace: Pace, models: int = 2, **choices: object) -> Plan:
@@ -184,11 +170,7 @@ def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: 
     for seed in range(runs):
         rng = np.random.default_rng([seed, 5])
         controller = Controller(Plan(Bench(2, questions, BINARY), rule=rule, pace=pace), keep_looks=False)
-        while controller.finished is None:
-            for asked in controller.ask_rounds():
-                right = rng.binomial(asked.extra, p)
-                controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
-        look = controller.latest_look()
+        look = play_chances(controller, p, rng).latest_look()
         assert look is not None
         called += look.count(Verdict.RESOLVED)
     assert called <= binom.ppf(0.999, runs, 0.10)

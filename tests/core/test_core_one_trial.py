@@ -49,9 +49,9 @@ def test_exact_ties_are_called_as_rarely_as_promised(trials: int, profile: float
 
 def test_what_is_compared_otherwise_is_not_compared_by_question() -> None:
     plan = plan_for(60)
-    assert plan.by_question
-    assert not plan_for(60, trials=2).by_question
-    assert not replace(plan, objective=Threshold(0.5)).by_question
-    assert not replace(plan, estimator="bayes").by_question
-    assert not plan_for(60, question_weights=np.r_[np.full(30, 0.5), np.full(30, 1.5)]).by_question
-    assert not plan_for(60, prior_counts=np.ones((2, 60, 2))).by_question
+    assert plan.source.by_question
+    assert not plan_for(60, trials=2).source.by_question
+    assert not replace(plan, objective=Threshold(0.5)).source.by_question
+    assert not replace(plan, estimator="bayes").source.by_question
+    assert not plan_for(60, question_weights=np.r_[np.full(30, 0.5), np.full(30, 1.5)]).source.by_question
+    assert not plan_for(60, prior_counts=np.ones((2, 60, 2))).source.by_question

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from core_evidence import evidence
 from core_looks import Looker, binary
+from core_runs import play
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from adaptive_eval.core import Bench, Controller, Judging, Objective, Optimal, Outcome, Pace, Plan, Trials, Verdict
+from adaptive_eval.core import Ask, Bench, Controller, Judging, Objective, Optimal, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import MOST_LEFT, ContinuedOptimal, Spacing
@@ -101,26 +102,6 @@ def test_the_variant_without_futility_decides_for_shared_errors_or_seeds(shared:
     assert is_correctable(rule) and not is_giving_up(rule) and rule.confidence == RULE.confidence
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"confidence": 0.5},
-        {"confidence": 0.9999999},
-        {"start": 0.0},
-        {"start": 1.1},
-        {"worth": 0.05},
-        {"worth": 51.0},
-        {"spacing": Spacing(0.0)},
-        {"spacing": Spacing(-0.1, 0.1)},
-        {"spacing": Spacing(step=-0.1)},
-        {"spacing": Spacing(finest=1.0)},
-    ],
-)
-def test_invalid_settings_are_refused_at_construction(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="but got"):
-        Optimal(**wrong)
-
-
 def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at: float, seed: int) -> list[Evidence]:
     """Exact ties against fixed values, looked at these times of a horizon."""
     rng, x, before, looks = np.random.default_rng(seed), start.copy(), at, []
@@ -190,14 +171,11 @@ def test_an_extended_run_continues_with_the_remaining_error() -> None:
     bench, rng = Bench(2, QUESTIONS, np.array([0.0, 1.0])), np.random.default_rng(4)
     plan = Plan(bench, rule=Optimal(start=1 / 3, spacing=Spacing(2.0)), trials=Trials(min=4, max=12))
 
-    def carry_out(controller: Controller, looks: int) -> Controller:
-        while controller.finished is None and len(controller.looks) < looks:
-            requested = controller.ask(1 << 20)
-            controller.tell(Outcome(*ask[:3], int(rng.random() < (0.7, 0.5)[ask.model])) for ask in requested)
-        return controller
+    def grade(ask: Ask) -> int:
+        return int(rng.random() < (0.7, 0.5)[ask.model])
 
-    before = StageBefore(carry_out(Controller(plan), 1), (0, 1))
-    controller = carry_out(Controller(replace(plan, trials=Trials(min=4, max=60), before=before)), 1000)
+    before = StageBefore(play(Controller(plan), grade, looks=1), (0, 1))
+    controller = play(Controller(replace(plan, trials=Trials(min=4, max=60), before=before)), grade)
     assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
     assert 0.0 < controller.extensions[0].error_left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
 
@@ -207,19 +185,13 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
     bench, rule = Bench(2, QUESTIONS, np.array([0.0, 1.0])), Optimal(start=0.5, spacing=Spacing(2.0))
     small = Plan(bench, rule=rule, trials=Trials(min=4, max=8))
 
-    def carry_out(plan: Plan) -> Controller:
-        controller = Controller(plan)
-        while controller.finished is None:
-            requested = controller.ask(1 << 20)
-            controller.tell(
-                Outcome(*ask[:3], int(ask.trial % 2 if ask.trial < 6 else ask.model == 0)) for ask in requested
-            )
-        return controller
+    def grade(ask: Ask) -> int:
+        return int(ask.trial % 2 if ask.trial < 6 else ask.model == 0)
 
-    before = carry_out(small)
+    before = play(Controller(small), grade)
     assert before.last_look is not None and before.last_look.memory.given_up[0]
     assert before.looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
-    after = carry_out(replace(small, trials=Trials(min=4, max=80), before=StageBefore(before, (0, 1))))
+    after = play(Controller(replace(small, trials=Trials(min=4, max=80), before=StageBefore(before, (0, 1)))), grade)
     assert after.extensions[0].error_left[0] == pytest.approx(rule.reserve)
     assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
 

@@ -49,18 +49,6 @@ def test_nor_do_they_where_answers_have_faults(
     plain.result()
 
 
-@settings(max_examples=examples(25), deadline=None)
-@given(plans(), seeds)
-def test_restoring_a_finished_run_asks_for_nothing(plan: Plan, seed: int) -> None:
-    answers = Answers(plan, seed)
-    shell = Shell(plan, answers, np.random.default_rng(seed))
-    first = shell.run()
-    again = Controller(plan)
-    assert exact(again.restore(reversed(shell.outcomes))) == exact(first.looks)
-    assert again.finished == first.finished
-    assert again.ask(100) == []
-
-
 @pytest.mark.slow
 @settings(max_examples=examples(35), deadline=None)
 @given(plans(), plans(capped=False), seeds)
@@ -107,17 +95,6 @@ def test_a_larger_budget_goes_on_where_a_smaller_one_ended() -> None:
     assert [look.scores for look in resumed.restore(shell.outcomes)] == [look.scores for look in ended.looks]
     assert resumed.finished is None
     assert {ask.trial for ask in resumed.ask(100)} == {6}
-
-
-def test_a_smaller_budget_ends_within_the_stored_outcomes() -> None:
-    small, large = endless(Pace(), Budget(trials=40)), endless(Pace(), Budget(trials=50))
-    answers = Answers(small, 7)
-    shell = Shell(large, answers, np.random.default_rng(0))
-    shell.run()
-    resumed = Controller(small)
-    resumed.restore(shell.outcomes)
-    assert resumed.finished is Reason.BUDGET
-    assert exact(resumed.looks) == exact(straight(small, answers).looks)
 
 
 def test_trials_that_ran_further_ahead_wait_until_a_round_needs_them() -> None:

@@ -20,55 +20,6 @@ from adaptive_eval.core.policies import (
     spread,
 )
 
-positive = st.floats(1e-6, 1e3)
-
-
-@st.composite
-def spreads(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
-    """Trials issued, weights, and a round's size."""
-    weights = draw(st.lists(positive, min_size=1, max_size=12))
-    issued = draw(st.lists(st.integers(0, 500), min_size=len(weights), max_size=len(weights)))
-    return np.array(issued, dtype=np.int32), np.array(weights), draw(st.integers(1, 300))
-
-
-@settings(max_examples=examples(200), deadline=None)
-@given(spreads())
-def test_a_spread_sums_to_its_size_and_is_never_negative(case: tuple[np.ndarray, np.ndarray, int]) -> None:
-    issued, weights, size = case
-    given = spread(issued, weights, size)
-    assert given.sum() == size
-    assert given.min() >= 0
-    assert np.array_equal(given, spread(issued.copy(), weights.copy(), size))
-
-
-@settings(max_examples=examples(200), deadline=None)
-@given(spreads())
-def test_a_spread_follows_its_weights(case: tuple[np.ndarray, np.ndarray, int]) -> None:
-    """From zero, each question gets its share to within one trial; a question ahead of its share gets none."""
-    issued, weights, size = case
-    share = weights / weights.sum()
-    fresh = spread(np.zeros_like(issued), weights, size)
-    assert np.all(np.abs(fresh - size * share) < 1.0 + 1e-9)
-    target = share * (issued.sum() + size)
-    assert not spread(issued, weights, size)[issued > target + 1e-6 * target + 1e-6].any()
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8), st.integers(1, 30))
-def test_many_small_rounds_come_to_the_same_as_a_large_one(weights: list[float], size: int) -> None:
-    w = np.array(weights)
-    issued = np.zeros(len(w), dtype=np.int32)
-    for _ in range(20):
-        issued = issued + spread(issued, w, size)
-    assert issued.sum() == 20 * size
-    assert np.all(np.abs(issued - issued.sum() * w / w.sum()) < 2.0)
-
-
-def test_ties_go_to_the_first_questions() -> None:
-    assert spread(np.zeros(4, np.int32), np.ones(4), 6).tolist() == [2, 2, 1, 1]
-    assert spread(np.array([2, 2, 1, 1]), np.ones(4), 4).tolist() == [1, 1, 1, 1]
-    assert spread(np.array([2, 2, 1, 1]), np.ones(4), 2).tolist() == [0, 0, 1, 1]
-
 
 def by_largest_remainder(issued: list[int], weights: list[float], size: int) -> list[int]:
     """The rule of `spread` for one model, question by question, in exact fractions."""
@@ -95,10 +46,6 @@ def test_many_models_are_spread_at_once_each_by_largest_remainders() -> None:
     assert equal.tolist() == [[1] * 3 + [0] * 5, [1] * 8, [2] * 3 + [1] * 5]
 
 
-def test_one_question_gets_everything() -> None:
-    assert spread(np.array([17]), np.array([0.3]), 5).tolist() == [5]
-
-
 def leave_one_out(trial_var: list[list[float]], shrink: float, floor: float) -> list[list[float]]:
     """The formula of the docstring, by loops."""
     weights = []
@@ -117,16 +64,6 @@ def test_weights_are_the_root_mean_variance_of_the_others(shrink: float, floor: 
     np.testing.assert_allclose(
         question_weights(trial_var, shrink, floor), leave_one_out(trial_var.tolist(), shrink, floor), rtol=1e-13
     )
-
-
-def test_with_two_models_each_is_weighted_by_the_other() -> None:
-    weights = question_weights(np.array([[0.25, 0.0, 0.0], [0.01, 0.01, 0.04]]), 0.0, 0.1)
-    np.testing.assert_allclose(weights[0], [0.75, 0.75, 1.5])
-    np.testing.assert_allclose(weights[1], np.array([3.0, 0.1, 0.1]) / 3.2 * 3)
-
-
-def test_a_model_alone_spreads_evenly() -> None:
-    assert question_weights(np.array([[0.25, 0.01]]), 0.0, 0.0).tolist() == [[1.0, 1.0]]
 
 
 @settings(max_examples=examples(60), deadline=None)

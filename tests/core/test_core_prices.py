@@ -25,30 +25,6 @@ def run(chosen: Plan) -> Controller:
     return controller
 
 
-def usd_at(controller: Controller, sigma: float, prices: tuple[float, float]) -> float:
-    """The cost of the run at the first look with a standard error of the difference this small."""
-    for look in controller.looks:
-        if np.hypot(*look.sigmas) <= sigma:
-            return float(np.dot(look.trials, prices))
-    raise AssertionError("never so precise")
-
-
-@pytest.mark.slow
-def test_equal_information_costs_less_usd_when_usd_are_what_counts() -> None:
-    """At prices 16 to 1 the cheap model gets 4 times the trials: 20 units of cost and 1.25 of variance a round.
-
-    Equal sizes give 17 and 2, so the product of the two falls from 34 to 25.
-    """
-    costs = (DEAR, CHEAP)
-    by_usd, alike = run(plan(Budget(usd=1e6), costs)), run(plan(Budget(), costs))
-    dear, cheap = (row.trials for row in by_usd.looks[10:12])
-    assert [after - before for before, after in zip(dear, cheap, strict=True)] == [10, 40]
-    prices = (DEAR.usd, CHEAP.usd)
-    ratios = [usd_at(by_usd, sigma, prices) / usd_at(alike, sigma, prices) for sigma in (0.06, 0.05, 0.045)]
-    assert max(ratios) < 0.85
-    assert min(ratios) > 25 / 34 - 0.1
-
-
 @pytest.mark.parametrize(
     ("budget", "costs", "sizes"),
     [

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from core_runs import play
 from numpy.typing import NDArray
 from scipy.stats import binom
 from thoroughness import sizes
 
-from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Trials, Verdict
+from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.evidence import Estimates, Evidence, Prior, estimate
 from adaptive_eval.core.judge import Judging
@@ -39,12 +40,8 @@ def allowed(promise: float, runs: int) -> float:
 
 def carry_out(plan: Plan, p: NDArray[np.float64], seed: int) -> Controller:
     """A whole run of models that answer each question right with its chance."""
-    rng, controller = np.random.default_rng(seed), Controller(plan)
-    while controller.finished is None:
-        requested = controller.ask(1 << 20)
-        right = rng.random(len(requested)) < p[[ask.question for ask in requested]]
-        controller.tell(Outcome(*ask[:3], int(is_right)) for ask, is_right in zip(requested, right, strict=True))
-    return controller
+    rng = np.random.default_rng(seed)
+    return play(Controller(plan), lambda ask: int(rng.random() < p[ask.question]))
 
 
 @pytest.mark.parametrize("prior", ["uniform", "self"])

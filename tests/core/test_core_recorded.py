@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Plan, Trials
-from adaptive_eval.core.evidence import Estimates, weigh_evidence
+from adaptive_eval.core import Ask, Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.look import fixed_share, information_from, trials_for
 from adaptive_eval.core.objectives import Place, Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rounds import MISSING, UNGRADED
@@ -139,23 +137,6 @@ def test_information_of_a_pair_with_a_recorded_model_is_that_of_its_variance() -
             assert judged.fixed[at] == pytest.approx((v[other] / 8) / (v[NEW] / n + v[other] / 8))
 
 
-def test_trials_and_information_are_converted_by_the_share_that_is_fixed() -> None:
-    fixed = np.array([0.0, 0.25, 0.5, 0.9])
-    times = np.array([3.0, 3.0, 3.0, 3.0])
-    information = information_from(times, fixed)
-    assert information == pytest.approx([3.0, 1 / (0.75 / 3 + 0.25), 1 / (0.5 / 3 + 0.5), 1 / (0.1 / 3 + 0.9)])
-    assert trials_for(information, fixed) == pytest.approx(times)
-    assert trials_for(np.array([2.0, 3.0]), np.array([0.5, 0.5])).tolist() == [np.inf, np.inf], (
-        "beyond what is to be had"
-    )
-
-
-def test_nothing_is_fixed_where_everyone_is_asked() -> None:
-    bench = Bench(3, QUESTIONS, BINARY)
-    nothing = Estimates.nothing(bench)
-    assert fixed_share(nothing, weigh_evidence(nothing), np.zeros(3, dtype=bool)).tolist() == [0.0, 0.0, 0.0]
-
-
 def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -> None:
     """With n trials of the new model the variance is (1 - f) 2/n + f of today's, which puts |z| at the boundary."""
     counts = recorded_counts(200, np.array([0.2, 0.45, 0.8, 0.5]), np.random.default_rng(5))
@@ -173,13 +154,6 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
         information = np.minimum(judged.evidence.information[at] / shrunk, 1.0)
         bound = rule.boundary(replace(judged.evidence, information=information))[0]
         assert abs(pair.z) / np.sqrt(shrunk) == pytest.approx(bound, rel=0.01)
-
-
-def test_a_cap_counts_only_bought_trials() -> None:
-    counts = recorded_counts(400, CHANCES, np.random.default_rng(6))
-    controller = carry_out(make_plan(counts, budget=Budget(trials=5 * QUESTIONS), judging=Judging(futility=None)))
-    assert controller.trials[NEW] <= 5 * QUESTIONS
-    assert controller.trials.sum() == controller.trials[NEW]
 
 
 def test_ungraded_answers_of_recorded_models_widen_score_bounds() -> None:

@@ -13,6 +13,7 @@ from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Threshold, TopK
+from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import Leader, View, Weighted
 from adaptive_eval.core.rules import Precision, ZScore
 from adaptive_eval.core.sequential import Sequential
@@ -132,6 +133,18 @@ def test_familywise_with_precision_is_refused() -> None:
         (lambda: Anytime(start=-0.1), "start must lie in [0, 1]"),
         (lambda: Anytime(optimum=0.0), "optimum must be positive"),
         (lambda: NearBest(0.0), "margin must be positive"),
+        *(
+            (lambda wrong=wrong: Optimal(**wrong), "but got")
+            for wrong in (
+                {"confidence": 0.5},
+                {"start": 0.0},
+                {"worth": 0.05},
+                {"spacing": Spacing(0.0)},
+                {"spacing": Spacing(-0.1, 0.1)},
+                {"spacing": Spacing(step=-0.1)},
+                {"spacing": Spacing(finest=1.0)},
+            )
+        ),
         (lambda: Weighted(shrink=1.1), "shrink must lie in [0, 1]"),
         (lambda: Weighted(floor=-0.1), "floor must not be negative"),
         (lambda: Leader(share=2.0), "share must lie in [0, 1]"),

@@ -5,12 +5,12 @@ import math
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_runs import Answers, straight
+from core_runs import Answers, never_called, play
 
 from adaptive_eval.core import Bench, Controller, Cost, Outcome, PairVerdict, Plan, Reason, Result, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.policies import Uniform, UnresolvedPairs
+from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
@@ -78,19 +78,6 @@ def sampled(values: list[float]) -> float:
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) * (len(values) - 1)))
 
 
-def test_comparisons_say_what_holds_on_questions_like_these() -> None:
-    result = result_of(run_to_end(plan()))
-    for comparison in result.comparisons:
-        assert comparison.verdict.second is not None
-        better, worse = RIGHT[comparison.verdict.first], RIGHT[comparison.verdict.second]
-        d = [(a - b) / 10 for a, b in zip(better, worse, strict=True)]
-        assert comparison.difference == pytest.approx(sum(d) / 4)
-        assert comparison.sampled_z == pytest.approx(comparison.difference / max(sampled(d), comparison.sigma))
-        assert comparison.verdict.z == pytest.approx(comparison.difference / comparison.sigma)
-    for row in result.models:
-        assert row.sampled_sigma == pytest.approx(max(sampled([right / 10 for right in RIGHT[row.model]]), row.sigma))
-
-
 def test_agreeing_questions_do_not_make_similar_questions_more_certain() -> None:
     """All wrong, all right and all alike: the question means agree, but the posterior allows that they may differ."""
     result = result_of(run_to_end(plan(), [[0] * 4, [10] * 4, [5] * 4]))
@@ -107,12 +94,6 @@ def test_questions_of_a_cluster_count_together() -> None:
     residuals = [right / 10 - 0.825 for right in RIGHT[0]]
     sums = (residuals[0] + residuals[3], residuals[1] + residuals[2])
     assert first.sampled_sigma == pytest.approx(math.sqrt(sum(s * s for s in sums) * 2 / (1 * 16)))
-
-
-def test_clusters_of_one_question_change_nothing() -> None:
-    questions = 30_000
-    d = np.random.default_rng(0).normal(size=(2, questions))
-    np.testing.assert_allclose(sampled_variance(d, np.arange(questions)), sampled_variance(d), rtol=1e-12)
 
 
 def test_one_question_says_nothing_of_others_like_it() -> None:
@@ -178,28 +159,12 @@ def test_a_matrix_of_all_pairs_is_adjusted_whatever_the_setting() -> None:
     assert matrix[0][1] < 0.05 < matrix[1][2]
 
 
-def test_a_rule_without_p_values_has_no_matrix() -> None:
-    assert {p for row in result_of(run_to_end(plan(ZScore()))).adjusted_p for p in row} == {1.0}
-
-
 def reversing(objective: Pairs | Threshold) -> Controller:
     """Model 1 is right up to its fourth trial and wrong from then on, 2 the opposite; 0 and 3 are right by turns."""
-    controller = Controller(
-        Plan(
-            Bench(4, 4, np.array(W)),
-            objective=objective,
-            rule=ZScore(),
-            policy=Uniform(),
-            judging=Judging(futility=None),
-            prior="uniform",
-            trials=Trials(min=4, max=12),
-        )
+    chosen = never_called(Bench(4, 4, np.array(W)), objective=objective, rule=ZScore(), trials=Trials(min=4, max=12))
+    return play(
+        Controller(chosen), lambda ask: int((ask.trial % 2, ask.trial < 4, ask.trial >= 4, ask.trial % 2)[ask.model])
     )
-    while controller.finished is None:
-        requested = controller.ask(1000)
-        right = ((ask.trial % 2, ask.trial < 4, ask.trial >= 4, ask.trial % 2)[ask.model] for ask in requested)
-        controller.tell(Outcome(*ask[:3], int(is_right)) for ask, is_right in zip(requested, right, strict=True))
-    return controller
 
 
 def test_reversals_are_all_that_were_called_and_turned() -> None:
@@ -216,25 +181,6 @@ def test_a_reversal_against_a_fixed_value_names_the_model() -> None:
     assert [pair.z > 0.0 for pair in result.reversals] == [False, True]
 
 
-def test_there_is_no_result_before_the_first_look() -> None:
-    assert Controller(plan()).result() is None
-
-
-def test_what_open_pairs_would_still_need() -> None:
-    chosen = Plan(
-        Bench(2, 5, np.array(W)),
-        rule=ZScore(5.0),
-        policy=UnresolvedPairs(),
-        trials=Trials(min=10, max=10),
-        prior="uniform",
-    )
-    controller = straight(chosen, Answers(chosen, 3, skill=lambda model, question: 0.4 + 0.2 * model))
-    (comparison,) = result_of(controller).comparisons
-    assert comparison.verdict.verdict is Verdict.OUT_OF_REACH
-    assert comparison.verdict.trials_needed == pytest.approx(10 * (5.0 / comparison.verdict.z) ** 2, rel=1e-9)
-    assert comparison.certifiable_delta == pytest.approx(5.0 * comparison.sigma, rel=1e-9)
-
-
 @pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in clusters"])
 @pytest.mark.parametrize(
     "objective",
@@ -245,7 +191,7 @@ def test_batched_comparisons_equal_single_ones(
     objective: Objective, grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twelve models in batches of pairs: differences, sampled z and trials to go, computed here pair by pair."""
-    monkeypatch.setattr("adaptive_eval.core.result.CHUNK_CELLS", 50)
+    monkeypatch.setattr("adaptive_eval.core.evidence_source.CHUNK_CELLS", 50)
     rng, models, questions = np.random.default_rng(3), 12, 9
     clusters = np.arange(questions) % 4 if grouped else None
     bench = Bench(models, questions, np.array(W), clusters=clusters)

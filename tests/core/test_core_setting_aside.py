@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from core_runs import RULES, Answers, Shell, drained, exact, objectives, plans, straight
+from core_runs import RULES, Answers, Shell, drained, exact, objectives, plans
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, Reason, SetAside, Trials, Verdict
+from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Reason, SetAside, Trials, Verdict
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking, TopK
+from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cause, Lost
 
@@ -146,25 +146,12 @@ def test_without_its_leader_best_compares_the_next_one() -> None:
     assert controller.finished is Reason.OUT_OF_REACH
 
 
-def test_top_k_is_sought_among_those_in_play() -> None:
-    controller, answers = told_once(never(TopK(1), 3))
-    drained(controller, answers, [SetAside(2, "gone")])
-    assert pairs_at(controller) == {(1, 0): Verdict.OUT_OF_REACH, (2, 1): Verdict.BLOCKED}
-
-
 def test_without_its_baseline_a_run_is_blocked() -> None:
     controller, answers = told_once(never(Baseline(0), 3))
     drained(controller, answers, [SetAside(0, "gone")])
     assert controller.finished is Reason.BLOCKED
     assert len(controller.looks) == 2
     assert set(pairs_at(controller).values()) == {Verdict.BLOCKED}
-
-
-def test_all_models_but_one_end_the_run() -> None:
-    controller, answers = told_once(never(Ranking(), 3))
-    drained(controller, answers, [SetAside(0, "gone"), SetAside(2, "gone")])
-    assert controller.finished is Reason.BLOCKED
-    assert sum(controller.looks[-1].trials) == 18 + 3  # the one left ends its round
 
 
 def test_what_was_called_before_stays_called() -> None:
@@ -213,27 +200,6 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
     assert exact(told_before.restore(outcomes)) == exact(first.looks)
 
 
-@pytest.mark.slow
-@settings(max_examples=examples(40), deadline=None)
-@given(plans(), seeds, st.data())
-def test_event_batches_do_not_change_the_judgement_of_a_model_set_aside(
-    plan: Plan, seed: int, data: st.DataObject
-) -> None:
-    """Outcomes before the model was set aside count with it, whether told together or one by one."""
-    answers = Answers(plan, seed)
-    one_by_one, together = Controller(plan), Controller(plan)
-    for _ in range(3):
-        requested = one_by_one.ask(1000)
-        assert together.ask(1000) == requested
-        dropped = data.draw(st.lists(st.integers(0, plan.bench.models - 1), max_size=2))
-        events = [*answers.of(requested), *(SetAside(model, "gone") for model in dropped)]
-        together.tell(events)
-        for item in events:
-            if one_by_one.finished is None:
-                one_by_one.tell([item])
-        assert exact(together.looks) == exact(one_by_one.looks) and together.finished == one_by_one.finished
-
-
 def test_setting_a_model_aside_twice_changes_nothing() -> None:
     controller, answers = told_once(never(Ranking(), 3))
     controller.tell([SetAside(1, "first"), SetAside(1, "second")])
@@ -266,14 +232,3 @@ def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
     drained(controller, answers)
     assert controller.finished is Reason.BUDGET
     assert controller.trials.tolist() == [40, 40, 0]  # 80 and 5 asked of model 2: 20 more would be 105
-
-
-def test_looks_do_not_wait_for_a_model_set_aside() -> None:
-    plan = never(Ranking(), 3)
-    answers = Answers(plan, 4)
-    controller = Controller(plan)
-    outcomes = answers.of(controller.ask(1000))
-    assert controller.tell(outcome for outcome in outcomes if outcome.model != 2) == []
-    assert len(controller.tell([SetAside(2, "gone")])) == 1
-    assert isinstance(outcomes[0], Outcome)
-    assert straight(plan, answers).looks[0].scores[:2] == controller.looks[0].scores[:2]

@@ -9,7 +9,6 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Ranking, TopK
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
-from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.settings import Bench, Pace, Trials
 from adaptive_eval.core.types import Ask, Outcome
 
@@ -101,27 +100,6 @@ def test_models_without_open_comparisons_rest_when_servers_are_held(seed: int) -
     trials = Trials(min=4, max=40)
     rests = rests_of(Plan(bench, trials=trials, pace=HELD), seed)
     assert any(0 < resting.sum() < len(SKILLS) for resting in rests), "some rest while others go on"
-
-
-@pytest.mark.slow
-def test_a_model_at_the_horizon_is_not_needed_while_others_continue() -> None:
-    bench = Bench(models=3, questions=6, weights=np.array([0.0, 1.0]))
-    pace = Pace(lookahead=1, dedicated_servers=True)
-    controller = Controller(
-        Plan(bench, rule=ZScore(50.0), trials=Trials(min=4, max=40), pace=pace, judging=Judging(futility=None))
-    )
-    seconds, alone = (1.0, 1.0, 64.0), False
-    waiting = controller.ask(10**6)
-    while controller.finished is None:
-        waiting.sort(key=lambda ask: ask.model)
-        ask = waiting.pop(0)
-        right = (ask.question + ask.trial) % 2
-        if controller.tell([Outcome(ask.model, ask.question, ask.trial, right, seconds=seconds[ask.model])]):
-            waiting += controller.ask(10**6)
-            done = controller.trials >= 40 * 6
-            assert not (controller.needed_models() & done & (controller.finished is None)).any()
-            alone |= bool(done[:2].all() and not done[2])
-    assert alone, "the slow one is asked on when the others have all their trials"
 
 
 @pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6, fixed_round_time=True)], ids=str)

@@ -13,7 +13,7 @@ from adaptive_eval.core.judge import Judging, rule_shared_among
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Uniform
-from adaptive_eval.core.rules import ZScore, is_giving_up
+from adaptive_eval.core.rules import is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import JoinedRule, StageBefore
 from adaptive_eval.core.types import Cause, Reason
@@ -267,12 +267,6 @@ def test_a_rule_that_gives_up_goes_on_unchanged_for_earlier_pairs_and_judges_new
     assert np.isfinite(longer.extensions[0].boundary).any()
     open_before = calls(joined)
     assert all(calls(longer)[pair] == call for pair, call in open_before.items() if call)
-
-
-def test_a_rule_without_a_horizon_needs_no_other_for_new_pairs() -> None:
-    before = straight(plan(2, rule=ZScore()), Named((0, 1)))
-    joined = Controller(after(before, plan(3, rule=ZScore()), (0, 1, None)))
-    assert joined.taker.rule == ZScore()
 
 
 def test_another_pace_leaves_each_pair_the_error_that_it_has() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from thoroughness import examples, first_of
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Plan, Reason, SetAside, Trials
-from adaptive_eval.core.account import RESERVE_FACTOR, trial_reserve
+from adaptive_eval.core.account import RESERVE_FACTOR
 
 seeds = st.integers(0, 2**20)
 BINARY = np.array([0.0, 1.0])
@@ -184,11 +184,6 @@ def test_caps_on_bounded_costs_work_as_usual(cap: dict[str, float]) -> None:
         while run.finished is None:
             tell(run, run.ask(99), 7)
     assert exact(open_.looks) == exact(priced.looks) and open_.finished is priced.finished
-
-
-def test_what_is_reserved_is_the_worst_or_a_margin_on_the_largest() -> None:
-    assert trial_reserve(Cost(7, 0.5, 3.0), Cost(100, 9.0, 9.0)) == Cost(7, 0.5, 3.0)
-    assert trial_reserve(Cost(7, math.inf, 3.0), Cost(101, 9.0, 9.0)) == Cost(152, 13.5, 3.0)
 
 
 def test_answers_that_cost_no_tokens_are_measured_by_their_usd() -> None:

@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from thoroughness import examples
 
 from scorio.counts import Counts
-from scorio.moments import average_moments, bayes_moments
 
 
 def counted(labels: np.ndarray, categories: int) -> np.ndarray:
@@ -76,12 +75,6 @@ def test_nu_is_one_more_than_all_outcomes() -> None:
     assert counts.nu.dtype == np.float64
 
 
-def test_prior_outcomes_broadcast_over_a_batch() -> None:
-    counts = Counts(n=np.ones((4, 2, 2), dtype=int), w=[0, 1], r0=[[1, 0], [0, 2]])
-    assert counts.outcomes.shape == (4, 2, 2)
-    assert counts.trials.tolist() == [[3, 4]] * 4
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -130,34 +123,3 @@ def test_whole_floats_and_booleans_are_counts() -> None:
     assert Counts(n=np.array([[1.0, 2.0]]), w=[0, 1]).n.dtype == np.int64
     assert Counts(n=np.array([[200, 100]], dtype=np.uint8), w=[0, 1]).nu.tolist() == [[201.0, 101.0]]
     assert Counts.from_outcomes([[True, False, True]]).n.tolist() == [[1, 2]]
-
-
-def test_counts_are_frozen() -> None:
-    counts = Counts(n=[[1, 2]], w=[0, 1])
-    with pytest.raises(AttributeError):
-        counts.n = counts.n  # type: ignore[misc]
-
-
-def test_trusted_arrays_are_taken_as_they_are() -> None:
-    n, w = np.array([[1, 2]]), np.array([0.0, 1.0])
-    counts = Counts.trusted(n, w)
-    assert counts.n is n
-    assert counts.w is w
-    assert counts.r0 is None
-
-
-@settings(max_examples=examples(40))
-@given(
-    n=arrays(np.int64, (3, 2, 4, 3), elements=st.integers(0, 30)), w=arrays(np.float64, 3, elements=st.floats(-5, 5))
-)
-def test_moments_of_a_batch_are_those_of_its_members(n: np.ndarray, w: np.ndarray) -> None:
-    batch = Counts(n=n + 1, w=w)
-    bayes, average = bayes_moments(batch.nu, w), average_moments(batch.n, batch.nu, w)
-    for at in np.ndindex(3, 2):
-        member = Counts(n=n[at] + 1, w=w)
-        for together, alone in (
-            (bayes, bayes_moments(member.nu, w)),
-            (average, average_moments(member.n, member.nu, w)),
-        ):
-            assert together.mean[at] == pytest.approx(float(alone.mean), rel=1e-12, abs=1e-12)
-            assert together.var[at] == pytest.approx(float(alone.var), rel=1e-9, abs=1e-15)

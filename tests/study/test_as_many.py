@@ -87,14 +87,6 @@ def test_a_run_that_calls_more_than_the_fixed_design_is_compared_with_all_of_it(
     assert fixed.cost == run.trials / (MODELS * QUESTIONS * MOST)
 
 
-def test_a_higher_confidence_asks_more_of_the_fixed_design() -> None:
-    run_plan = ranking()
-    runs = runs_of(run_plan, WORLDS)
-    loose, strict = (fixed_with_as_many(run_plan, WORLDS, runs, served(MODELS), SEED, level) for level in (0.8, 0.99))
-    assert loose is not None and strict is not None and loose.number is not None
-    assert strict.number is None or loose.number < strict.number
-
-
 def test_only_neighbour_comparisons_have_an_equivalent_fixed_design() -> None:
     run_plan = replace(ranking(), objective=Best())
     assert fixed_with_as_many(run_plan, WORLDS, runs_of(run_plan, WORLDS[:1]), served(MODELS), SEED, 0.95) is None

@@ -150,29 +150,12 @@ def test_a_budget_below_the_first_round_has_no_ranking_and_no_forecast_beyond_it
     assert "0 of 0" not in shown and "of its trials" not in shown and result["as_many"] is None
 
 
-def test_no_run_has_more_trials_than_the_maximum_for_everyone() -> None:
-    result = forecast(str(write_config(Path())), "--set", "budget.usd=9", timed=True)
-    assert result["fixed"]["trials"] == 3 * 8 * 12
-    for outlook in filter(None, (result["need"], result["capped"])):
-        assert outlook["costs"]["trials"]["high"] <= result["fixed"]["trials"]
-
-
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_forecast() -> None:
     path = write_config(Path())
     first, again, other = (forecast(str(path), "--seed", seed, timed=True) for seed in "001")
     assert first == again
     assert first["need"] != other["need"]
-
-
-@pytest.mark.slow
-def test_models_and_questions_missing_from_the_pilot_are_reported() -> None:
-    pilot = prepared_from(write_config(Path(), "pilot", ["ada", "bob"]), "trials.max=8")
-    store_run(pilot, Path("runs/pilot"), WORLD[:2])
-    result = forecast(str(write_config(Path())), "--pilot", "runs/pilot")
-    assert any("1 of 3 models are not in the pilot (cyd)" in line for line in result["basis"])
-    width = [score["high"] - score["low"] for score in result["scores"]]
-    assert width[2] > max(width[:2])
 
 
 @pytest.mark.parametrize(
@@ -250,13 +233,6 @@ def test_the_chosen_pace_is_shown_with_its_reason() -> None:
     assert f"optimize  {pace}" in result["shown"] and f": {result['why_optimized']}" in result["shown"]
     given = forecast(str(write_config(Path())), "--set", "trials.optimize=cost", timed=True)
     assert given["why_optimized"] is None and "optimize  cost\n" in given["shown"]
-
-
-@pytest.mark.slow
-def test_with_many_slots_a_run_takes_longer_than_the_fixed_design() -> None:
-    words = (str(write_config(Path())), "--set", "trials.optimize=cost", "--set", "stopping.options.worth=50")
-    few, many = (forecast(*words, "--set", f"concurrency={slots}") for slots in (1, 64))
-    assert few["times_as_long"] < 1.2 < many["times_as_long"]
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import expit
-from scipy.stats import binom, invgamma, kstest, norm, sem
+from scipy.stats import binom, kstest, norm, sem
 from scipy.stats import t as student
 from thoroughness import sizes
 
@@ -115,11 +115,3 @@ def test_a_model_without_trials_is_like_the_others_but_less_certain() -> None:
     others = np.delete(scores, 3, axis=1)
     assert scores[:, 3].std() > 2.0 * others.std(axis=0).max()
     assert abs(scores[:, 3].mean() - others.mean()) < 2.0 * others.mean(axis=0).std()
-
-
-def test_the_steps_for_the_variances_are_a_half_t_prior() -> None:
-    """Two inverse gammas, one inside the other: the variance of a half-t variable with 3 degrees of freedom."""
-    rng = np.random.default_rng(6)
-    mixing = invgamma(0.5, scale=1.0 / 0.7**2).rvs(20_000, random_state=rng)
-    var = invgamma(FREEDOM / 2.0, scale=FREEDOM / mixing).rvs(random_state=rng)
-    assert kstest(half_t(0.7, np.sqrt(var)), "uniform").statistic < 0.015

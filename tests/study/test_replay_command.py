@@ -2,14 +2,11 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from patient_time import HANGS
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
@@ -242,12 +239,3 @@ def test_a_budget_without_a_round_has_no_results() -> None:
     assert done.exit_code == ExitCode.SPENT
     assert "the budget does not cover the first round" in done.stdout
     assert not Path("runs/replay-coins/results.json").exists()
-
-
-@pytest.mark.slow
-def test_the_program_itself() -> None:
-    command = [sys.executable, "-m", "adaptive_eval", "replay", record(), "--set", "objective=best", *SMALL]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
-    assert done.returncode == ExitCode.REACHED, done.stderr
-    assert "Finished: every comparison is resolved or tied." in done.stdout
-    assert "%  look " in done.stderr and "\x1b" not in done.stderr

@@ -21,18 +21,6 @@ def load(*overrides: str) -> Decisions:
     return load_decisions(None, overrides, NAMES)
 
 
-def test_nothing_given_is_every_default() -> None:
-    decisions = load()
-    assert decisions == Decisions(folder=decisions.folder)
-    assert decisions.folder == Path.cwd()
-
-
-def test_short_forms_are_known() -> None:
-    decisions = load("objective=best", "trials.max=40", "stopping.delta=2%", "budget.wall_time=1h")
-    assert (decisions.objective.kind, decisions.trials.max, decisions.budget.wall_time) == ("best", 40, 3600.0)
-    assert decisions.stopping.delta == pytest.approx(0.02)
-
-
 def test_every_problem_is_listed_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(
@@ -46,13 +34,6 @@ def test_every_problem_is_listed_with_its_line(tmp_path: Path) -> None:
     assert "line 2: objective.baseline must be the name of a model, but got 'd'; the models are a, b, c" in lines[2]
     assert "line 3: stoping is not a known key" in lines[3]
     assert "--set budget.trials: budget.trials must be a whole number" in lines[4]
-
-
-def test_a_file_that_is_not_yaml_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text("trials: [1\n")
-    with pytest.raises(ConfigError, match="is not YAML"):
-        load_decisions(path, (), NAMES)
 
 
 def test_a_secret_in_an_unread_section_is_not_shown(tmp_path: Path) -> None:

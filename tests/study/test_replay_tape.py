@@ -60,14 +60,6 @@ def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     assert set(rows[2, 3:]) == {0, 2, 3}
 
 
-def test_categories_with_zero_chance_are_never_drawn() -> None:
-    chances = np.array([[[0.0, 1.0, 0.0, 0.0], [0.25, 0.0, 0.0, 0.75]]])
-    rows = draw(Tape.from_chances(chances, FOUR, np.random.default_rng(3)), (1, 2), 3000)[0]
-    assert set(rows[0]) == {1}
-    assert set(rows[1]) == {0, 3}
-    assert (rows[1] == 3).mean() == pytest.approx(0.75, abs=0.025)
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_trial_is_the_same_whatever_was_asked_before(order: int) -> None:
     counts = np.array([[[2, 5], [1, 1]], [[4, 0], [3, 9]]])

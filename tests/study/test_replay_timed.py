@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from answer_times import AnswerTimes, latency_of_mean
+from answer_times import AnswerTimes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples, first_of
@@ -133,38 +133,6 @@ def test_the_timeline_matches_an_event_loop(slots: int, lookahead: int, seed: in
     assert timeline.seconds == pytest.approx(seconds)
     assert timeline.looks == pytest.approx(looks)
     assert fast.looks == event_driven.looks == drive(controller(pace), tape(seed)).looks
-
-
-@pytest.mark.parametrize("slots", [1, 5, 64])
-def test_no_server_serves_more_than_its_slots(slots: int) -> None:
-    run = controller(Pace(3))
-    timeline = drive_in_time(run, tape(), times(), slots)
-    for served in timeline.served:
-        assert np.all(served.start >= 0.0) and np.all(np.diff(served.start) >= 0.0), "first come, first served"
-        for at in served.start:
-            assert np.count_nonzero((served.start <= at) & (served.end > at)) <= slots
-    assert timeline.seconds == timeline.looks[-1] == max(served.end.max() for served in timeline.served)
-    assert sum(len(served.start) for served in timeline.served) == run.trials.sum()
-
-
-def test_an_answers_time_depends_on_its_trial_only() -> None:
-    trials = [Ask(*cell, 0) for cell in itertools.product(range(4), range(6), range(30))]
-    forth, back = times(), times()
-    seconds = {ask: forth.of(ask, 1) for ask in trials}
-    assert {ask: back.of(ask, 1) for ask in trials[::-1]} == seconds
-    assert {ask: times(3).of(ask, 1) for ask in trials} != seconds
-    assert all(forth.of(ask, 0) == pytest.approx(3.0 * seconds[ask]) for ask in trials)
-
-
-def test_answers_are_log_normal_with_the_mean_that_was_asked_for() -> None:
-    latency = latency_of_mean(30.0, WORLD.p, WORLD.w, sigma=0.5, wrong_factor=2.0)
-    of, outcomes = AnswerTimes(latency, (4, 6), WORLD.w, np.random.default_rng(5)), tape(6)
-    trials = [Ask(*cell, 0) for cell in itertools.product(range(4), range(6), range(400))]
-    seconds = np.array([of.of(ask, outcomes.category(*ask[:3])) for ask in trials])
-    assert seconds.mean() == pytest.approx(30.0, rel=0.02)
-    right = np.log([of.of(ask, 1) for ask in trials])
-    assert right.std() == pytest.approx(0.5, rel=0.02)
-    assert np.exp(right.mean()) == pytest.approx(latency.median, rel=0.02)
 
 
 @pytest.mark.slow

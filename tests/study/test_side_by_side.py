@@ -1,7 +1,6 @@
 """Runs simulated side by side in arrays match their own controllers on the same outcomes."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +10,9 @@ from scipy.stats import binom
 from test_simulated import QUESTIONS, level, served
 from thoroughness import sizes
 
-from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials, stack
+from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
 from adaptive_eval.core.anytime import Anytime
 from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.look import judge_look
 from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import Optimal, Spacing
@@ -124,35 +122,6 @@ def test_recorded_outcomes_are_used_side_by_side_too() -> None:
     together = simulate_side_by_side(plan, dict.fromkeys(range(3), chances), with_recorded, 5)
     for world, run in enumerate(together):
         assert_same(run, simulate_run(plan, chances, with_recorded, (5, world), timed=False))
-
-
-def test_neighbouring_runs_do_not_change_a_run() -> None:
-    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(min=3, max=20))
-    drawn = dict(enumerate(worlds(3, 2)))
-    together = simulate_side_by_side(plan, drawn, costs(2), 1)
-    for (world, chances), run in zip(drawn.items(), together, strict=True):
-        assert_same(run, simulate_side_by_side(plan, {world: chances}, costs(2), 1)[0])
-
-
-def test_pairs_that_are_called_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If calls latch; otherwise every look covers all pairs."""
-    looked: list[int] = []
-
-    def counted(*given: Any) -> Any:
-        look = judge_look(*given)
-        looked.append(len(look.evidence.z) // look.evidence.benches)
-        return look
-
-    monkeypatch.setattr(stack, "judge_look", counted)
-    chances = np.repeat(np.array([0.05, 0.5, 0.52, 0.95])[:, None], ASKED, axis=1)
-    world = {0: np.stack([1.0 - chances, chances], axis=-1)}
-    plan = Plan(Bench(MODELS, ASKED, np.array([0.0, 1.0])), trials=Trials(min=8, max=30))
-    simulate_side_by_side(plan, world, costs(2), 1)
-    assert looked[0] == 6, "all pairs of four models"
-    assert 1 <= min(looked) < 6 and looked[-1] == 6, "at the end the run is looked at by itself"
-    looked.clear()
-    simulate_side_by_side(replace(plan, judging=Judging(latch=False)), world, costs(2), 1)
-    assert set(looked) == {6}
 
 
 class OfItsOwn:

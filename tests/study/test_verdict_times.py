@@ -14,7 +14,7 @@ from adaptive_eval.study.fixed import fixed_seconds
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulated import simulate_run
-from adaptive_eval.study.timed import JudgeQueue, VerdictTimes
+from adaptive_eval.study.timed import VerdictTimes
 
 QUESTIONS, TRIALS = 30, 4
 CHANCES = binary(np.repeat(np.array([0.7, 0.4])[:, None], QUESTIONS, axis=1))
@@ -59,16 +59,6 @@ def test_the_fixed_design_is_judged_too() -> None:
         run = simulate_run(one_round(), CHANCES, judged, (0,))
         seconds = fixed_seconds(scenario, TRIALS * CHANCES.sum(axis=1))
         assert seconds == pytest.approx(run.seconds, rel=0.01)
-
-
-def test_verdicts_of_one_round_wait_for_those_of_the_round_before() -> None:
-    judge = JudgeQueue(VerdictTimes(2.0, 1.0))
-    five = np.full(5, 10.0)
-    assert judge.enqueue(0.0, five) == 15.0 and judge.enqueue(1.0, five) == 20.0
-    assert judge.enqueue(2.0, np.zeros(3)) == 2.0, "what is there has been judged"
-    assert judge.last_verdict(30.0, 20.0) == 32.0 and judge.last_verdict(10.0, 20.0) == 20.0
-    nobody = JudgeQueue(VerdictTimes())
-    assert nobody.enqueue(4.0, five) == 4.0 and nobody.last_verdict(7.0, 4.0) == 7.0
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from scorio.categorical import SCHEMATA, Category, Schema, Signals, Thresholds, classify, fit_thresholds
-from scorio.counts import Counts
 
 FROZEN = Thresholds(high=0.8, low_wrong=1.2, prompt=3.0, len_p33=0.2, len_p66=0.5, corr_p33=0.6, corr_p66=1.0)
 
@@ -153,22 +152,6 @@ def test_weights_reward_the_better_of_two_categories() -> None:
     assert by_name["conf_wrong_penalty"]["wrong_high_conf"] < by_name["conf_wrong_penalty"]["wrong and low_conf"]
     assert by_name["efficiency_adjusted"]["wrong and verbose"] < by_name["efficiency_adjusted"]["wrong and economical"]
     assert by_name["ood_robustness"]["ood and correct"] > by_name["ood_robustness"]["ind and correct"]
-
-
-def test_categories_nobody_reached_still_count() -> None:
-    """Two successes on a five-level rubric leave uncertainty, as the rubric is declared rather than inferred."""
-    schema = SCHEMATA["format_aware"]
-    perfect = Signals(has_box=[[1, 1]], is_correct=[[1, 1]], repeated_pattern=[[0, 0]], verifier_c=[[0, 0]])
-    counts = Counts.from_outcomes(classify(perfect, schema), w=schema.weights)
-    assert counts.n.tolist() == [[0, 0, 0, 0, 2]]
-    assert counts.nu.tolist() == [[1, 1, 1, 1, 3]]
-
-
-def test_the_shape_of_the_trials_is_kept() -> None:
-    cube = random_signals(3, (2, 5, 7))
-    flat = Signals(**{name: getattr(cube, name).ravel() for name in vars(cube)})
-    schema, thresholds = SCHEMATA["format_confidence"], fit_thresholds(cube)
-    assert np.array_equal(classify(cube, schema, thresholds).ravel(), classify(flat, schema, thresholds))
 
 
 @given(TRIAL)

@@ -118,16 +118,6 @@ def test_calibration_is_the_formula(
         assert row == pytest.approx([x / sum(odds) for x in odds])
 
 
-def test_an_answer_that_moves_nothing_is_undecided() -> None:
-    assert calibrate_verifier([2.0, -1.0, 5.0], [2.0, -1.0, 5.0]) == pytest.approx([1 / 3] * 3)
-
-
-def test_each_trial_may_have_its_own_baseline() -> None:
-    rng = np.random.default_rng(0)
-    logits, baseline = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4, 3))
-    assert calibrate_verifier(logits, baseline)[1, 2] == pytest.approx(calibrate_verifier(logits[1, 2], baseline[1, 2]))
-
-
 @pytest.mark.parametrize(
     ("logits", "baseline", "temperature", "message"),
     [

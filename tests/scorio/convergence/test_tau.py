@@ -7,7 +7,6 @@ from scipy.stats import kendalltau
 
 import scorio.eval
 from scorio.convergence import BAYES, Metric, Study, tau_curve, tau_of_tensors
-from scorio.convergence import scoring as replicates
 
 WORLD = np.random.default_rng(21)
 R = (WORLD.random((5, 4, 7)) < np.array([0.8, 0.6, 0.6, 0.4, 0.2])[:, None, None]).astype(int)
@@ -44,20 +43,6 @@ def test_a_ranking_that_ties_every_model_counts_as_zero() -> None:
     always[0, 0, 5] = 1
     curve = tau_curve(Study.of(always), 200, np.random.default_rng(0))
     assert curve.tau == pytest.approx(1 - (5 / 6) ** np.arange(1, 7), abs=0.1)
-
-
-def test_agreement_grows_with_trials() -> None:
-    curve = tau_curve(Study.of(R), 500, np.random.default_rng(0))
-    assert curve.tau[-1] > curve.tau[3] > curve.tau[0]
-
-
-def test_the_size_of_a_chunk_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_one_chunk = tau_curve(Study.of(R), 60, np.random.default_rng(5))
-    monkeypatch.setattr(replicates, "MEMORY", 20_000)
-    calls: list[tuple[int, int]] = []
-    parts = tau_curve(Study.of(R), 60, np.random.default_rng(5), progress=lambda *call: calls.append(call))
-    assert len(calls) > 3
-    assert in_one_chunk.tau == pytest.approx(parts.tau)
 
 
 def test_a_gold_ranking_of_ties_has_no_tau() -> None:

@@ -10,16 +10,12 @@ from eval_oracles import bank_mean, best_reward, binary_scores, integral_of_half
 import scorio.eval as scorio_eval
 from scorio.counts import Counts
 from scorio.eval._scores import (
-    above_half,
     all_successes,
-    any_success,
     area,
-    at_least,
     bank_values,
     distinct,
     majority,
     share,
-    spectrum,
 )
 
 OUTCOMES = np.array(
@@ -96,21 +92,6 @@ def test_the_best_reward_of_a_subset(k: int, w: list[str]) -> None:
 def test_max_at_k_of_a_binary_reward_is_pass_at_k() -> None:
     for k in range(1, 7):
         assert scorio_eval.max_at_k(OUTCOMES, k) == pytest.approx(scorio_eval.pass_at_k(OUTCOMES, k), rel=1e-14)
-
-
-def test_scores_of_several_metrics_come_out_of_one_table() -> None:
-    scores = (
-        any_success(4),
-        majority(4),
-        above_half(4),
-        area(4),
-        at_least(4, 2),
-        spectrum(np.array([0.1, 0.2, 0.3, 0.4])),
-    )
-    successes, failures = np.array([0, 3, 5, 9]), np.array([9, 6, 4, 0])
-    together = bank_values(scores, distinct(successes, failures))
-    for row, score in zip(together, scores, strict=True):
-        assert row == pytest.approx(bank_values((score,), distinct(successes, failures))[0], rel=1e-14)
 
 
 def test_a_table_is_cut_into_blocks_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,14 +119,6 @@ def test_a_ragged_bank_is_the_mean_of_its_questions(pairs: list[tuple[int, int]]
         assert call(counts) == pytest.approx(math.fsum(alone) / len(pairs), rel=1e-12, abs=1e-14), name
 
 
-def test_a_trial_that_does_not_exist_is_not_a_zero() -> None:
-    counts = Counts.from_ragged([[0, 1, -1, -1], [1, 1, 0, 1]])
-    assert scorio_eval.avg(counts)[0] == pytest.approx((1 / 2 + 3 / 4) / 2)
-    assert scorio_eval.bayes(counts)[0] == pytest.approx((2 / 4 + 4 / 6) / 2)
-    assert scorio_eval.pass_at_k(counts, 2) == pytest.approx((1 + 1) / 2)
-    assert scorio_eval.pass_hat_k(counts, 2) == pytest.approx((0 + 1 / 2) / 2)
-
-
 def test_a_question_without_trials_has_the_posterior_of_the_prior() -> None:
     counts = Counts(n=[[0, 0], [1, 3]], w=[0.0, 1.0])
     assert scorio_eval.bayes(counts)[0] == pytest.approx((1 / 2 + 4 / 6) / 2)
@@ -166,14 +158,6 @@ def test_weights_may_be_any_numbers() -> None:
     moved = scorio_eval.bayes_ci(R, [7.0, 5.0, 3.0])
     assert moved == pytest.approx((7.0 - 4.0 * mu, 4.0 * sigma, 7.0 - 4.0 * hi, 7.0 - 4.0 * lo))
     assert scorio_eval.avg(R, [2.0, 2.0, 2.0]) == pytest.approx((2.0, 0.0))
-
-
-def test_a_batch_may_have_several_axes() -> None:
-    n = np.random.default_rng(5).integers(1, 9, (2, 3, 4, 2))
-    mu, sigma, lo, hi = scorio_eval.maj_at_k_ci(Counts(n=n, w=[0, 1]), 3)
-    assert np.shape(mu) == np.shape(sigma) == np.shape(lo) == np.shape(hi) == (2, 3)
-    single = scorio_eval.maj_at_k_ci(Counts(n=n[1, 2], w=[0, 1]), 3)
-    assert (mu[1, 2], sigma[1, 2], lo[1, 2], hi[1, 2]) == pytest.approx(single)
 
 
 def test_more_questions_than_distinct_counts_and_the_reverse() -> None:

@@ -1,6 +1,5 @@
 """Every number printed in the API documents and on the web pages."""
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -87,48 +86,6 @@ def test_a_printed_number_comes_out_to_its_last_digit(
     values = result if isinstance(result, tuple) else (result,)
     assert all(type(value) is float for value in values)
     assert tuple(round(value, n) for value, n in zip(values, digits, strict=True)) == printed
-
-
-def algorithm_1(outcomes: np.ndarray[Any, Any], w: list[str]) -> tuple[float, float]:
-    """The paper's Algorithm 1, line by line, in exact arithmetic up to the square root."""
-    weights = [Fraction(weight) for weight in w]
-    questions, trials = outcomes.shape
-    total = len(weights) + trials
-    mean, var = Fraction(0), Fraction(0)
-    for row in outcomes.tolist():
-        share = [Fraction(row.count(k) + 1, total) for k in range(len(weights))]
-        first = sum((s * (x - weights[0]) for s, x in zip(share, weights, strict=True)), Fraction(0))
-        second = sum((s * (x - weights[0]) ** 2 for s, x in zip(share, weights, strict=True)), Fraction(0))
-        mean += first / questions
-        var += (second - first * first) / (questions**2 * (total + 1))
-    return float(weights[0] + mean), float(var) ** 0.5
-
-
-def test_the_page_that_turns_two_signals_into_four_categories() -> None:
-    correctness = np.array([[1, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 1], [1, 1, 0, 0]])
-    token_ratio = np.array(
-        [[0.80, 1.60, 0.90, 1.10], [1.40, 1.00, 1.70, 0.70], [1.80, 0.90, 1.40, 0.95], [0.85, 1.30, 1.10, 1.60]]
-    )
-    verbose = token_ratio > 1.20
-    graded = np.where(correctness == 1, np.where(verbose, 2, 3), np.where(verbose, 0, 1)).astype(int)
-    assert scorio_eval.bayes(correctness) == pytest.approx(algorithm_1(correctness, ["0", "1"]), rel=1e-13)
-    assert scorio_eval.bayes(graded, np.array([0.0, 0.2, 0.75, 1.0])) == pytest.approx(
-        algorithm_1(graded, ["0", "0.2", "0.75", "1"]), rel=1e-13
-    )
-
-
-def test_the_page_with_a_plain_rubric() -> None:
-    outcomes = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 1], [1, 0, 0, 1, 0], [0, 0, 1, 0, 0]])
-    assert scorio_eval.bayes(outcomes, [0, 1]) == pytest.approx(algorithm_1(outcomes, ["0", "1"]), rel=1e-13)
-
-
-def test_the_julia_example() -> None:
-    outcomes = [[1, 0, 1, 0], [0, 0, 1, 1]]
-    assert scorio_eval.pass_at_k(outcomes, 2) == pytest.approx(1 - 1 / 6)
-    assert scorio_eval.pass_hat_k(outcomes, 2) == pytest.approx(1 / 6)
-    assert scorio_eval.g_pass_at_k_tau(outcomes, 3, 0.67) == scorio_eval.pass_hat_k(outcomes, 3) == 0.0
-    assert scorio_eval.mg_pass_at_k(outcomes, 3) == 0.0
-    assert scorio_eval.avg([0, 1, 1, 0, 1]) == scorio_eval.avg([[0, 1, 1, 0, 1]])
 
 
 def test_keywords_have_the_documented_names() -> None:

@@ -92,13 +92,6 @@ def test_the_area_under_fifty_thousand_points() -> None:
     assert 4.0 * sigma**2 - other[1] ** 2 == pytest.approx(both - missed**2, rel=1e-6)
 
 
-@pytest.mark.slow
-def test_a_majority_of_a_symmetric_question_is_a_half() -> None:
-    assert scorio_eval.maj_at_k(model(N // 2), K - 1) == pytest.approx(0.5, rel=1e-9)
-    assert scorio_eval.maj_at_k_ci(model(N // 2), K - 1)[0] == pytest.approx(0.5, rel=1e-9)
-    assert scorio_eval.mg_pass_at_k(model(N), K) == pytest.approx(1.0, rel=1e-12)
-
-
 def test_many_questions_cost_no_more_than_their_distinct_counts() -> None:
     """A hundred thousand questions of four grades, against the same questions counted with multiplicity."""
     rng = np.random.default_rng(11)

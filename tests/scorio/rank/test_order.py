@@ -54,11 +54,6 @@ def test_infinite_scores_tie_with_their_like() -> None:
     assert rank_scores([-np.inf, 0.25, np.inf, -np.inf, np.inf]).tolist() == [4, 3, 1, 4, 1]
 
 
-def test_ranks_are_whole_numbers_unless_fractional() -> None:
-    assert rank_scores([1.0, 1.0]).dtype == np.int64
-    assert rank_scores([1.0, 1.0], "fractional").dtype == np.float64
-
-
 @pytest.mark.parametrize(
     ("scores", "method", "message"),
     [

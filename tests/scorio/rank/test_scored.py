@@ -65,15 +65,6 @@ def test_bayes_ranks_by_mean_or_quantile(quantile: float | None, R0: np.ndarray 
     assert np.array_equal(ranking, rank_scores(expected, "dense"))
 
 
-def test_a_low_quantile_prefers_the_surer_model() -> None:
-    """Two coins with the same share, from 4 and from 40 trials."""
-    n = np.array([[[2, 2]], [[20, 20]], [[30, 10]]])
-    counts = Counts(n, np.array([0.0, 1.0]))
-    assert scorio.rank.bayes(counts).tolist() == [1, 1, 3]
-    assert scorio.rank.bayes(counts, quantile=0.05).tolist() == [2, 1, 3]
-    assert scorio.rank.bayes(counts, quantile=0.95).tolist() == [1, 2, 3]
-
-
 @pytest.mark.parametrize("quantile", [0.0, 1.0])
 def test_the_extreme_quantiles_tie_all_that_is_uncertain(quantile: float) -> None:
     assert scorio.rank.bayes(BINARY, quantile=quantile).tolist() == [1] * 5
@@ -92,18 +83,6 @@ def test_equal_totals_tie_however_they_are_spread() -> None:
     R = np.array([WORLD.permutation(BINARY[0].ravel()).reshape(6, 9) for _ in range(40)])
     assert scorio.rank.bayes(R).tolist() == [1] * 40
     assert scorio.rank.avg(R).tolist() == [1] * 40
-
-
-def test_a_matrix_is_one_trial_of_each_question() -> None:
-    matrix = BINARY[:, :, 0]
-    assert np.array_equal(scorio.rank.avg(matrix), scorio.rank.avg(matrix[:, :, None]))
-
-
-def test_ragged_counts_are_ranked_on_what_there_is() -> None:
-    ragged = np.where(np.arange(9) < WORLD.integers(3, 10, (5, 6, 1)), BINARY, -1)
-    counts = Counts.from_ragged(ragged)
-    alone = [scorio.eval.pass_at_k(Counts.from_ragged(model), 2) for model in ragged]
-    assert np.array_equal(scorio.rank.pass_at_k(counts, 2), rank_scores(alone))
 
 
 @pytest.mark.parametrize(

@@ -51,17 +51,6 @@ def test_two_looks_agree_with_a_double_integral(sides: int):
     assert crossing_at_looks(bounds, looks, sides) == pytest.approx(1.0 - inside, abs=1e-10)
 
 
-@pytest.mark.parametrize("sides", [1, 2])
-def test_known_looks_agree_with_simulated_paths(sides: int):
-    rng, runs = np.random.default_rng(11), 40_000
-    steps = rng.standard_normal((runs, EVERY_ROUND.size)) * np.sqrt(np.diff(EVERY_ROUND, prepend=0.0))
-    z = steps.cumsum(axis=1) / np.sqrt(EVERY_ROUND)
-    bounds = 2.0 * EVERY_ROUND**-0.25
-    crossed = ((np.abs(z) if sides == 2 else z) >= bounds).any(axis=1)
-    expected = crossing_at_looks(bounds, EVERY_ROUND, sides)
-    assert crossed.mean() == pytest.approx(expected, abs=3.0 * np.sqrt(expected * (1 - expected) / runs))
-
-
 @pytest.mark.parametrize(
     ("kappa", "c", "sides"),
     [
@@ -81,15 +70,6 @@ def test_the_continuous_limit_is_where_ever_finer_looks_lead(kappa: float, c: fl
     limit = np.polyfit(counts**-0.5, rates, 3)[-1]
     assert WangTsiatis(kappa).crossing(c, sides) == pytest.approx(limit, rel=6e-3)
     assert max(rates) < limit
-
-
-@pytest.mark.parametrize(
-    ("kappa", "start"), [(0.25, 0.01), (0.25, 0.05), (0.25, 0.5), (0.25, 0.9), (0.0, 0.05), (0.5, 0.05)]
-)
-def test_a_path_stays_below_zero_as_the_arcsine_law_says(kappa: float, start: float):
-    assert WangTsiatis(kappa, start).crossing(0.0, sides=1) == pytest.approx(
-        1.0 - np.arcsin(np.sqrt(start)) / np.pi, abs=1e-6
-    )
 
 
 @pytest.mark.parametrize("c", [1.0, 2.0, 3.0, 5.0, 7.0])
@@ -141,18 +121,6 @@ def test_the_boundary_before_the_start_and_beyond_the_horizon():
     assert shape.p_value(9.0, 0.04) == 1.0
     assert shape.p_value(-9.0, 0.5, sides=1) == 1.0
     assert shape.p_value(np.inf, 0.5) < 1e-30
-
-
-@pytest.mark.parametrize("alpha", [0.05, 0.10, 0.05 / 66])
-def test_the_mixture_is_tightest_at_its_optimum(alpha: float):
-    mixture = Mixture(alpha, optimum=0.4)
-    t = np.linspace(0.01, 4.0, 4000)
-    assert t[np.argmin(mixture.at(t))] == pytest.approx(0.4, abs=2e-3)
-
-
-@pytest.mark.parametrize(("alpha", "minimum"), [(0.10, 2.76), (0.05, 3.04), (0.05 / 66, 4.28)])
-def test_the_least_of_the_mixture_boundary(alpha: float, minimum: float):
-    assert Mixture(alpha, 0.5).at(0.5) == pytest.approx(minimum, abs=6e-3)
 
 
 @pytest.mark.parametrize("sides", [1, 2])

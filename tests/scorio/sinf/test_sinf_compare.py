@@ -31,14 +31,6 @@ def test_clusters_of_one_question_change_nothing():
     np.testing.assert_allclose(sampled_variance(d, np.array([3, 1, 0, 2, 5, 4])), sampled_variance(d))
 
 
-def test_clusters_of_copies_count_as_one_question_each():
-    """Twelve questions that repeat four questions three times inform as much as the four."""
-    four = np.random.default_rng(2).normal(size=4)
-    assert sampled_variance(np.repeat(four, 3), np.repeat(["a", "b", "c", "d"], 3)) == pytest.approx(
-        sampled_variance(four)
-    )
-
-
 def test_clustered_variance_covers_cluster_effects():
     """Mean of the estimate over worlds with cluster effects against the true variance of the mean."""
     rng = np.random.default_rng(3)

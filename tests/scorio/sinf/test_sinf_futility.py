@@ -46,10 +46,6 @@ def test_at_the_horizon_power_says_whether_the_pair_is_settled():
     np.testing.assert_array_equal(predictive_power(z, np.array(1.7), BOUND), [1, 1, 0, 0, 0])
 
 
-def test_before_any_information_everything_is_possible():
-    assert predictive_power(np.array(0.0), np.array(0.0), BOUND) == pytest.approx(1.0)
-
-
 def test_certain_differences_and_certain_ties_are_settled():
     zero = np.zeros(2)
     np.testing.assert_allclose(predictive_power(np.array([np.inf, 0.0]), np.array(0.5), BOUND, zero, 0.01), 1.0)

@@ -16,9 +16,3 @@ def test_expected_loss_is_the_mean_of_the_rivals_advantage(d: float, s: float):
 
 def test_without_uncertainty_expected_loss_is_the_loss_itself():
     np.testing.assert_array_equal(expected_loss(np.array([0.2, 0.0, -0.2]), np.zeros(3)), [0.0, 0.0, 0.2])
-
-
-def test_expected_loss_is_never_negative_and_falls_with_the_lead():
-    loss = expected_loss(np.linspace(0.0, 30.0, 1000), 1.0)
-    assert np.all(loss >= 0.0)
-    assert np.all(np.diff(loss) <= 0.0)

@@ -71,13 +71,6 @@ def test_no_models_give_no_prior(w: np.ndarray | None):
     assert self_centred_prior(np.zeros((0, 5, 3), int), w).shape == (0, 3)
 
 
-def test_models_are_fitted_independently_of_their_batch():
-    rng = np.random.default_rng(3)
-    n = rng.multinomial(12, [0.2, 0.5, 0.3], size=(2, 3, 25))
-    alone = np.array([[self_centred_prior(n[i, j]) for j in range(3)] for i in range(2)])
-    np.testing.assert_allclose(self_centred_prior(n), alone, rtol=1e-6)
-
-
 @given(
     n=arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(2, 4)), elements=st.integers(0, 30))
 )
@@ -86,11 +79,6 @@ def test_any_counts_give_a_finite_positive_sigma(n: np.ndarray):
     mean, var = moments(n, np.linspace(0.0, 1.0, n.shape[-1]))
     assert np.all(np.isfinite(var)) and np.all(var > 0.0)
     assert np.all((mean >= 0.0) & (mean <= 1.0))
-
-
-def test_the_mean_is_the_average():
-    n = np.random.default_rng(5).multinomial(7, [0.3, 0.7], size=(4, 30))
-    np.testing.assert_array_equal(moments(n).mean, average_moments(n, n + 1.0, BINARY).mean)
 
 
 def test_weights_move_and_scale_sigma_as_they_should():
@@ -106,14 +94,6 @@ def test_a_model_that_never_failed_is_not_certain():
     one_failure = 1 / (30 * np.array([1, 8, 80]))
     assert np.all(sigma > 1.5 * one_failure)
     assert np.all(sigma < 3.0 * one_failure)
-
-
-def test_questions_that_are_all_alike_are_pooled():
-    """Coins: the concentration is large, and the variance is that of one proportion over all trials."""
-    n = np.random.default_rng(7).binomial(80, 0.3, size=(200, 30))
-    n = np.stack([80 - n, n], axis=-1)
-    assert np.median(self_centred_prior(n).sum(axis=-1)) > 100
-    assert moments(n).var.mean() == pytest.approx(0.21 / 2400, rel=0.02)
 
 
 @pytest.mark.parametrize("mean", [0.2, 0.5])

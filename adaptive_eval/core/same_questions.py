@@ -1,4 +1,4 @@
-"""Questions drawn at random: scores and comparisons from one trial each of a sample of a large benchmark.
+"""Comparisons of models on the same questions, with one trial each, and scores from questions drawn at random.
 
 Questions come in an order that was drawn at random once, the same for all models, and each model is asked the first so
 many of them. So the questions that two models have in common are a random sample, and the mean of their differences is
@@ -80,7 +80,7 @@ def estimates_of_drawn(counts: CountArray, weights: FloatArray) -> Estimates:
     )
 
 
-def drawn_pairs(
+def pairs_by_question(
     counts: CountArray,
     weights: FloatArray,
     first: IndexArray,
