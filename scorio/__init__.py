@@ -21,13 +21,10 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name == "Counts":
-        counts: object = import_module("scorio.counts").Counts
-        return counts
+        return import_module("scorio.counts").Counts
     if name in __all__:
         return import_module(f"scorio.{name}")
-    from scorio._names_on_pypi import missing_attribute
-
-    raise missing_attribute(__name__, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:

@@ -1,37 +1,10 @@
-"""Named values as an HTML table, for notebooks; data frames as outcomes, whichever library they come from."""
+"""Data frames as outcomes, whichever library they come from."""
 
-from collections.abc import Iterator
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from scorio.moments import FloatArray
-
-MAX_ROWS = 60
-"""Rows of a table that are shown."""
-
-
-def html_table(value: Any) -> str:
-    """A named tuple of numbers and arrays: one column per field, one row per entry."""
-    columns = {name: np.asarray(field) for name, field in zip(value._fields, value, strict=True)}
-    widest = max(columns.values(), key=lambda column: column.size)
-    places = list(np.ndindex(widest.shape))
-    numbered = [f"<th>{'' if widest.ndim == 0 else escape(str(place)[1:-1].rstrip(','))}</th>" for place in places]
-    rows = (
-        f"<tr>{head}{''.join(f'<td>{cell}</td>' for cell in _cells(columns, place))}</tr>"
-        for head, place in zip(numbered[:MAX_ROWS], places, strict=False)
-    )
-    names = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    omitted = f"<p>and {len(places) - MAX_ROWS} more</p>" if len(places) > MAX_ROWS else ""
-    return f"<table><thead><tr><th></th>{names}</tr></thead><tbody>{''.join(rows)}</tbody></table>{omitted}"
-
-
-def _cells(columns: dict[str, Any], place: tuple[int, ...]) -> Iterator[str]:
-    for column in columns.values():
-        position = place[: column.ndim]
-        inside = len(position) == len(place) and all(at < size for at, size in zip(position, column.shape, strict=True))
-        yield f"{column[position]:.6g}" if inside or column.ndim == 0 else ""
 
 
 def is_frame(values: Any) -> bool:

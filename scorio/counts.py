@@ -18,7 +18,6 @@ from scorio._tables import frame_outcomes, is_frame
 from scorio.moments import FloatArray, IntArray
 
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
-BLOCK = 1 << 17  # labels tallied at a time, so that what is unpacked from them stays in the cache
 
 
 def tally(labels: IntArray, categories: int, name: str, rule: str = "", missing: bool = False) -> IntArray:
@@ -51,8 +50,6 @@ def _count(labels: IntArray, categories: int) -> IntArray:
     if categories == 2:
         counts: IntArray = np.empty((2, len(rows)), dtype=np.int64)
         np.subtract(trials, _count_ones(rows, out=counts[1]), out=counts[0])
-    elif categories * trials.bit_length() <= 64:
-        counts = _count_packed(rows, categories)
     else:
         cells = rows.astype(np.intp) + categories * np.arange(len(rows))[:, np.newaxis]
         counts = np.bincount(cells.ravel(), minlength=categories * len(rows)).reshape(len(rows), categories).T.copy()
@@ -62,25 +59,7 @@ def _count(labels: IntArray, categories: int) -> IntArray:
 
 def _count_ones(rows: IntArray, out: IntArray | None = None) -> IntArray:
     """Sums of rows of zeros and ones, of any type; `einsum` is faster than `sum` along a short axis."""
-    ones: IntArray = np.einsum("...i->...", rows, dtype=np.int64, casting="unsafe", out=out)
-    return ones
-
-
-def _count_packed(rows: IntArray, categories: int) -> IntArray:
-    """Sum words in which label j adds one to the j-th field of bits: one addition counts every category."""
-    width = rows.shape[1].bit_length()
-    labels = rows.astype(np.int64, copy=False).view(np.uint64)
-    words = np.empty(len(rows), dtype=np.uint64)
-    step = max(1, BLOCK // rows.shape[1])
-    scratch = np.empty((min(step, len(rows)), rows.shape[1]), dtype=np.uint64)
-    for start in range(0, len(rows), step):
-        block = labels[start : start + step]
-        fields = np.multiply(block, np.uint64(width), out=scratch[: len(block)])
-        np.left_shift(np.uint64(1), fields, out=fields)
-        np.einsum("ij->i", fields, out=words[start : start + step])
-    counts = words >> np.arange(0, categories * width, width, dtype=np.uint64)[:, np.newaxis]
-    counts &= np.uint64((1 << width) - 1)
-    return counts.view(np.int64)
+    return np.einsum("...i->...", rows, dtype=np.int64, casting="unsafe", out=out)
 
 
 BINARY = np.array([0.0, 1.0])
@@ -145,9 +124,8 @@ class Counts:
             array([4])
         """
         counts = object.__new__(cls)
-        object.__setattr__(counts, "n", n)
-        object.__setattr__(counts, "w", w)
-        object.__setattr__(counts, "r0", r0)
+        for name, value in (("n", n), ("w", w), ("r0", r0)):
+            object.__setattr__(counts, name, value)
         return counts
 
     @classmethod
@@ -235,8 +213,7 @@ class Counts:
     @property
     def trials(self) -> IntArray:
         """N_q, the number of outcomes of each question: (..., M)."""
-        trials: IntArray = self.outcomes.sum(axis=-1)
-        return trials
+        return np.asarray(self.outcomes.sum(axis=-1))
 
     @property
     def questions(self) -> int:

@@ -115,6 +115,5 @@ def _registered(name: str) -> object:
         registry = import_module("adaptive_eval.core.registry")
         for entry in (*registry.RULES.values(), *registry.POLICIES.values(), *registry.OBJECTIVES.values()):
             if getattr(entry.make, "__name__", None) == name:
-                factory: object = entry.make
-                return factory
+                return entry.make
     raise AttributeError(f"module 'adaptive_eval.core' has no attribute {name!r}")

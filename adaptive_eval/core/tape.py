@@ -47,8 +47,7 @@ class Layers(Generic[Value]):
         """The value of one trial."""
         if trial >= self._depth:
             self._draw(trial)
-        value: Value = self._values[trial, model, question]  # a memoryview is four times as fast as an array
-        return value
+        return self._values[trial, model, question]  # a memoryview is four times as fast as an array
 
     def look_up(self, trials: TrialArrays) -> NDArray[Any]:
         """The values of many trials."""

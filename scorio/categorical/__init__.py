@@ -7,9 +7,6 @@
 A schema declares its categories and weights up front; they are never inferred from the trials that were seen.
 """
 
-from typing import TYPE_CHECKING
-
-from scorio._names_on_pypi import missing_attribute
 from scorio.categorical.schema import Category, Schema, classify
 from scorio.categorical.schemata import SCHEMATA
 from scorio.categorical.signals import (
@@ -36,8 +33,3 @@ __all__ = [
     "signals_of",
     "token_ratio",
 ]
-
-if not TYPE_CHECKING:  # type checkers would take any name to be there
-
-    def __getattr__(name: str) -> object:
-        raise missing_attribute(__name__, name)

@@ -60,8 +60,7 @@ class Schema:
     invalid_weight: float = 0.0
 
     def __post_init__(self) -> None:
-        used = {variable for category in self.categories for alternative in category.rule for variable in alternative}
-        unknown = sorted(used - set(VARIABLES))
+        unknown = sorted(self._variables() - set(VARIABLES))
         if unknown:
             raise ValueError(f"schema {self.name} uses unknown rubric variables {', '.join(unknown)}")
 
@@ -85,18 +84,12 @@ class Schema:
         """The thresholds that must have been fitted."""
         return tuple(name for name in PERCENTILES if name in self._names())
 
+    def _variables(self) -> set[str]:
+        return {variable for category in self.categories for alternative in category.rule for variable in alternative}
+
     def _names(self) -> set[str]:
         """Signals and thresholds that occur in a comparison."""
-        alternatives = (alternative for category in self.categories for alternative in category.rule)
-        comparisons = [
-            *INVALID,
-            *(
-                comparison
-                for alternative in alternatives
-                for variable in alternative
-                for comparison in VARIABLES[variable]
-            ),
-        ]
+        comparisons = [*INVALID, *(comparison for name in self._variables() for comparison in VARIABLES[name])]
         return {comparison.signal for comparison in comparisons} | {
             comparison.bound for comparison in comparisons if isinstance(comparison.bound, str)
         }

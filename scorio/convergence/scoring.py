@@ -209,7 +209,8 @@ def bootstrap(
         raise ValueError(f"resample must be 'columns' or 'rows', got {resample!r}")
     scorer = scoring(study, by_question=resample == "rows")
     shape = (study.trials, study.questions if resample == "rows" else 1)
-    size = max(1, MEMORY // (scorer.footprint + _comparisons(study)))
+    comparisons = 16 * study.trials * study.models * (study.models - 1)  # bytes, of all pairs of models at every step
+    size = max(1, MEMORY // (scorer.footprint + comparisons))
     for first in range(0, total, size):
         # 32-bit draws come from one stream that is not cut at the end of a call, unlike 8- and 16-bit ones.
         draws = rng.integers(study.trials, size=(min(size, total - first), *shape), dtype=np.int32)
@@ -222,11 +223,6 @@ def recorded_chunk(study: Study) -> Chunk:
     """The one replicate that takes the trials in the order in which they were recorded."""
     draws = np.arange(study.trials, dtype=np.int32).reshape(1, -1, 1)
     return _scored(scoring(study, by_question=False), draws)
-
-
-def _comparisons(study: Study) -> int:
-    """Bytes that comparing all pairs of models at every step takes."""
-    return 16 * study.trials * study.models * (study.models - 1)
 
 
 def _scored(scorer: Scoring, draws: IntArray) -> Chunk:

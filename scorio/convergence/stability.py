@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scorio._tables import html_table
 from scorio.convergence.scoring import Chunk, Progress, bootstrap, look_up_scores, question_values, recorded_chunk
 from scorio.convergence.study import Metric, Study
 from scorio.moments import FloatArray, IntArray
@@ -40,9 +39,6 @@ class TauCurve(NamedTuple):
     trials: IntArray
     """The numbers of trials, one per step."""
     tau: FloatArray
-
-    def _repr_html_(self) -> str:
-        return html_table(self)
 
 
 def tau_curve(
@@ -314,8 +310,7 @@ def _is_gold(gold: IntArray | FloatArray, chunk: Chunk) -> NDArray[np.bool_]:
     lead = scores[..., :-1] - scores[..., 1:]
     apart = lead > chunk.tolerance
     agrees = np.where(tied, np.abs(lead) <= chunk.tolerance, apart) if tied.any() else apart
-    everywhere: NDArray[np.bool_] = np.logical_and.reduce(agrees, axis=-1)
-    return everywhere
+    return np.asarray(np.logical_and.reduce(agrees, axis=-1))
 
 
 def _stable_from(is_gold: NDArray[np.bool_], first: int) -> IntArray:

@@ -3,13 +3,10 @@
 Every function takes a vector, an (M, N) matrix of categories or a `scorio.counts.Counts`, whose questions may have
 different numbers of trials and which may hold a batch of models. Plain functions give the score, `bayes` and `avg`
 with its uncertainty (an `Estimate`: mu, sigma); `_ci` functions give a `Summary`: mu, sigma, lo, hi. Both are tuples
-with names, which a notebook shows as a table. One model gives floats, a batch gives arrays. A data frame of questions
-by trials will do, NaN for a missing trial.
+with names. One model gives floats, a batch gives arrays. A data frame of questions by trials will do, NaN for a missing
+trial.
 """
 
-from typing import TYPE_CHECKING
-
-from scorio._names_on_pypi import missing_attribute
 from scorio.eval._family import (
     auc_at_k,
     auc_at_k_ci,
@@ -83,8 +80,3 @@ __all__ = [
     "unanimous_at_k",
     "unanimous_at_k_ci",
 ]
-
-if not TYPE_CHECKING:  # type checkers would take any name to be there
-
-    def __getattr__(name: str) -> object:
-        raise missing_attribute(__name__, name)

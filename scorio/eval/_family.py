@@ -82,7 +82,7 @@ class DrawMetric(NamedTuple):
     estimate: float
     interval: str
     """What the example gives, of both functions."""
-    any_k: bool = False
+    any_k: bool
     """Whether the posterior is asked for more draws than any question has trials."""
 
 
@@ -145,8 +145,9 @@ def _averaged(scores: Score | Blend, joint: JointMoments, questions: Distinct) -
     return scores.carried(JointMoments(questions.mean(joint.mean), questions.var_of_mean(joint.cov)))
 
 
-def _functions(metric: DrawMetric) -> tuple[Callable[..., Value], Callable[..., Summary]]:
-    """The estimate and the posterior summary of a metric."""
+def _functions(*row: Any, any_k: bool = False) -> tuple[Callable[..., Value], Callable[..., Summary]]:
+    """The estimate and the posterior summary of the metric of this row."""
+    metric = DrawMetric._make((*row, any_k))
     given = ", ".join(f"{name}={value!r}" for name, value in metric.example.items())
     call = f"({_SEEN}, {given})"
     shown = [f"round({metric.name}{call}, 4)", f"{metric.estimate}"]
@@ -223,130 +224,106 @@ def _geo_spectrum_star(k: int) -> Blend:
 
 
 pass_at_k, pass_at_k_ci = _functions(
-    DrawMetric(
-        "pass_at_k",
-        "Pass@k: the chance that at least one of k draws succeeds (Chen et al. 2021, arXiv:2107.03374).",
-        any_success,
-        {"k": 2},
-        0.75,
-        "0.6905, 0.1326, 0.4307, 0.9503",
-    )
+    "pass_at_k",
+    "Pass@k: the chance that at least one of k draws succeeds (Chen et al. 2021, arXiv:2107.03374).",
+    any_success,
+    {"k": 2},
+    0.75,
+    "0.6905, 0.1326, 0.4307, 0.9503",
 )
 pass_hat_k, pass_hat_k_ci = _functions(
-    DrawMetric(
-        "pass_hat_k",
-        "Pass^k: the chance that all of k draws succeed (Yao et al. 2024, arXiv:2406.12045).",
-        all_successes,
-        {"k": 2},
-        0.25,
-        "0.3095, 0.1326, 0.0497, 0.5693",
-    )
+    "pass_hat_k",
+    "Pass^k: the chance that all of k draws succeed (Yao et al. 2024, arXiv:2406.12045).",
+    all_successes,
+    {"k": 2},
+    0.25,
+    "0.3095, 0.1326, 0.0497, 0.5693",
 )
 unanimous_at_k, unanimous_at_k_ci = pass_hat_k, pass_hat_k_ci
 g_pass_at_k, g_pass_at_k_ci = _functions(
-    DrawMetric(
-        "g_pass_at_k",
-        "G-Pass@k: Pass^k by its name where thresholds are in use (Liu et al. 2024, arXiv:2412.13147).",
-        all_successes,
-        {"k": 2},
-        0.25,
-        "0.3095, 0.1326, 0.0497, 0.5693",
-    )
+    "g_pass_at_k",
+    "G-Pass@k: Pass^k by its name where thresholds are in use (Liu et al. 2024, arXiv:2412.13147).",
+    all_successes,
+    {"k": 2},
+    0.25,
+    "0.3095, 0.1326, 0.0497, 0.5693",
 )
 g_pass_at_k_tau, g_pass_at_k_tau_ci = _functions(
-    DrawMetric(
-        "g_pass_at_k_tau",
-        "G-Pass@k_tau: the chance of at least ceil(tau k) successes among k draws; Pass@k at 0, Pass^k at 1.",
-        _share,
-        {"k": 3, "tau": 0.5},
-        0.5,
-        "0.5   , 0.1587, 0.1889, 0.8111",
-    )
+    "g_pass_at_k_tau",
+    "G-Pass@k_tau: the chance of at least ceil(tau k) successes among k draws; Pass@k at 0, Pass^k at 1.",
+    _share,
+    {"k": 3, "tau": 0.5},
+    0.5,
+    "0.5   , 0.1587, 0.1889, 0.8111",
 )
 mg_pass_at_k, mg_pass_at_k_ci = _functions(
-    DrawMetric(
-        "mg_pass_at_k",
-        "mG-Pass@k: G-Pass@k_tau averaged over tau in [1/2, 1] (Liu et al. 2024, arXiv:2412.13147).",
-        above_half,
-        {"k": 3},
-        0.0833,
-        "0.1429, 0.0845, 0.    , 0.3085",
-    )
+    "mg_pass_at_k",
+    "mG-Pass@k: G-Pass@k_tau averaged over tau in [1/2, 1] (Liu et al. 2024, arXiv:2412.13147).",
+    above_half,
+    {"k": 3},
+    0.0833,
+    "0.1429, 0.0845, 0.    , 0.3085",
 )
 maj_at_k, maj_at_k_ci = _functions(
-    DrawMetric(
-        "maj_at_k",
-        "Maj@k: the chance that more than half of k draws succeed.",
-        majority,
-        {"k": 3},
-        0.5,
-        "0.5   , 0.1587, 0.1889, 0.8111",
-    )
+    "maj_at_k",
+    "Maj@k: the chance that more than half of k draws succeed.",
+    majority,
+    {"k": 3},
+    0.5,
+    "0.5   , 0.1587, 0.1889, 0.8111",
 )
 auc_at_k, auc_at_k_ci = _functions(
-    DrawMetric(
-        "auc_at_k",
-        "AUC@K: the area under Pass@1, ..., Pass@k by the trapezoidal rule (Hu et al. 2026, arXiv:2601.08763).",
-        area,
-        {"k": 3},
-        0.7187,
-        "0.6667, 0.1273, 0.4172, 0.9162",
-    )
+    "auc_at_k",
+    "AUC@K: the area under Pass@1, ..., Pass@k by the trapezoidal rule (Hu et al. 2026, arXiv:2601.08763).",
+    area,
+    {"k": 3},
+    0.7187,
+    "0.6667, 0.1273, 0.4172, 0.9162",
 )
 threshold_spectrum_at_k, threshold_spectrum_at_k_ci = _functions(
-    DrawMetric(
-        "threshold_spectrum_at_k",
-        "S_w,k: the sum over r = 1, ..., k of w_r times the chance of at least r successes among k draws.",
-        _weighted,
-        {"k": 2, "weights": [0.75, 0.25]},
-        0.625,
-        "0.5952, 0.1277, 0.345 , 0.8455",
-        any_k=True,
-    )
+    "threshold_spectrum_at_k",
+    "S_w,k: the sum over r = 1, ..., k of w_r times the chance of at least r successes among k draws.",
+    _weighted,
+    {"k": 2, "weights": [0.75, 0.25]},
+    0.625,
+    "0.5952, 0.1277, 0.345 , 0.8455",
+    any_k=True,
 )
 geom_at_k, geom_at_k_ci = _functions(
-    DrawMetric(
-        "geom_at_k",
-        "Geom@k: the blend Pass@k^a Pass^k^b of each question, averaged over the questions.",
-        _geometric_by_question,
-        {"k": 2},
-        0.3536,
-        "0.4562, 0.137 , 0.1876, 0.7248",
-        any_k=True,
-    )
+    "geom_at_k",
+    "Geom@k: the blend Pass@k^a Pass^k^b of each question, averaged over the questions.",
+    _geometric_by_question,
+    {"k": 2},
+    0.3536,
+    "0.4562, 0.137 , 0.1876, 0.7248",
+    any_k=True,
 )
 geom_ds_at_k, geom_ds_at_k_ci = _functions(
-    DrawMetric(
-        "geom_ds_at_k",
-        "The data set's Geom@k: the blend Pass@k^a Pass^k^b of the two averages over the questions.",
-        _geometric,
-        {"k": 2},
-        0.433,
-        "0.4623, 0.1373, 0.1932, 0.7314",
-        any_k=True,
-    )
+    "geom_ds_at_k",
+    "The data set's Geom@k: the blend Pass@k^a Pass^k^b of the two averages over the questions.",
+    _geometric,
+    {"k": 2},
+    0.433,
+    "0.4623, 0.1373, 0.1932, 0.7314",
+    any_k=True,
 )
 geo_spectrum_at_k, geo_spectrum_at_k_ci = _functions(
-    DrawMetric(
-        "geo_spectrum_at_k",
-        "GeoSpectrum@k: Pass@k^lambda S_w,k^(1-lambda) of the averages over the questions; S is mG-Pass@k by default.",
-        _geo_spectrum,
-        {"k": 3},
-        0.27,
-        "0.335 , 0.1156, 0.1084, 0.5616",
-        any_k=True,
-    )
+    "geo_spectrum_at_k",
+    "GeoSpectrum@k: Pass@k^lambda S_w,k^(1-lambda) of the averages over the questions; S is mG-Pass@k by default.",
+    _geo_spectrum,
+    {"k": 3},
+    0.27,
+    "0.335 , 0.1156, 0.1084, 0.5616",
+    any_k=True,
 )
 geo_spectrum_star_at_k, geo_spectrum_star_at_k_ci = _functions(
-    DrawMetric(
-        "geo_spectrum_star_at_k",
-        "GeoSpectrum*@k: the square root of Pass@k times mG-Pass@k.",
-        _geo_spectrum_star,
-        {"k": 3},
-        0.27,
-        "0.335 , 0.1156, 0.1084, 0.5616",
-        any_k=True,
-    )
+    "geo_spectrum_star_at_k",
+    "GeoSpectrum*@k: the square root of Pass@k times mG-Pass@k.",
+    _geo_spectrum_star,
+    {"k": 3},
+    0.27,
+    "0.335 , 0.1156, 0.1084, 0.5616",
+    any_k=True,
 )
 
 

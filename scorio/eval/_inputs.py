@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from scorio import _validate
 from scorio._normal import normal_interval
-from scorio._tables import html_table, is_frame
+from scorio._tables import is_frame
 from scorio.counts import Counts, successes
 from scorio.eval._scores import Distinct, distinct, equal_trials
 from scorio.moments import FloatArray
@@ -36,9 +36,6 @@ class Estimate(NamedTuple):
     mu: Value
     sigma: Value
 
-    def _repr_html_(self) -> str:
-        return html_table(self)
-
 
 class Summary(NamedTuple):
     """A score, its uncertainty and its interval.
@@ -60,9 +57,6 @@ class Summary(NamedTuple):
     sigma: Value
     lo: Value
     hi: Value
-
-    def _repr_html_(self) -> str:
-        return html_table(self)
 
 
 UNIT = (0.0, 1.0)  # the bounds of a chance

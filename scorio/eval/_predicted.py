@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorio import _validate
-from scorio.moments import FloatArray
 
 PSEUDO = 0.5
 """Of one squared span: an error that has not been seen in few labels may be there all the same."""
@@ -89,7 +88,8 @@ def corrected(
     if number.min() <= 0:
         raise ValueError(f"trials must be positive for each question, got {number.min():g}")
     score, sigma = estimate
-    weight = _weights(where)
+    labelled_questions, at, count = np.unique(where, return_inverse=True, return_counts=True)
+    weight = 1.0 / (labelled_questions.size * count[at])  # labelled questions weigh alike, and so do the trials of one
     error = labels - grades
     shift = float(weight @ error)
     spread = (grades.size * float(weight @ (error - shift) ** 2) + PSEUDO * span**2) / (grades.size - 1)
@@ -99,9 +99,3 @@ def corrected(
     sampling = max(sigma**2 + 2.0 * together * all_of + spread * min(all_of, few), MIN_VARIANCE_SHARE * sigma**2)
     beyond = spread * max(few - all_of, 0.0)
     return Corrected(score + shift, float(np.sqrt(sampling + beyond)), shift, float(np.sqrt(spread * few)))
-
-
-def _weights(where: FloatArray | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> FloatArray:
-    """Weight of each labelled trial: labelled questions weigh alike, and so do the trials of one."""
-    labelled, at, count = np.unique(where, return_inverse=True, return_counts=True)
-    return np.asarray(1.0 / (labelled.size * count[at]))

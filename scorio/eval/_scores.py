@@ -196,8 +196,7 @@ def bank_values(scores: tuple[Score, ...], pairs: Distinct) -> FloatArray:
         part = slice(start, start + rows)
         chances = _relative_chances(draws, table, pairs.successes[part], pairs.failures[part])
         np.matmul(weights, chances.T, out=sums[:, part])
-    values: FloatArray = sums[:-1] / sums[-1]
-    return values
+    return np.asarray(sums[:-1] / sums[-1])
 
 
 def _relative_chances(draws: Draws, table: FloatArray, successes: IntArray, failures: IntArray) -> FloatArray:
@@ -206,8 +205,7 @@ def _relative_chances(draws: Draws, table: FloatArray, successes: IntArray, fail
     logs += table[failures[:, np.newaxis] - draws.j[::-1]]
     logs += draws.logs
     np.subtract(logs.min(axis=1, keepdims=True), logs, out=logs)
-    chances: FloatArray = np.exp(logs, out=logs)
-    return chances
+    return np.asarray(np.exp(logs, out=logs))
 
 
 @lru_cache(maxsize=64)

@@ -6,9 +6,6 @@ every two models; `preferences` ranks by votes between two answers (Bradley-Terr
 is told apart; `compare_rankings` measures the agreement of two rankings.
 """
 
-from typing import TYPE_CHECKING
-
-from scorio._names_on_pypi import missing_attribute
 from scorio.rank.letters import letter_display
 from scorio.rank.order import RankAgreement, Tiers, compare_rankings, pairwise, rank_scores, rank_with_uncertainty
 from scorio.rank.preferences import Preferences, preferences
@@ -62,8 +59,3 @@ __all__ = [
     "threshold_spectrum_at_k",
     "unanimous_at_k",
 ]
-
-if not TYPE_CHECKING:  # type checkers would take any name to be there
-
-    def __getattr__(name: str) -> object:
-        raise missing_attribute(__name__, name)

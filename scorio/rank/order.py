@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scorio import _validate
-from scorio._tables import html_table
 from scorio.moments import FloatArray, IntArray
 from scorio.sinf.compare import Comparison, compare
 
@@ -82,9 +81,6 @@ class Tiers(NamedTuple):
     """The models from the highest mu to the lowest; equal mu in the order of the models."""
     z: FloatArray
     """z-score of each model in that order against the next: L - 1 values."""
-
-    def _repr_html_(self) -> str:
-        return html_table(self)
 
 
 def rank_with_uncertainty(mu: ArrayLike, sigma: ArrayLike, threshold: float = 1.645) -> Tiers:
@@ -176,8 +172,7 @@ def _score_starts(ordered: FloatArray) -> NDArray[np.bool_]:
     higher, lower = ordered[..., :-1], ordered[..., 1:]
     with np.errstate(invalid="ignore"):  # inf - inf, decided by the equality
         new = (higher - lower > rounding_error(ordered)) & (higher != lower)
-    starts: NDArray[np.bool_] = np.concatenate([np.ones((*ordered.shape[:-1], 1), dtype=bool), new], axis=-1)
-    return starts
+    return np.concatenate([np.ones((*ordered.shape[:-1], 1), dtype=bool), new], axis=-1)
 
 
 def _ranks_in_order(first: NDArray[np.bool_], method: str) -> IntArray | FloatArray:
@@ -216,9 +211,6 @@ class RankAgreement(NamedTuple):
     tau_a: float
     tau_b: float
     spearman: float
-
-    def _repr_html_(self) -> str:
-        return html_table(self)
 
 
 def compare_rankings(first: ArrayLike, second: ArrayLike) -> RankAgreement:

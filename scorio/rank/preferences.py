@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from scorio import _validate
-from scorio._tables import html_table
 from scorio.moments import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -51,9 +50,6 @@ class Preferences(NamedTuple):
     z: FloatArray
     first: float
     first_sigma: float
-
-    def _repr_html_(self) -> str:
-        return html_table(self._replace(z=self.z.max(axis=-1)))
 
 
 def preferences(first: ArrayLike, second: ArrayLike, won: ArrayLike, question: ArrayLike | None = None) -> Preferences:

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 import scorio.eval
 from scorio import _validate
 from scorio._made import bound_arguments, present
-from scorio._tables import frame_outcomes, html_table, is_frame
+from scorio._tables import frame_outcomes, is_frame
 from scorio.counts import Counts
 from scorio.eval._inputs import Value, as_counts
 from scorio.moments import FloatArray, IntArray
@@ -41,9 +41,6 @@ class Ranked(NamedTuple):
 
     ranking: IntArray | FloatArray
     scores: FloatArray
-
-    def _repr_html_(self) -> str:
-        return html_table(self)
 
 
 Ranking = IntArray | FloatArray | Ranked

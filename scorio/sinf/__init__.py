@@ -1,8 +1,8 @@
 """Sequential inference: comparing models while their trials are still coming in.
 
-`compare`, `prior` and `information` say what is known of a pair; `boundary` and `looks` when that is enough to call
-it, at repeated looks; `equivalence` and `futility` when to stop without a winner; `multiplicity` how many pairs share
-one error probability; `loss` what a wrong choice costs. `stopping` holds the single-look helpers on published scores.
+`compare`, `paired` and `prior` say what is known of a pair, and what a wrong choice costs; `boundary` and `looks` when
+that is enough to call it, at repeated looks; `futility` when to stop without a winner; `multiplicity` how many pairs
+share one error probability. `stopping` holds the single-look helpers on published scores.
 
 Apart from `stopping` these are kernels: arrays that broadcast, no validation.
 """

@@ -117,8 +117,7 @@ class WangTsiatis:
             array([  inf, 3.536, 2.5  ])
         """
         t = np.asarray(t, dtype=float)
-        boundary: FloatArray = np.where(self._early(t), np.inf, c * np.clip(t, self.start, 1.0) ** -self.kappa)
-        return boundary
+        return np.where(self._early(t), np.inf, c * np.clip(t, self.start, 1.0) ** -self.kappa)
 
     def p_value(self, z: FloatArray | float, t: FloatArray | float, sides: int = 2) -> FloatArray:
         """Sequential p-value of one look: the crossing probability at |z| t**kappa (sides=1: at z t**kappa).
@@ -143,12 +142,10 @@ class WangTsiatis:
         t = np.asarray(t, dtype=float)
         height = (np.abs(z) if sides == 2 else np.maximum(z, 0.0)) * np.clip(t, self.start, 1.0) ** self.kappa
         p = np.exp(_log_crossing(self.kappa, self.start, sides)(np.minimum(height, MAX_CRITICAL)))
-        p_value: FloatArray = np.where(self._early(t) | (height <= 0.0), 1.0, p)
-        return p_value
+        return np.where(self._early(t) | (height <= 0.0), 1.0, p)
 
     def _early(self, t: FloatArray) -> NDArray[np.bool_]:
-        early: NDArray[np.bool_] = t < self.start * (1.0 - ROUNDING)
-        return early
+        return t < self.start * (1.0 - ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -261,8 +258,7 @@ class Mixture:
             >>> round(float(Mixture().p_value(4.0, 0.5)), 4)
             0.0026
         """
-        p: FloatArray = np.exp(np.minimum(-self.log_e_value(z, t, sides), 0.0))
-        return p
+        return np.exp(np.minimum(-self.log_e_value(z, t, sides), 0.0))
 
     def r(self, t: FloatArray | float) -> FloatArray:
         """Information t in the units of the mixture.
@@ -278,8 +274,7 @@ class Mixture:
             >>> round(float(Mixture(alpha=0.1, optimum=0.5).r(0.5)), 3)
             6.638
         """
-        r: FloatArray = np.asarray(t, dtype=float) * (_tightest(self.alpha) / self.optimum)
-        return r
+        return np.asarray(t, dtype=float) * (_tightest(self.alpha) / self.optimum)
 
 
 @lru_cache(maxsize=32)
@@ -291,8 +286,7 @@ def _log_crossing(kappa: float, start: float, sides: int) -> FallingCurve:
 def _logs(c: FloatArray, kappa: float, start: float, sides: int) -> FloatArray:
     if sides not in (1, 2):
         raise ValueError(f"sides must be 1 or 2, got {sides!r}")
-    logs: FloatArray = np.log(np.minimum.accumulate(crossing_probability(c, kappa, start, sides)))
-    return logs
+    return np.log(np.minimum.accumulate(crossing_probability(c, kappa, start, sides)))
 
 
 @lru_cache(maxsize=256)

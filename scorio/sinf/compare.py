@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from scorio._tables import html_table
 from scorio.moments import CountArray, FloatArray, Moments, over_categories, question_moments, weighted
 
 
@@ -37,8 +36,7 @@ def expected_loss(d: FloatArray | float, s: FloatArray | float) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.divide(d, s)
         loss = s * (np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) - z * ndtr(-z))
-    expected: FloatArray = np.where(np.greater(s, 0.0), np.maximum(loss, 0.0), np.maximum(np.negative(d), 0.0))
-    return expected
+    return np.where(np.greater(s, 0.0), np.maximum(loss, 0.0), np.maximum(np.negative(d), 0.0))
 
 
 def trial_variance(nu: FloatArray, w: FloatArray, questions: Moments | None = None) -> FloatArray:
@@ -64,8 +62,7 @@ def trial_variance(nu: FloatArray, w: FloatArray, questions: Moments | None = No
         array([0.2222, 0.1389])
     """
     var = (question_moments(nu, w) if questions is None else questions).var
-    variance: FloatArray = var * (over_categories(nu) + 1.0)
-    return variance
+    return var * (over_categories(nu) + 1.0)
 
 
 def variance_at(v: FloatArray, trials: CountArray, g: FloatArray | None = None) -> FloatArray:
@@ -156,9 +153,6 @@ class Comparison(NamedTuple):
     sigma: FloatArray
     z: FloatArray
     rho: FloatArray
-
-    def _repr_html_(self) -> str:
-        return html_table(self)
 
 
 def compare(

@@ -36,8 +36,7 @@ def crossing_from(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sid
         coarse = _crossing(c, w, t, kappa, sides, STEPS)
         fine = _crossing(c, w, t, kappa, sides, 2 * STEPS)
         probability[to_solve] = np.clip(fine + (fine - coarse) / (2.0**1.5 - 1.0), 0.0, 1.0)
-    solved: FloatArray = probability.reshape(shape)
-    return solved
+    return probability.reshape(shape)
 
 
 def _crossing(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: int, steps: int) -> FloatArray:
@@ -62,8 +61,7 @@ def _crossing(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: 
             kernel += normal_density(now + before, since) * (tangent[:, i : i + 1] - (now + before) / since)
         flow[:, i] += slope[:, i] * np.einsum("ij,ij->i", kernel, flow[:, :i])
     flow[:, -1] /= 2.0
-    probability: FloatArray = flow.sum(axis=1)
-    return probability
+    return np.asarray(flow.sum(axis=1))
 
 
 def unseen_crossing(
@@ -81,5 +79,4 @@ def unseen_crossing(
     between = t[1] - t[0] > NEAR
     gap = np.where(between, t[1] - t[0], 1.0)
     chance = np.exp(-2.0 * np.maximum(first, 0.0) * np.maximum(second, 0.0) / gap)
-    unseen: FloatArray = np.where(between, chance, 0.0)
-    return unseen
+    return np.where(between, chance, 0.0)

@@ -26,8 +26,7 @@ def crossing_probability(c: FloatArray, kappa: float, start: float, sides: int, 
     """
     coarse = _crossing(c, kappa, start, sides, steps)
     fine = _crossing(c, kappa, start, sides, 2 * steps)
-    probability: FloatArray = np.clip(fine + (fine - coarse) / (2.0**1.5 - 1.0), 0.0, 1.0)
-    return probability
+    return np.asarray(np.clip(fine + (fine - coarse) / (2.0**1.5 - 1.0), 0.0, 1.0))
 
 
 def _crossing(c: FloatArray, kappa: float, start: float, sides: int, steps: int) -> FloatArray:
@@ -57,8 +56,7 @@ def _crossing(c: FloatArray, kappa: float, start: float, sides: int, steps: int)
             share = weights[:i] * (tangent - distance / lag) / np.sqrt(2.0 * np.pi * lag)
             flow[:, i] += slope[i - 1] * c * np.einsum("ij,ij,j->i", kernel, flow[:, :i], share)
     weights[-1] /= 2.0
-    probability: FloatArray = sides * (ndtr(-first[:, 0] / np.sqrt(start)) + flow @ weights)
-    return probability
+    return np.asarray(sides * (ndtr(-first[:, 0] / np.sqrt(start)) + flow @ weights))
 
 
 def _first_term(
@@ -78,5 +76,4 @@ def _first_term(
 
 def normal_density(x: FloatArray, var: FloatArray | float) -> FloatArray:
     """The normal density with mean 0."""
-    density: FloatArray = np.exp(-x * x / (2.0 * var)) / np.sqrt(2.0 * np.pi * np.asarray(var))
-    return density
+    return np.exp(-x * x / (2.0 * var)) / np.sqrt(2.0 * np.pi * np.asarray(var))

@@ -93,8 +93,7 @@ def height_for(chance: FloatArray, z: FloatArray, t: FloatArray, kappa: float) -
 def _depth(chance: FloatArray) -> FloatArray:
     """sqrt(-ln) of the chances, rising strictly."""
     depth = np.sqrt(-np.log(np.clip(np.minimum.accumulate(chance, axis=1), MIN_CHANCE, 1.0)))
-    rising: FloatArray = depth + 1e-9 * np.arange(depth.shape[1])
-    return rising
+    return np.asarray(depth + 1e-9 * np.arange(depth.shape[1]))
 
 
 def _read(x: FloatArray, at: FloatArray, values: FloatArray) -> FloatArray:

@@ -104,5 +104,4 @@ def smallest_delta(sigma_at_horizon: FloatArray, bound: FloatArray | float) -> F
         >>> smallest_delta(np.array([0.01, 0.02]), 2.5)
         array([0.025, 0.05 ])
     """
-    delta: FloatArray = bound * sigma_at_horizon
-    return delta
+    return bound * sigma_at_horizon

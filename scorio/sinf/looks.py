@@ -18,6 +18,7 @@ from scorio.moments import FloatArray
 MAX_BOUND = 10.0
 # The smallest constant searched.
 MIN_CRITICAL = 0.01
+_legendre = lru_cache(maxsize=512)(roots_legendre)
 
 
 def crossing_at_looks(bounds: ArrayLike, looks: ArrayLike, sides: int = 2) -> float:
@@ -110,9 +111,3 @@ def _nodes(lower: float, upper: float, step: float) -> tuple[FloatArray, FloatAr
     nodes, weights = _legendre(count)
     half = 0.5 * (upper - lower)
     return lower + half * (nodes + 1.0), half * weights
-
-
-@lru_cache(maxsize=512)
-def _legendre(count: int) -> tuple[FloatArray, FloatArray]:
-    nodes, weights = roots_legendre(count)
-    return nodes, weights

@@ -49,8 +49,7 @@ def holm(p: FloatArray, level: float) -> NDArray[np.bool_]:
         >>> holm(np.array([0.01, 0.04, 0.03]), 0.05)
         array([ True, False, False])
     """
-    rejected: NDArray[np.bool_] = holm_adjusted(p) <= level
-    return rejected
+    return holm_adjusted(p) <= level
 
 
 def ebh(e: FloatArray, alpha: float) -> NDArray[np.bool_]:

@@ -210,5 +210,4 @@ def _call_chances(
 def _first_look(t: float) -> FloatArray:
     """The chance of each cell of |x| at the first look, under an exact tie."""
     edges = np.append(np.maximum(_cells() - CELL / 2, 0.0), np.inf) / np.sqrt(t)
-    chances: FloatArray = 2.0 * np.diff(ndtr(edges))
-    return chances
+    return np.asarray(2.0 * np.diff(ndtr(edges)))

@@ -274,5 +274,4 @@ def variance_against(moments: PairedMoments, edge: FloatArray, values: FloatArra
 def _prior(n: CountArray, values: FloatArray) -> FloatArray:
     """Prior counts (..., D) at the pair's own shares, as concentrated as the signs of its differences are."""
     signs = np.stack([n[..., values < 0.0].sum(-1), n[..., values == 0.0].sum(-1), n[..., values > 0.0].sum(-1)], -1)
-    prior: FloatArray = self_centred_prior(signs).sum(axis=-1, keepdims=True) * pooled_shares(n)
-    return prior
+    return np.asarray(self_centred_prior(signs).sum(axis=-1, keepdims=True) * pooled_shares(n))

@@ -58,8 +58,7 @@ def pooled_shares(n: CountArray) -> FloatArray:
     That trial keeps a model that has never failed yet from looking as if it could not.
     """
     total = over_questions(n)
-    shares: FloatArray = (total + 1.0 / total.shape[-1]) / (total.sum(axis=-1, keepdims=True) + 1.0)
-    return shares
+    return np.asarray((total + 1.0 / total.shape[-1]) / (total.sum(axis=-1, keepdims=True) + 1.0))
 
 
 def self_centred_prior(n: CountArray, w: FloatArray | None = None) -> FloatArray:
@@ -158,8 +157,7 @@ def unseen_variance(trials: CountArray, w: FloatArray, g: FloatArray | None = No
     Of questions with weights g_q the share of each is g_q^2 / sum g^2 in place of 1/M, as that of its variance.
     """
     share = EVENTS / trials.shape[-1] * (w.max() - w.min()) ** 2
-    variance: FloatArray = share / trials if g is None else share * np.square(g) / np.square(g).mean() / trials
-    return variance
+    return np.asarray(share / trials if g is None else share * np.square(g) / np.square(g).mean() / trials)
 
 
 def self_centred_avg(counts: Counts) -> tuple[FloatArray, FloatArray]:
@@ -228,8 +226,7 @@ def _concentration(n: CountArray, shares: FloatArray) -> FloatArray:
     # 1/(1 + s), the variance between questions as a share, counts as far as repeated trials show it
     shown = np.minimum(np.maximum(trials - 1, 0).mean(axis=-1), 1.0)
     largest_s = np.exp(LOG_S_RANGE[1])
-    cautious: FloatArray = np.minimum((1.0 + np.exp(x)) / np.maximum(shown, 1.0 / largest_s) - 1.0, largest_s)
-    return cautious
+    return np.asarray(np.minimum((1.0 + np.exp(x)) / np.maximum(shown, 1.0 / largest_s) - 1.0, largest_s))
 
 
 def _exceedances(counts: Sequence[CountArray], largest: int) -> FloatArray:
@@ -242,5 +239,4 @@ def _exceedances(counts: Sequence[CountArray], largest: int) -> FloatArray:
         [np.bincount(batch_cells, minlength=batch * width).reshape(batch, width) for batch_cells in cells], axis=1
     )
     below = np.cumsum(histogram, axis=-1)
-    above: FloatArray = (questions - below[..., :-1]).astype(np.float64)
-    return above
+    return np.asarray((questions - below[..., :-1]).astype(np.float64))

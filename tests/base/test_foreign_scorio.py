@@ -11,7 +11,6 @@ import pytest
 import adaptive_eval
 import scorio
 from adaptive_eval.base.errors import ForeignScorio
-from scorio import _names_on_pypi
 
 ROOT = Path(adaptive_eval.__file__).parents[1]
 
@@ -64,16 +63,9 @@ def test_error_is_an_import_error_and_other_errors_keep_their_traceback(shadowed
     assert issubclass(ForeignScorio, ImportError)
 
 
-def test_names_that_only_pypi_has_say_so() -> None:
-    for module, names in _names_on_pypi.ONLY_ON_PYPI.items():
-        place = scorio if module == "scorio" else getattr(scorio, module.partition(".")[2])
-        for name in names.split():
-            with pytest.raises(AttributeError, match=r"only the package scorio on PyPI has it") as caught:
-                getattr(place, name)
-            assert caught.value.name == name
-    with pytest.raises(AttributeError, match=r"^module 'scorio\.rank' has no attribute 'nothing'$"):
-        getattr(scorio.rank, "nothing")  # noqa: B009
-    assert not hasattr(scorio, "agg")
+def test_scorio_has_the_version_of_the_project() -> None:
+    assert scorio.__version__ == adaptive_eval.__version__
+    assert "__version__" in dir(scorio)
 
 
 def test_import_of_either_loads_neither_numpy_nor_typing() -> None:

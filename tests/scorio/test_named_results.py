@@ -3,8 +3,6 @@
 pandas is imported by the tests that need it: each process that runs tests imports this module.
 """
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -20,23 +18,6 @@ def test_results_have_names_and_unpack() -> None:
     assert (estimate.mu, estimate.sigma) == (mu, sigma) == tuple(estimate) and isinstance(estimate, tuple)
     summary = scorio.eval.pass_at_k_ci(OUTCOMES, 2)
     assert summary.lo < summary.mu < summary.hi and summary == tuple(summary)
-
-
-@pytest.mark.parametrize(
-    ("value", "rows", "names"),
-    [
-        (scorio.eval.bayes(OUTCOMES), 1, ["mu", "sigma"]),
-        (scorio.eval.avg_ci(Counts.from_tensor([OUTCOMES] * 3)), 3, ["mu", "sigma", "lo", "hi"]),
-        (scorio.rank.avg(np.stack([OUTCOMES, 1 - OUTCOMES]), return_scores=True), 2, ["ranking", "scores"]),
-        (scorio.rank.rank_with_uncertainty([0.9, 0.5, 0.4], [0.1] * 3), 3, ["ranking", "order", "z"]),
-        (scorio.rank.pairwise([0.9] * 9, [0.1] * 9), 60, ["difference", "sigma", "z", "rho"]),
-        (scorio.rank.compare_rankings([1, 2, 3], [1, 3, 2]), 1, ["tau_a", "tau_b", "spearman"]),
-    ],
-)
-def test_a_notebook_shows_a_table(value: Any, rows: int, names: list[str]) -> None:
-    shown = value._repr_html_()
-    assert shown.count("<tr>") == 1 + rows and [name for name in names if f"<th>{name}</th>" in shown] == names
-    assert ("and 21 more" in shown) == (rows == 60)
 
 
 @pytest.mark.parametrize("kind", ["float64", "Int64", "object", "boolean"])
