@@ -6,10 +6,7 @@ composed from that look. Every decision is a function of the configuration and o
 order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +27,7 @@ from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.stages import Extension, StageBefore
-from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Loss, Lost, Outcome, Reason, SetAside
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray, over_categories
 
 LEAST_TRIALS = 2
@@ -57,14 +54,12 @@ class Controller:
         *,
         keep_looks: bool = True,
         outside_plan: SpentBefore = NOTHING_SPENT,
-        most_looks: float = math.inf,
         settles_losses: bool = True,
     ) -> None:
         """Create the controller of a plan.
 
         `outside_plan`: cost outside the plan's trials, which counts against the caps from the start.
-        `keep_looks`: keep what a result, and a plan whose `before` this run is, read of them; such a plan goes on
-        after `most_looks`.
+        `keep_looks`: keep what a result, and a plan whose `before` this run is, read of them.
         `settles_losses`: requested trials of a model that is set aside count as lost at once. Otherwise `lose` reports
         each loss, and `take` each answer that still arrives."""
         self.plan = plan
@@ -91,7 +86,6 @@ class Controller:
         """Alarms about the answers of models, at most one of each kind for a model."""
         self._flight.account.spend_outside_plan(*outside_plan)
         self._aside_at_look = 0
-        self._most_looks = most_looks
         self._dropped: dict[int, DroppedBatches] = {}
         """Batches of models that were set aside, which come back with them at the next stage."""
         self._joining: set[int] = set()
@@ -200,19 +194,15 @@ class Controller:
         taken in. Call it before restoring an earlier run."""
         self._flight.account.spend_outside_plan(trials, cost)
 
-    def restore(self, outcomes: Iterable[Outcome], losses: Sequence[Loss] = ()) -> list[Look]:
+    def restore(self, outcomes: Iterable[Outcome]) -> list[Look]:
         """Take in the outcomes of an earlier run; those that are not needed now are kept until a round needs them.
-
-        `losses` are those of the earlier run, in their order; each is counted after as many looks as then.
 
         Call it before asking for anything: trials already asked for are not looked up among these outcomes.
         """
         require(self.in_flight == 0, "the outcomes of an earlier run come before anything is asked", self.in_flight)
         old_looks = len(self.looks)
-        self.keep(outcomes)
-        self.lose(losses)
-        self.take(())
-        if losses or self.plan.first is None:  # trials that were imported are looked at in any case
+        self.take(outcomes)
+        if self.plan.first is None:  # trials that were imported are looked at in any case
             self._keep_within_caps()
         return self.looks[old_looks:]
 
@@ -243,12 +233,6 @@ class Controller:
         if self._flight.early:
             self._keep_within_caps()
         return self.looks[old_looks:]
-
-    def play(self, looks: float) -> None:
-        """Take looks up to this number, as far as kept outcomes allow; no cap is checked, since some came later."""
-        self._most_looks = looks
-        self._place_together(self._flight.take_known_parts())
-        self._advance()
 
     def look_again(self) -> None:
         """Take a look without new trials, at which nothing is called: a stage that is replayed keeps its number of
@@ -281,37 +265,16 @@ class Controller:
         self.short_caps = short_caps
         self.finished = Reason.BUDGET
 
-    def new_loss(self, model: int, cost: Cost) -> Loss:
-        """The loss for `lose` to count, now and whenever the run is restored. It ends the run if a round in flight no
-        longer fits the caps."""
-        return Loss(model, cost, self.taker.taken, ended=not self._flight.within_caps(cost))
-
-    def lose(self, losses: Iterable[Loss], most_looks: float = math.inf) -> None:
-        """Count losses, in their order: each once as many looks are taken as when it was noticed, or `most_looks`.
-
-        Where kept outcomes do not lead so far, because a model has come back, caps are checked when it has caught up.
-        """
-        for looks, simultaneous in groupby(losses, key=attrgetter("looks")):
-            outer_limit = self._most_looks
-            self.play(min(looks, most_looks))
-            self._most_looks = outer_limit
-            batch_of_losses = list(simultaneous)
-            for loss in batch_of_losses:
-                self._flight.account.lose(loss.model, loss.cost)
-            if self.taker.taken != looks:
-                continue
-            if any(loss.ended for loss in batch_of_losses):
-                self.end_over_budget()
-            elif any(loss.killed for loss in batch_of_losses):
-                self._keep_within_caps()
+    def lose(self, model: int, cost: Cost) -> None:
+        """Count the cost of a model's answers that never arrived."""
+        self._flight.account.lose(model, cost)
+        self._keep_within_caps()
 
     def _keep_within_caps(self) -> None:
-        """Make the rounds in flight fit the caps, counting everything bought, unless a stage is played again.
+        """Make the rounds in flight fit the caps, counting everything bought.
 
         If kept trials leave too little room, models that hold up enough others are set aside.
         """
-        if self._most_looks < math.inf:
-            return
         has_fixed_side = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
         others = 1 if has_fixed_side else 2
         while self.finished is None and not self._flight.within_caps():
@@ -538,7 +501,7 @@ class Controller:
 
     def _advance(self) -> None:
         """Commit complete batches that are due; after each commit, look, and compose what that look asks for."""
-        while self.finished is None and self.taker.taken < self._most_looks:
+        while self.finished is None:
             if self._flight.account.is_open and self._flight.in_parts:  # each part is reserved by those before it
                 if not self._flight.release_more():
                     self._end_in_parts()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.entries import Entry
-from adaptive_eval.core.settings import CHUNK_CELLS, require
+from adaptive_eval.core.settings import CHUNK_CELLS
 from scorio.moments import FloatArray, IntArray, weighted
 
 if TYPE_CHECKING:
@@ -108,14 +108,8 @@ UNRESOLVED_PAIRS = PolicyEntry(
 class Weighted(UnresolvedPairs):
     """Only the models of open pairs, with questions weighted by their uncertainty for the other models."""
 
-    shrink: float = 0.25
-    floor: float = 0.25
-
-    def __post_init__(self) -> None:
-        _check_tempering(self.shrink, self.floor)
-
     def weights(self, trial_var: FloatArray, g: FloatArray | None = None) -> FloatArray:
-        return question_weights(trial_var, self.shrink, self.floor, g)
+        return question_weights(trial_var, g)
 
 
 WEIGHTED = PolicyEntry(
@@ -130,25 +124,17 @@ WEIGHTED = PolicyEntry(
 class Leader:
     """The leader and the challengers most likely to be settled soon: for `best` and `top_k`.
 
-    It serves the open pairs whose power is at least `share` of the greatest. The others wait. Most of them never need
+    It serves the open pairs whose power is at least half of the greatest. The others wait. Most of them never need
     trials of their own, since the leader's trials count for all its pairs.
     """
 
     only_open: ClassVar[bool] = True
 
-    share: float = 0.5
-    shrink: float = 0.25
-    floor: float = 0.25
-
-    def __post_init__(self) -> None:
-        require(0.0 <= self.share <= 1.0, "share must lie in [0, 1]", self.share)
-        _check_tempering(self.shrink, self.floor)
-
     def allocate(self, view: View) -> IntArray:
         served = view.open_pairs
         if len(served):
-            served = served[view.power >= self.share * view.power.max()]
-        weights = question_weights(view.trial_var, self.shrink, self.floor, view.question_weights)
+            served = served[view.power >= 0.5 * view.power.max()]
+        weights = question_weights(view.trial_var, view.question_weights)
         return _spread_all(view, _members(view, served), weights)
 
 
@@ -164,10 +150,14 @@ LEADER = PolicyEntry(
 BUILT_IN = (Uniform, UnresolvedPairs, Leader)
 
 
-def question_weights(trial_var: FloatArray, shrink: float, floor: float, g: FloatArray | None = None) -> FloatArray:
+SHRINK = 0.25
+"""How far the weights of questions are drawn to their mean."""
+
+
+def question_weights(trial_var: FloatArray, g: FloatArray | None = None) -> FloatArray:
     """Relative trials per question (L, M), mean 1 for each model: the others' root mean variance, tempered.
 
-    weight_q = (1 - shrink) sd_q / mean(sd) + shrink, at least `floor`, where sd_q^2 averages v_q over the other models.
+    weight_q = (1 - SHRINK) sd_q / mean(sd) + SHRINK, where sd_q^2 averages v_q over the other models.
     Times g_q, the weight of the question in the score: Neyman's allocation is n_q proportional to g_q sd_q. Several
     benches (..., L, M) are weighted separately.
     """
@@ -175,9 +165,8 @@ def question_weights(trial_var: FloatArray, shrink: float, floor: float, g: Floa
         return weighted(np.ones_like(trial_var), g)
     weights = _sums_of_others(trial_var)
     np.sqrt(weights, out=weights)  # in place from here on: models times questions may be large
-    weights *= (1.0 - shrink) / weights.mean(axis=-1, keepdims=True)
-    weights += shrink
-    np.maximum(weights, floor, out=weights)
+    weights *= (1.0 - SHRINK) / weights.mean(axis=-1, keepdims=True)
+    weights += SHRINK
     weights = weighted(weights, g)
     weights /= weights.mean(axis=-1, keepdims=True)
     return weights
@@ -197,11 +186,6 @@ def _sums_of_others(values: FloatArray) -> FloatArray:
         after += values[..., row + 1, :]
         sums[..., row, :] += after
     return sums
-
-
-def _check_tempering(shrink: float, floor: float) -> None:
-    require(0.0 <= shrink <= 1.0, "shrink must lie in [0, 1]", shrink)
-    require(floor >= 0.0, "floor must not be negative", floor)
 
 
 def spread(issued: IntArray, weights: FloatArray, size: IntArray | int) -> IntArray:

@@ -276,7 +276,7 @@ PUBLISHED = RuleEntry(
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The rule of the objective `precision`: called when z_(1+confidence)/2 sigma <= half_width, whatever z is.
+    """The rule of the objective `precision`: called when the 95% interval is at most so wide, whatever z is.
 
     Written as a boundary on |z| (against a distant reference), so that power and trials needed follow as for any rule.
     """
@@ -284,15 +284,13 @@ class Precision:
     by_pair: ClassVar[bool] = True
 
     half_width: float
-    confidence: float = 0.95
 
     def __post_init__(self) -> None:
         require(self.half_width > 0.0, "half_width must be positive", self.half_width)
-        check_confidence(self.confidence)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
         is_known = np.isfinite(evidence.sigma)
-        excess = _quantile((1.0 + self.confidence) / 2.0) * np.where(is_known, evidence.sigma, 0.0) / self.half_width
+        excess = _quantile(0.975) * np.where(is_known, evidence.sigma, 0.0) / self.half_width
         return np.where(is_known, np.abs(evidence.z) * excess, np.inf)
 
 

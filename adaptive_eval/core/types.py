@@ -91,20 +91,6 @@ class Lost(NamedTuple):
         return first_line(self.reason)
 
 
-class Loss(NamedTuple):
-    """The cost of a model's answers that never arrived, and where in the run it was counted."""
-
-    model: int
-    cost: Cost
-    looks: int = 0
-    """How many looks had been taken."""
-    ended: bool = False
-    """Whether the caps left too little for what was in flight, so that the run ended."""
-    killed: bool = False
-    """Whether the answers were in flight when a start was killed: then models that hold up others can be set aside
-    before the run ends."""
-
-
 class SetAside(NamedTuple):
     """A model without obtainable trials: its pairs are blocked, and the run continues without it."""
 

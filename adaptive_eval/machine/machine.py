@@ -21,7 +21,7 @@ from adaptive_eval.core.account import BudgetAccount, trial_reserve
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cause, Cost, Loss, Outcome, Reason, SetAside
+from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, Reason, SetAside
 from adaptive_eval.machine.alarms import Alarms, core_alarm_note
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.derived import DerivedRecords
@@ -359,7 +359,7 @@ class Machine:
         if at is None:
             controller.spend_outside_plan(0, charge.cost)
         else:
-            controller.lose([Loss(at, charge.cost, controller.taker.taken, killed=True)])
+            controller.lose(at, charge.cost)
 
     def _derive(self) -> None:
         """Emit the looks that the core has taken, and the models that it has set aside."""

@@ -94,12 +94,18 @@ class Faulty(Answers):
 
 
 def straight(plan: Plan, answers: Answers, looks: int | None = None) -> Controller:
-    """The simplest shell: ask for everything and tell everything, up to a number of looks or to the end."""
-    controller = Controller(plan, most_looks=math.inf if looks is None else looks)
-    while controller.finished is None and len(controller.looks) != looks:
+    """The simplest shell: ask for everything and tell everything to the end, or one by one up to a number of looks."""
+    controller = Controller(plan)
+    while controller.finished is None:
         requested = controller.ask(1 << 30)
         assert requested, "stalled"
-        controller.tell(answers.of(requested))
+        if looks is None:
+            controller.tell(answers.of(requested))
+            continue
+        for outcome in answers.of(requested):
+            controller.tell([outcome])
+            if len(controller.looks) == looks:
+                return controller
     return controller
 
 

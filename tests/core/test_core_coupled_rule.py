@@ -91,7 +91,7 @@ def gated(plan: Plan, seed: int, earlier: bool) -> int:
     controller = Controller(plan)
     if earlier:
         shorter = replace(plan, trials=Trials(min=4, max=15))
-        controller = Controller(shorter, most_looks=8)
+        controller = Controller(shorter)
     while controller.finished is None:
         if earlier and controller.taker.taken == 8:
             before = StageBefore(controller, (0, 1))

@@ -124,10 +124,13 @@ def test_arrival_order_and_restarts_change_nothing_after_a_change(pace: Pace) ->
 def test_outcomes_that_the_stage_before_has_taken_are_not_taken_twice(pace: Pace) -> None:
     """A resume is told everything that is stored."""
     answers, outcomes = Named((0, 1, 2)), list[Outcome]()
-    before = Controller(plan(3, pace), most_looks=2)
+    before, asked = Controller(plan(3, pace)), list[Ask]()
     while before.taker.taken < 2:
-        outcomes += (came := answers.of(before.ask(1 << 30)))
+        asked = asked or before.ask(1 << 30)
+        outcomes += (came := answers.of([asked.pop(0)]))
         before.tell(came)
+    outcomes += (came := answers.of([*asked, *before.ask(1 << 30)][:5]))
+    assert came and before.tell(came) == []
     longer = after(before, plan(3, pace, trials=Trials(min=4, max=40)))
     resumed, fresh = Controller(longer), Controller(longer)
     resumed.restore(outcomes)

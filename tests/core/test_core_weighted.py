@@ -175,12 +175,13 @@ def test_trials_with_shared_seeds_are_weighed_too() -> None:
 
 def test_trials_go_where_weight_times_spread_is() -> None:
     v = np.full((3, 11), 0.25)
-    given = question_weights(v, 0.25, 0.25, relative_weights(WEIGHTS))
+    given = question_weights(v, relative_weights(WEIGHTS))
     np.testing.assert_allclose(given, np.tile(relative_weights(WEIGHTS), (3, 1)))
-    assert question_weights(v[:1], 0.25, 0.25, relative_weights(WEIGHTS))[0, 0] > 2.0, "of a model alone, too"
+    assert question_weights(v[:1], relative_weights(WEIGHTS))[0, 0] > 2.0, "of a model alone, too"
     v[:, 0] = 0.04
-    given = question_weights(v, 0.0, 0.0, relative_weights(WEIGHTS))
-    assert given[0, 0] / given[0, 1] == pytest.approx(0.4)
+    given = question_weights(v, relative_weights(WEIGHTS))
+    low, high = (0.75 * sd / (5.2 / 11) + 0.25 for sd in (0.2, 0.5))
+    assert given[0, 0] / given[0, 1] == pytest.approx(low / high)
 
 
 def weighted_plan(**changed: object) -> Plan:

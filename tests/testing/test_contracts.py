@@ -138,18 +138,6 @@ class Partly(ZScore):
         return np.ones_like(evidence.z)
 
 
-class Levelled(Broken):
-    """It has a level, and forgets the p-values."""
-
-    confidence = 0.95
-
-    def __init__(self) -> None:
-        super().__init__(lambda on: np.full_like(on.z, 3.0))
-
-    def at_level(self, alpha: float) -> "Levelled":
-        return self
-
-
 def _beyond(on: Any) -> Any:
     if (on.information > 1.0).any():
         raise KeyError("beyond")
@@ -179,11 +167,8 @@ BROKEN_RULES: list[tuple[Any, str]] = [
     (Partly(), "needs confidence, p_value, at_level"),
     (Broken(lambda on: np.full_like(on.z, np.inf)), "calls nothing, not even with all the trials allowed"),
     (Broken(lambda on: 4.0 * on.information), "calls a pair that differs by next to nothing"),
-    (Broken(lambda on: np.zeros_like(on.z)), "calls a pair that differs by next to nothing"),
-    (Broken(lambda on: np.full_like(on.z, 0.3)), "calls a pair that differs by next to nothing, as exact ties do"),
     (Broken(lambda on: np.full_like(on.z, 0.7)), "calls a pair that differs by next to nothing, as exact ties do"),
     (Broken(lambda on: np.abs(on.z) >= 2.0), "must be the floats that |z| has to reach"),
-    (Levelled(), "needs confidence, p_value, at_level"),
 ]
 
 
