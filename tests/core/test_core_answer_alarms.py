@@ -104,6 +104,15 @@ def test_a_kind_that_becomes_more_frequent_ends_the_run(kind: AnswerKind, since:
     assert controller.counts[1].sum() == sum(alarm.since)  # of all later answers none is in the score
 
 
+def test_a_pass_in_which_a_change_came_counts_no_more() -> None:
+    def grade(ask: Ask) -> tuple[int, int]:
+        bad = ask.model == 1 and ask.question % 10 < 4 and (ask.trial, ask.question) >= (8, 13)
+        return (0, AnswerKind.EMPTY) if bad else (fair(ask), 0)
+
+    (alarm,) = run(plan_for(), grade).alarms
+    assert alarm.before == 0 and alarm.since == (8,) * QUESTIONS
+
+
 def test_answers_to_hard_questions_raise_no_alarm() -> None:
     """Answers to half of the questions are always cut off, and later rounds ask mostly these."""
     hard = QUESTIONS // 2

@@ -67,6 +67,21 @@ def test_z_is_that_of_the_differences() -> None:
         assert pair.information == pytest.approx(n / QUESTIONS / 60)
 
 
+def test_a_result_compares_on_the_trials_that_both_models_have() -> None:
+    outcomes = draw_outcomes(3, "together", lost=0.2)
+    outcomes[1, :3, 5:8] = -1  # without a grade
+    plan = Plan(BENCH, objective=Pairs(((0, 1),)), trials=Trials(min=200, max=200), coupled=True)
+    result = carry_out(plan, outcomes).result()
+    assert result is not None
+    (comparison,) = result.comparisons
+    assert comparison.by_trial and comparison.verdict.first == 0
+    first, second = outcomes[:, :, :200]
+    d = np.array([(a - b)[b >= 0].mean() for a, b in zip(first, second, strict=True)])
+    assert comparison.difference == pytest.approx(d.mean())
+    spread = d.std(ddof=1) / np.sqrt(QUESTIONS)
+    assert spread > comparison.sigma and comparison.sampled_z == pytest.approx(d.mean() / spread)
+
+
 def test_the_models_of_such_a_pair_get_the_same_trials() -> None:
     controller = Controller(GATE)
     outcomes = draw_outcomes(1, "together")

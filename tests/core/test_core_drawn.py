@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples
 
-from adaptive_eval.core import Baseline, Bench, Controller, Judging, Pace, Plan, Threshold, Trials
+from adaptive_eval.core import Ask, Baseline, Bench, Controller, Judging, Pace, Plan, Threshold, Trials, Verdict
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.same_questions import estimates_of_drawn, pairs_by_question
@@ -172,7 +172,7 @@ def test_a_gate_counts_its_margin() -> None:
     result = controller.result()
     assert result is not None
     (comparison,) = result.comparisons
-    assert comparison.verdict.first == 1
+    assert comparison.verdict.first == 1 and controller.looks[0].trials == (BLOCK, BLOCK)
     assert comparison.difference + 0.1 == pytest.approx(comparison.verdict.z * comparison.sigma)
 
 
@@ -187,6 +187,19 @@ def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
     result = controller.result()
     assert result is not None
     assert result.models[0].lowest <= result.models[0].score <= result.models[0].highest
+
+
+def test_a_difference_on_the_same_questions_is_called_though_some_answers_have_no_grade() -> None:
+    """Whatever these are: by the scores alone, which vary far more, none of both would be called better."""
+    plan = plan_for(2, 1000)
+
+    def grade(ask: Ask) -> int | None:
+        if ask.model and ask.question % 100 == 99:
+            return None
+        return max((ask.question * 7) % 10 // 5, ask.model * (ask.question % 16 == 0))
+
+    (pair,) = play(Controller(plan), grade).looks[-1].comparisons
+    assert pair.verdict is Verdict.RESOLVED and pair.first == 1
 
 
 @pytest.mark.parametrize(
