@@ -1,6 +1,5 @@
 """A schema declares its categories and their weights before any trial is seen, and maps trials to them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -122,7 +121,7 @@ def classify(signals: Signals, schema: Schema, thresholds: Thresholds | None = N
     category = np.zeros(signals.shape, dtype=np.int64)
     hits = np.zeros(signals.shape, dtype=np.int64)
     for number, declared in enumerate(schema.categories, start=1):
-        members = trials.any_of(declared.rule, valid)
+        members = np.any([trials.all_of(alternative, valid) for alternative in declared.rule], axis=0)
         category[members] = number
         hits += members
     if (hits[valid] != 1).any():
@@ -141,13 +140,6 @@ class _Trials:
     signals: Signals
     schema: Schema
     thresholds: Thresholds
-
-    def any_of(self, rule: Iterable[tuple[str, ...]], among: Mask) -> Mask:
-        """Mask of the given trials for which one of the alternatives holds."""
-        mask = np.zeros_like(among)
-        for alternative in rule:
-            mask |= self.all_of(alternative, among)
-        return mask
 
     def all_of(self, variables: tuple[str, ...], among: Mask) -> Mask:
         """Mask of the given trials for which all variables hold; thresholds that none depends on are not read."""

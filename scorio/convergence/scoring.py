@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -29,21 +29,8 @@ MAX_EXACT = 2.0**53
 """Whole numbers below it, and their sums, are exact in floating point."""
 
 
-class Scoring(Protocol):
-    """Draws (B, N, M or 1) to scores (B, steps, L)."""
-
-    @property
-    def footprint(self) -> int:
-        """Bytes of memory that a replicate takes, about."""
-
-    def scores(self, draws: IntArray) -> FloatArray: ...
-
-    def tolerance(self, scores: FloatArray) -> FloatArray | float:
-        """The difference up to which two scores are equal."""
-
-
-def scoring(study: Study, by_question: bool) -> Scoring:
-    """The quickest exact way to score replicates of a study."""
+def scoring(study: Study, by_question: bool) -> "Totals | Tabled | Evaluated":
+    """The quickest exact way to score replicates of a study: from draws (B, N, M or 1) to scores (B, steps, L)."""
     if study.metric.additive:
         return Totals.of(study, by_question)
     return Tabled.of(study) if study.metric.by_question and study.binary else Evaluated(study)
@@ -75,6 +62,7 @@ class Totals:
 
     @property
     def footprint(self) -> int:
+        """Bytes of memory that a replicate takes, about."""
         cells, models = self.table.shape
         return int(24 * self.trials * models + 16 * cells)
 
@@ -87,9 +75,6 @@ class Totals:
         totals: FloatArray = np.cumsum(gains.reshape(replicates, steps, -1), axis=1)
         totals += self.start
         return totals
-
-    def tolerance(self, scores: FloatArray) -> float:
-        return self.equal
 
 
 @dataclass(frozen=True)
@@ -118,9 +103,6 @@ class Tabled:
             right = np.moveaxis(self.right, 1, 2)
             return look_up_scores(self.table, (right[at, questions].swapaxes(1, 2) for at in draws.swapaxes(0, 1)))
         return look_up_scores(self.table, (self.right[at] for at in draws[..., 0].T))
-
-    def tolerance(self, scores: FloatArray) -> FloatArray:
-        return rounding_error(scores)
 
 
 def look_up_scores(table: FloatArray, drawn: Iterator[IntArray]) -> FloatArray:
@@ -170,9 +152,6 @@ class Evaluated:
             if place >= 0:
                 scores[:, place] = study.metric(Counts.trusted(n, study.w, r0)).T
         return scores
-
-    def tolerance(self, scores: FloatArray) -> FloatArray:
-        return rounding_error(scores)
 
 
 def whole_weights(w: FloatArray) -> FloatArray:
@@ -225,6 +204,6 @@ def recorded_chunk(study: Study) -> Chunk:
     return _scored(scoring(study, by_question=False), draws)
 
 
-def _scored(scorer: Scoring, draws: IntArray) -> Chunk:
+def _scored(scorer: Totals | Tabled | Evaluated, draws: IntArray) -> Chunk:
     scores = scorer.scores(draws)
-    return Chunk(scores, scorer.tolerance(scores))
+    return Chunk(scores, scorer.equal if isinstance(scorer, Totals) else rounding_error(scores))

@@ -242,6 +242,20 @@ def test_after_an_alarm_only_answers_from_before_it_count_as_evidence(coupled: b
     assert not coupled or controller.last_look.evidence.difference.tolist() == [0.0]
 
 
+def test_cut_and_ungraded_answers_after_a_change_leave_nothing_behind() -> None:
+    cut = int(AnswerKind.TRUNCATED)
+
+    def grade(ask: Ask) -> tuple[int | None, int]:
+        if ask.model == 0 or ask.trial < 10:
+            return fair(ask), 0
+        return None if ask[1:3] == (3, 10) else 0, cut
+
+    controller = play(Controller(plan_for(may_be_right=cut)), grade)
+    (alarm,) = controller.alarms
+    assert alarm.since == (10,) * QUESTIONS and controller.trials[1] == 10 * QUESTIONS
+    assert not controller.ungraded.any() and not controller.taker.tally.unsure.any()
+
+
 # -- how often it is wrong -------------------------------------------------------------------------------------------
 
 

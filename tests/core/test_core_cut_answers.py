@@ -16,6 +16,7 @@ from adaptive_eval.core import Ask, Bench, Controller, Judging, Outcome, Plan, R
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.shared_trials import SharedTrials, UnsureGrades
 from adaptive_eval.core.types import Cause
 from adaptive_eval.graders.types import FLAGS
@@ -169,8 +170,11 @@ def test_shared_trials_stay_unsure_when_settings_change() -> None:
     assert ahead != as_graded and told_of(after) == [as_graded, ahead, behind]
 
 
-def test_cut_answers_decide_nothing_in_a_run_that_continues_after_an_alarm() -> None:
+@pytest.mark.parametrize("familywise", [False, True])
+def test_cut_answers_decide_nothing_in_a_run_that_continues_after_an_alarm(familywise: bool) -> None:
     plan = one_look(1.0, trials=20, stops_on_alarm=False)
+    if familywise:
+        plan = replace(plan, rule=Sequential(), judging=Judging(futility=None, familywise=True))
     controller = run_to_end(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
     assert controller.finished is Reason.BLOCKED and not controller.set_aside and len(controller.alarms) == 1
     verdicts = {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[-1].comparisons}

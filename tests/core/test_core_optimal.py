@@ -14,6 +14,7 @@ from scipy.stats import binom
 
 from adaptive_eval.core import Ask, Bench, Controller, Judging, Objective, Optimal, Outcome, Pace, Plan, Trials, Verdict
 from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core.judge import Criteria, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Pairs, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import MOST_LEFT, ContinuedOptimal, Spacing
 from adaptive_eval.core.rules import is_correctable, is_giving_up
@@ -49,6 +50,14 @@ def test_a_pair_that_was_given_up_can_still_be_certified_as_tied() -> None:
     assert pairs[0, 1].verdict is Verdict.TIED
     bound = RULE.ties.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))
     assert bound[0] > RULE.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], "a tie's test gives nothing up"
+
+
+def test_a_pair_is_given_up_if_it_may_have_been_under_the_grades_that_are_unknown() -> None:
+    close, apart = (evidence(2, [z], [0.5]) for z in (0.0, 1.8))
+    assert RULE.gives_up(close).tolist() == [True] and RULE.gives_up(apart).tolist() == [False]
+    criteria = Criteria(Ranking(), RULE, Judging(), p_values=False)
+    judged, _ = judge(LatchedVerdicts.blank(1), [apart, close, apart], criteria)
+    assert judged.given_up.tolist() == [True]
 
 
 def test_a_cap_gives_up_what_the_rule_would_go_on_with() -> None:
