@@ -142,6 +142,7 @@ def test_swapped_confidence_thresholds_leave_no_gap() -> None:
 def test_weights_reward_the_better_of_two_categories() -> None:
     by_name = {name: dict(zip(schema.labels, schema.weights, strict=True)) for name, schema in SCHEMATA.items()}
     assert SCHEMATA["format_aware"].weights == (0, 0, 1, 2, 3)
+    assert SCHEMATA["concision_high_conf"].weights == (0, 0, 0.7, 0.8, 0.9, 1)
     for name, schema in SCHEMATA.items():
         weights = by_name[name]
         assert weights["invalid"] == min(weights.values()) == 0
