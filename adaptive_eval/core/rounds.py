@@ -210,11 +210,12 @@ class Batch:
         cut.whole_seconds = self.whole_seconds
         cut.used = None if self.used is None else self.used[: cut.size]
         beyond = np.array([slot for slot in range(cut.size, self.size) if self._got[slot] != MISSING], dtype=np.int64)
-        places = zip(*(values.tolist() for values in slots.trials_at(beyond)), beyond.tolist(), strict=True)
-        return cut, [
-            Outcome(self.model, *place, None if (got := self._got[slot]) == UNGRADED else got, kinds=self._kinds[slot])
-            for *place, slot in places
-        ]
+        questions, trials = slots.trials_at(beyond)
+        outcomes = []
+        for slot, question, trial in zip(beyond.tolist(), questions.tolist(), trials.tolist(), strict=True):
+            category = None if self._got[slot] == UNGRADED else self._got[slot]
+            outcomes.append(Outcome(self.model, question, trial, category, kinds=self._kinds[slot]))
+        return cut, outcomes
 
     def forget(self) -> None:
         """Forget what has arrived, as if nothing had been asked."""
