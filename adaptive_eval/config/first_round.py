@@ -21,9 +21,7 @@ UNITS: dict[str, tuple[float, int]] = {
 
 NO_ANSWERS = "no answers will be requested, since the budget does not cover one answer per model"
 TOO_FEW = "no answers will be requested, since the budget does not cover the first round"
-IN_PARTS = (
-    "the first round will be requested in parts; a ranking needs at least two answers of each model to each question"
-)
+IN_PARTS = "the first round will be requested in parts; there is no ranking if the budget does not cover all of it"
 
 
 def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:

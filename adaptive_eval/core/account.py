@@ -89,11 +89,6 @@ class BudgetAccount:
         """Reserve trials of each model as in flight."""
         self._reserved = self._reserved + trials
 
-    def release(self, batch: Batch, trials: int) -> None:
-        """Release the reserve for so many trials of a batch."""
-        self._reserved[batch.model] -= trials
-        self._promised -= trials * batch.promised
-
     def promise(self, batch: Batch) -> None:
         """Reserve the largest cost so far for each trial of a batch in flight, in unbounded currencies."""
         if self._gpu_hour is not None and self.first_costs_missing[batch.model]:
@@ -189,8 +184,9 @@ class BudgetAccount:
         known = self._spent[:, :1] > 0.0
         price = np.where(known, self._spent / np.maximum(self._spent[:, :1], 1.0), self._worst)
         price[:, 1:] *= 1.0 + PRICE_MARGIN / math.sqrt(max(trials.sum(), 1))
-        at_once = np.minimum(trials, 1) @ (self._worst + RESERVE_FACTOR * self._largest)
-        return np.asarray(self._total_used() + trials @ price + at_once * CURRENCIES_OF_USAGE)
+        at_once = np.minimum(trials, 1) @ (self._worst + RESERVE_FACTOR * self._largest) * CURRENCIES_OF_USAGE
+        reserved = self._reserved @ self._worst + self._promised
+        return np.asarray(self._total_used() + reserved + trials @ price + at_once)
 
     def probably_fits(self, trials: NDArray[np.int64]) -> bool:
         """Whether so many further trials of each model probably stay within every cap."""

@@ -30,9 +30,6 @@ from adaptive_eval.core.stages import Extension, StageBefore
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray, over_categories
 
-LEAST_TRIALS = 2
-"""Trials of each question by each model with which a first round that the caps cut short is looked at."""
-
 
 class Controller:
     """Decides which trials to run (`ask`) from the outcomes of earlier ones (`tell`), until it is `finished`.
@@ -104,7 +101,7 @@ class Controller:
 
     def ask(self, slots: int, model: int | None = None) -> list[Ask]:
         """Trials to run now: at most `slots`, of one model if it is given. None: wait, or the run is finished."""
-        return self._flight.ask(slots, model)
+        return self._flight.ask(slots, model) if self.finished is None else []
 
     def is_paused(self, model: int) -> bool:
         """Whether no open comparison needs this model now, so that none of its requests should be sent."""
@@ -130,7 +127,7 @@ class Controller:
 
     def ask_rounds(self) -> list[Round]:
         """Rounds that were not asked for yet, oldest first: `ask` for a shell that works on whole arrays."""
-        return self._flight.ask_rounds()
+        return self._flight.ask_rounds() if self.finished is None else []
 
     def tell_batch(
         self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None = None, seconds: float = 0.0
@@ -251,10 +248,11 @@ class Controller:
         return self._flight.account.can_afford(total)
 
     def end_over_budget(self) -> None:
-        """End the run as it stands, because the caps do not cover the remaining cost of trials that are there."""
+        """End the run as it stands, because the caps do not cover the remaining cost of trials that are there.
+
+        Rounds in flight stay, for a stage with higher caps."""
         if self.finished is None:
             self._end_short_of(self._unpaid)
-            self._flight.clear()
 
     def _end_short_of(self, trials: NDArray[np.int64]) -> None:
         """End the run because the caps do not cover trials in flight and these further ones of each model."""
@@ -292,8 +290,8 @@ class Controller:
 
     def _end_once_spent(self) -> None:
         """End the run if unbounded trials have used more than is left."""
-        if self._flight.account.is_open and self.finished is None and not self._flight.within_caps():
-            self._end_in_parts()
+        if self._flight.account.is_open:
+            self._end_beyond_caps()
 
     def tick(self, elapsed: float, held_gpu_seconds: float = 0.0) -> bool:
         """Record the seconds since the start and the GPU seconds of held servers.
@@ -318,8 +316,8 @@ class Controller:
 
     @property
     def in_flight(self) -> int:
-        """Trials that were requested and have not arrived."""
-        return sum(batch.asked_and_missing() for batch in self._flight.batches())
+        """Trials that were requested and have not arrived; none of a finished run is awaited."""
+        return sum(batch.asked_and_missing() for batch in self._flight.batches()) if self.finished is None else 0
 
     @property
     def extensions(self) -> Sequence[Extension]:
@@ -504,7 +502,7 @@ class Controller:
         while self.finished is None:
             if self._flight.account.is_open and self._flight.in_parts:  # each part is reserved by those before it
                 if not self._flight.release_more():
-                    self._end_in_parts()
+                    self.end_over_budget()
                 if self._flight.in_parts or self.finished is not None:
                     return
             if self.plan.pace.dedicated_servers and self.plan.first is None and not self.taker.taken:
@@ -513,7 +511,7 @@ class Controller:
             complete = self._flight.complete_and_due()
             if not complete and self._flight.batches():
                 if not self._flight.release_more():
-                    self._end_in_parts()
+                    self.end_over_budget()
                 return
             if done := self._set_aside_silent(complete):
                 self._commit(done)
@@ -524,23 +522,6 @@ class Controller:
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
             self._compose()
-
-    def _end_in_parts(self) -> None:
-        """End the run because the caps pay for no more of a round. If that is the first one, its complete passes over
-        the questions are looked at, so that the answers were not bought for nothing."""
-        short_caps = self._flight.caps_short_of(self._unpaid)
-        is_first = not self.taker.taken and self.plan.first is None and not self.plan.coupled
-        if not is_first or not self._flight.cut_to_passes(LEAST_TRIALS):
-            self.end_over_budget()
-            return
-        self.short_caps, self.finished = short_caps, Reason.BUDGET
-        if done := self._set_aside_silent(list(self._flight.batches())):
-            self._commit(done)
-            if self._raise_alarms(done):
-                self._end_by_alarm()
-                return
-        self._look()
-        self._flight.clear()
 
     def _set_aside_silent(self, done: Sequence[Batch]) -> list[Batch]:
         """Set aside models with too many time-outs in a round for these to count as answers; none of it counts."""

@@ -412,23 +412,6 @@ class BatchesInFlight:
             self.rounds_issued += 1
         return True
 
-    def cut_to_passes(self, least: int) -> bool:
-        """Cut the rounds in flight to the passes over the questions that all models have completed, and keep the other
-        outcomes for later rounds; False, and nothing happens, if a question would have fewer than `least` trials."""
-        passes = min((batch.complete_passes for batch in self._batches), default=0)
-        if any(passes * batch.slots.width < min(least, int(batch.slots.extra.max())) for batch in self._batches):
-            return False
-        batches, self._batches = self._batches, []
-        self._by_model, self._may_be_in_parts = [[] for _ in self._by_model], False
-        for batch in batches:
-            cut, beyond = batch.first_passes(passes)
-            self.issued[batch.model] -= batch.slots.extra - cut.slots.extra
-            self.account.release(batch, batch.size - cut.size)
-            self._add_batch(cut)
-            for outcome in beyond:
-                self.early.keep(outcome)
-        return bool(batches)
-
     def awaited(self) -> list[int]:
         """Models whose missing trials are due first: nothing is committed before they arrive."""
         return sorted({batch.model for batch in self._batches if batch.missing and batch.due == self._batches[0].due})

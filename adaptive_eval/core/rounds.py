@@ -122,10 +122,6 @@ class TrialSlots:
         number, questions = np.divmod(cells, len(self.extra))
         return questions, self.first[questions] + number * self.width + slots - self._offset[cells]
 
-    def passes_within(self, slots: int) -> int:
-        """How many whole passes over the questions the first `slots` slots hold."""
-        return int(np.searchsorted(self._offset[:: len(self.extra)], slots, side="right")) - 1
-
     def questions(self) -> IntArray:
         """The question of each slot."""
         sizes = np.diff(self._offset)
@@ -187,35 +183,6 @@ class Batch:
         renumbered._got, renumbered._kinds, renumbered._spent = copy(self._got), copy(self._kinds), copy(self._spent)
         renumbered.used = None if self.used is None else self.used.copy()
         return renumbered
-
-    @property
-    def complete_passes(self) -> int:
-        """Passes over the questions of which every trial has arrived."""
-        return self.slots.passes_within(self._got.find(MISSING) if self.missing else self.size)
-
-    def first_passes(self, passes: int) -> tuple[Batch, list[Outcome]]:
-        """The batch as if only these passes, which are complete, had been asked, and the outcomes beyond them; it has
-        the cost of both."""
-        slots = self.slots
-        cut = Batch(
-            self.model, self.round_index, slots.first, np.minimum(slots.extra, passes * slots.width), slots.width
-        )
-        cut.due, cut.missing, cut.promised, cut.is_unbounded = self.due, 0, self.promised, self.is_unbounded
-        cut._got, cut._kinds, cut._spent, cut._next = (
-            self._got[: cut.size],
-            self._kinds[: cut.size],
-            self._spent,
-            cut.size,
-        )
-        cut.whole_seconds = self.whole_seconds
-        cut.used = None if self.used is None else self.used[: cut.size]
-        beyond = np.array([slot for slot in range(cut.size, self.size) if self._got[slot] != MISSING], dtype=np.int64)
-        questions, trials = slots.trials_at(beyond)
-        outcomes = []
-        for slot, question, trial in zip(beyond.tolist(), questions.tolist(), trials.tolist(), strict=True):
-            category = None if self._got[slot] == UNGRADED else self._got[slot]
-            outcomes.append(Outcome(self.model, question, trial, category, kinds=self._kinds[slot]))
-        return cut, outcomes
 
     def forget(self) -> None:
         """Forget what has arrived, as if nothing had been asked."""

@@ -206,18 +206,3 @@ def test_a_run_short_before_its_first_look_names_a_cap_for_the_whole_round() -> 
     controller.tell([Outcome(first.model, first.question, first.trial, 1, Cost(150, 0.0, 0.0))])
     assert controller.finished is Reason.BUDGET
     assert controller.short_caps == {"tokens": 2 * 5 * 4 * RESERVE_FACTOR * 150}
-
-
-@pytest.mark.parametrize(("cap", "trials", "arrived"), [(3.0, 200, 298), (3.9, 300, 316)])
-def test_what_all_questions_have_is_ranked_when_trials_prove_dearer(cap: float, trials: int, arrived: int) -> None:
-    """The fourth trial of a question costs five times as much as those before it."""
-    bench = Bench(2, 50, BINARY, worst_cost=(Cost(0, math.inf, 0.0),) * 2)
-    controller = Controller(Plan(bench, trials=Trials(min=4, max=50), budget=Budget(usd=cap)))
-    flying = list[Ask]()
-    while controller.finished is None:
-        flying += controller.ask(slots=4)
-        ask = flying.pop(0)
-        controller.tell([Outcome(*ask[:3], 0, Cost(0, 0.01 if ask.trial < 3 else 0.05, 0.0))])
-    assert controller.finished is Reason.BUDGET and len(controller.looks) == 1
-    assert controller.trials.sum() == trials and controller.arrived.sum() == arrived
-    assert controller.short_caps["usd"] > cap
