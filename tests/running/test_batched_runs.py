@@ -119,7 +119,7 @@ def test_a_cap_below_the_first_round_leaves_valid_looks_and_a_later_cap_changes_
             budget = {"tokens": tokens}
             return ended_well(site, site.write(models=batched(url), trials=trials, budget=budget), site.directory())
 
-        before = capped(90_000)
+        before = capped(60_000)
         assert first_looks(site.directory()) == ([16, 16, 16], {True})
         after = capped(2_000_000)
         assert first_looks(site.directory()) == ([16, 16, 16], {True})
