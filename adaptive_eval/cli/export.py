@@ -9,6 +9,7 @@ import typer
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
+from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.exchange.export import EXPORTS, ExportRequest
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.report.lines import several
@@ -36,7 +37,7 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
         if format_name not in EXPORTS:
             raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {format_name!r}")
         with closing(RunReader.open(run)) as reader:
-            trials = reader.trial_count()
+            trials, benchmarks = reader.trial_count(), stored_config(reader.header()).benchmarks
         with Progress(max(trials, 1)) as progress:
 
             def on_progress(number: int) -> None:
@@ -45,6 +46,8 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
 
             exported = export_run(ExportRequest(run, format_name, output, force, text), on_progress)
     typer.echo(f"{exported.path}: {several(exported.trials, 'trial')} of {several(exported.models, 'model')}")
+    if benchmarks:
+        typer.echo("note: it does not hold the weights of the benchmarks; `import --config` takes them from a file")
     if format_name == "npz" and exported.untried:
         pairs = f"{exported.untried} pairs of a model and a question"
         typer.echo(f"note: {pairs} have no trial yet, and `replay` needs one of each")

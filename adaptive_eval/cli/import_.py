@@ -108,7 +108,7 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
         yield ""
         yield from untimed_findings(done.results, done.path)
     else:
-        yield "no look yet: every model lacks trials for the first look (trials.min per question); `run` requests them"
+        yield "no look yet: not every model has trials.min trials of each question; `run` requests the others"
     if done.compared.grader is None:
         yield from _missing_grader_note(done, done.compared, config)
     elif config is not None:

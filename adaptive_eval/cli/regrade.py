@@ -12,6 +12,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors, typed_command
 from adaptive_eval.config.load import holds_questions, load_config
 from adaptive_eval.report.lines import Scale, safe_name, several
+from adaptive_eval.report.undecided import UNDECIDED
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
@@ -46,12 +47,12 @@ def regrade(
         done = asyncio.run(regrade_run(run, settings, beyond_limits=beyond_limits, arguments=arguments))
     failed = f", the grader failed on {done.failed}" if done.failed else ""
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")
-    for line in _score_lines(done, command):
+    for line in _score_lines(done, run, command):
         typer.echo(line)
 
 
-def _score_lines(done: Regraded, command: str) -> Iterator[str]:
-    """Each model's score before and now, and the cost of continuing with this command."""
+def _score_lines(done: Regraded, run: Path, command: str) -> Iterator[str]:
+    """Each model's score before and now, and the cost of continuing the run with this command."""
     if done.after is None:
         if done.answers:
             yield f"to continue: {command}"
@@ -64,7 +65,13 @@ def _score_lines(done: Regraded, command: str) -> Iterator[str]:
         old_score, new_score = old.score(before.get(row.name)), new.score(row.score)
         yield f"{safe_name(row.name, MAX_NAME_WIDTH):<{width}}  {old_score:>7}  {new_score:>7}  {row.trials:>8,}"
     cost_to_finish = cost_to_go_on(done.after)
-    if cost_to_finish is None:
+    undecided = sum(pair.verdict in UNDECIDED for pair in done.after.pairs)
+    if cost_to_finish is None and undecided:
+        yield "results.json has these scores."
+        yield f"The limits allow no more answers, with {several(undecided, 'comparison')} undecided."
+        yield "What would decide more:"
+        yield f"  {shlex.join(['adaptive-eval', 'monitor', str(run), '--once'])}"
+    elif cost_to_finish is None:
         yield "results.json has these scores. Nothing more needs to be asked."
     else:
         yield f"results.json has these scores. Not everything is decided: {cost_to_finish}, with:"

@@ -167,7 +167,7 @@ class RunDraft:
             can_continue = can_continue and not gathering.differing  # there is one sampling for all tasks
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
             config = self._write_config(tree, questions, can_continue)
-        imported = _import_event(gathering, terms, self._seeds_match)
+        imported = _import_event(gathering, terms, self._seeds_match, lacks_questions=not can_continue)
         events = [event for event in (imported, terms.thresholds) if event is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, [note_of(event, {}) for event in events])
         self.close()
@@ -193,7 +193,9 @@ def _require_room(config: RunConfig, questions: Sequence[Question], trials: Mapp
     require_room(config, np.array(held, np.int32))
 
 
-def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool) -> TrialsImported:
+def _import_event(
+    gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool, *, lacks_questions: bool
+) -> TrialsImported:
     """The event of the import, with file names but no folders, since reports are published."""
     return TrialsImported(
         trials=sum(gathering.trials.values()),
@@ -204,5 +206,6 @@ def _import_event(gathering: RecordGatherer, terms: ImportTerms, seeds_match: bo
         repeats_count=terms.request.repeats_are_samples,
         graded_by=None if terms.grader is None else getattr(terms.grader, "kind", None),
         seeds_match=seeds_match,
+        lacks_questions=lacks_questions or None,
         arguments=terms.request.arguments,
     )

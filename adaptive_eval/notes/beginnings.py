@@ -26,6 +26,8 @@ class TrialsImported(Event, kind="imported"):
     """Whether all have the seeds of the configuration, so that the run continues as if it had requested them."""
     arguments: tuple[str, ...] | None = optional_field()
     """The arguments of `adaptive-eval run` that resume it."""
+    lacks_questions: bool | None = optional_field()
+    """True if the logs lack what it takes to ask the models again: only another configuration can request trials."""
 
 
 @dataclass(frozen=True, slots=True)

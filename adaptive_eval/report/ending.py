@@ -83,6 +83,8 @@ class Ending:
     """Its last start has stored an answer."""
     imported: bool = False
     """Its trials are those of logs: no command has begun it."""
+    lacks_questions: bool = False
+    """These logs lack what it takes to ask its models again."""
     without_reason: str = ""
     """How it stands where there is no reason, in a sentence."""
     arguments: tuple[str, ...] | None = None
@@ -248,6 +250,7 @@ def find_ending(
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
         imported=is_imported_alone(events),
+        lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
         asked=not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),

@@ -84,6 +84,10 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
             yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
     elif reason is Reason.BLOCKED:
         yield _step(ending, "start or fix the servers, then" if ending.lost_servers else "fix what is missing, then")
+    elif ending.imported and ending.lacks_questions:
+        yield Advice(
+            "to request more trials, import the logs again with a configuration that has the questions (--config)"
+        )
     elif ending.imported and ending.arguments is None:
         file = f"{run}/config.yaml"
         yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
@@ -261,12 +265,8 @@ def _answers_for_more(ending: Ending) -> Advice:
     more_budget = _step(ending, f"raise {raised}", larger)
     if results is None:
         return more_budget
-    if draws_questions(results.decisions):
-        more = (
-            "raise the budget if it ended the run; or start a new run with more questions (questions.limit), or with "
-            "several trials of each (without trials.draw)"
-        )
-        return _step(ending, more, fresh=True)
+    if draws_questions(results.decisions) and ending.reason is Reason.OUT_OF_REACH:
+        return Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
     if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
         return more_budget
     need = more_answers(results, ending.reason, ending.short_caps)

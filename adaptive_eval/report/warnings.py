@@ -25,6 +25,7 @@ from adaptive_eval.notes import (
     ServersNoticed,
     SettingsChanged,
     TrialsImported,
+    TrialsRegraded,
     alarms_of_events,
     events_of_kind,
 )
@@ -271,8 +272,14 @@ def _order_alone(models: Sequence[ModelRow]) -> str:
 
 
 def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Notices about servers, each once, regardless of the number of starts."""
-    notices = {(event.notice, event.model, event.text): None for event in events_of_kind(events, ServersNoticed)}
+    """Notices about servers, each once, regardless of the number of starts; not that a grader takes no notice of a
+    score, once all answers are graded anew."""
+    regraded = max((at for at, event in enumerate(events) if isinstance(event, TrialsRegraded)), default=-1)
+    notices = {
+        (event.notice, event.model, event.text): None
+        for at, event in enumerate(events)
+        if isinstance(event, ServersNoticed) and (event.notice != "unused_score" or at > regraded)
+    }
     return (Caution(kind, model or None, text) for kind, model, text in notices)
 
 

@@ -6,7 +6,7 @@ asked (`regrade_costs`).
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
@@ -106,6 +106,11 @@ async def regrade(
         return await _Regrading(store, config, questions, header).carry_out(beyond_limits, arguments)
 
 
+def _name(names: Sequence[str], category: int | None) -> str | None:
+    """The name of a category, which rubrics number as they list them."""
+    return None if category is None else names[category]
+
+
 class _Regrading:
     """Inputs of a regrade: a stored run, and the configuration by which its answers are graded."""
 
@@ -119,7 +124,10 @@ class _Regrading:
         thresholds = thresholds_from_run(self._config.rubric)
         grades = await self._grade(open_rubric(self._config.rubric, thresholds_from_event(thresholds)), beyond_limits)
         _require_some_grade(grades.new.values())
-        changed = sum(grades.before[key] != grade.category for key, grade in grades.new.items())
+        names, old_names = open_rubric(self._config.rubric).names, open_rubric(self._stored_config().rubric).names
+        changed = sum(
+            _name(old_names, grades.before[key]) != _name(names, grade.category) for key, grade in grades.new.items()
+        )
         done = Regraded(len(grades.new), changed, sum(grade.category is None for grade in grades.new.values()))
         return self._write(done, grades, thresholds, arguments)
 

@@ -55,7 +55,6 @@ from adaptive_eval.show.text import (
     markdown_cell,
     markdown_table,
     number_or_dash,
-    strip_markup,
 )
 
 MAPPING_FIELDS = ("signals", "sampling")
@@ -95,12 +94,21 @@ SAMPLING_COLUMNS = ("name", "model", "temperature", "top_p", "top_k", "min_p", "
 def summary(view: RunView) -> str:
     """Render findings and costs as plain text for an email."""
     if (results := view.results) is None:
-        return strip_markup(f"{markdown_cell(view.name)}\n\n" + "\n".join(_unjudged_paragraphs(view)))
+        lines = [safe_line(view.name), "", *_unjudged_lines(view), *_step_lines(list(_steps(view))[:-1])]
+        return "\n".join(lines) + "\n"
     heading = (
         [] if results.gate else [*finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
     )
-    onwards = (line for step in _steps(view) for line in (step.text, f"  {step.command}")[: 1 + bool(step.command)])
-    return "\n".join([safe_line(view.name), "", *heading, *findings(results, view.elapsed, None), *onwards]) + "\n"
+    lines = [safe_line(view.name), "", *heading, *findings(results, view.elapsed, None), *_step_lines(_steps(view))]
+    return "\n".join(lines) + "\n"
+
+
+def _step_lines(steps: Iterable[Advice]) -> Iterator[str]:
+    """Each step as plain text, with its command on a line of its own."""
+    for step in steps:
+        yield step.text
+        if step.command is not None:
+            yield f"  {step.command}"
 
 
 def _steps(view: RunView) -> Iterator[Advice]:
@@ -193,13 +201,18 @@ def _verdicts(results: Results) -> Iterator[str]:
 
 def _unjudged_paragraphs(view: RunView) -> Iterator[str]:
     """State of a run before its first look, and how to go on."""
+    yield from (markdown_cell(line, 1000) for line in _unjudged_lines(view))
+    yield from _step_paragraphs(list(_steps(view))[:-1])
+
+
+def _unjudged_lines(view: RunView) -> Iterator[str]:
+    """How a run without a look has ended, and what it has; an error of several models is one line."""
     if view.ended is not None:
-        yield markdown_cell(view.ended, 1000)
+        yield safe_line(view.ended.replace("\n", "; "), 1000)
     used = [
         f", for {usage}" for spending in view.spending[-1:] if (usage := ", ".join(usage_parts(*stored_cost(spending))))
     ]
     yield f"There is no look yet: {count(sum(map(sum, view.trials)))} trials are graded{''.join(used)}."
-    yield from _step_paragraphs(list(_steps(view))[:-1])
 
 
 def _column_notes(results: Results) -> str:

@@ -214,6 +214,7 @@ def test_a_run_before_its_first_look_says_so(play: Callable[..., Played]) -> Non
         assert "Killed: the process died before the run ended." in text
         assert "There is no look yet: 5 trials are graded, for 150 tokens, $0.050, 0.00069 GPU hours." in text
         assert "Next: run the same command again" in text
+    assert "```" not in summary(view) and "\\" not in summary(view), "it is plain text"
 
 
 def test_every_format_is_written_completely_and_to_the_right_place(run: Path) -> None:
