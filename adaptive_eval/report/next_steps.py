@@ -23,7 +23,14 @@ from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import safe_name, several
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.undecided import has_spent_error, labels_needed, more_answers, round_up
+from adaptive_eval.report.undecided import (
+    UNDECIDED,
+    has_spent_error,
+    labels_needed,
+    lacks_labels,
+    more_answers,
+    round_up,
+)
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
@@ -74,7 +81,7 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
     elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None) and not ending.decided_by_labels:
         doubted, labels = list(_doubtful_answers(ending, run)), list(_more_labels(ending, run))
         yield from (*doubted, *labels)
-        if reason is not Reason.SETTLED:
+        if reason is not Reason.SETTLED and not (labels and _lacks_labels_alone(ending.results)):
             yield from _for_more(ending)
         elif not (doubted or labels):
             none = "every comparison is decided, and further trials do not change that: for more precision, start over"
@@ -224,7 +231,7 @@ def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
 def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
     """How to decide what labels leave undecided."""
     results = ending.results
-    undecided = [] if results is None else [pair for pair in results.pairs if pair.verdict == UNDECIDED_BY_LABELS]
+    undecided = [] if results is None else [pair for pair in results.pairs if lacks_labels(results, pair)]
     if results is None or not undecided:
         return
     needs = [labels_needed(results, pair) for pair in undecided]
@@ -238,6 +245,13 @@ def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
     )
     number = int(round_up(max(LABELS_FACTOR * max(solvable), MIN_LABELS)))
     yield Advice(f"label about {number:,} more answers{unsolvable}:", f"adaptive-eval label {run} --number {number}")
+
+
+def _lacks_labels_alone(results: Results | None) -> bool:
+    """Whether labels are all that undecided comparisons lack."""
+    return results is not None and all(
+        lacks_labels(results, pair) for pair in results.pairs if pair.verdict in UNDECIDED
+    )
 
 
 def _for_more(ending: Ending) -> Iterator[Advice]:

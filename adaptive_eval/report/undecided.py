@@ -52,7 +52,7 @@ def undecided_sentence(results: Results) -> str | None:
     more = sum(row.verdict in UNDECIDED for row in results.pairs) - 1
     what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
     others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
-    if results.compares and pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH):
+    if results.compares and (pair.verdict == Verdict.BLOCKED or lacks_labels(results, pair)):
         return f"{pair_names(pair.first, pair.second)} {pair_need(results, pair)}{others}."
     return f"{_how_close(results, pair)}{others}. {_need_sentence(results, pair)}"
 
@@ -144,7 +144,7 @@ def pair_need(results: Results, pair: PairRow) -> str:
         return f"{need} {instead}"
     if pair.verdict == Verdict.BLOCKED:
         return f"{need} a model that was set aside, or grades for ungraded answers"
-    if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
+    if lacks_labels(results, pair):
         return f"{are} undecided because of labels, and {labels_needed(results, pair)}"
     if (recording := recording_need(results, pair)) is not None:
         return f"would need {recording}"
@@ -191,12 +191,14 @@ def more_answers(
     cover the next round, with the values that would.
     """
     if reason != Reason.OUT_OF_REACH:
-        pairs = tuple(pair for pair in results.pairs if pair.verdict == Verdict.OPEN)
+        pairs = tuple(
+            pair for pair in results.pairs if pair.verdict == Verdict.OPEN and not lacks_labels(results, pair)
+        )
         answers = _answers_in_horizon(results, pairs)
         larger_budget = _with_present(results, larger_caps(results, answers, short_caps))
         return MoreAnswers(answers, pairs, larger_budget) if pairs else None
     given_up = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
-    pairs = tuple(pair for pair in given_up if not is_hopeless(results, pair))
+    pairs = tuple(pair for pair in given_up if not is_hopeless(results, pair) and not lacks_labels(results, pair))
     if not pairs:
         return None
     max_trials = results.setting("trials", "max")
@@ -311,6 +313,15 @@ class LabelNeed(NamedTuple):
         if self.further is None:
             return "would need more labels than there are answers"
         return f"would need about {self.further:,} more labels"
+
+
+def lacks_labels(results: Results, pair: PairRow) -> bool:
+    """Whether labels are what an undecided pair lacks: they leave it undecided, or most of its variance is theirs."""
+    if pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH) or pair.sigma is None:
+        return pair.verdict == Verdict.UNDECIDED_BY_LABELS
+    rows = () if results.labelled is None else results.labelled.models
+    shifts = sum((row.shift_sigma or 0.0) ** 2 for row in rows if row.name in (pair.first, pair.second))
+    return 2.0 * shifts > pair.sigma**2
 
 
 def labels_needed(results: Results, pair: PairRow) -> LabelNeed:

@@ -15,7 +15,7 @@ from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.core.types import Reason
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
-from adaptive_eval.report.labelled import LabelledRun
+from adaptive_eval.report.labelled import LabelledModel, LabelledRun
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.results import Caution, PairRow, Results
 from adaptive_eval.report.undecided import undecided_pair, undecided_sentence
@@ -248,3 +248,23 @@ def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
     assert same == "This is by scores corrected with 0 labels. The grades alone say the same."
     other = finding(replace(results, labelled=replace(labelled, by_grades="ada is best.")))[-1]
     assert other.endswith("The grades alone: ada is best.")
+
+
+@pytest.mark.parametrize(("share", "labels_help"), [(0.9, True), (0.2, False)])
+def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, labels_help: bool) -> None:
+    """`share`: the part of a pair's variance that its labels cause."""
+    results = ended("uuuu")
+    sigma = min(pair.sigma or 0.0 for pair in results.pairs)
+    shift = (share * sigma**2 / 2) ** 0.5 if share < 0.5 else max(pair.sigma or 0.0 for pair in results.pairs)
+    models = tuple(
+        LabelledModel(row.name, 400, 30, ((20, 0, 0), (0, 10, 0)), 0.5, 0.01, 0.5, sigma, 0.0, shift)
+        for row in results.models
+    )
+    results = replace(results, labelled=LabelledRun("d", "math", models=models))
+    step, sentence = advice(results), undecided_sentence(results)
+    assert sentence is not None
+    if labels_help:
+        assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
+        assert "because of labels" in sentence and "more answers" not in sentence
+    else:
+        assert "trials.max" in step.text and "labels" not in sentence
