@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from adaptive_eval.base.errors import ExitCode, GraderError
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.shared import MAX_LINE
 from adaptive_eval.config.first_round import first_round_problems, is_in_vain
 from adaptive_eval.config.planning import SAMPLE_MARGIN
@@ -21,7 +22,7 @@ from adaptive_eval.graders.types import Grade
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.beginnings import PriorTaken
 from adaptive_eval.questions import repeated_questions
-from adaptive_eval.report.lines import Scale, count, duration, first_few, safe_line, safe_name, several
+from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name, several
 from adaptive_eval.report.warnings import sampling_sentence
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, StoreError
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.report.lines import first_few
 from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display
 from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_current, show_end, status_text
 from adaptive_eval.show.serve.feed import Feed

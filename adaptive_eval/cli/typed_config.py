@@ -13,6 +13,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from adaptive_eval.base.errors import ConfigError, EndpointError
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.document import escape_variables, read_environment
 from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping
 from adaptive_eval.config.prepare import stored_config
@@ -26,7 +27,7 @@ from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.reported import Reported
 from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.questions.types import FORMATS
-from adaptive_eval.report.lines import first_few, safe_line, safe_name
+from adaptive_eval.report.lines import safe_line, safe_name
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.locate import newest_directory
 

@@ -25,7 +25,6 @@ RESERVE_FACTOR = 1.5
 PRICE_MARGIN = 2.5
 """By how many standard errors the mean cost of a round's trials may exceed the mean so far, if single costs vary by as
 much as their mean."""
-CURRENCIES_OF_USAGE = np.array([0.0, 1.0, 1.0, 1.0])
 _BY_TOKENS = np.array([False, True, True, False])
 """The currencies in which a trial's tokens are paid for."""
 
@@ -184,7 +183,8 @@ class BudgetAccount:
         known = self._spent[:, :1] > 0.0
         price = np.where(known, self._spent / np.maximum(self._spent[:, :1], 1.0), self._worst)
         price[:, 1:] *= 1.0 + PRICE_MARGIN / math.sqrt(max(trials.sum(), 1))
-        at_once = np.minimum(trials, 1) @ (self._worst + RESERVE_FACTOR * self._largest) * CURRENCIES_OF_USAGE
+        at_once = np.minimum(trials, 1) @ (self._worst + RESERVE_FACTOR * self._largest)
+        at_once[0] = 0.0  # their number is known
         reserved = self._reserved @ self._worst + self._promised
         return np.asarray(self._total_used() + reserved + trials @ price + at_once)
 

@@ -348,21 +348,14 @@ class BatchesInFlight:
         return np.array((len(self.early), *self.early.cost.plus(more)))
 
     def _caps_cover(self, opened: int, times: int = 1, more: Cost = NO_COST) -> bool:
-        """Whether the caps cover `more` and the trials in flight, with partly opened batches opened as far as `opened`,
-        and each missing trial counted `times` times."""
-        return self.account.caps_hold(*self._arrived_and_missing(opened, times, more))
-
-    def _arrived_and_missing(
-        self, opened: int, times: int = 1, more: Cost = NO_COST
-    ) -> tuple[FloatArray, NDArray[np.int64]]:
-        """The cost of kept outcomes, `more` and arrived trials in flight, by currency, and the missing trials of each
-        model. Partly opened batches are opened as far as `opened`, and each missing trial counts `times` times."""
+        """Whether the caps cover kept outcomes, `more` and the trials in flight, with partly opened batches opened as
+        far as `opened`, and each missing trial counted `times` times."""
         arrived, missing = self._kept_and(more), np.zeros(len(self.issued), dtype=np.int64)
         for batch in chain(self._batches, self.parked_batches()):
             batch_cost, batch_missing = batch.reserved(opened, times)
             arrived += batch_cost
             missing[batch.model] += batch_missing
-        return arrived, missing
+        return self.account.caps_hold(arrived, missing)
 
     def open_in_parts(self, model: int | None = None) -> None:
         """Hold back all trials in flight, of one model if it is given, until `release_more` releases them: the caps do

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.endpoints.client import Caller, Reply
 from adaptive_eval.endpoints.failures import (
     Failure,
@@ -242,11 +243,8 @@ class IdentifiedServers:
 
     async def _require_answer(self, url: str, served: tuple[str, ...]) -> None:
         """Accept a server whose list lacks the model only if its answer names the model."""
-        listed = ", ".join(served[:MAX_LISTED]) + (
-            f" and {len(served) - MAX_LISTED} more" if len(served) > MAX_LISTED else ""
-        )
         hint = "set `model` to one of these, or base_url to another server"
-        problem = f"its server has no model {self._model!r}, only {listed}: {hint}"
+        problem = f"its server has no model {self._model!r}, only {first_few(served, MAX_LISTED)}: {hint}"
         for pause in (*self._pauses, None):
             reply = await self._caller.ask(url, self._tiny)
             if reply.status == 200:

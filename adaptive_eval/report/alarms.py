@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.machine.usage import AnswerFault
-from adaptive_eval.report.lines import capitalised, first_few, safe_name, several
+from adaptive_eval.report.lines import capitalised, safe_name, several
 from adaptive_eval.report.results import CUT_PRIOR, AlarmRow, ModelRow, Results
 
 LONGEST_NAME = 40

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.alarms import LONGEST_NAME
-from adaptive_eval.report.lines import Scale, first_few, safe_name
+from adaptive_eval.report.lines import Scale, safe_name
 from adaptive_eval.report.results import SET_ASIDE, FrontierRow, Results
 from adaptive_eval.report.words import objective_view
 

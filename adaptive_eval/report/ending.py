@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode, first_line, stop_in_words
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
 from adaptive_eval.core import Reason, Verdict
@@ -29,7 +30,7 @@ from adaptive_eval.notes import (
 from adaptive_eval.report.alarms import WHOLE_PRIOR, cut_in_prior, cut_off_pairs, has_cut_answers
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
-from adaptive_eval.report.lines import capitalised, first_few, safe_line, several
+from adaptive_eval.report.lines import capitalised, safe_line, several
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.status import Status
 

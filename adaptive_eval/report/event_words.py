@@ -5,10 +5,11 @@ from math import exp
 
 from adaptive_eval import notes
 from adaptive_eval.base.errors import first_line, stop_in_words
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.core.types import Cause
 from adaptive_eval.notes import Change, Event
-from adaptive_eval.report.lines import duration, first_few, safe_line, several
+from adaptive_eval.report.lines import duration, safe_line, several
 
 MAX_NAMES = 3
 """Files, or models, named in one sentence."""

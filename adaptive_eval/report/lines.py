@@ -67,11 +67,6 @@ def minute(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def first_few(names: Sequence[str], limit: int) -> str:
-    """Names in a line; those beyond `limit` are only counted."""
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
-
-
 @dataclass(frozen=True, slots=True)
 class Scale:
     """Range of a rubric's scores; a range within 0 to 1 is written in percent."""

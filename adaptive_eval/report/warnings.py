@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
@@ -31,7 +32,7 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.report.changes import changes_promise
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
-from adaptive_eval.report.lines import Scale, first_few, several
+from adaptive_eval.report.lines import Scale, several
 from adaptive_eval.report.looks import changed_horizons
 from adaptive_eval.report.results import CUT_PRIOR, REDECIDED, Caution, ModelRow, setting
 from adaptive_eval.report.spending import total_cost

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from adaptive_eval.base.errors import NEW_RUN, ConfigError
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun
@@ -30,7 +31,6 @@ from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.alarms import TRUNCATED
-from adaptive_eval.report.lines import first_few
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.warnings import is_alarmed

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.report.finding import state_word
-from adaptive_eval.report.lines import Scale, count, duration, first_few, several
+from adaptive_eval.report.lines import Scale, count, duration, several
 from adaptive_eval.show.changes import SIGNIFICANCE_LEVEL, ModelChange, RunDiff
 from adaptive_eval.show.text import markdown_cell, markdown_table, number_or_dash
 

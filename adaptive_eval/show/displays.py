@@ -12,12 +12,13 @@ from typing import BinaryIO, Literal, TextIO, cast
 
 import orjson
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Look
 from adaptive_eval.notes import Event
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import count_states
-from adaptive_eval.report.lines import Scale, count, duration, first_few, safe_line, safe_name
+from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name
 from adaptive_eval.report.status import Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.live import LiveDisplay, counted_sites

@@ -5,6 +5,7 @@ import re
 from difflib import get_close_matches
 from pathlib import Path
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.store.errors import DATABASE_FILE
 
 MAX_NAMES = 8
@@ -43,8 +44,8 @@ def absence(path: Path, *, slips_only: bool = False) -> str:
     if slips_only:
         return ""
     place = "this folder" if path.parent == Path() else str(path.parent)
-    shown = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
-    return f"{path} does not exist; " + (f"the runs in {place} are {shown}" if names else f"{place} has no runs")
+    existing = f"the runs in {place} are {first_few(names, MAX_NAMES)}" if names else f"{place} has no runs"
+    return f"{path} does not exist; {existing}"
 
 
 MARK = "~"

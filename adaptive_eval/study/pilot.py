@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.planning import prompt_bytes, usage_cost
@@ -24,7 +25,6 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.notes import BatchEnded, BatchTaken, Event, Json, ServerLaunched
-from adaptive_eval.report.lines import first_few
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import JudgeUse, TrialFacts
 from adaptive_eval.store.header import RunHeader
