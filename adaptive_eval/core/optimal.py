@@ -218,7 +218,7 @@ class ContinuedOptimal:
 
         t, has_error = reached_information(looks[-1]), np.isfinite(self.height)
         height = np.where(has_error, self.height, 1.0)
-        chance = crossing_from(height, looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)
+        chance = crossing_from(height[:, None], looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)[:, 0]
         return _continued(self.rule, np.where(has_error, chance, 0.0), now, self.ties.extended(looks, now, delta))
 
     def remaining_error(self, evidence: Evidence) -> FloatArray:

@@ -29,7 +29,7 @@ from scorio.sinf.monotone import FallingCurve
 # p-values are tabulated for boundary constants up to here (about 1e-31); beyond it the last value stands.
 MAX_CRITICAL = 12.0
 TABLED = np.arange(0.0, MAX_CRITICAL + 0.025, 0.05)
-ROUGH_STEPS = 16
+ROUGH_STEPS = 8
 """Enough to know between which of the tabled constants a crossing probability lies, give or take one."""
 NEIGHBOURS = 4
 """Tabled constants on either side: a cubic depends on the points at its ends and on one more beyond each."""

@@ -18,50 +18,55 @@ from scorio.sinf.crossing import normal_density
 STEPS = 24
 NEAR = 1e-12
 """An interval of information, or a distance, that counts as none."""
+BLOCK = 64
+"""Starts that are computed at once: what belongs to them should fit in the cache."""
 
 
 def crossing_from(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: int) -> FloatArray:
-    """P(sup over (t, 1] of |W(s)| s**(kappa - 1/2) >= c | W(t) = w), arrays that broadcast; sides=1: of W(s).
+    """P(sup over (t, 1] of |W(s)| s**(kappa - 1/2) >= c | W(t) = w); sides=1: of W(s).
 
-    It is 1 where w is on the boundary or beyond it, and 0 where t is 1. Error of the trapezium rule as in `crossing`.
+    (n, C) for n starts (t, w) with constants c (n, C) each. It is 1 where w is on the boundary or beyond it, and 0
+    where t is 1. Error of the trapezium rule as in `crossing`.
     """
-    c, w, t = np.broadcast_arrays(np.asarray(c, float), np.asarray(w, float), np.asarray(t, float))
-    shape, flat = c.shape, (c.ravel(), w.ravel(), t.ravel())
-    height = np.abs(flat[1]) if sides == 2 else flat[1]
-    met = height >= flat[0] * flat[2] ** (0.5 - kappa) - NEAR
-    probability = np.where(met, 1.0, 0.0)
-    to_solve = ~met & (flat[2] < 1.0 - NEAR)
-    if to_solve.any():
-        c, w, t = (values[to_solve] for values in flat)
-        coarse = _crossing(c, w, t, kappa, sides, STEPS)
-        fine = _crossing(c, w, t, kappa, sides, 2 * STEPS)
-        probability[to_solve] = np.clip(fine + (fine - coarse) / (2.0**1.5 - 1.0), 0.0, 1.0)
-    return probability.reshape(shape)
+    probability = np.zeros(c.shape)
+    (on_the_way,) = np.nonzero(t < 1.0 - NEAR)
+    for begin in range(0, len(on_the_way), BLOCK):
+        block = on_the_way[begin : begin + BLOCK]
+        coarse, fine = (_crossing(c[block], w[block], t[block], kappa, sides, steps) for steps in (STEPS, 2 * STEPS))
+        probability[block] = np.clip(fine + (fine - coarse) / (2.0**1.5 - 1.0), 0.0, 1.0)
+    height = np.abs(w) if sides == 2 else w
+    return np.where(height[:, None] >= c * t[:, None] ** (0.5 - kappa) - NEAR, 1.0, probability)
 
 
 def _crossing(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: int, steps: int) -> FloatArray:
-    """One trapezium rule in u, where s = t + (1 - t) u^3: the density may be steep at first, and is flat before."""
-    u = np.arange(1, steps + 1) / steps
+    """One trapezium rule in u, where s = t + (1 - t) u^3: the density may be steep at first, and is flat before.
+
+    Times, and with them all but c, are those of a start; arrays are (steps, n) and (steps, n, C).
+    """
+    u = np.arange(1, steps + 1)[:, None] / steps
     exponent = 0.5 - kappa
-    span = (1.0 - t)[:, None]
-    times = t[:, None] + span * u**3
-    slope = 3.0 * span * u**2 / steps
-    boundary = c[:, None] * times**exponent
-    tangent = exponent * boundary / times
-    lag = times - t[:, None]
-    flow = np.zeros_like(times)
+    times = t + (1.0 - t) * u**3
+    slope = 3.0 * (1.0 - t) * u**2 / steps
+    shape = times**exponent  # the boundary is c times this
+    tangent = exponent * shape / times
+    lag = times - t
+    flow = np.zeros((steps, *c.shape))
     for start in (w, -w)[:sides]:
-        distance = boundary - start[:, None]
-        flow -= normal_density(distance, lag) * (tangent - distance / lag)
-    flow *= slope
+        distance = c * shape[:, :, None] - start[:, None]
+        density = normal_density(distance, lag[:, :, None])
+        flow -= density * (c * tangent[:, :, None] - distance / lag[:, :, None])
+    flow *= slope[:, :, None]
+    kernels, c_squared = np.empty_like(flow), c * c
     for i in range(1, steps):
-        now, before, since = boundary[:, i : i + 1], boundary[:, :i], times[:, i : i + 1] - times[:, :i]
-        kernel = normal_density(now - before, since) * (tangent[:, i : i + 1] - (now - before) / since)
-        if sides == 2:
-            kernel += normal_density(now + before, since) * (tangent[:, i : i + 1] - (now + before) / since)
-        flow[:, i] += slope[:, i] * np.einsum("ij,ij->i", kernel, flow[:, :i])
-    flow[:, -1] /= 2.0
-    return np.asarray(flow.sum(axis=1))
+        since, kernel = times[i] - times[:i], kernels[:i]
+        for distance in (shape[i] - shape[:i], shape[i] + shape[:i])[:sides]:
+            np.multiply((distance * distance / (-2.0 * since))[:, :, None], c_squared, out=kernel)
+            np.exp(kernel, out=kernel)
+            kernel *= flow[:i]
+            share = slope[i] * (tangent[i] - distance / since) / np.sqrt(2.0 * np.pi * since)
+            flow[i] += c * np.einsum("in,inc->nc", share, kernel)
+    flow[-1] /= 2.0
+    return np.asarray(flow.sum(axis=0))
 
 
 def unseen_crossing(

@@ -68,7 +68,7 @@ def exchange(looks: Sequence[LookValues], now: FloatArray, kappa: float, start: 
     height = np.abs(last) if sides == 2 else last
     old = np.maximum(height * at**kappa, 0.0)[:, None] + spread
     new = np.maximum(height * t_now**kappa, 0.0)[:, None] + spread
-    missed = 1.0 - crossing_from(old, paths[-1][:, None], at[:, None], kappa, sides)
+    missed = 1.0 - crossing_from(old, paths[-1], at, kappa, sides)
     for w, t in zip(
         zip(paths[:-1], paths[1:], strict=True), zip(information[:-1], information[1:], strict=True), strict=True
     ):
@@ -77,7 +77,7 @@ def exchange(looks: Sequence[LookValues], now: FloatArray, kappa: float, start: 
         if sides == 2:  # at least as likely as the likelier of the two
             unseen = np.maximum(unseen, unseen_crossing(old, (-ends[0], -ends[1]), times, kappa))
         missed *= 1.0 - unseen
-    ahead = crossing_from(new, (last * np.sqrt(t_now))[:, None], t_now[:, None], kappa, sides)
+    ahead = crossing_from(new, last * np.sqrt(t_now), t_now, kappa, sides)
     return Exchange(old, _depth(1.0 - missed), new, _depth(ahead))
 
 
@@ -85,7 +85,7 @@ def height_for(chance: FloatArray, z: FloatArray, t: FloatArray, kappa: float) -
     """The height |z| t**kappa that each pair, where it is now, will reach with this chance; infinite for none."""
     spread = np.linspace(0.0, 1.0, POINTS) ** 2 * MAX_RISE
     heights = (np.abs(z) * t**kappa)[:, None] + spread
-    ahead = _depth(crossing_from(heights, (z * np.sqrt(t))[:, None], t[:, None], kappa, 2))
+    ahead = _depth(crossing_from(heights, z * np.sqrt(t), t, kappa, 2))
     depth = np.sqrt(-np.log(np.clip(chance, MIN_CHANCE, 1.0)))
     return np.where(depth < MAX_DEPTH, _read(depth, ahead, heights), np.inf)
 

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from scorio.sinf import Mixture, WangTsiatis, critical_at_looks, crossing_at_looks
 from scorio.sinf.boundary import MAX_CRITICAL, TABLED
-from scorio.sinf.crossing import crossing_probability
+from scorio.sinf.crossing import STEPS, crossing_probability
 from scorio.sinf.monotone import FallingCurve
 
 FIVE_LOOKS = np.arange(1, 6) / 5
@@ -80,6 +80,13 @@ def test_a_flat_boundary_on_the_path_obeys_the_reflection_principle(c: float):
     both = 2.0 * sum((-1) ** k * 2.0 * norm.sf((2 * k + 1) * c) for k in range(20))
     assert shape.crossing(c, sides=1) == pytest.approx(one_sided, rel=1e-3)
     assert shape.crossing(c) == pytest.approx(both, rel=1e-3)
+
+
+@pytest.mark.parametrize(("kappa", "start", "sides"), [(0.25, 0.1, 2), (0.05, 0.2, 1), (0.45, 0.5, 2)])
+def test_eight_times_as_many_steps_change_nothing_that_counts(kappa: float, start: float, sides: int):
+    c = np.arange(1.5, 7.0, 0.5)
+    finer = crossing_probability(c, kappa, start, sides, 8 * STEPS)
+    np.testing.assert_allclose(crossing_probability(c, kappa, start, sides), finer, rtol=3e-5)
 
 
 @pytest.mark.parametrize(("kappa", "sides"), [(0.0, 1), (0.25, 1), (0.25, 2), (0.5, 2)])

@@ -16,7 +16,7 @@ ALPHA = 0.10
 def test_a_level_boundary_is_crossed_as_the_reflection_principle_says(t: float, w: float) -> None:
     c = np.array([1.0, 2.0, 3.0])
     exact = 2.0 * (1.0 - ndtr((c - w) / np.sqrt(1.0 - t)))
-    assert crossing_from(c, np.array(w), np.array(t), 0.5, 1) == pytest.approx(exact, rel=0.03)
+    assert crossing_from(c[None], np.array([w]), np.array([t]), 0.5, 1)[0] == pytest.approx(exact, rel=0.03)
 
 
 @pytest.mark.parametrize("sides", [1, 2])
@@ -26,14 +26,17 @@ def test_the_chances_from_all_points_make_up_the_chance_of_the_whole_way(kappa: 
     start, c = 0.3, 2.0
     w = np.linspace(-5.0, 5.0, 2001) * np.sqrt(start)
     weights = np.exp(-0.5 * w * w / start)
-    mean = np.average(crossing_from(np.array(c), w, np.array(start), kappa, sides), weights=weights)
+    chances = crossing_from(np.full((len(w), 1), c), w, np.full(len(w), start), kappa, sides)
+    mean = np.average(chances[:, 0], weights=weights)
     assert mean == pytest.approx(crossing_probability(np.array([c]), kappa, start, sides)[0], rel=5e-3)
 
 
 def test_on_the_boundary_it_is_certain_and_at_the_end_it_is_over() -> None:
-    assert crossing_from(np.array(1.0), np.array(2.0), np.array(0.5), 0.25, 2) == 1.0
-    assert crossing_from(np.array(1.0), np.array(-2.0), np.array(0.5), 0.25, 1) < 0.01
-    assert crossing_from(np.array(2.0), np.array(1.9), np.array(1.0), 0.25, 2) == 0.0
+    at, below, over = (np.array([w]) for w in (2.0, -2.0, 1.9))
+    met, near = crossing_from(np.array([[1.0, 2.5]]), at, np.array([0.5]), 0.25, 2)[0]
+    assert met == 1.0 and 0.5 < near < 1.0
+    assert crossing_from(np.array([[1.0]]), below, np.array([0.5]), 0.25, 1) < 0.01
+    assert crossing_from(np.array([[2.0]]), over, np.array([1.0]), 0.25, 2) == 0.0
 
 
 def test_what_may_have_happened_unseen_is_never_more_than_bridges_do() -> None:
