@@ -228,7 +228,8 @@ BY_ITS_END = ("monitor", "report", "verify")
 @pytest.mark.parametrize(
     ("stranger", "name"),
     [
-        *(("killed" if name == "run" else "finished", name) for name, lines in CASES.items() if lines is not None),
+        pytest.param("killed", "run", marks=pytest.mark.slow),
+        *(("finished", name) for name, lines in CASES.items() if lines is not None and name != "run"),
         *(("killed", name) for name in BY_ITS_END),
     ],
     indirect=["stranger"],

@@ -227,7 +227,14 @@ def test_a_first_round_over_budget_ends_after_the_same_trials_in_any_order() -> 
 MANY = replace(BENCH, questions=50)
 
 
-@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=1), Pace(lookahead=1, dedicated_servers=True)])
+@pytest.mark.parametrize(
+    "pace",
+    [
+        pytest.param(Pace(), marks=pytest.mark.slow),
+        pytest.param(Pace(lookahead=1), marks=pytest.mark.slow),
+        Pace(lookahead=1, dedicated_servers=True),
+    ],
+)
 def test_a_later_round_that_probably_fits_is_asked_in_parts(pace: Pace) -> None:
     """A round of 100 trials costs 10,000 tokens at worst and 1,000 in fact, of which the limit pays for eight."""
     plan = never_called(MANY, trials=Trials(min=2, max=50), pace=pace, budget=Budget(tokens=9_000))

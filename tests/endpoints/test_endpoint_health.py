@@ -42,6 +42,7 @@ async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint
     ]
 
 
+@pytest.mark.slow
 async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
     endpoint: Opener, unused_tcp_port: int
 ) -> None:
@@ -157,6 +158,7 @@ async def test_a_silent_server_is_given_up_with_all_that_it_has(endpoint: Opener
         assert 3.0 <= asyncio.get_running_loop().time() - begun < 5.0
 
 
+@pytest.mark.slow
 async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
     endpoint: Opener, short_probes: None
 ) -> None:
@@ -172,6 +174,7 @@ async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
     assert [answer.attempts for (answer,) in answers] == [1] * 4
 
 
+@pytest.mark.slow
 async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpoint: Opener) -> None:
     """Of two servers on a starved machine, one speaks while the other one is silent."""
     silences: list[str] = []

@@ -125,6 +125,7 @@ async def test_under_caps_a_request_that_fails_alone_does_not_take_all_the_patie
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
+@pytest.mark.slow
 async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(endpoint: Opener) -> None:
     """However many requests wait for it, until it answers again."""
     down = 6 * 30

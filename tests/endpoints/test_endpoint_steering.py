@@ -121,6 +121,7 @@ async def window_under(
     return seen, reads
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statuses", "text", "seconds"),
     [

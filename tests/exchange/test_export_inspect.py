@@ -68,6 +68,7 @@ def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -
     assert sample.output.usage is not None and sample.output.usage.total_tokens == 32
 
 
+@pytest.mark.slow
 def test_a_trial_without_a_grade_has_an_error_and_no_score(tmp_path: Path) -> None:
     folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
     sample = read_sample(folder / "bob.eval", "q1", 2)

@@ -71,6 +71,7 @@ def beside(directory: Path) -> LabelledRun:
     return results.labelled
 
 
+@pytest.mark.slow
 def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: Site, erring_url: str) -> None:
     directory = judged(site, erring_url)
     truth = truths(directory)

@@ -156,6 +156,7 @@ def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: s
     assert site.run(config).exit_code == ExitCode.WORSE
 
 
+@pytest.mark.slow
 def test_results_follow_a_file_of_labels_that_appears_without_the_command(lenient_run: Path) -> None:
     assert report(lenient_run, "summary").splitlines()[2].startswith(WRONG)
     label(lenient_run, labels_of(lenient_run, None))

@@ -93,6 +93,7 @@ async def test_the_exit_of_a_process_is_described(tmp_path: Path, end: str, expe
     await process.stop()
 
 
+@pytest.mark.slow
 async def test_what_a_dead_server_leaves_behind_follows_it(tmp_path: Path, port: int) -> None:
     process = await server(tmp_path, port, "child")
     wait_for(tmp_path / "log", "child")

@@ -43,6 +43,7 @@ def named(rubrics: tuple[RescoredRubric, ...]) -> dict[str, RescoredRubric]:
     return {rubric.name: rubric for rubric in rubrics}
 
 
+@pytest.mark.slow
 def test_all_twelve_rubrics_are_shown_and_the_run_is_unchanged(run: Path) -> None:
     before = (run / DATABASE_FILE).read_bytes()
     rescored = rescore(run)

@@ -163,6 +163,7 @@ def test_requests_of_a_cancelled_batch_are_sent_directly_at_full_price(site: Sit
             assert cost.usd == pytest.approx(full * (0.5 if answer.replica.endswith("(batch)") else 1.0))
 
 
+@pytest.mark.slow
 def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
     """A prompt has at most 512 tokens more than bytes, an answer 2,000: of $0.5 a million each, some 400 answers."""
     price = {"price": {"input": 1.0, "output": 1.0}}

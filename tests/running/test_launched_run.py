@@ -162,6 +162,7 @@ def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, els
     assert died.model == "ada"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number: signal.Signals) -> None:
     process = site.start(site.write(models=launched(site, "held", exclusive=None)))

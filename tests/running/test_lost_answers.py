@@ -3,6 +3,7 @@
 from contextlib import closing
 from dataclasses import replace
 
+import pytest
 from gated import GatedServer
 from live_runs import Site, kill, small_world, trials_in, wait_until
 
@@ -15,6 +16,7 @@ BEFORE, FLYING = 8, 24
 """Trials that are stored when the server holds, and those that are in flight then."""
 
 
+@pytest.mark.slow
 def test_answers_lost_to_a_kill_are_reported_without_caps_too(site: Site) -> None:
     gated = GatedServer(small_world(), BEFORE)
     with serving(gated) as url:

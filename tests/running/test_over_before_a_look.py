@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from live_runs import ENDED, MODELS, Site
 from typer.testing import CliRunner
 
@@ -33,6 +34,7 @@ def output_of(command: str, directory: Path, *options: str) -> str:
     return result.output
 
 
+@pytest.mark.slow
 def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: Site) -> None:
     ended = site.run(site.write(**TOO_LITTLE))
     assert ended.exit_code == ExitCode.SPENT and NOTHING in ended.stdout
@@ -51,6 +53,7 @@ def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: S
     assert results is not None and results.cost.trials >= 96
 
 
+@pytest.mark.slow
 def test_spending_before_a_first_look_is_reported(site: Site) -> None:
     priced = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 2}} for name in MODELS]
     ended = site.run(site.write(models=priced, trials={"min": 8, "max": 8}, budget={"usd": 0.05}))

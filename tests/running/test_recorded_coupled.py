@@ -177,6 +177,7 @@ def test_imported_trials_have_seeds_of_their_own(nights: Nights) -> None:
     refused(nights, nights.gate(night="imported"), "lacks trials with the seeds that this run shares")
 
 
+@pytest.mark.slow
 def test_a_gate_survives_kills_and_the_loss_of_the_recording(nights: Nights) -> None:
     config = nights.gate("near")
     reference = World().run(config, nights.path / "reference", Start())
@@ -191,6 +192,7 @@ def test_a_gate_survives_kills_and_the_loss_of_the_recording(nights: Nights) -> 
     assert {request.model for request in nights.world.log} == {"near"}
 
 
+@pytest.mark.slow
 def test_a_gate_goes_on_with_more_trials_as_far_as_the_recording_goes(nights: Nights) -> None:
     trials = {"min": 4, "max": 6, "seeds": "coupled", "optimize": "cost"}
     short = nights.run(nights.gate("near", trials=trials))
@@ -205,6 +207,7 @@ def test_a_gate_goes_on_with_more_trials_as_far_as_the_recording_goes(nights: Ni
     assert f"instead of {RECORDED}" in text and "a recording of prod with about" in text
 
 
+@pytest.mark.slow
 def test_recorded_trials_are_passed_on_from_night_to_night(nights: Nights) -> None:
     """The gate of last night is the recording of tonight: its build, and the baseline that it took itself."""
     nights.run(nights.gate("copy", objective={"kind": "baseline", "baseline": "prod"}, stopping={"delta": 0.0}))
@@ -225,6 +228,7 @@ def test_recorded_trials_are_passed_on_from_night_to_night(nights: Nights) -> No
         load_starting_point(prepare(other_seed), nights.path / "another")
 
 
+@pytest.mark.slow
 def test_a_recorded_model_that_joins_is_compared_with_the_trials_that_are_there(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
     nights.record(models=("prod", "copy"))

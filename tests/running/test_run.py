@@ -94,6 +94,7 @@ def test_a_killed_run_ends_like_an_undisturbed_one(site: Site, uninterrupted: Ru
             assert len(resumed) == starts, "each start but the first, and that to the end"
 
 
+@pytest.mark.slow
 def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninterrupted: RunOutcome) -> None:
     """A gate holds answers of the third round until the signal; how many wait then depends on the machine."""
     gated = GatedServer(small_world(), 40)

@@ -98,6 +98,7 @@ def test_a_resume_needs_no_server_to_know_the_models(ada: str) -> None:
     assert set(models_of(Path("runs/questions"))) >= {("bob-7b", "org/bob-7b"), ("cyd-1b", "my/cyd-1b")}
 
 
+@pytest.mark.slow
 def test_after_a_changed_grader_the_printed_configuration_grades_again(ada: str, bob: str) -> None:
     command = ("--model", ada, "--model", bob, "--max-trials", "2")
     assert run(*command).exit_code in ENDED

@@ -90,6 +90,7 @@ def test_a_file_that_is_opened_next_stays_open_where_somebody_still_writes(
     os.close(written[0])
 
 
+@pytest.mark.slow
 async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     mark = f"sleep 98{os.getpid()}"
     ended = await run(tmp_path, "sh", "-c", f"{mark} & (trap '' TERM; setsid {mark}) & sleep 0.2; echo done")

@@ -217,6 +217,7 @@ async def test_no_look_depends_on_places_that_come_and_go(tmp_path: Path, refere
     assert bed.looks_without_reports() == reference
 
 
+@pytest.mark.slow
 async def test_what_a_dead_server_had_is_asked_again_and_charged(tmp_path: Path) -> None:
     """With a cap, only after the charge is on disk."""
     the_plan = plan(budget=Budget(tokens=10**7))
