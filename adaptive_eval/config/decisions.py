@@ -228,14 +228,16 @@ MOST_TRIALS = 1_000_000_000
 """Maximum of `trials.max`, which keeps counts within the integer types of the decisions."""
 LEAST_TRIALS = 4
 """Default of `trials.min`, or 20% of `trials.max` and at least 2 if that is less (benchmarks/allocation.md)."""
+LEAST_UNDER_CAPS = 2
+"""The default if the budget may not cover such a first round (benchmarks/limits.md)."""
 
 
 class TrialsConfig(Section):
     """Number, order and seeds of trials per model and question."""
 
     min: Count = Field(LEAST_TRIALS, ge=1)
-    """Trials of each question before the first look; default: 4, or 20% of `max` if that is less, but at least 2. With
-    `optimize: time` it is at least 15% of `max`, with batches 30%."""
+    """Trials of each question before the first look; default: 4, or 20% of `max` if that is less, but at least 2. It is
+    2, too, if the budget may not cover more. With `optimize: time` it is at least 15% of `max`, with batches 30%."""
     max: Count = Field(80, ge=1, le=MOST_TRIALS)
     """Most trials of each question (on average over the questions): the horizon."""
     draw: Count | None = Field(None, ge=MIN_BLOCK_SIZE)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from adaptive_eval.config.planning import asked_first, bounded_costs
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.plan import Plan
@@ -38,10 +39,7 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     """A warning for each cap that does not cover the worst case of the first round."""
     plan, config = prepared.plan, prepared.config
     yield from unbounded_models(plan, prepared.models)
-    stored = 0 if plan.first is None else plan.first
-    opening = np.maximum(plan.opening - stored, 0)
-    bounded = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
-    worst = np.array([(1.0, *cost) for cost in bounded])
+    opening, worst = asked_first(plan), np.array([(1.0, *cost) for cost in bounded_costs(plan)])
     trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst
     needs, minimum = trials @ worst, np.minimum(trials, 1) @ worst
     minimum[0] = needs[0]

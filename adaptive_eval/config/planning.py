@@ -16,6 +16,7 @@ from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
 from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
+from adaptive_eval.core.account import CURRENCIES
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.judge import FUTILITY, Judging
@@ -41,6 +42,11 @@ ENDING_SECONDS = GRACE_SECONDS + 1.0
 MIN_GPU_SECONDS = 1e-9
 SAMPLE_MARGIN = 2
 """Factor on an Inspect sample's token limit for caps: its last call may exceed it, and its scorer may call models."""
+
+
+WORST_TO_MEAN = 3.0
+"""The least that the worst cost of an answer usually is beside the mean: a budget for less may end within the first
+round, and with more a first round of usual size decides more than a small one (benchmarks/limits.md)."""
 
 
 class PriorKnowledge(NamedTuple):
@@ -156,6 +162,24 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             stops_on_alarm=stopping.on_alarm != "never",
             drawn=_block_size(config.trials, bench.questions, first),
         )
+
+
+def asked_first(plan: Plan) -> NDArray[np.integer]:
+    """(L, M): the trials that the first round asks for."""
+    return np.maximum(plan.opening - (0 if plan.first is None else plan.first), 0)
+
+
+def bounded_costs(plan: Plan) -> tuple[Cost, ...]:
+    """The most that a trial of each model may cost, and 0 USD if nothing bounds it."""
+    return tuple(cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
+
+
+def caps_probably_cover_first_round(plan: Plan) -> bool:
+    """Whether the caps cover the first round if its answers cost a third of the worst case on average."""
+    needs = asked_first(plan).sum(axis=1) @ np.array([(1.0, *cost) for cost in bounded_costs(plan)])
+    needs[1:] /= WORST_TO_MEAN  # the number of trials is known
+    caps = (getattr(plan.budget, currency) for currency in CURRENCIES)
+    return all(cap is None or need <= cap for need, cap in zip(needs.tolist(), caps, strict=True))
 
 
 def _block_size(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:

@@ -23,8 +23,9 @@ from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.commands import command_problems, command_sources
+from adaptive_eval.config.decisions import LEAST_UNDER_CAPS
 from adaptive_eval.config.pace import choose_optimize
-from adaptive_eval.config.planning import longest_prompts, make_plan, worst_costs
+from adaptive_eval.config.planning import caps_probably_cover_first_round, longest_prompts, make_plan, worst_costs
 from adaptive_eval.config.run import SOURCES, ModelConfig, RunConfig
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Plan
@@ -284,8 +285,20 @@ def prepare(config: RunConfig) -> PreparedRun:
     config, questions = load_run(config)
     _require_gradable(config, questions)
     config, why = choose_pace(config)
-    prepared = replace(with_questions(config, questions), why_optimized=why)
+    prepared = replace(_with_affordable_min(with_questions(config, questions)), why_optimized=why)
     return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
+
+
+def _with_affordable_min(prepared: PreparedRun) -> PreparedRun:
+    """With the default of `trials.min` for a budget that may not cover the first round."""
+    config, plan = prepared.config, prepared.plan
+    if "min" in config.trials.model_fields_set or config.trials.min <= LEAST_UNDER_CAPS:
+        return prepared
+    if caps_probably_cover_first_round(plan):
+        return prepared
+    config = with_trials(config, {"min": LEAST_UNDER_CAPS})
+    config.trials.model_fields_set.discard("min")
+    return with_decisions(prepared, config)
 
 
 def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:

@@ -19,7 +19,7 @@ from adaptive_eval.report.results_file import read_results
 CONFIG = """
 questions: {world: coins}
 sampling: {max_tokens: MAX, temperature: 0.5}
-trials: {min: 4, max: 8}
+trials: TRIALS
 budget: {BUDGET}
 grader: GRADER
 models:
@@ -33,8 +33,11 @@ JUDGE = """
 """
 
 
-def prepared(budget: str, grader: str = "math", max_tokens: int = 1000) -> PreparedRun:
+def prepared(
+    budget: str, grader: str = "math", max_tokens: int = 1000, trials: str = "{min: 4, max: 8}"
+) -> PreparedRun:
     text = CONFIG.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(max_tokens))
+    text = text.replace("TRIALS", trials)
     checked = check_text(text, Path("run.yaml"))
     assert checked.config is not None, checked.problems
     return prepare(checked.config)
@@ -73,6 +76,25 @@ def test_fewer_trials_are_proposed_only_where_they_would_do() -> None:
     each = len(run.models) * len(run.questions)
     below, enough = (next(first_round_problems(prepared(f"trials: {cap}"))) for cap in (each - 1, each))
     assert below.endswith("lower the number of questions (questions.limit)") and enough.endswith("lower trials.min")
+
+
+@pytest.mark.parametrize(
+    ("budget", "trials", "min_trials"),
+    [
+        ("trials: 240", "{max: 20}", 4),  # 2 models x 30 questions x 4
+        ("trials: 239", "{max: 20}", 2),
+        ("trials: 239", "{min: 4, max: 20}", 4),
+        ("trials: 239", "{max: 1}", 1),
+        ("usd: 0.21", "{max: 20}", 4),  # the first round may cost 0.62
+        ("usd: 0.20", "{max: 20}", 2),
+        ("wall_time: 1s", "{max: 20}", 4),
+    ],
+)
+def test_a_budget_for_a_smaller_first_round_makes_it_smaller_by_default(
+    budget: str, trials: str, min_trials: int
+) -> None:
+    """In tokens and USD, that is a budget for less than a third of its worst case."""
+    assert prepared(budget, trials=trials).plan.trials.min == min_trials
 
 
 def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named() -> None:

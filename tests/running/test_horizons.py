@@ -79,6 +79,15 @@ def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raise
     assert "trials.min cannot change after the first look: it was 2, and is now 4" in refused.stderr
 
 
+def test_the_first_look_of_a_small_budget_stays_when_the_budget_is_raised(site: Site) -> None:
+    for budget in (60, 600):  # three and 33 trials of each of six questions by three models
+        ended = site.run(site.write(trials={"max": 20}, budget={"trials": budget}))
+        assert ended.exit_code in FINISHED, ended.stderr
+        assert stored_config(stored_header(site.directory())).trials.min == 2
+    with closing(RunReader.open(site.directory())) as reader:
+        assert len(reader.looks()) > 1
+
+
 @pytest.mark.slow
 def test_the_first_look_stays_as_large_as_it_was(site: Site) -> None:
     """Rounds as large as the need begin with a part of the horizon."""
