@@ -14,12 +14,14 @@ from unittest.mock import patch
 import numpy as np
 from tables import Check, arguments, conclude, markdown
 
-from adaptive_eval.config.decisions import TrialsConfig
+from adaptive_eval.config.decisions import LEAST_TRIALS, LEAST_UNDER_CAPS
 from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.compose import RoundComposer
 
 MOST = 20
 """Trials per question at most, on average; a question may have more."""
+PROMPT = 600
+"""Tokens that are reserved for the prompt; it has none."""
 SPREAD = 0.7
 """Standard deviation of the logarithm of an answer's tokens."""
 
@@ -48,9 +50,10 @@ class Run(NamedTuple):
     by_limit: bool
     uncounted: float
     """Share of its trials that no look has counted."""
+    ranked: bool
 
 
-def simulate(setting: Setting, seed: int) -> Run:
+def simulate(setting: Setting, seed: int, min_trials: int = LEAST_TRIALS) -> Run:
     rng = np.random.default_rng(seed)
     models, questions = setting.models, setting.questions
     skill = np.zeros(models) if setting.equal else np.linspace(0.6, -0.6, models)
@@ -60,9 +63,8 @@ def simulate(setting: Setting, seed: int) -> Run:
     length = setting.median * np.exp(SPREAD * rng.normal(size=right.shape))
     tokens = np.minimum(np.where(setting.equal & ~right, 2.0, 1.0) * length, setting.max_tokens).astype(int)
     limit = int(setting.share * tokens[..., :MOST].sum())
-    bench = Bench(models, questions, np.array([0.0, 1.0]), (Cost(setting.max_tokens + 600),) * models)
-    trials = Trials(min=TrialsConfig(max=MOST).min, max=MOST)
-    controller = Controller(Plan(bench, trials=trials, budget=Budget(tokens=limit)))
+    bench = Bench(models, questions, np.array([0.0, 1.0]), (Cost(setting.max_tokens + PROMPT),) * models)
+    controller = Controller(Plan(bench, trials=Trials(min=min_trials, max=MOST), budget=Budget(tokens=limit)))
     used = 0
     while controller.finished is None:
         at = [ask[:3] for ask in controller.ask(slots=64)]
@@ -72,7 +74,8 @@ def simulate(setting: Setting, seed: int) -> Run:
     look = controller.latest_look()
     resolved, tied = (0, 0) if look is None else (look.count(Verdict.RESOLVED), look.count(Verdict.TIED))
     uncounted = 1.0 - controller.trials.sum() / max(controller.arrived.sum(), 1)
-    return Run(used / limit, resolved + tied, resolved, controller.finished is Reason.BUDGET, float(uncounted))
+    by_limit = controller.finished is Reason.BUDGET
+    return Run(used / limit, resolved + tied, resolved, by_limit, float(uncounted), look is not None)
 
 
 def without_parts(setting: Setting, seed: int) -> Run:
@@ -87,6 +90,7 @@ SETTINGS = (
     Setting(4, 164, 2_048, 300.0, 0.25),
     Setting(2, 12, 4_096, 300.0, 0.60),
 )
+SMALL = tuple(setting._replace(share=share) for setting in SETTINGS for share in (0.10, 0.16, 0.25, 0.50))
 TIES = (Setting(2, 30, 4_096, 900.0, 0.4, equal=True), Setting(4, 60, 8_192, 900.0, 0.6, equal=True))
 
 
@@ -101,6 +105,26 @@ def rows(runs: int) -> Iterator[tuple[object, ...]]:
             yield setting.name, name, f"{len(stopped) / runs:.0%}", share, f"{decided:.2f}", f"{uncounted:.1%}"
 
 
+FIRST_ROUNDS = (
+    "A first round of 4 trials of each question, and one of 2: a run that ends within it has no ranking. worst/limit "
+    "is the most that a round of 4 may cost, over the limit: above 3, `trials.min` is 2 by default."
+)
+
+
+def first_rounds(runs: int) -> Iterator[tuple[object, ...]]:
+    """What a limit is good for with a first round of usual size, and with a small one."""
+    for setting in SMALL:
+        cells = [setting.name, f"{(LEAST_TRIALS / MOST) * _worst_to_mean(setting) / setting.share:.1f}"]
+        for min_trials in (LEAST_TRIALS, LEAST_UNDER_CAPS):
+            done = [simulate(setting, seed, min_trials) for seed in range(runs)]
+            cells += [f"{np.mean([run.ranked for run in done]):.0%}", f"{np.mean([run.decided for run in done]):.2f}"]
+        yield tuple(cells)
+
+
+def _worst_to_mean(setting: Setting) -> float:
+    return (setting.max_tokens + PROMPT) / (setting.median * float(np.exp(SPREAD**2 / 2)))
+
+
 def main() -> None:
     options = arguments(__doc__ or "").parse_args()
     runs, ties = (10, 20) if options.quick else (200, 1_000)
@@ -112,8 +136,13 @@ def main() -> None:
         rate = float(np.mean(called))
         checks.append(Check(f"ties called, {setting.name}", f"{rate:.1%}", "<= 10%", rate <= 0.1))
     header = ("models x questions, limit", "such a round", "ended by the limit", "of it used", "decided", "uncounted")
+    small = markdown(
+        ("models x questions, limit", "worst/limit", "4: ranked", "decided", "2: ranked", "decided"),
+        list(first_rounds(runs)),
+    )
     measured = f"{runs} runs a row, {ties:,} of equal models"
-    conclude(options, "A limit, and what is done with it", __doc__, measured, markdown(header, table), checks)
+    tables = f"{markdown(header, table)}\n\n{FIRST_ROUNDS}\n\n{small}"
+    conclude(options, "A limit, and what is done with it", __doc__, measured, tables, checks)
 
 
 if __name__ == "__main__":
