@@ -4,21 +4,16 @@ A unit is one trial on all questions of a model. Regret is the mean true score o
 that are picked, in points. Each row also has the size of the smallest fixed design with no more regret, which spreads
 its units evenly over the models and picks the highest means; nobody knows that size beforehand.
 
-    python benchmarks/best.py [--quick] [--runs 200] [--json PATH] [--markdown PATH]
+    python benchmarks/best.py [--quick] [--runs 200] [--json PATH]
 """
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scenarios import RECORDED_CAPS, Scenario, paced, recorded, simulated
+from scenarios import Scenario, all_recorded, paced, simulated
 from stacked import play_stacked
-from tables import Check, add_data, arguments, check_table, machine, markdown, publish
+from tables import Check, arguments, at_most, markdown, publish
 
 from adaptive_eval.core import Best, NearBest, Objective, TopK
 from adaptive_eval.core.near_best import MARGIN
@@ -36,17 +31,7 @@ WORST_CAP = 320
 """Trials per question that these may have, so that most runs end with a pick."""
 FIXED_DRAWS = 2_000
 """Of the fixed design."""
-HEADER = (
-    "set", "picked", "rule", "units", "of all", "regret", "smallest", "of it", "behind",
-    "undecided",
-)  # fmt: skip
-
-EXPLAINED = """\
-{runs} seeded runs per row, `optimize: cost`. *Of all*: share of the trials that are allowed. *Smallest*: units of the
-smallest fixed design with no more regret, and *of it* the units of the runs as its share. *Behind*: runs that end
-with a pick although a model that is left out is better than a picked one by 2 points or more. *Undecided*: runs that
-end without a pick, though they have a leader. *At the margin*: equal rivals, all behind the best by exactly 2 points,
-with up to 320 trials per question. Its goals are for each rival, as the promise is. Machine: {machine}."""
+HEADER = ("set", "picked", "rule", "units", "of all", "regret", "smallest", "of it", "behind", "undecided")
 
 
 class Picked(NamedTuple):
@@ -58,11 +43,6 @@ class Picked(NamedTuple):
     """Units of the smallest fixed design with no more regret; infinite: more than are allowed."""
     behind: float
     undecided: float
-
-    @property
-    def of_it(self) -> float:
-        """The units as a share of those of the smallest fixed design."""
-        return self.units / self.smallest
 
 
 def picked(scenario: Scenario, picks: int, rule: str, runs: int) -> Picked:
@@ -114,48 +94,28 @@ def worst_case(rivals: int) -> Scenario:
     return Scenario(f"{rivals} at the margin", world, cap=WORST_CAP)
 
 
-def rows(scenario: Scenario, picks: int, runs: int, rules: tuple[str, ...]) -> Iterator[tuple[str, Picked]]:
-    """The rules on one set."""
-    for rule in rules:
-        yield rule, picked(scenario, picks, rule, runs)
-
-
 def main() -> None:
-    parser = arguments((__doc__ or "").splitlines()[0])
-    add_data(parser)
-    parser.add_argument("--runs", type=int, default=200, help="seeded runs per row")
-    options = parser.parse_args()
-    runs = 20 if options.quick else options.runs
-    sets = [simulated(name) for name in ("coins", "shared_difficulty", "many_close")]
-    if options.data.is_dir():
-        sets += [recorded(options.data, name) for name in RECORDED_CAPS]
-    asked: list[tuple[Scenario, int, tuple[str, ...]]] = [
-        (scenario, picks, ("near_best", "optimal")) for scenario in sets for picks in PICKS
-    ]
-    asked += [(worst_case(rivals), 1, ("near_best",)) for rivals in WORST_RIVALS]
+    options = arguments(__doc__, runs=200, quick_runs=20, data=True).parse_args()
+    sets = [simulated(name) for name in ("coins", "shared_difficulty", "many_close")] + all_recorded(options.data)
+    asked = [(scenario, picks, rule) for scenario in sets for picks in PICKS for rule in ("near_best", "optimal")]
+    asked += [(worst_case(rivals), 1, "near_best") for rivals in WORST_RIVALS]
     table, checks = list[tuple[object, ...]](), list[Check]()
-    for scenario, picks, rules in asked[:2] if options.quick else asked:
-        all_trials = scenario.world.p.shape[0] * scenario.cap
-        for rule, result in rows(scenario, picks, runs, rules):
-            table.append((
-                scenario.name, picks, rule, f"{result.units:.0f}", f"{result.units / all_trials:.2f}",
-                f"{result.regret:.2f}",
-                *(("more", "") if np.isinf(result.smallest) else (f"{result.smallest:.0f}", f"{result.of_it:.2f}")),
-                f"{result.behind:.1%}", f"{result.undecided:.0%}",
-            ))  # fmt: skip
-            print(*table[-1], flush=True)
-            if (scenario.name, picks, rule) == ("aime2024", 1, "near_best"):
-                units, regret = result.units, result.regret
-                checks.append(Check("aime2024: units", round(units, 1), f"<= {MAX_UNITS:g}", units <= MAX_UNITS))
-                checks.append(
-                    Check("aime2024: regret, points", round(regret, 2), f"<= {MAX_REGRET:g}", regret <= MAX_REGRET)
-                )
-            if scenario.name.endswith("margin"):
-                share = result.behind / len(scenario.world.truth[1:])
-                checks.append(Check(f"{scenario.name}: wrong, per pair", round(share, 3), "<= 0.05", share <= 0.05))
-    about = EXPLAINED.format(runs=runs, machine=machine())
-    parts = ["# Picking the best", (__doc__ or "").strip(), about, markdown(HEADER, table), check_table(checks)]
-    publish(options, "\n\n".join(parts), checks)
+    for scenario, picks, rule in asked[:4] if options.quick else asked:
+        result = picked(scenario, picks, rule, options.runs)
+        of_all = result.units / (len(scenario.world.truth) * scenario.cap)
+        of_it = result.units / result.smallest
+        smallest = ("more", "") if np.isinf(result.smallest) else (f"{result.smallest:.0f}", f"{of_it:.2f}")
+        shares = f"{result.behind:.1%}", f"{result.undecided:.0%}"
+        row = (f"{result.units:.0f}", f"{of_all:.2f}", f"{result.regret:.2f}", *smallest, *shares)
+        table.append((scenario.name, picks, rule, *row))
+        if (scenario.name, picks, rule) == ("aime2024", 1, "near_best"):
+            checks.append(at_most("aime2024: units", result.units, MAX_UNITS, 1))
+            checks.append(at_most("aime2024: regret, points", result.regret, MAX_REGRET, 2))
+        if scenario.name.endswith("margin"):
+            share = result.behind / len(scenario.world.truth[1:])
+            checks.append(at_most(f"{scenario.name}: wrong, per pair", share, 0.05))
+    about = f"{options.runs} seeded runs per row, `optimize: cost`."
+    publish(options, "Picking the best", __doc__, about, markdown(HEADER, table), checks=checks)
 
 
 if __name__ == "__main__":

@@ -7,26 +7,22 @@ control variate the means are known better. The column "by chance alone" has the
 error has either sign. Coverage is how often the score, with 1.96 sigma either way, holds the truth; (score -
 truth)/sigma should have a standard deviation of 1.
 
-    python benchmarks/bias.py [--quick] [--runs 400] [--json PATH] [--markdown PATH]
+    python benchmarks/bias.py [--quick] [--runs 400] [--json PATH]
 """
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scenarios import Scenario, recorded, simulated
-from stacked import play_stacked
-from tables import Check, add_data, arguments, conclude, markdown
+from scenarios import Scenario, all_recorded, simulated
+from stacked import NORMAL, play_stacked
+from tables import arguments, at_least, markdown, publish
 
 from adaptive_eval.core import Best
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.objectives import Baseline, Objective, Ranking
 from adaptive_eval.core.policies import Leader, Policy, Weighted
+from scorio.moments import FloatArray
 
 HEADER = (
     "set", "asked for", "runs", "largest bias, points", "by chance alone", "sd of an error, points", "over sigma",
@@ -40,7 +36,6 @@ ASKED: Mapping[str, tuple[Objective, Policy]] = {
     "baseline": (Baseline(5), Weighted()),
 }
 FLIPS = 200
-FloatArray = NDArray[np.float64]
 
 
 class Errors(NamedTuple):
@@ -86,41 +81,23 @@ def by_chance(of: FloatArray) -> float:
     return float(np.mean([largest(deviation * rng.choice([-1.0, 1.0], (len(of), 1))) for _ in range(FLIPS)]))
 
 
-def spread(of: FloatArray) -> float:
-    """The standard deviation about the truth, over all models."""
-    return float(np.sqrt(np.square(of).mean()))
-
-
-def coverage(of: FloatArray, sigma: FloatArray) -> float:
-    """The share of scores within 1.96 sigma of the truth."""
-    return float((np.abs(of) <= 1.959964 * sigma).mean())
-
-
 def main() -> None:
-    parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=400)
-    add_data(parser)
-    options = parser.parse_args()
-    runs = 60 if options.quick else options.runs
-    coins, shared = simulated("coins"), simulated("shared_difficulty")
+    options = arguments(__doc__, runs=400, quick_runs=60, data=True).parse_args()
+    coins, shared, runs = simulated("coins"), simulated("shared_difficulty"), options.runs
     cases = [(coins, "ranking"), (coins, "best"), (coins, "baseline"), (shared, "ranking"), (shared, "best")]
-    if options.data.exists():
-        aime = recorded(options.data, "aime2024")
-        cases += [(aime, "ranking"), (aime, "best")]
+    cases += [(aime, asked) for aime in all_recorded(options.data)[:1] for asked in ("ranking", "best")]
     rows, checks = [], []
     for scenario, asked in cases:
         result = errors(scenario, asked, runs)
         plain = without_first(result.ended, result.first)
-        bias, covered = largest(plain), coverage(result.ended, result.sigma)
-        rows.append((
-            scenario.name, asked, runs, f"{bias:.2f}", f"{by_chance(plain):.2f}", f"{spread(result.ended):.2f}",
-            f"{spread(result.ended / result.sigma):.3f}", f"{covered:.1%}",
-        ))  # fmt: skip
-        print(*rows[-1], flush=True)
-        title = f"{scenario.name}, {asked}: coverage"
-        checks.append(Check(title, round(covered, 3), f">= {MIN_COVERAGE}", covered >= MIN_COVERAGE))
-    conclude(options, "Scores of runs that end early", __doc__.split("\n\n")[1], "seeded runs",
-             markdown(HEADER, rows), checks)  # fmt: skip
+        over_sigma = result.ended / result.sigma
+        covered = float((np.abs(over_sigma) <= NORMAL).mean())
+        biases = f"{largest(plain):.2f}", f"{by_chance(plain):.2f}"
+        deviation, over = (float(np.sqrt(np.square(of).mean())) for of in (result.ended, over_sigma))
+        spreads = f"{deviation:.2f}", f"{over:.3f}"
+        rows.append((scenario.name, asked, runs, *biases, *spreads, f"{covered:.1%}"))
+        checks.append(at_least(f"{scenario.name}, {asked}: coverage", covered, MIN_COVERAGE))
+    publish(options, "Scores of runs that end early", __doc__, markdown(HEADER, rows), checks=checks)
 
 
 if __name__ == "__main__":

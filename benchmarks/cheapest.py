@@ -3,12 +3,8 @@
 Replays of recorded sets, in which each model has a list price. A choice is too weak if the model is behind the best by
 more than delta. Truth are the shares of all recorded answers.
 
-    python benchmarks/cheapest.py [--quick] [--runs 150] [--json PATH] [--markdown PATH]
+    python benchmarks/cheapest.py [--quick] [--runs 150] [--json PATH]
 """
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scenarios import RECORDED, RECORDED_CAPS, Scenario, paced, recorded
-from tables import Check, add_data, arguments, check_table, machine, markdown, publish
+from tables import Check, arguments, at_most, markdown, publish
 
 from adaptive_eval.core import Cheapest, Controller
 from adaptive_eval.core.types import Cost, Reason
@@ -73,12 +69,6 @@ TOP, WORLD_DELTA, QUESTIONS = 0.60, 0.05, 30
 """Of simulated worlds: the best score, delta, and the number of questions."""
 MOST_WEAK, MOST_COST = 0.05, 0.50
 HEADER = ("set", "delta", "too weak", "chosen", "undecided, cheaper", "answers", "USD", "price", "best possible")
-
-EXPLAINED = """\
-{runs} seeded runs per row, `optimize: cost`. *Too weak*: runs that choose a model behind the best by more than delta.
-*Chosen*: runs with a choice. *Undecided, cheaper*: of these, runs in which a cheaper model may do as well. *Answers*,
-*USD*: of those of the full design. *Price*: the chosen model's as a share of the best one's; *best possible*: if the
-truth was known. Machine: {machine}."""
 
 
 class Chosen(NamedTuple):
@@ -154,40 +144,25 @@ def play(scenario: Scenario, delta: float, runs: int) -> Chosen:
         used = trials.sum() / (models * all_trials), trials @ usd / (usd.sum() * all_trials)
         is_undecided = choice.made and choice.undecided.any()
         rows.append(tuple(map(float, (weak, choice.made, is_undecided, *used, price))))
-    weak_share, chosen, undecided, answers, paid, mean_price = np.nanmean(rows, axis=0).tolist()
-    return Chosen(weak_share, chosen, undecided, answers, paid, mean_price, float(possible))
+    return Chosen._make([*np.nanmean(rows, axis=0).tolist(), float(possible)])
 
 
 def main() -> None:
-    parser = arguments((__doc__ or "").splitlines()[0])
-    add_data(parser)
-    parser.add_argument("--runs", type=int, default=150, help="seeded runs per row")
-    options = parser.parse_args()
-    runs = 10 if options.quick else options.runs
+    options = arguments(__doc__, runs=150, quick_runs=10, data=True).parse_args()
     sets = [priced(options.data, name) for name in RECORDED_CAPS] if options.data.is_dir() else []
     asked = [(scenario, delta) for scenario in sets for delta in DELTAS]
     asked += [(scenario, WORLD_DELTA) for scenario in worlds()]
     table, checks = list[tuple[object, ...]](), list[Check]()
     for scenario, delta in asked[:1] + asked[-1:] if options.quick else asked:
-        result = play(scenario, delta, runs)
-        table.append((
-            scenario.name, f"{delta:.0%}", f"{result.weak:.1%}", f"{result.chosen:.0%}", f"{result.undecided:.0%}",
-            f"{result.answers:.2f}", f"{result.usd:.2f}", f"{result.price:.2f}", f"{result.possible:.2f}",
-        ))  # fmt: skip
-        print(*table[-1], flush=True)
+        result = play(scenario, delta, options.runs)
+        shares = f"{result.weak:.1%}", f"{result.chosen:.0%}", f"{result.undecided:.0%}"
+        table.append((scenario.name, f"{delta:.0%}", *shares, *(f"{figure:.2f}" for figure in result[3:])))
         name = f"{scenario.name}, {delta:.0%}"
-        checks.append(Check(f"{name}: too weak", round(result.weak, 3), f"<= {MOST_WEAK:g}", result.weak <= MOST_WEAK))
+        checks.append(at_most(f"{name}: too weak", result.weak, MOST_WEAK))
         if scenario.counts is not None:
-            checks.append(Check(f"{name}: USD", round(result.usd, 2), f"<= {MOST_COST:g}", result.usd <= MOST_COST))
-    about = EXPLAINED.format(runs=runs, machine=machine())
-    parts = [
-        "# The cheapest that will do",
-        (__doc__ or "").strip(),
-        about,
-        markdown(HEADER, table),
-        check_table(checks),
-    ]
-    publish(options, "\n\n".join(parts), checks)
+            checks.append(at_most(f"{name}: USD", result.usd, MOST_COST))
+    about = f"{options.runs} seeded runs per row, `optimize: cost`."
+    publish(options, "The cheapest that will do", __doc__, about, markdown(HEADER, table), checks=checks)
 
 
 if __name__ == "__main__":

@@ -1,39 +1,54 @@
 """What the same seeds are worth between near copies of a model, on servers that draw by Gumbel-max.
 
+    python benchmarks/coupling.py [--quick] [--models FOLDER] [--json PATH]
+
 vLLM adds noise that is keyed by seed, position and token to the scores of tokens, and takes the largest. Models with
 one vocabulary that get the same prompt and seed share that noise. Here tiny trained models (arithmetic on characters;
 short answers) are sampled that way: a model, its copies with rounded weights, neighbouring checkpoints of a training.
 
-    python benchmarks/coupling.py [--quick] [--models FOLDER] [--json PATH] [--markdown PATH]
+First the variance of the difference of two models in that of independent ones (`scorio.sinf.coupling`), with its
+standard error were they independent. Then whole runs with `trials.seeds: coupled`: a gate that asks whether the copy is
+less than two points worse, with at most 400 trials a question, and equal models, with at most 80, which are made of a
+model and its copy by giving each answer of a trial to one or the other by chance. A run draws each trial from the
+sampled answers with all models' answers to it; "own" draws each model's apart. "Coupled, own": the models draw with
+random numbers of their own, and `trials.seeds: coupled` is set all the same. "Over own seeds" are the trials in those
+of the same runs with `seeds: hashed`.
 """
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import json
 import random
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from same_trials import Values, compared, variance_text
-from tables import Check, arguments, conclude, markdown
+from numpy.typing import NDArray
+from tables import SHARED, Check, arguments, at_most, between, markdown, publish
 
+from adaptive_eval.core import Baseline, Bench, Controller, Plan, Trials
+from adaptive_eval.core.objectives import Gate
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.core.types import Verdict
+from adaptive_eval.simulate.worlds import BINARY
+from adaptive_eval.study.drive import drive
 from scorio.moments import FloatArray, IntArray
+from scorio.sinf import coupling
 
 Model = Mapping[str, FloatArray]
+Outcomes = NDArray[np.uint8]
 
 HEADS, LAYERS, LONGEST = 2, 3, 6
 BEGIN, END, ANSWER = 0, 1, 2
 TOKENS = {**{str(digit): 18 + digit for digit in range(10)}, "+": 13, "-": 15, "*": 12, "=": 31, "?": 33}
-GOAL = 0.2
-HEADER = ("models", "scores", "same seeds", "own seeds", "trials over those without")
-EXPLAINED = """\
-"Same seeds" is the variance of the difference of two models in that of independent ones (`scorio.sinf.coupling`), with
-its standard error were they independent: the trials that the difference needs, over those without shared seeds. "Own
-seeds" is the same where each model has seeds of its own. Decisions do not use it."""
+QUESTIONS = 30
+DEPTH = 4
+"""Times the horizon: weighted questions may have more than it."""
+DELTA = 0.02
+GOAL, MOST_CALLED, MOST_WRONG = 0.2, 0.10, 0.05
 
 
 def load(folder: Path) -> Model:
@@ -100,10 +115,10 @@ def normed(x: FloatArray, gain: FloatArray) -> FloatArray:
     return np.asarray(x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-5) * gain)
 
 
-def questions(number: int = 30, seed: int = 11) -> list[tuple[str, str]]:
+def questions(seed: int = 11) -> list[tuple[str, str]]:
     """Sums, differences and products, with their answers."""
     rng, pairs = random.Random(seed), []
-    for place in range(number):
+    for place in range(QUESTIONS):
         limit = 10 if place >= 26 else 100
         a, b = rng.randrange(limit), rng.randrange(limit)
         if place < 18:
@@ -127,62 +142,115 @@ def right(model: Model, question: str, answer: str, seeds: IntArray, temperature
     return np.asarray((tokens[:, asked : asked + len(expected)] == expected).all(axis=1), dtype=float)
 
 
-def outcomes(model: Model, trials: int, first: int, temperature: float) -> dict[str, dict[int, float]]:
-    """By question and trial."""
-    asked = questions()
-    return {
-        question: dict(
-            enumerate(right(model, question, answer, first + 1000 * at + np.arange(trials), temperature).tolist())
-        )
-        for at, (question, answer) in enumerate(asked)
-    }
+def outcomes(model: Model, trials: int, temperature: float) -> Outcomes:
+    """(M, N): whether the answers under the first seeds are right."""
+    asked, first = questions(), 1000 * np.arange(QUESTIONS)
+    rows = [right(model, *pair, seed + np.arange(trials), temperature) for pair, seed in zip(asked, first, strict=True)]
+    return np.array(rows, dtype=np.uint8)
 
 
-def score(by_question: Mapping[str, Mapping[int, float]]) -> float:
-    """The mean over all trials."""
-    return float(np.mean([list(row.values()) for row in by_question.values()]))
+def variance_row(name: str, models: tuple[Model, Model], trials: int, temperature: float) -> tuple[str, float, str]:
+    """The variance of the difference of two models with the same seeds, in that of independent ones."""
+    first, second = (outcomes(model, trials, temperature).ravel().astype(float) for model in models)
+    result = coupling(np.repeat(np.arange(QUESTIONS), trials), first, second)
+    return name, temperature, f"{result.variance:.2f} +- {result.sigma:.2f}"
 
 
-def values(by_question: Mapping[str, Mapping[int, float]]) -> Values:
-    """The same by the number of each question."""
-    return {(at, trial): value for at, row in enumerate(by_question.values()) for trial, value in row.items()}
+# -- whole runs ------------------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """Of one run."""
+
+    trials: float
+    decided: float
+    wrong: float
+
+
+def drawn(pool: Outcomes, cap: int, shared: bool, equal: bool, rng: np.random.Generator) -> Outcomes:
+    """Outcomes (2, M, N) of a run, from those (2, M, n) of the pool."""
+    shape, question = (QUESTIONS, DEPTH * cap), np.arange(QUESTIONS)[:, None]
+    trials = [rng.integers(0, pool.shape[2], shape) for _ in range(2)]
+    if shared:
+        trials[1] = trials[0]
+    if not equal:
+        return np.stack([pool[model][question, trials[model]] for model in (0, 1)])
+    which = rng.integers(0, 2, (2, *shape))
+    if shared:
+        which[1] = 1 - which[0]
+    return np.stack([pool[which[model], question, trials[model]] for model in (0, 1)])
+
+
+def carried_out(plan: Plan, pool: Outcomes, shared: bool, equal: bool, seed: int) -> Found:
+    """A whole run."""
+    table = drawn(pool, plan.trials.max, shared, equal, np.random.default_rng(seed))
+    tape = Tape(iter(np.moveaxis(table, 2, 0)), BINARY)
+    controller = drive(Controller(plan, keep_looks=False), tape)
+    look = controller.latest_look()
+    assert look is not None
+    (pair,) = look.comparisons
+    given = plan.objective.margin.delta if plan.objective.margin else 0.0
+    behind = float(np.subtract(*pool.mean(axis=(1, 2))))
+    decided = pair.verdict is Verdict.RESOLVED
+    wrong = decided and (equal or (1 if pair.first == 1 else -1) != np.sign(given - behind))
+    return Found(controller.trials.sum(), decided, wrong)
+
+
+def run_rows(name: str, pool: Outcomes, runs: int, equal: bool) -> Iterator[tuple[tuple[object, ...], list[Check]]]:
+    """Whole runs of a model and its copy, with their goals: with seeds of their own, coupled, and coupled where nothing
+    is shared."""
+    trials, objective = (
+        (Trials(min=4, max=80), Baseline(0)) if equal else (Trials(min=4, max=400), Gate(Margin(0, DELTA)))
+    )
+    bench, rule = Bench(2, QUESTIONS, BINARY), Sequential(start=trials.min / trials.max)
+    plan = Plan(bench, objective=objective, rule=rule, trials=trials)
+    asked, own = "equal models" if equal else "a gate", 1.0
+    kinds = (("own", False, False), ("coupled, shared", True, True), ("coupled, own", True, False))
+    for seeds, coupled, shared in kinds:
+        chosen = replace(plan, coupled=coupled)
+        ended = [carried_out(chosen, pool, shared, equal, seed) for seed in range(runs)]
+        used, decided, wrong = np.mean(ended, axis=0).tolist()
+        own = used if seeds == "own" else own
+        check, ratio = f"{name}, {asked}, {seeds}", used / own
+        checks = [at_most(f"{check}: wrong", wrong, MOST_CALLED if equal else MOST_WRONG)]
+        if not equal and name == "int8" and seeds == "coupled, shared":
+            checks.append(at_most(f"{check}: trials", ratio, GOAL))
+        if seeds == "coupled, own":
+            checks.append(between(f"{check}: trials over own seeds", ratio, 0.95, 1.05))
+        yield (name, asked, seeds, f"{used:,.0f}", f"{ratio:.2f}", f"{decided:.1%}", f"{wrong:.1%}"), checks
 
 
 def main() -> None:
-    parser = arguments(__doc__.splitlines()[0])
-    default = Path(__file__).parents[2] / "shared" / "engine"
-    parser.add_argument("--models", type=Path, default=default, help="the folder of the trained models")
+    parser = arguments(__doc__)
+    parser.add_argument("--models", type=Path, default=SHARED / "engine" / "models_b", help="the trained models")
     options = parser.parse_args()
-    trials, temperatures = (30, (1.0,)) if options.quick else (60, (0.7, 1.0))
-    folder = options.models / "models_b"
-    if not folder.is_dir():
-        parser.error(f"{folder} is not there; --models names the folder of the trained models")
-    original = load(folder / "calc-1000")
-    copies = {f"int{bits}": rounded(original, bits) for bits in (8, 6, 5, 4)}
-    copies |= {name: load(folder / name) for name in ("calc-1250", "calc-750")}
-    rows, checks = [], []
-    for temperature in temperatures:
-        base = outcomes(original, trials, 0, temperature)
-        for name, copy in copies.items():
-            paired = outcomes(copy, trials, 0, temperature)
-            other = outcomes(copy, trials, 10**6, temperature)
-            same, apart = (compared(values(base), values(run)) for run in (paired, other))
-            label = f"calc-1000, {name}, temperature {temperature}"
-            rows.append(
-                (
-                    label,
-                    f"{score(base):.3f}, {score(paired):.3f}",
-                    variance_text(same),
-                    variance_text(apart),
-                    same.variance,
-                )
-            )
-            print(*rows[-1], flush=True)
-            if name == "int8":
-                check = f"int8 copy, temperature {temperature}: trials over those without"
-                checks.append(Check(check, round(same.variance, 3), f"<= {GOAL}", same.variance <= GOAL))
-    title = "The same seeds for near copies"
-    conclude(options, title, EXPLAINED, f"{trials} trials a question", markdown(HEADER, rows), checks)
+    trials, answers, gates, ties = (30, 12, 2, 6) if options.quick else (60, 100, 40, 100)
+    if not options.models.is_dir():
+        parser.error(f"{options.models} is not there; --models names the folder of the trained models")
+    original = load(options.models / "calc-1000")
+    copies = {f"int{bits}": rounded(original, bits) for bits in (8, 6, 4)}
+    others = copies | {"calc-1250": load(options.models / "calc-1250")}
+    variances = [
+        variance_row(name, (original, other), trials, temperature)
+        for temperature in ((1.0,) if options.quick else (0.7, 1.0))
+        for name, other in others.items()
+    ]
+    pools = {name: outcomes(model, answers, 0.7) for name, model in {"original": original, **copies}.items()}
+    rows, checks = list[tuple[object, ...]](), list[Check]()
+    for equal, runs in ((False, gates), (True, ties)):
+        for name in copies:
+            for row, its_checks in run_rows(name, np.stack([pools["original"], pools[name]]), runs, equal):
+                rows.append(row)
+                checks += its_checks
+    publish(
+        options,
+        "The same seeds for near copies",
+        __doc__,
+        f"{trials} trials a question; whole runs: {answers} answers, {gates} runs of a gate, {ties} of equal models.",
+        markdown(("copy", "temperature", "variance over independent"), variances),
+        markdown(("copy", "asked for", "seeds", "trials", "over own seeds", "decided", "wrongly"), rows),
+        checks=checks,
+    )
 
 
 if __name__ == "__main__":

@@ -9,26 +9,21 @@ study (read from ../shared/data where it is present). Without a pilot, worlds an
 At `optimize: time` what is asked ahead depends on how long answers take. Without a pilot the forecast takes wrong ones
 to be twice as long; the run has them so, or alike, or four times as long.
 
-    python benchmarks/forecast.py [--quick] [--worlds 100] [--json PATH] [--markdown PATH]
+    python benchmarks/forecast.py [--quick] [--runs 100] [--json PATH]
 """
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scenarios import RECORDED
 from scipy.special import expit
-from tables import Check, add_data, arguments, check_table, machine, markdown, publish
+from tables import Check, arguments, between, markdown, publish
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.pace import Optimize
@@ -50,6 +45,7 @@ from adaptive_eval.study.pilot import GUESSED_WRONG_FACTOR, AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulated import simulate_run, simulate_side_by_side, tape_of_world
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
+from scorio.moments import FloatArray
 
 MODELS, QUESTIONS = 5, 16
 HORIZON = 24
@@ -61,11 +57,9 @@ REAL = 1 << 30
 SECONDS, SPREAD, SLOTS = 60.0, 0.5, 16
 """Mean of an answer, sigma of its logarithm, and requests at a time a model."""
 HEADER = (
-    "worlds", "pace", "wrong answers", "pilot", "in 80%", "in 90%", "below", "above", "forecast", "80% interval",
-    "realised",
-)  # fmt: skip
-
-FloatArray = NDArray[np.float64]
+    *("worlds", "pace", "wrong answers", "pilot", "in 80%", "in 90%", "below", "above"),
+    *("forecast", "80% interval", "realised"),
+)
 
 
 class World(NamedTuple):
@@ -136,20 +130,8 @@ class Case(NamedTuple):
         return f"raised from {HORIZON // 2}" if self.raised else str(self.pilot or "none")
 
 
-class Trial(NamedTuple):
-    """One forecast beside what came."""
-
-    forecast: tuple[float, ...]
-    """Trials at each of `QUANTILES`."""
-    realised: float
-
-    def holds(self, end: int) -> bool:
-        """Whether the run lies between this quantile and the one that is as far from the other end."""
-        return self.forecast[end] <= self.realised <= self.forecast[-1 - end]
-
-
-def tried(case: Case, seed: int) -> Trial:
-    """A forecast, and the run."""
+def tried(case: Case, seed: int) -> list[float]:
+    """Trials of a forecast at each of `QUANTILES`, and those of the run."""
     rng = np.random.default_rng([seed, case.pilot])
     world = case.kind(rng)
     decisions = Decisions.model_validate({"trials": {"min": 4, "max": HORIZON, "optimize": case.optimize}})
@@ -174,19 +156,15 @@ def tried(case: Case, seed: int) -> Trial:
     else:
         runs = [simulate_run(plan, chances, served, (seed, number)) for number, chances in enumerate(drawn)]
     real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.dedicated_servers)
-    ends = np.quantile([run.trials for run in runs], QUANTILES, method="weibull")
-    return Trial(tuple(ends.tolist()), real.trials)
+    return [*np.quantile([run.trials for run in runs], QUANTILES, method="weibull").tolist(), real.trials]
 
 
 def _half_way(scenario: Scenario, world: World) -> Scenario:
     """The run to be continued, which has ended at half of the horizon."""
     half = scenario.decisions.trials.model_copy(update={"max": HORIZON // 2})
     plan = replace(scenario, decisions=scenario.decisions.model_copy(update={"trials": half})).plan(Budget())
-    controller, tape = (
-        Controller(plan),
-        tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1)),
-    )
-    drive(controller, tape)
+    tape = tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1))
+    controller = drive(Controller(plan), tape)
     arrived = controller.arrived.sum(axis=2)
     layers = [np.where(trial < arrived, tape.layer(trial).astype(np.int8), -1) for trial in range(int(arrived.max()))]
     controller.forget_arrivals()  # they are among the recorded outcomes
@@ -205,81 +183,53 @@ def _served(weights: FloatArray, wrong: float) -> ServiceCosts:
     return ServiceCosts(usage, [[NO_COST] * len(weights)] * MODELS, [SLOTS] * MODELS)
 
 
-class Row(NamedTuple):
-    """A case, and what came of it in many worlds."""
-
-    case: Case
-    trials: tuple[Trial, ...]
-
-    def coverage(self, end: int) -> float:
-        """The share of worlds in which the interval holds that begins at this quantile."""
-        return float(np.mean([trial.holds(end) for trial in self.trials]))
-
-    def cells(self) -> tuple[object, ...]:
-        _, low, median, high, _ = np.mean([trial.forecast for trial in self.trials], axis=0)
-        below = float(np.mean([trial.realised < trial.forecast[1] for trial in self.trials]))
-        above = float(np.mean([trial.realised > trial.forecast[-2] for trial in self.trials]))
-        realised = np.mean([trial.realised for trial in self.trials])
-        case, times = self.case, f"{self.case.wrong:g}x as long"
-        return (
-            case.name, case.optimize, times if case.optimize == "time" else "", case.known, self.coverage(1),
-            self.coverage(0), below, above, f"{median:.0f}", f"{low:.0f}-{high:.0f}", f"{realised:.0f}",
-        )  # fmt: skip
+def judged(case: Case, results: FloatArray) -> tuple[tuple[object, ...], list[Check]]:
+    """A row of the table, and whether both intervals hold about as often as they say, from what was `tried`."""
+    lowest, low, median, high, highest, realised = results.T
+    in_80 = float(((low <= realised) & (realised <= high)).mean())
+    in_90 = float(((lowest <= realised) & (realised <= highest)).mean())
+    shares = in_80, in_90, float((realised < low).mean()), float((realised > high).mean())
+    means = f"{median.mean():.0f}", f"{low.mean():.0f}-{high.mean():.0f}", f"{realised.mean():.0f}"
+    times = f"{case.wrong:g}x as long" if case.optimize == "time" else ""
+    what = f"{case.name}, {case.optimize}, wrong answers {case.wrong:g} times as long, pilot {case.known}: cost in the "
+    checks = [between(f"{what}80% interval", in_80, 0.7, 0.9), between(f"{what}90% interval", in_90, 0.85, 1.0)]
+    return (case.name, case.optimize, times, case.known, *shares, *means), checks
 
 
-def measure(case: Case, worlds: int, pool: ProcessPoolExecutor) -> Row:
-    """Many worlds."""
-    row = Row(case, tuple(pool.map(partial(tried, case), range(worlds), chunksize=2)))
-    print(*row.cells(), flush=True)
-    return row
-
-
-def _recorded(data: Path) -> Iterator[Case]:
-    """The recorded study, where it is present."""
-    path = data / RECORDED["aime2024"]
-    if path.exists():
+def all_cases(data: Path) -> Iterator[Case]:
+    """Every row of the table; the recorded study only where it is present."""
+    yield Case("aime-like", aime_like, 4)
+    yield Case("aime-like", aime_like, raised=True)
+    yield Case("prior", typical)
+    yield Case("coins", coins, 4)
+    yield Case("close models", close, 4)
+    if (path := data / RECORDED["aime2024"]).exists():
         with np.load(path) as arrays:
             yield Case("recorded AIME'24", partial(recorded, shares=arrays["correct"] / arrays["count"]), 4)
-
-
-def check(row: Row) -> Iterator[Check]:
-    case, goal = row.case, f"of {len(row.trials)}"
-    what = f"{case.name}, {case.optimize}, wrong answers {case.wrong:g} times as long, pilot {case.known}: cost in the "
-    for interval, end, low, high in ((80, 1, 0.7, 0.9), (90, 0, 0.85, 1.0)):
-        share = row.coverage(end)
-        yield Check(f"{what}{interval}% interval", round(share, 3), f"{low}-{high} {goal}", low <= share <= high)
+    yield Case("aime-like", aime_like, 12)
+    yield Case("coins", coins, 12)
+    yield Case("four categories", four_categories, 4)
+    yield Case("coins", coins, raised=True)
+    for wrong in (1.0, 2.0, 4.0):
+        yield Case("prior", typical, optimize="time", wrong=wrong)
+    for name, kind in (("aime-like", aime_like), ("coins", coins)):
+        yield Case(name, kind, 4, "time")
+        yield Case(name, kind, optimize="time", raised=True)
 
 
 def main() -> None:
-    parser = arguments("Forecasts beside what comes.")
-    parser.add_argument("--worlds", type=int, default=100)
-    add_data(parser)
-    options = parser.parse_args()
-    cases = [Case("aime-like", aime_like, 4), Case("aime-like", aime_like, raised=True)]
-    if not options.quick:
-        cases += [Case("prior", typical), Case("coins", coins, 4), Case("close models", close, 4)]
-        cases += [*_recorded(options.data), Case("aime-like", aime_like, 12), Case("coins", coins, 12)]
-        cases += [Case("four categories", four_categories, 4), Case("coins", coins, raised=True)]
-        cases += [Case("prior", typical, optimize="time", wrong=wrong) for wrong in (1.0, 2.0, 4.0)]
-        cases += [Case(name, kind, 4, "time") for name, kind in (("aime-like", aime_like), ("coins", coins))]
-        cases += [
-            Case(name, kind, optimize="time", raised=True)
-            for name, kind in (("aime-like", aime_like), ("coins", coins))
-        ]
-    worlds = 10 if options.quick else options.worlds
-    start = time.perf_counter()
+    options = arguments(__doc__, runs=100, quick_runs=10, data=True).parse_args()
+    rows, checks, worlds = list[tuple[object, ...]](), list[Check](), range(options.runs)
     with ProcessPoolExecutor() as pool:
-        rows = [measure(case, worlds, pool) for case in cases]
-    checks = [result for row in rows for result in check(row)]
-    text = "\n\n".join([
-        "# Forecasts beside what came",
-        f"{worlds} worlds a row: {MODELS} models, {QUESTIONS} questions, {HORIZON} trials a question at most, "
-        f"objective ranking; {DRAWS} simulated runs a forecast. Trials are means over worlds. "
-        f"Machine: {machine()}. The whole took {(time.perf_counter() - start) / 60:.0f} minutes.",
-        check_table(checks),
-        markdown(HEADER, [row.cells() for row in rows]),
-    ])  # fmt: skip
-    publish(options, text, checks)
+        for case in islice(all_cases(options.data), 2 if options.quick else None):
+            row, its_checks = judged(case, np.array(list(pool.map(partial(tried, case), worlds, chunksize=2))))
+            rows.append(row)
+            checks += its_checks
+    about = (
+        f"{options.runs} worlds a row: {MODELS} models, {QUESTIONS} questions, {HORIZON} trials a question at most, "
+        f"objective ranking; {DRAWS} simulated runs a forecast. Trials are means over worlds."
+    )
+    publish(options, "Forecasts beside what came", about, markdown(HEADER, rows), checks=checks)
 
 
 if __name__ == "__main__":

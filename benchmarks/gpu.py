@@ -6,18 +6,15 @@ draws each answer and its length from model, question and seed, has the engine g
 and then sends the drawn answer. So the same seed gives the same answers in every design. Any engine with the API of
 vLLM will do, with any model.
 
-    python benchmarks/gpu.py --command "vllm serve Qwen/Qwen2.5-7B-Instruct --port {port} --max-num-seqs 64"
-    python benchmarks/gpu.py --url http://localhost:8000/v1 [--seeds 3] [--json PATH] [--markdown PATH]
+    vllm serve Qwen/Qwen2.5-7B-Instruct --port 8000 --max-num-seqs 64
+    python benchmarks/gpu.py --url http://localhost:8000/v1 [--runs 3] [--json PATH]
 
-Without either, an engine without a GPU stands in. It takes as long for a step as one H100 did with seven billion
+Without a URL, an engine without a GPU stands in. It takes as long for a step as one H100 did with seven billion
 weights: this tests the script, and says nothing of a GPU.
 """
 
 import asyncio
 import json
-import os
-import shlex
-import signal
 import sys
 import tempfile
 import time
@@ -31,7 +28,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import numpy as np
 from aiohttp import web
-from tables import Check, arguments, check_table, machine, markdown, publish
+from tables import Check, arguments, at_most, markdown, publish
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.http_server import HttpServer
@@ -45,26 +42,20 @@ from adaptive_eval.simulate.worlds import Latency, World, shared_difficulty
 MODELS = 6
 DESIGNS = ("fixed", "time", "cost")
 HOST = "127.0.0.1"
-START_SECONDS = 900.0
-"""Timeout for an engine to load its model."""
-STOP_SECONDS = 30.0
 SEQUENCES = (1, 16, 64, 128, 256)
 STEP_MS = (7.35, 7.96, 10.7, 14.5, 23.3)
 """Milliseconds of a decoding step with so many sequences, measured on one H100 (7.2 billion weights, bf16)."""
 MAX_HELD_OVER_ASKED = 1.15
 """Goal for the time that the GPU is held by `time`, as a multiple of its share of the answers."""
-HEADER = ("seed", "design", "answers", "share", "tokens", "held, s", "share", "in use, s", "share", "calls", "wrong")
+HEADER = ("seed", "design", "answers", "share", "held, s", "share", "held / answers", "calls", "wrong")
 
 
 class Ran(NamedTuple):
     """One run; times in seconds."""
 
     answers: int
-    tokens: int
     held: float
     """From its first request to its last answer."""
-    in_use: float
-    """While at least one request was in flight."""
     calls: int
     wrong: int
 
@@ -75,8 +66,7 @@ class Front(SimulatedServer):
     def __init__(self, world: World, seed: int, url: str, median_tokens: int) -> None:
         super().__init__(world, seed=seed)
         self._world, self._url, self._median_tokens = world, url.rstrip("/"), median_tokens
-        self.answers = self.tokens = self._in_flight = 0
-        self.first = self.last = self.in_use = 0.0
+        self.answers, self.first, self.last = 0, 0.0, 0.0
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> "Front":
@@ -98,7 +88,7 @@ class Front(SimulatedServer):
         reply = self._handle(request.method, request.path, raw)
         if reply.sequences:
             prompt = json.dumps(json.loads(raw).get("messages"))
-            self._enter()
+            self.first = self.first or time.monotonic()
             try:
                 await asyncio.gather(*(self._generate(prompt, seconds) for seconds in reply.sequences))
             except (aiohttp.ClientError, RuntimeError) as error:
@@ -106,7 +96,7 @@ class Front(SimulatedServer):
                     self.failed.set_result(f"the engine failed: {error}")
                 raise
             finally:
-                self._leave()
+                self.last = time.monotonic()
             reply = replace(reply, parts=tuple((0.0, data) for _, data in reply.parts))
         return await send_reply(request, reply, None)
 
@@ -121,20 +111,7 @@ class Front(SimulatedServer):
             generated = (await response.json())["usage"]["completion_tokens"]
         if generated != tokens:
             raise RuntimeError(f"the engine generated {generated} tokens of {tokens}: it must honour ignore_eos")
-        self.answers, self.tokens = self.answers + 1, self.tokens + tokens
-
-    def _enter(self) -> None:
-        now = time.monotonic()
-        self.first = self.first or now
-        if not self._in_flight:
-            self._since = now
-        self._in_flight += 1
-
-    def _leave(self) -> None:
-        self.last = time.monotonic()
-        self._in_flight -= 1
-        if not self._in_flight:
-            self.in_use += self.last - self._since
+        self.answers += 1
 
 
 class StandIn:
@@ -177,57 +154,19 @@ class StandIn:
 
 @asynccontextmanager
 async def engine(options: Namespace) -> AsyncIterator[str]:
-    """The URL of an engine: the given one, one that is started, or a stand-in."""
+    """The URL of an engine: the given one, or a stand-in."""
     if options.url:
         yield options.url
-    elif options.command:
-        if await answers(f"http://{HOST}:{options.port}/v1"):
-            raise SystemExit(f"something answers at port {options.port} already: end it, or choose another --port")
-        command = shlex.split(options.command.format(port=options.port))
-        process = await asyncio.create_subprocess_exec(*command, start_new_session=True, stdout=sys.stderr)
-        try:
-            url = f"http://{HOST}:{options.port}/v1"
-            await wait_until_ready(process, url)
-            yield url
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGTERM)
-                try:
-                    async with asyncio.timeout(STOP_SECONDS):
-                        await process.wait()
-                except TimeoutError:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    await process.wait()
-    else:
-        stand_in = StandIn(options.slots)
-        http = HttpServer(stand_in.respond)
-        port = await http.listen(HOST, 0)
-        decoding = asyncio.create_task(stand_in.decode())
-        try:
-            yield f"http://{HOST}:{port}/v1"
-        finally:
-            decoding.cancel()
-            await http.close()
-
-
-async def answers(url: str) -> bool:
-    """Whether an engine lists its model there."""
-    async with aiohttp.ClientSession() as session:
-        try:
-            async with session.get(f"{url}/models") as response:
-                return response.status == 200
-        except aiohttp.ClientError:
-            return False
-
-
-async def wait_until_ready(process: asyncio.subprocess.Process, url: str) -> None:
-    """Wait for a started engine to list its model."""
-    until = time.monotonic() + START_SECONDS
-    while process.returncode is None and time.monotonic() < until:
-        if await answers(url):
-            return
-        await asyncio.sleep(0.5)
-    raise SystemExit(f"the engine did not answer at {url}: see its output above")
+        return
+    stand_in = StandIn(options.slots)
+    http = HttpServer(stand_in.respond)
+    port = await http.listen(HOST, 0)
+    decoding = asyncio.create_task(stand_in.decode())
+    try:
+        yield f"http://{HOST}:{port}/v1"
+    finally:
+        decoding.cancel()
+        await http.close()
 
 
 async def run(design: str, url: str, world: World, options: Namespace, seed: int, cap: int) -> Ran:
@@ -256,7 +195,7 @@ async def run(design: str, url: str, world: World, options: Namespace, seed: int
                 raise SystemExit(front.failed.result())
             if process.returncode not in (ExitCode.REACHED, ExitCode.SPENT):
                 raise SystemExit(f"a run ended with {process.returncode}")
-            spent = front.answers, front.tokens, front.last - front.first, front.in_use
+            spent = front.answers, front.last - front.first
         results = read_results(folder / "run")
     assert results is not None
     truth = dict(zip(world.models, world.truth.tolist(), strict=True))
@@ -264,48 +203,37 @@ async def run(design: str, url: str, world: World, options: Namespace, seed: int
     return Ran(*spent, len(called), sum(truth[pair.first] <= truth[str(pair.second)] for pair in called))
 
 
-def row(seed: int, design: str, ran: Ran, fixed: Ran) -> tuple[object, ...]:
-    """One run, with its shares of the fixed design."""
-    times = (ran.held, ran.held / fixed.held), (ran.in_use, ran.in_use / fixed.in_use)
-    shown = [word for seconds, share in times for word in (f"{seconds:.0f}", f"{share:.3f}")]
-    return seed, design, ran.answers, f"{ran.answers / fixed.answers:.3f}", ran.tokens, *shown, ran.calls, ran.wrong
-
-
-async def measure(options: Namespace) -> tuple[list[tuple[object, ...]], list[Check]]:
-    """All designs with every seed."""
-    cap, seeds = (8, 1) if options.quick else (80, options.seeds)
+async def measure(options: Namespace) -> tuple[list[tuple[object, ...]], float]:
+    """All designs with every seed, and how much longer `time` holds the GPU than its share of the answers."""
     world = replace(shared_difficulty(MODELS), latency=Latency(1.0, 1.0, 2.0, 8.0))
-    rows, ratios = list[tuple[object, ...]](), list[float]()
+    rows, ratios = list[tuple[object, ...]](), dict[str, list[float]]()
     async with engine(options) as url:
-        for seed in range(seeds):
+        for seed in range(options.runs):
             ran: dict[str, Ran] = {}
             for design in DESIGNS:
-                ran[design] = await run(design, url, world, options, seed, cap)
-                rows.append(row(seed, design, ran[design], ran["fixed"]))
-                print(*rows[-1], flush=True)
-            fixed, timed = ran["fixed"], ran["time"]
-            ratios.append(timed.held / fixed.held / (timed.answers / fixed.answers))
-    real, ratio = bool(options.url or options.command) and not options.quick, float(np.mean(ratios))
-    holds = ratio <= MAX_HELD_OVER_ASKED if real else None
-    return rows, [Check("`time`: GPU held over answers", round(ratio, 2), f"<= {MAX_HELD_OVER_ASKED:g}", holds)]
+                ran[design] = await run(design, url, world, options, seed, 8 if options.quick else 80)
+                (answers, seconds, *calls), fixed = ran[design], ran["fixed"]
+                asked, held = answers / fixed.answers, seconds / fixed.held
+                ratios.setdefault(design, []).append(held / asked)
+                rows.append((seed, design, answers, asked, f"{seconds:.0f}", held, held / asked, *calls))
+                print(*rows[-1], file=sys.stderr)
+    return rows, float(np.mean(ratios["time"]))
 
 
 def main() -> None:
-    parser = arguments((__doc__ or "").splitlines()[0])
-    parser.add_argument("--url", help="base URL of an engine that runs and serves nobody else")
-    parser.add_argument("--command", help="command that starts an engine; {port} is replaced")
-    parser.add_argument("--port", type=int, default=8123, help="port of the engine that --command starts")
+    parser = arguments(__doc__, runs=1, quick_runs=1)
+    parser.add_argument("--url", help="base URL of an engine that serves nobody else")
     parser.add_argument("--slots", type=int, default=64, help="sequences that the engine decodes at a time")
     parser.add_argument("--median-tokens", type=int, default=30, help="median length of a right answer")
-    parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args()
     options.median_tokens = min(options.median_tokens, 4) if options.quick else options.median_tokens
-    if options.url and options.command:
-        parser.error("give either --url or --command")
-    rows, checks = asyncio.run(measure(options))
-    kind = options.command or options.url or "a stand-in without a GPU"
-    about = f"Engine: {kind}; {options.slots} slots, median {options.median_tokens} tokens. Client: {machine()}."
-    publish(options, "\n\n".join(("# A real GPU", about, markdown(HEADER, rows), check_table(checks))), checks)
+    rows, ratio = asyncio.run(measure(options))
+    check = "`time`: GPU held over answers"
+    is_real = options.url and not options.quick
+    checks = [at_most(check, ratio, MAX_HELD_OVER_ASKED, 2) if is_real else Check(check, round(ratio, 2))]
+    kind = options.url or "a stand-in without a GPU"
+    about = f"Engine: {kind}; {options.slots} slots, median {options.median_tokens} tokens."
+    publish(options, "A real GPU", about, markdown(HEADER, rows), checks=checks)
 
 
 if __name__ == "__main__":

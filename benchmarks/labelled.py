@@ -1,23 +1,28 @@
 """A judge that errs, and labels of a few answers: whether corrected intervals and orders hold.
 
-    python benchmarks/labelled.py [--quick] [--json PATH] [--markdown PATH]
+    python benchmarks/labelled.py [--quick] [--runs 200] [--json PATH]
 
 Four models, 30 questions. The judge errs on about 10% of the answers of each, but not in the same way: of the first it
 misses right answers (16%) and lets few wrong ones pass (4%), of the second the other way round, so that the second has
-the better judge's score and the lower true one. Each of 200 seeded runs (--quick: 30) is decided on the judge's grades
+the better judge's score and the lower true one. Each of the seeded runs is decided on the judge's grades
 by the controller with its default rule and policy, 4 to 24 trials a question. Then 60, 120 or 240 answers of each model
 have a label, the questions in turn and their answers by chance, as `adaptive-eval label` draws them where all models
 have as many, and scores are corrected by `scorio.eval.corrected`. Two models are in order where the 95% interval of
 their difference does not contain 0; the order of the first two is called right, left open, or called wrong.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tables import Check, arguments, conclude, markdown
+from stacked import NORMAL
+from tables import arguments, at_least, between, markdown, publish
 
 from adaptive_eval.core import Bench, Controller, Look, Plan, Trials
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.study.drive import drive_rounds
 from scorio.eval import corrected
 
 Found = NDArray[np.float64]
@@ -28,7 +33,6 @@ MEANS = (0.56, 0.50, 0.42, 0.35)
 ERRS = ((0.16, 0.04), (0.04, 0.16), (0.08, 0.12), (0.12, 0.08))
 """Of each model: the share of right answers that the judge calls wrong, and of wrong ones that it calls right."""
 LABELS = (60, 120, 240)
-NORMAL = 1.959964
 LOW, HIGH, CALLED = 0.93, 0.97, 0.95
 
 
@@ -54,16 +58,8 @@ def drawn(seed: int) -> tuple[Told, Told]:
 def decided(judged: Told) -> tuple[Controller, NDArray[np.int64]]:
     """A run on the judge's grades, to its end, and how many trials of each question it has (L, M)."""
     plan = Plan(Bench(MODELS, QUESTIONS, np.array([0.0, 1.0])), trials=Trials(min=LEAST, max=MOST))
-    controller = Controller(plan, keep_looks=False)
-    while controller.finished is None:
-        for asked in controller.ask_rounds():
-            for model, batch in asked.batches.items():
-                counts = np.zeros((QUESTIONS, 2), dtype=np.int64)
-                for question in np.flatnonzero(batch.slots.extra).tolist():
-                    first = int(batch.slots.first[question])
-                    outcomes = judged[model, question, first : first + int(batch.slots.extra[question])]
-                    counts[question] = np.bincount(outcomes.astype(int), minlength=2)
-                controller.tell_batch(batch, counts)
+    tape = Tape(iter(np.moveaxis(judged, 2, 0).astype(np.uint8)), plan.bench.weights)
+    controller = drive_rounds(Controller(plan, keep_looks=False), tape)
     return controller, np.asarray(controller.counts.sum(axis=-1), dtype=np.int64)
 
 
@@ -92,18 +88,15 @@ def corrections(
 
 
 def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    runs = 30 if options.quick else 200
-    truth = chances().mean(axis=1)
-    held: dict[int, list[float]] = {number: [] for number in (0, *LABELS)}
-    sigmas: dict[int, list[float]] = {number: [] for number in (0, *LABELS)}
-    orders: dict[int, list[int]] = {number: [] for number in (0, *LABELS)}
-    for seed in range(runs):
+    options = arguments(__doc__, runs=200, quick_runs=30).parse_args()
+    truth, numbers = chances().mean(axis=1), (0, *LABELS)
+    held, sigmas, orders = (defaultdict[int, list[Any]](list) for _ in range(3))
+    for seed in range(options.runs):
         right, judged = drawn(seed)
         controller, trials = decided(judged)
         look = controller.latest_look()
         assert look is not None
-        for number in (0, *LABELS):
+        for number in numbers:
             results = list(zip(look.scores, look.sigmas, strict=True))
             if number:
                 results = list(corrections(seed, right, judged, trials, number, look))
@@ -111,22 +104,19 @@ def main() -> None:
             held[number] += (np.abs(mu - truth) <= NORMAL * sigma).tolist()
             sigmas[number] += sigma.tolist()
             apart = (mu[0] - mu[1]) / np.hypot(sigma[0], sigma[1])
-            orders[number].append(0 if abs(apart) <= NORMAL else int(np.sign(apart)))
+            orders[number].append(0 if abs(apart) <= NORMAL else np.sign(apart))
     rows, checks = [], []
-    for number in (0, *LABELS):
-        order = np.array(orders[number])
+    for number in numbers:
         covered = float(np.mean(held[number]))
-        shares = [float(np.mean(order == sign)) for sign in (1, 0, -1)]
+        shares = [orders[number].count(sign) / options.runs for sign in (1, 0, -1)]
         rows.append((str(number or "none"), covered, float(np.mean(sigmas[number])), *shares))
-        if number:
-            holds = None if options.quick else LOW <= covered <= HIGH
+        if number and not options.quick:
             title = f"{number} labels a model: corrected 95% intervals that contain the truth"
-            checks.append(Check(title, round(covered, 3), "0.93-0.97", holds))
-            fair = shares[0] + shares[1]
+            checks.append(between(title, covered, LOW, HIGH))
             title = f"{number} labels a model: the reversed order called right, or left open"
-            checks.append(Check(title, round(fair, 3), ">= 0.95", None if options.quick else fair >= CALLED))
+            checks.append(at_least(title, shares[0] + shares[1], CALLED))
     head = ("labels a model", "coverage", "mean sigma", "order right", "left open", "order wrong")
-    conclude(options, "A judge that errs, and labels", __doc__, f"{runs} runs", markdown(head, rows), checks)
+    publish(options, "A judge that errs, and labels", __doc__, markdown(head, rows), checks=checks)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """A run of 200 models with many answers: the size of its database, and what a resume, its page and its reports take.
 
-    python benchmarks/large_runs.py [--quick] [--sizes QUESTIONS[xEACH] ...] [--folder PATH]
-                                    [--json PATH] [--markdown PATH]
+    python benchmarks/large_runs.py [--quick] [--json PATH]
 
-The run is begun, and its first round (four answers a question of each model, or `EACH`, drawn with known chances, of
+The run is begun, and its first round (one or four answers a question of each model, drawn with known chances, of
 220 bytes) is committed to its database, trial by trial, as a run would. Its cap is what is there by then, so that
 `adaptive-eval run` takes everything up, looks, publishes and ends: that is the resume. The page is what its server does
-until the browser has all of it. Each measurement has a process of its own, and memory is the peak of that process. 8
-million answers are `--sizes 10000`; with 10000x1 results.json has as many rows, and the database a quarter of the
-answers.
+until the browser has all of it. Each measurement has a process of its own, and memory is the peak of that process.
+With one answer to each question results.json has as many rows, and the database a quarter of the answers.
 """
 
 import json
@@ -19,15 +17,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from scipy.special import expit
-from tables import Check, arguments, check_table, machine, markdown, publish
+from tables import Check, arguments, at_most, markdown, publish
 
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import PreparedRun, prepare
@@ -40,9 +37,11 @@ from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.write import RunStore
 
 MODELS, EACH, AT_ONCE = 200, 4, 65536
-MOST_MEMORY, MOST_BYTES_A_TRIAL = 1024.0, 120.0
+SIZES = ((50, EACH), (10_000, 1), (10_000, EACH))
+"""Questions, and answers to each by each model."""
+MOST_MEMORY, MOST_BYTES = 1024.0, 120.0
 MOST_PAGE_SECONDS, MOST_PAGE_MEMORY = 5.0, 300.0
-HEADER = ("questions", "answers", "file, GB", "what is done", "seconds", "CPU s", "us a trial", "peak MiB")
+HEADER = ("answers", "file, GB", "what is done", "seconds", "CPU s", "peak MiB")
 MEASURED = """
 import re, resource, sys, time
 begun = time.perf_counter()
@@ -65,68 +64,28 @@ print("measured", time.perf_counter() - begun, used.ru_utime + used.ru_stime, pe
 """The command, or what a server of pages does, and then what its process has used."""
 
 
-class Used(NamedTuple):
-    """By one command."""
-
-    seconds: float
-    cpu: float
-    memory: float
-    """MiB at its peak."""
-
-
 def main() -> None:
-    parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=size, nargs="+", default=[(625, EACH), (1250, EACH), (2500, EACH)],
-                        metavar="QUESTIONS[xEACH]", help="questions, and answers to each by each model")  # fmt: skip
-    parser.add_argument("--folder", type=Path, help="where the runs are made; else where temporary files are")
-    options = parser.parse_args()
-    rows: list[tuple[object, ...]] = []
-    resumed: dict[int, list[tuple[int, Used]]] = {}
-    pages: list[tuple[int, Used]] = []
-    for questions, answers in [(50, EACH)] if options.quick else options.sizes:
-        with tempfile.TemporaryDirectory(dir=options.folder) as name:
-            config = configured(Path(name), questions, answers)
-            trials = begin(config, Path(name) / "run", answers)
-            stored = (Path(name) / "run" / DATABASE_FILE).stat().st_size / 1e9
-            for what, used in commands(config, Path(name) / "run"):
+    options = arguments(__doc__).parse_args()
+    rows, checks = list[tuple[object, ...]](), list[Check]()
+    resumed: list[tuple[int, float]] = []
+    for questions, answers in SIZES[:1] if options.quick else SIZES:
+        with tempfile.TemporaryDirectory() as name:
+            config, directory = configured(Path(name), questions, answers), Path(name) / "run"
+            trials = begin(config, directory, answers)
+            stored = (directory / DATABASE_FILE).stat().st_size / 1e9
+            for what, (seconds, cpu, memory) in commands(config, directory):
+                rows.append((f"{trials:,}", stored, what, seconds, cpu, round(memory)))
+                named = f"of the {what} of {trials:,} answers"
                 if what == "resume":
-                    resumed.setdefault(answers, []).append((trials, used))
+                    checks.append(at_most(f"MiB {named}", memory, MOST_MEMORY, 0))
+                    resumed += [(trials, memory)] if answers == EACH else []
                 if what == "page":
-                    pages.append((trials, used))
-                per_trial = 1e6 * used.cpu / trials
-                rows.append((questions, trials, stored, what, used.seconds, used.cpu, per_trial, round(used.memory)))
-                print(*rows[-1], flush=True)
-    checks = [
-        Check(f"peak of a resume of {trials:,} answers, MiB", round(used.memory), f"<= {MOST_MEMORY:g}",
-              used.memory <= MOST_MEMORY)
-        for trials, used in chain(*resumed.values())
-    ]  # fmt: skip
-    for trials, page in pages:
-        for name, value, limit in (
-            ("CPU seconds", page.cpu, MOST_PAGE_SECONDS),
-            ("MiB", page.memory, MOST_PAGE_MEMORY),
-        ):
-            checks.append(Check(f"{name} of the page of {trials:,} answers", round(value, 1), f"<= {limit:g}",
-                                value <= limit))  # fmt: skip
-    for (few, small), (many, large) in pairwise(resumed.get(EACH, [])):
-        grown = (large.memory - small.memory) * 2**20 / (many - few)
-        name = f"bytes of a resume for each answer from {few:,} to {many:,}"
-        checks.append(Check(name, round(grown), f"<= {MOST_BYTES_A_TRIAL:g}", grown <= MOST_BYTES_A_TRIAL))
-    text = "\n\n".join(
-        ["# Large runs", about(), f"On {machine()}; {MODELS} models.", markdown(HEADER, rows), check_table(checks)]
-    )
-    publish(options, text, checks)
-    sys.exit(0 if all(check.holds is not False for check in checks) else 1)
-
-
-def size(given: str) -> tuple[int, int]:
-    """Questions, and answers to each by each model."""
-    questions, _, answers = given.partition("x")
-    return int(questions), int(answers or EACH)
-
-
-def about() -> str:
-    return "\n\n".join(part for part in (__doc__ or "").split("\n\n") if not part.startswith("    ")).strip()
+                    checks.append(at_most(f"CPU seconds {named}", cpu, MOST_PAGE_SECONDS, 1))
+                    checks.append(at_most(f"MiB {named}", memory, MOST_PAGE_MEMORY, 0))
+    for (few, small), (many, large) in pairwise(resumed):
+        grown = (large - small) * 2**20 / (many - few)
+        checks.append(at_most(f"bytes of a resume for each answer from {few:,} to {many:,}", grown, MOST_BYTES, 0))
+    publish(options, "Large runs", __doc__, f"{MODELS} models.", markdown(HEADER, rows), checks=checks)
 
 
 def configured(folder: Path, questions: int, answers: int) -> Path:
@@ -176,7 +135,7 @@ def answered(prepared: PreparedRun, answers: int) -> Iterator[Trial]:
                             grade=grade)  # fmt: skip
 
 
-def commands(config: Path, directory: Path) -> Iterator[tuple[str, Used]]:
+def commands(config: Path, directory: Path) -> Iterator[tuple[str, tuple[float, float, float]]]:
     """The resume first; the others read what it leaves."""
     yield "resume", measured("run", str(config), "--run-dir", str(directory), "--display", "none")
     yield "page", measured("page", str(directory))
@@ -185,12 +144,13 @@ def commands(config: Path, directory: Path) -> Iterator[tuple[str, Used]]:
     yield "report, HTML", measured("report", str(directory), "--format", "html")
 
 
-def measured(*command: str) -> Used:
+def measured(*command: str) -> tuple[float, float, float]:
+    """Seconds, CPU seconds, and MiB at the peak of a command."""
     done = subprocess.run([sys.executable, "-c", MEASURED, *command], capture_output=True, text=True, check=False)
     match = re.search(r"measured (\S+) (\S+) (\S+) (\S+)", done.stderr)
     if match is None or match[4] not in ("0", "3", "None"):
         sys.exit(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
-    return Used(float(match[1]), float(match[2]), float(match[3]))
+    return float(match[1]), float(match[2]), float(match[3])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How much of a limit on tokens a run uses, and what it decides with it.
 
-    python benchmarks/limits.py [--quick] [--json PATH] [--markdown PATH]
+    python benchmarks/limits.py [--quick] [--json PATH]
 
 A round that may cost more than is left is asked in parts if it probably fits; the other rows leave it out. The limit is
 a share of what 20 trials of each question by each model cost; the tokens of answers have a lognormal distribution.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-from tables import Check, arguments, conclude, markdown
+from tables import arguments, at_most, markdown, publish
 
 from adaptive_eval.config.decisions import LEAST_TRIALS, LEAST_UNDER_CAPS
 from adaptive_eval.core import Bench, Budget, Controller, Cost, Outcome, Plan, Reason, Trials, Verdict
@@ -126,23 +126,17 @@ def _worst_to_mean(setting: Setting) -> float:
 
 
 def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
-    runs, ties = (10, 20) if options.quick else (200, 1_000)
-    table = list(rows(runs))
-    checks = []
+    options = arguments(__doc__, runs=200, quick_runs=10).parse_args()
+    runs, ties, checks = options.runs, 20 if options.quick else 1000, []
     for setting in TIES:
-        pairs = setting.models - 1
-        called = [simulate(setting, seed).called / pairs for seed in range(ties)]
-        rate = float(np.mean(called))
-        checks.append(Check(f"ties called, {setting.name}", f"{rate:.1%}", "<= 10%", rate <= 0.1))
+        called = np.mean([simulate(setting, seed).called / (setting.models - 1) for seed in range(ties)])
+        checks.append(at_most(f"ties called, {setting.name}", float(called), 0.1))
     header = ("models x questions, limit", "such a round", "ended by the limit", "of it used", "decided", "uncounted")
-    small = markdown(
-        ("models x questions, limit", "worst/limit", "4: ranked", "decided", "2: ranked", "decided"),
-        list(first_rounds(runs)),
+    ranked = ("models x questions, limit", "worst/limit", "4: ranked", "decided", "2: ranked", "decided")
+    tables = f"{markdown(header, rows(runs))}\n\n{FIRST_ROUNDS}\n\n{markdown(ranked, first_rounds(runs))}"
+    publish(
+        options, "A limit on tokens", __doc__, f"{runs} runs a row, {ties:,} of equal models.", tables, checks=checks
     )
-    measured = f"{runs} runs a row, {ties:,} of equal models"
-    tables = f"{markdown(header, table)}\n\n{FIRST_ROUNDS}\n\n{small}"
-    conclude(options, "A limit, and what is done with it", __doc__, measured, tables, checks)
 
 
 if __name__ == "__main__":

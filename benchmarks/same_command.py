@@ -3,20 +3,17 @@
 Whole runs as a user types them, `--command a=X --command b=X`: the command is a shell script whose score is random, by
 question and seed, and each trial is a process of its own.
 
-    python benchmarks/same_command.py [--quick] [--runs N] [--first-seed N] [--json PATH] [--markdown PATH]
+    python benchmarks/same_command.py [--quick] [--runs 200] [--first-seed N] [--json PATH]
 """
 
 import json
 import os
-import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tables import Check, arguments, conclude, markdown
+from tables import Check, arguments, markdown, publish
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -38,14 +35,10 @@ x=$(( x ^ (x >> 15) ))
 echo "{\\"score\\": $score}"
 """
 QUESTIONS, MAX_TRIALS = 20, 10
-RUNS, QUICK_RUNS = 200, 1
+RUNS = 200
 MOST_CALLED = 0.10
 MAX_OF_200 = 29
 """Of 200 runs of which one in ten names a winner, more than this do in less than 2.5%."""
-QUESTION = """\
-A team that compares two settings of an agent should first compare a setting with itself. How often does such a run name
-a winner? At most 10% may, at the default confidence of 95%. The command is a shell script that is right with a chance
-of 10 to 86%, by question; each trial is a process of its own."""
 
 
 class EndedRun(NamedTuple):
@@ -80,32 +73,20 @@ def rank_with_itself(seed: int) -> EndedRun:
     )
 
 
-def carried_out(seeds: range) -> Iterator[EndedRun]:
-    """Runs with these seeds, on all cores."""
-    with ProcessPoolExecutor() as pool:
-        for seed, run in zip(seeds, pool.map(rank_with_itself, seeds), strict=True):
-            print(f"seed {seed}: {run}", file=sys.stderr)
-            yield run
-
-
 def main() -> None:
-    """Carry out the runs."""
-    parser = arguments(__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, help=f"number of runs; default: {RUNS}")
+    parser = arguments(__doc__, runs=RUNS, quick_runs=1)
     parser.add_argument("--first-seed", type=int, default=0, help="seed of the first run, to make runs in parts")
     options = parser.parse_args()
-    runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
-    began = time.monotonic()
-    ended = list(carried_out(range(options.first_seed, options.first_seed + runs)))
-    seconds = time.monotonic() - began
+    runs = options.runs
+    with ProcessPoolExecutor() as pool:
+        ended = list(pool.map(rank_with_itself, range(options.first_seed, options.first_seed + runs)))
     trials, named = sum(run.trials for run in ended), sum(run.names_winner for run in ended)
     score = sum(sum(run.scores) for run in ended) / (2 * runs)
     row = (f"{QUESTIONS} questions, --max-trials {MAX_TRIALS}", runs, trials // runs, score, named, named / runs)
     header = ("runs of", "runs", "trials of a run", "mean score", "named a winner", "share")
     holds = None if runs < RUNS else named <= MAX_OF_200 * runs / RUNS
     checks = [Check("runs that name a winner", named / runs, f"at most {MOST_CALLED}", holds)]
-    measured = f"{trials:,} processes of the command, {1000 * seconds / trials:.0f} ms each on all cores"
-    conclude(options, "A command against itself", QUESTION, measured, markdown(header, [row]), checks)
+    publish(options, "A command against itself", __doc__, markdown(header, [row]), checks=checks)
 
 
 if __name__ == "__main__":

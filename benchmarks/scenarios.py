@@ -1,4 +1,4 @@
-"""What the allocation benchmark replays: worlds and recorded sets with known truth, and the setups run on them."""
+"""What benchmarks replay: worlds and recorded sets with known truth, and the plans run on them."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from adaptive_eval.config.decisions import TrialsConfig
 from adaptive_eval.config.pace import Optimize, make_pace
-from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Trials
+from adaptive_eval.core import Bench, Controller, Optimal, Plan, Trials
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Cost, Verdict
+from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import WORLDS, World, binary
-from adaptive_eval.study.drive import drive
-from adaptive_eval.study.judged import EQUAL
-from scorio.rank.order import pair_signs, tau_b
+from adaptive_eval.study.drive import drive_rounds
+from adaptive_eval.study.judged import JudgedReplay, judge_replay
 
 CAP = 80
 RECORDED_CAPS = {"aime2024": CAP, "livecodebench": 10, "gpqa": 10}
@@ -49,16 +48,17 @@ class Scenario:
         return self.trials.min / self.cap
 
     def tape(self, seed: int) -> Tape:
+        """The outcomes of a run."""
         rng = np.random.default_rng(seed)
         if self.counts is None:
             return Tape.from_chances(self.world.p, self.world.w, rng)
         correct, count = self.counts
         return Tape.from_counts(np.stack([count - correct, correct], axis=-1), self.world.w, rng)
 
-    def plan(self, **choices: object) -> Plan:
+    def plan(self, **choices: Any) -> Plan:
+        """A plan with these choices, everything else by the core's defaults."""
         models, questions, _ = self.world.p.shape
-        plan = Plan(Bench(models, questions, self.world.w))
-        return replace(plan, **choices)  # type: ignore[arg-type]
+        return replace(Plan(Bench(models, questions, self.world.w)), **choices)
 
 
 def recorded(folder: Path, name: str, best: int = 12) -> Scenario:
@@ -70,69 +70,25 @@ def recorded(folder: Path, name: str, best: int = 12) -> Scenario:
     return Scenario(name, World(name, binary(correct / count)), (correct, count), RECORDED_CAPS[name])
 
 
+def all_recorded(folder: Path) -> list[Scenario]:
+    """The best models of each recorded set; nothing where there are none."""
+    return [recorded(folder, name) for name in RECORDED_CAPS] if folder.is_dir() else []
+
+
 def simulated(name: str) -> Scenario:
+    """A world of `adaptive_eval.simulate`."""
     return Scenario(name, WORLDS[name]())
 
 
 def paced(scenario: Scenario, optimize: Optimize, *, batched: bool = False) -> dict[str, Any]:
-    """The choices of the default plan of a configuration that favours this."""
+    """The choices of the default plan of a configuration with this `trials.optimize`."""
     trials = TrialsConfig(max=scenario.cap, optimize=optimize)
-    return at_pace(scenario, make_pace(trials, scenario.world.p.shape[1], batched=batched))
+    pace = make_pace(trials, scenario.world.p.shape[1], batched=batched)
+    start = pace.first_round(scenario.trials.min, scenario.cap) / scenario.cap
+    return {"pace": pace, "trials": scenario.trials, "rule": Optimal(start=start)}
 
 
-def at_pace(scenario: Scenario, pace: Pace) -> dict[str, Any]:
-    """The choices of the default plan at a pace."""
-    return {
-        "pace": pace,
-        "trials": scenario.trials,
-        "rule": Optimal(start=pace.first_round(scenario.trials.min, scenario.cap) / scenario.cap),
-    }
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one replay did, judged by the truth."""
-
-    share: float
-    called: int
-    wrong: int
-    tied: int
-    pairs_wrong: int
-    pairs_false: int
-    errors: NDArray[np.float64]
-    covered_share: float
-    tau: float
-    regret: float
-    looks: int
-    usd: float
-    reason: str
-
-
-def replay(scenario: Scenario, plan: Plan, seed: int) -> Run:
-    """One seeded replay. A wrong call names the worse model, or parts an exact tie."""
-    controller = drive(Controller(plan), scenario.tape(seed), costs=scenario.costs)
-    truth = scenario.world.truth
-    standing, look, result = controller.last_look, controller.looks[-1], controller.result()
-    assert standing is not None
-    assert result is not None
-    evidence, call = standing.evidence, standing.memory.call
-    sign = np.sign(np.round(truth[evidence.first] - truth[evidence.second], 12))
-    pairs = [pair for pair in look.comparisons if pair.second is not None]
-    calls = [pair for pair in pairs if pair.verdict is Verdict.RESOLVED and not pair.reversed]
-    wrong = sum(truth[pair.first] <= truth[pair.second] + 1e-12 for pair in calls if pair.second is not None)
-    scores, sigmas = np.array(look.scores), np.array(look.sigmas)
-    return Run(
-        share=float(controller.trials.sum()) / (truth.size * plan.bench.questions * scenario.cap),
-        called=len(calls),
-        wrong=wrong,
-        tied=look.count(Verdict.TIED),
-        pairs_wrong=int(((call != 0) & (call != sign) & (sign != 0)).sum()),
-        pairs_false=int(((call != 0) & (sign == 0)).sum()),
-        errors=scores - truth,
-        covered_share=float((np.abs(scores - truth) <= 1.959964 * sigmas).mean()),
-        tau=float(np.nan_to_num(tau_b(pair_signs(scores), pair_signs(truth, EQUAL)))),
-        regret=float(truth.max() - truth[look.order[0]]),
-        looks=len(controller.looks),
-        usd=result.spent.usd,
-        reason=str(controller.finished),
-    )
+def replay(scenario: Scenario, plan: Plan, seed: int) -> JudgedReplay:
+    """One seeded replay, judged by the truth."""
+    controller = drive_rounds(Controller(plan), scenario.tape(seed))
+    return judge_replay(seed, controller, scenario.world.truth)

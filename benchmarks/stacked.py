@@ -1,21 +1,19 @@
 """Many replays of one plan side by side, by the same decisions as one controller each, in a hundredth of the time."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scenarios import Scenario
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.stack import MAX_CELLS, RunStack, StackedEnd, SummedTapes, can_stand_side_by_side
 from adaptive_eval.core.types import Verdict
-from scorio.moments import IntArray
+from adaptive_eval.study.judged import EQUAL
+from scorio.moments import FloatArray, IntArray
 
-EQUAL = 1e-12
-FloatArray = NDArray[np.float64]
+NORMAL = 1.959964
+"""Standard errors of a 95% interval, either way."""
 
 
 class Played(NamedTuple):
@@ -25,103 +23,62 @@ class Played(NamedTuple):
     opened: IntArray
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How the replays of one setup ended; arrays have a row for each run."""
+class Ended(NamedTuple):
+    """How the replays of a plan ended."""
 
-    scenario: Scenario
-    setup: str
-    share: FloatArray
-    """Of the trials of the fixed design."""
-    called: FloatArray
-    """Neighbours that were told apart."""
-    misordered: NDArray[np.bool_]
-    """A neighbour of another score was called the wrong way."""
-    parted: NDArray[np.bool_]
-    """Exactly equal neighbours were told apart."""
-    ties: NDArray[np.int_]
-    """(runs, 2): how many neighbours are exactly equal, and how many of these were told apart."""
-    errors: FloatArray
-    """(runs, L)."""
-    standardised: FloatArray
-    """(runs, L)."""
-
-    @property
-    def wrong(self) -> float:
-        """The share of runs with a wrong call of either kind."""
-        return float((self.misordered | self.parted).mean())
-
-    @property
-    def ties_called(self) -> float:
-        """The share of exactly equal neighbours that were told apart."""
-        equal, parted = self.ties.sum(axis=0)
-        return float(parted / max(equal, 1))
-
-    @property
-    def bias(self) -> float:
-        """The largest mean error of a score over the models, in points."""
-        return float(100.0 * np.abs(self.errors.mean(axis=0)).max())
-
-    @property
-    def cost(self) -> float:
-        return float(self.share.mean())
+    cost: float
+    """Mean share of the fixed design's trials."""
+    called: float
+    """Mean number of neighbours that were told apart."""
+    wrong: float
+    """Share of runs in which a neighbour was called in the wrong order, or told apart from an equal one."""
+    ties_called: float
+    """Share of exactly equal neighbours that were told apart."""
+    coverage: float
+    """Share of 95% intervals that contain the truth."""
+    bias: float
+    """The largest mean error of a score over the models, in points."""
 
 
-def replay_stacked(scenario: Scenario, setup: str, runs: int, **choices: Any) -> Ended:
+def replay_stacked(scenario: Scenario, runs: int, **choices: Any) -> Ended:
     """Seeded replays of the scenario with the plan's defaults but for the choices."""
-    plan = scenario.plan(**{"trials": scenario.trials, **choices})
-    return _judged(scenario, setup, plan, [run.end for run in play_stacked(scenario, plan, runs)])
+    plan, truth = scenario.plan(**{"trials": scenario.trials, **choices}), scenario.world.truth
+    ends = [run.end for run in play_stacked(scenario, plan, runs)]
+    counts = np.stack([end.counts for end in ends])
+    estimates = estimate(counts.reshape(-1, *counts.shape[2:]), plan.bench.weights, plan.prior, np.array(scenario.cap))
+    errors = estimates.score.reshape(len(ends), -1) - truth
+    called, wrong, equal, equal_called = np.array([_calls(end, truth) for end in ends]).T
+    return Ended(
+        cost=float(counts.sum()) / (counts[..., 0].size * scenario.cap),
+        called=float(called.mean()),
+        wrong=float(wrong.mean()),
+        ties_called=float(equal_called.sum() / max(equal.sum(), 1)),
+        coverage=float((np.abs(errors) <= NORMAL * estimates.sigma().reshape(errors.shape)).mean()),
+        bias=100.0 * float(np.abs(errors.mean(axis=0)).max()),
+    )
+
+
+def _calls(end: StackedEnd, truth: FloatArray) -> tuple[int, bool, int, int]:
+    """Calls of a run, whether any is wrong, its neighbours that are exactly equal, and those of them with a winner."""
+    pairs = [
+        (pair, float(truth[pair.first] - truth[pair.second])) for pair in end.comparisons if pair.second is not None
+    ]
+    resolved = [(pair, lead) for pair, lead in pairs if pair.verdict is Verdict.RESOLVED]
+    called = [lead for pair, lead in resolved if not pair.reversed]
+    equal, equal_called = (sum(abs(lead) <= EQUAL for _, lead in of) for of in (pairs, resolved))
+    return len(called), any(lead <= EQUAL for lead in called), equal, equal_called
 
 
 def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
     """Seeded replays of a plan that can stand side by side; raises `ValueError` for any other."""
     if not can_stand_side_by_side(plan):
         raise ValueError(f"{plan.deciding_rule} or {plan.judging} needs a controller for each run")
-    models, questions, _ = scenario.world.p.shape
-    at_once = max(MAX_CELLS // (models * questions), 1)
-    played: list[Played] = []
+    bench, played = plan.bench, list[Played]()
+    at_once = max(MAX_CELLS // (bench.models * bench.questions), 1)
     for begin in range(0, runs, at_once):
-        played += _side_by_side(scenario, plan, range(begin, min(begin + at_once, runs)))
+        seeds = range(begin, min(begin + at_once, runs))
+        tapes = SummedTapes([scenario.tape(seed) for seed in seeds], bench.categories)
+        ends = RunStack(plan, tapes, len(seeds)).ends()
+        opened = tapes.counts(np.arange(len(seeds) * bench.models), np.tile(plan.opening, (len(seeds), 1)))
+        played += map(Played, ends, opened.reshape(len(seeds), bench.models, bench.questions, bench.categories))
     return played
-
-
-def _side_by_side(scenario: Scenario, plan: Plan, seeds: Sequence[int]) -> list[Played]:
-    bench = plan.bench
-    tapes = SummedTapes([scenario.tape(seed) for seed in seeds], bench.categories)
-    ends = RunStack(plan, tapes, len(seeds)).ends()
-    opened = tapes.counts(np.arange(len(seeds) * bench.models), np.tile(plan.opening, (len(seeds), 1)))
-    return list(map(Played, ends, opened.reshape(len(seeds), bench.models, bench.questions, bench.categories)))
-
-
-def _judged(scenario: Scenario, setup: str, plan: Plan, ends: Sequence[StackedEnd]) -> Ended:
-    truth = scenario.world.truth
-    counts = np.stack([end.counts for end in ends])
-    estimates = estimate(counts.reshape(-1, *counts.shape[2:]), plan.bench.weights, plan.prior, np.array(scenario.cap))
-    errors = estimates.score.reshape(len(ends), -1) - truth
-    leads = [
-        [
-            float(truth[pair.first] - truth[pair.second])
-            for pair in end.comparisons
-            if pair.verdict is Verdict.RESOLVED and not pair.reversed and pair.second is not None
-        ]
-        for end in ends
-    ]
-    equal = [
-        [
-            pair.verdict is Verdict.RESOLVED
-            for pair in end.comparisons
-            if pair.second is not None and abs(truth[pair.first] - truth[pair.second]) <= EQUAL
-        ]
-        for end in ends
-    ]
-    return Ended(
-        scenario=scenario,
-        setup=setup,
-        share=counts.sum(axis=(1, 2, 3)) / (truth.size * plan.bench.questions * scenario.cap),
-        called=np.array([len(run) for run in leads], dtype=float),
-        misordered=np.array([any(lead < -EQUAL for lead in run) for run in leads]),
-        parted=np.array([any(abs(lead) <= EQUAL for lead in run) for run in leads]),
-        ties=np.array([(len(run), sum(run)) for run in equal]),
-        errors=errors,
-        standardised=errors / estimates.sigma().reshape(errors.shape),
-    )

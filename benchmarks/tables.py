@@ -1,13 +1,15 @@
-"""What all benchmarks share: rows for machines and for people, and the words for this machine."""
+"""What all benchmarks share: their options, tables as Markdown, and figures beside their goals."""
 
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+SHARED = Path(__file__).parents[2] / "shared"
+"""Where recorded outcomes and trained models are, if they are there."""
 
 
 class Check(NamedTuple):
@@ -15,31 +17,46 @@ class Check(NamedTuple):
 
     check: str
     value: float | str
-    goal: str
-    holds: bool | None
+    goal: str = ""
+    holds: bool | None = None
 
 
-def arguments(description: str) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="a small version, under 50 s on two cores")
+def at_most(check: str, value: float, limit: float, digits: int = 3) -> Check:
+    """A figure that should not be above its limit."""
+    return Check(check, round(float(value), digits or None), f"<= {limit:.4g}", bool(value <= limit))
+
+
+def at_least(check: str, value: float, limit: float, digits: int = 3) -> Check:
+    """A figure that should not be below its limit."""
+    return Check(check, round(float(value), digits or None), f">= {limit:.4g}", bool(value >= limit))
+
+
+def between(check: str, value: float, low: float, high: float) -> Check:
+    """A figure that should lie between two limits."""
+    return Check(check, round(float(value), 3), f"{low:.3g} to {high:.3g}", bool(low <= value <= high))
+
+
+def with_errors(share: float, runs: int, errors: float = 2.0) -> float:
+    """The largest share of runs that a true share explains: so many standard errors above it."""
+    return share + errors * float((share * (1.0 - share) / runs) ** 0.5)
+
+
+class _Quick(argparse.Action):
+    def __call__(self, _: object, options: argparse.Namespace, *__: object) -> None:
+        options.quick, options.runs = True, self.const
+
+
+def arguments(about: str | None, *, runs: int = 0, quick_runs: int = 0, data: bool = False) -> argparse.ArgumentParser:
+    """The options of a benchmark, with so many runs per row."""
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    quick: dict[str, Any] = {"action": _Quick, "nargs": 0, "const": quick_runs, "default": False}
+    parser.add_argument("--quick", **quick, help="a small version, under 50 s on two cores")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the checks as JSON rows")
-    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
+    if runs:
+        parser.add_argument("--runs", type=int, default=runs, help="seeded runs per row")
+    if data:
+        parser.add_argument("--data", type=Path, default=SHARED / "data", help="the folder of recorded outcomes")
     return parser
-
-
-def add_data(parser: argparse.ArgumentParser) -> None:
-    """The option of benchmarks that replay recorded outcomes, and do without where there are none."""
-    default = Path(__file__).parents[2] / "shared" / "data"
-    parser.add_argument(
-        "--data", type=Path, default=default, help="the folder of recorded outcomes, where there is one"
-    )
-
-
-def machine() -> str:
-    """This machine, by cores and memory only."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{os.cpu_count()} cores, {memory:.0f} GiB memory"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -57,38 +74,15 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {line} |" for line in lines)
 
 
-def check_table(checks: Iterable[Check]) -> str:
-    """The checks as a Markdown table."""
+def publish(options: argparse.Namespace, title: str, *parts: str | None, checks: Sequence[Check]) -> None:
+    """Print a page of these parts, with the checks, and write what the options ask for; exit with 1 if a goal is
+    missed."""
     words = {True: "yes", False: "**no**", None: ""}
-    return markdown(("check", "value", "goal", "holds"), [(c.check, c.value, c.goal, words[c.holds]) for c in checks])
-
-
-def publish(options: argparse.Namespace, text: str, checks: Iterable[Check]) -> None:
-    """Print the document, and write what the options ask for; sections that people added to the file stay."""
+    table = markdown(Check._fields, [(*check[:3], words[check.holds]) for check in checks])
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    machine = f"On {os.cpu_count()} cores, {memory:.0f} GiB memory."
+    text = "\n\n".join([f"# {title}", *((part or "").strip() for part in parts), table, machine])
     print(text)
     if options.json is not None:
         options.json.write_text(json.dumps([check._asdict() for check in checks], indent=1) + "\n")
-    if options.markdown is not None:
-        text = text.rstrip("\n") + "\n"
-        options.markdown.write_text(text + added_by_hand(options.markdown, text))
-
-
-def added_by_hand(path: Path, text: str) -> str:
-    """What the document at `path` has from the first heading on that `text` lacks."""
-    before = path.read_text() if path.exists() else ""
-    at = next((at for at in _sections(before) if before[at:].splitlines()[0] not in text.splitlines()), None)
-    return "" if at is None else f"\n{before[at:]}"
-
-
-def _sections(text: str) -> list[int]:
-    """Where headings of the second level begin."""
-    return [match.start() for match in re.finditer(r"^## ", text, re.MULTILINE)]
-
-
-def conclude(
-    options: argparse.Namespace, title: str, about: str | None, measured: str, table: str, checks: Sequence[Check]
-) -> None:
-    """Publish a benchmark of one table, and exit with 1 where a goal is missed."""
-    parts = [f"# {title}", (about or "").strip(), f"On {machine()}; {measured}.", table, check_table(checks)]
-    publish(options, "\n\n".join(parts), checks)
-    sys.exit(0 if all(check.holds is not False for check in checks) else 1)
+    sys.exit(int(any(check.holds is False for check in checks)))

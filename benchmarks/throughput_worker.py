@@ -29,6 +29,7 @@ WHOLE = HEAD + REPLY
 MODELS = b'{"object":"list","data":[{"id":"m","object":"model"}]}'
 OTHER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(MODELS), MODELS)
 
+SAMPLING = {"temperature": 0.6, "top_p": 0.95, "max_tokens": 32768}
 PROMPT = "[q17] Which integer is meant? Please reason step by step. " + "One more line of the question. " * 8
 
 
@@ -82,26 +83,16 @@ Ask = Callable[[int], Awaitable[object]]
 
 
 def body(seed: int) -> dict[str, object]:
-    return {
-        "model": "m",
-        "messages": [{"role": "user", "content": PROMPT}],
-        "seed": seed,
-        "temperature": 0.6,
-        "top_p": 0.95,
-        "max_tokens": 32768,
-    }
+    return {"model": "m", "messages": [{"role": "user", "content": PROMPT}], "seed": seed, **SAMPLING}
 
 
 async def aiohttp_client(url: str, stack: AsyncExitStack) -> Ask:
     import aiohttp
     import orjson
 
-    connector = aiohttp.TCPConnector(limit=0)
-    session = await stack.enter_async_context(
-        aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=None)
-        )
-    )
+    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    opened = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout)
+    session = await stack.enter_async_context(opened)
 
     async def ask(seed: int) -> object:
         headers = {"Content-Type": "application/json"}
@@ -111,13 +102,13 @@ async def aiohttp_client(url: str, stack: AsyncExitStack) -> Ask:
     return ask
 
 
-async def httpx2_client(url: str, stack: AsyncExitStack, over_ours: bool = False) -> Ask:
+async def httpx2_client(url: str, stack: AsyncExitStack, *, over_aiohttp: bool = False) -> Ask:
     import httpx2
     import orjson
 
     from adaptive_eval.endpoints.transport import Transport
 
-    transport = Transport() if over_ours else httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None))
+    transport = Transport() if over_aiohttp else httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None))
     client = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False))
 
     async def ask(seed: int) -> object:
@@ -127,17 +118,10 @@ async def httpx2_client(url: str, stack: AsyncExitStack, over_ours: bool = False
     return ask
 
 
-async def httpx2_over_aiohttp(url: str, stack: AsyncExitStack) -> Ask:
-    return await httpx2_client(url, stack, over_ours=True)
-
-
-async def openai_client(url: str, stack: AsyncExitStack, over: str = "its own pool") -> Ask:
-    import httpx2
+async def openai_client(url: str, stack: AsyncExitStack) -> Ask:
     import openai
 
-    http: httpx2.AsyncClient | None = openai.DefaultAioHttpClient() if over == "aiohttp" else None
-    opened = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=http)
-    client = await stack.enter_async_context(opened)
+    client = await stack.enter_async_context(openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0))
 
     async def ask(seed: int) -> object:
         return await client.chat.completions.create(**body(seed))  # type: ignore[call-overload]
@@ -145,17 +129,12 @@ async def openai_client(url: str, stack: AsyncExitStack, over: str = "its own po
     return ask
 
 
-async def openai_over_aiohttp(url: str, stack: AsyncExitStack) -> Ask:
-    return await openai_client(url, stack, "aiohttp")
-
-
-async def endpoint(url: str, stack: AsyncExitStack, client: str = "http", model: str = "m") -> Ask:
+async def endpoint(url: str, stack: AsyncExitStack) -> Ask:
     from adaptive_eval.endpoints.endpoint import open_endpoint
     from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
 
-    config = EndpointConfig(base_url=url, model=model, client=client)
-    sampling = Sampling(temperature=0.6, top_p=0.95, max_tokens=32768)
-    opened = open_endpoint(config, sampling, Limits(in_flight=1024), keys={})
+    config, limits = EndpointConfig(base_url=url, model="m"), Limits(in_flight=1024)
+    opened = open_endpoint(config, Sampling.model_validate(SAMPLING), limits, keys={})
     stack.push_async_callback(opened.close)
     prompt = Prompt(messages=(Message("user", PROMPT),))
 
@@ -165,23 +144,12 @@ async def endpoint(url: str, stack: AsyncExitStack, client: str = "http", model:
     return ask
 
 
-async def endpoint_with_openai(url: str, stack: AsyncExitStack) -> Ask:
-    return await endpoint(url, stack, "openai")
-
-
-async def simulated(url: str, stack: AsyncExitStack) -> Ask:
-    return await endpoint(url, stack, model="coin-11")
-
-
-CLIENTS = {
+CLIENTS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Ask]]] = {
     "aiohttp": aiohttp_client,
-    "httpx2 over aiohttp": httpx2_over_aiohttp,
+    "httpx2 over aiohttp": partial(httpx2_client, over_aiohttp=True),
     "httpx2, its own pool": httpx2_client,
     "openai SDK": openai_client,
-    "openai SDK over aiohttp": openai_over_aiohttp,
     "endpoint": endpoint,
-    "endpoint, client: openai": endpoint_with_openai,
-    "simulated": simulated,
 }
 
 

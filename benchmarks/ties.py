@@ -3,14 +3,10 @@
 Some models of each world are copies of each other. A call between two copies that are neighbours in the final order is
 a false one; at a confidence of 95%, 10% of them may be called, at 80%, 40%.
 
-    python benchmarks/ties.py [--quick] [--runs 2000] [--json PATH] [--markdown PATH]
+    python benchmarks/ties.py [--quick] [--runs 2000] [--json PATH]
 """
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scenarios import Scenario, replay
 from stacked import replay_stacked
-from tables import Check, arguments, conclude, markdown
+from tables import Check, arguments, at_most, between, markdown, publish
 
 from adaptive_eval.core import Baseline, Optimal, Pace, Pairs, Trials
 from adaptive_eval.simulate.worlds import World, binary
@@ -28,10 +24,6 @@ SPENT = (0.7, 0.95)
 """Goal for the highest rate of all worlds, as a share of what is allowed: the promise holds, and little of it is left
 unspent."""
 HEADER = ("questions", "models", "trials.max", "confidence", "ties called", "allowed", "setting")
-ABOUT = """
-How often are exact ties called? At most 10% may be at the default confidence of 95%, 40% at one of 80%. Runs of whole
-worlds in which models are copies of each other. `python benchmarks/ties.py`.
-"""
 
 Choices = tuple[tuple[str, Any], ...]
 
@@ -127,56 +119,39 @@ def rate(case: Case, runs: int) -> float:
     """The share of comparisons of copies that were called; all that end next to each other count."""
     scenario = scenario_of(case)
     min_trials = min(scenario.trials.min, case.cap) if case.min_trials is None else case.min_trials
-    trials = Trials(min=min_trials, max=case.cap)
-    choices = dict(case.choices)
-    rule = Optimal(case.confidence, trials.min / case.cap, choices.pop("worth", 3.0))
-    plan = scenario.plan(rule=rule, trials=trials, **choices)
+    choices, trials = dict(case.choices), Trials(min=min_trials, max=case.cap)
+    choices |= {"rule": Optimal(case.confidence, min_trials / case.cap, choices.pop("worth", 3.0)), "trials": trials}
+    plan = scenario.plan(**choices)
     if plan.source.by_question:
         return sum(replay(scenario, plan, seed).called for seed in range(runs)) / runs
-    return replay_stacked(scenario, case.setting, runs, rule=rule, trials=trials, **choices).ties_called
-
-
-def rows_of(runs: int, cases: Sequence[Case]) -> Iterator[tuple[Case, float]]:
-    """Each case with its rate."""
-    with ProcessPoolExecutor() as pool:
-        yield from zip(cases, pool.map(partial(rate, runs=runs), cases), strict=True)
+    return replay_stacked(scenario, runs, **choices).ties_called
 
 
 def cells(case: Case, share: float) -> tuple[object, ...]:
     """A row of the table."""
     alike = "all alike" if len(set(case.offsets)) == 1 else "two alike" if case in RIVALS else "pairs alike"
-    return (
-        f"{case.questions}, {case.profile}", f"{len(case.offsets)}, {alike}", case.cap, f"{case.confidence:.0%}",
-        share, f"{case.allowed:.2f}", case.setting,
-    )  # fmt: skip
+    models, confidence = f"{len(case.offsets)}, {alike}", f"{case.confidence:.0%}"
+    return f"{case.questions}, {case.profile}", models, case.cap, confidence, share, f"{case.allowed:.2f}", case.setting
 
 
-def checks_of(results: Sequence[tuple[Case, float]]) -> Iterator[Check]:
+def checks_of(rates: Mapping[Case, float]) -> Iterator[Check]:
     """At the default confidence the promise is to be spent; in all worlds, it must hold."""
     low, high = (share * CASES[0].allowed for share in SPENT)
-    highest = max(rate for case, rate in results if case in CASES)
-    yield Check("most ties called", round(highest, 3), f"{low:.3f} to {high:.3f}", low <= highest <= high)
-    groups = {"where resting models go on": RIVALS, **{f"confidence {level:.0%}": of(level) for level in ELSEWHERE}}
+    yield between("most ties called", max(rate for case, rate in rates.items() if case in CASES), low, high)
+    groups = {"where resting models go on": RIVALS}
+    groups |= {f"confidence {level:.0%}": [case for case in OTHERS if case.confidence == level] for level in ELSEWHERE}
     for name, cases in groups.items():
-        rates = [rate for case, rate in results if case in cases]
-        if rates:
-            largest, allowed = max(rates), cases[0].allowed
-            yield Check(f"most ties called, {name}", round(largest, 3), f"<= {allowed:.2f}", largest <= allowed)
-
-
-def of(confidence: float) -> list[Case]:
-    """The cases at another confidence."""
-    return [case for case in OTHERS if case.confidence == confidence]
+        if measured := [rates[case] for case in cases if case in rates]:
+            yield at_most(f"most ties called, {name}", max(measured), cases[0].allowed)
 
 
 def main() -> None:
-    parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=2000, help="seeded runs per row")
-    options = parser.parse_args()
-    runs = 60 if options.quick else options.runs
-    results = list(rows_of(runs, CASES[:2] if options.quick else [*CASES, *RIVALS, *OTHERS]))
-    table = markdown(HEADER, [cells(*result) for result in results])
-    conclude(options, "Exact ties that are called", ABOUT, f"{runs} runs per row", table, list(checks_of(results)))
+    options = arguments(__doc__, runs=2000, quick_runs=60).parse_args()
+    cases = CASES[:2] if options.quick else [*CASES, *RIVALS, *OTHERS]
+    with ProcessPoolExecutor() as pool:
+        rates = dict(zip(cases, pool.map(partial(rate, runs=options.runs), cases), strict=True))
+    table, about = markdown(HEADER, [cells(*result) for result in rates.items()]), f"{options.runs} runs per row."
+    publish(options, "Exact ties that are called", __doc__, about, table, checks=list(checks_of(rates)))
 
 
 if __name__ == "__main__":

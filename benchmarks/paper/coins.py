@@ -1,6 +1,6 @@
 """How fast each metric finds the true order of the paper's eleven biased coins (section 2.7, Figure 1).
 
-    python benchmarks/paper/coins.py [--quick] [--json PATH] [--markdown PATH]
+    python benchmarks/paper/coins.py [--quick] [--json PATH]
 
 Mean Kendall's tau-b with the truth after N trials of 30 questions: over independent matrices of outcomes, and over
 bootstraps of whole trials (columns) or of the trials of each question (rows). N trials resampled from 80 vary by
@@ -20,12 +20,11 @@ from scorio.moments import FloatArray, IntArray
 from scorio.rank import rank_scores
 
 sys.path.append(str(Path(__file__).parents[1]))
-from tables import Check, arguments, check_table, markdown, publish
+from tables import arguments, at_least, at_most, markdown, publish
 
 TRIALS, LOOKS = 80, (10, 20, 40, 80)
 AT_A_TIME = 50
-METRICS = {
-    "Bayes@N, avg@N": Metric.of(scorio.eval.bayes),
+DRAWS = {
     "Pass@2": Metric.of(scorio.eval.pass_at_k, k=2),
     "Pass@4": Metric.of(scorio.eval.pass_at_k, k=4),
     "Pass@8": Metric.of(scorio.eval.pass_at_k, k=8),
@@ -33,7 +32,9 @@ METRICS = {
     "G-Pass@4, tau 0.5": Metric.of(scorio.eval.g_pass_at_k_tau, k=4, tau=0.5),
     "mG-Pass@4": Metric.of(scorio.eval.mg_pass_at_k, k=4),
 }
+"""Metrics of k draws."""
 BAYES = "Bayes@N, avg@N"
+METRICS = {BAYES: Metric.of(scorio.eval.bayes), **DRAWS}
 
 
 def matrices(number: int, rng: np.random.Generator) -> IntArray:
@@ -64,7 +65,7 @@ def bootstrapped(number: int, replicates: int, scheme: str) -> FloatArray:
 
 
 def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
+    options = arguments(__doc__).parse_args()
     number, resampled, replicates = (100, 10, 40) if options.quick else (1000, 40, 250)
     alone = independent(number)
     curves = {scheme: bootstrapped(resampled, replicates, scheme) for scheme in ("columns", "rows")}
@@ -75,17 +76,14 @@ def main() -> None:
     for look in LOOKS:
         best = max(float(curve[look - TRIALS - 1]) for name, curve in alone.items() if name != BAYES)
         lead = float(alone[BAYES][look - 1]) - best
-        checks.append(
-            Check(f"N = {look}: Bayes@N over the best other", round(lead, 4), ">= -0.001", lead >= -slack / 10)
-        )
+        checks.append(at_least(f"N = {look}: Bayes@N over the best other", lead, -slack / 10, 4))
     for scheme, curve in curves.items():
-        apart = float(np.abs(curve - worth).max())
         what = f"bootstrap by {scheme}: from as many new trials as it is worth, at most"
-        checks.append(Check(what, round(apart, 4), f"<= {slack}", apart <= slack))
+        checks.append(at_most(what, np.abs(curve - worth).max(), slack, 4))
     rows = [(name, *(float(curve[look - TRIALS - 1]) for look in LOOKS)) for name, curve in alone.items()]
     rows += [(f"Bayes@N, {scheme}", *(float(curve[look - 1]) for look in LOOKS)) for scheme, curve in curves.items()]
     table = markdown(("metric", *(f"N = {look}" for look in LOOKS)), rows)
-    publish(options, f"# Coins\n\n{__doc__}\n{table}\n\n{check_table(checks)}", checks)
+    publish(options, "Coins", __doc__, table, checks=checks)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How many trials recorded rankings take to settle (paper, sections 3.1 and 3.3, appendices F and G).
 
-    python benchmarks/paper/convergence.py [DATA...] [--quick] [--top 11] [--json PATH] [--markdown PATH]
+    python benchmarks/paper/convergence.py [DATA...] [--quick] [--top 11] [--json PATH]
 
 DATA are runs or .npz files of outcomes; without any it is one matrix of 80 trials of the eleven coins. The gold ranking
 is that of all trials, at most 80 a question. Over bootstraps of whole trials the tables give tau-b with the gold
@@ -9,22 +9,21 @@ an n never converges, and is in no mean. Random subsets of models show the effec
 figures cannot be reproduced without its outcomes, which it does not print.
 """
 
-import argparse
 import sys
 from math import comb
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from coins import DRAWS
 
-import scorio.eval
 from adaptive_eval.exchange.recording import read_recording, recording_of_run
 from adaptive_eval.simulate.worlds import coins
 from scorio.convergence import BAYES, Convergence, Metric, Study, convergence_at_n, convergence_of_subsets, tau_curve
 from scorio.moments import FloatArray, IntArray
 
 sys.path.append(str(Path(__file__).parents[1]))
-from tables import Check, arguments, check_table, markdown, publish
+from tables import Check, arguments, markdown, publish
 
 MOST_TRIALS, LOOKS = 80, (10, 20, 40, 80)
 SUBSETS = {5: 50, 10: 20, 15: 20, 20: 1}
@@ -71,14 +70,7 @@ def metrics(outcomes: Outcomes) -> dict[str, Metric]:
     """Bayes@N, and for answers that are right or wrong those of k draws."""
     if outcomes.weights.size != 2:
         return {"Bayes@N": BAYES}
-    draws = {f"Pass@{k}": Metric.of(scorio.eval.pass_at_k, k=k) for k in (2, 4, 8)}
-    return {
-        "Bayes@N": BAYES,
-        **draws,
-        "naive Pass^4": Metric.of(scorio.eval.naive_pass_hat_k, k=4),
-        "G-Pass@4, tau 0.5": Metric.of(scorio.eval.g_pass_at_k_tau, k=4, tau=0.5),
-        "mG-Pass@4": Metric.of(scorio.eval.mg_pass_at_k, k=4),
-    }
+    return {"Bayes@N": BAYES, **DRAWS}
 
 
 def subset_rows(outcomes: Outcomes, replicates: int) -> list[tuple[object, ...]]:
@@ -116,7 +108,7 @@ def sections(outcomes: Outcomes, replicates: int) -> tuple[str, Convergence]:
 
 
 def main() -> None:
-    parser: argparse.ArgumentParser = arguments(__doc__ or "")
+    parser = arguments(__doc__)
     parser.add_argument("data", nargs="*", type=Path, help="runs, or .npz files of outcomes")
     parser.add_argument("--top", type=int, help="only this many models, the best ones")
     options = parser.parse_args()
@@ -128,7 +120,7 @@ def main() -> None:
         what = f"{outcomes.name}: shares of convergence@n and of none, together"
         parts.append(text)
         checks.append(Check(what, round(total, 6), "1", abs(total - 1.0) < 1e-6))
-    publish(options, "\n\n".join([f"# Convergence\n\n{__doc__}", *parts, check_table(checks)]), checks)
+    publish(options, "Convergence", __doc__, *parts, checks=checks)
 
 
 if __name__ == "__main__":

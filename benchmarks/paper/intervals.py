@@ -1,6 +1,6 @@
 """Coverage of 95% intervals of a score (paper, section 2.6): the credible interval and its alternatives.
 
-    python benchmarks/paper/intervals.py [--quick] [--json PATH] [--markdown PATH]
+    python benchmarks/paper/intervals.py [--quick] [--json PATH]
 
 The true score is the mean probability of M questions, which are drawn for each model around the means of the coins.
 The credible intervals of Bayes@N and of avg@N are compared with intervals from the central limit theorem (CLT) and
@@ -20,7 +20,7 @@ from scorio.eval import avg_ci, bayes_ci
 from scorio.moments import FloatArray, IntArray
 
 sys.path.append(str(Path(__file__).parents[1]))
-from tables import Check, arguments, check_table, markdown, publish
+from tables import arguments, at_least, markdown, publish
 
 QUESTIONS, TRIALS = (15, 30, 100), (1, 4, 16, 80)
 RESAMPLED, AT_A_TIME, Z = 200, 100, 1.959964
@@ -67,23 +67,14 @@ def coverage(m: int, n: int, models: int) -> dict[str, float]:
 
 
 def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
+    options = arguments(__doc__).parse_args()
     models = 200 if options.quick else 1000
     held = {(m, n): coverage(m, n, models) for m in QUESTIONS for n in TRIALS}
     bound = 0.95 - 3.0 * (0.95 * 0.05 / models) ** 0.5
-    checks = [
-        Check(
-            f"avg@N, M = {m}, N = {n}",
-            held[m, n]["avg@N, credible"],
-            f">= {bound:.3f}",
-            held[m, n]["avg@N, credible"] >= bound,
-        )
-        for m in QUESTIONS
-        for n in TRIALS
-    ]
+    checks = [at_least(f"avg@N, M = {m}, N = {n}", by["avg@N, credible"], bound) for (m, n), by in held.items()]
     rows = [(kind, m, *(held[m, n][kind] for n in TRIALS)) for m in QUESTIONS for kind in KINDS]
     table = markdown(("interval", "M", *(f"N = {n}" for n in TRIALS)), rows)
-    publish(options, f"# Intervals\n\n{__doc__}\n{table}\n\n{check_table(checks)}", checks)
+    publish(options, "Intervals", __doc__, table, checks=checks)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Value of outcomes of an older model as a prior for the newer one (paper, section 2.8, Figure 2).
 
-    python benchmarks/paper/priors.py [--quick] [--json PATH] [--markdown PATH]
+    python benchmarks/paper/priors.py [--quick] [--json PATH]
 
 There are eight models. The i-th answers questions rightly with probabilities drawn from Beta(i + 3, 12 - i), scaled to
 the printed means; its update draws new ones from Beta(i + 3 + s, 12 - i + s') with s, s' = +-1. D trials of each
@@ -18,7 +18,7 @@ from scorio.moments import FloatArray, IntArray
 from scorio.rank.order import pair_signs, tau_b
 
 sys.path.append(str(Path(__file__).parents[1]))
-from tables import Check, arguments, check_table, markdown, publish
+from tables import arguments, at_least, at_most, between, markdown, publish
 
 MEANS = (0.3021, 0.3166, 0.4144, 0.4985, 0.5351, 0.5759, 0.6679, 0.7487)
 QUESTIONS, TRIALS, DEPTHS, LOOKS = 30, 40, (0, 1, 2, 4, 8, 16), (1, 2, 5, 10, 20, 40)
@@ -58,25 +58,23 @@ def measure(updates: int, rng: np.random.Generator) -> tuple[FloatArray, FloatAr
 
 
 def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
+    options = arguments(__doc__).parse_args()
     updates, rng = 3000 if options.quick else 50_000, np.random.default_rng([0, 1])
     parts = [measure(AT_A_TIME, rng) for _ in range(updates // AT_A_TIME)]
     orders, tau = np.concatenate([order for order, _ in parts]), np.sum([sums for _, sums in parts], axis=0) / updates
     gain, mean, changed = tau - tau[0], float(orders.mean()), float(np.mean(orders < 1.0))
     checks = [
-        Check("tau of the orders before and after", round(mean, 4), "0.88 +- 0.01", abs(mean - 0.88) <= 0.01),
-        Check("updates that change the order", round(changed, 4), "0.86 +- 0.03", abs(changed - 0.86) <= 0.03),
+        between("tau of the orders before and after", mean, 0.87, 0.89),
+        between("updates that change the order", changed, 0.83, 0.89),
     ]
     for place, depth in enumerate(DEPTHS[1:], start=1):
         if depth <= 4:
-            lowest = float(gain[place, :3].min())
-            checks.append(Check(f"D = {depth}: least gain at N = 1 to 3", round(lowest, 4), ">= 0", lowest >= 0.0))
+            checks.append(at_least(f"D = {depth}: least gain at N = 1 to 3", gain[place, :3].min(), 0.0, 4))
         else:
-            last = float(gain[place, -1])
-            checks.append(Check(f"D = {depth}: gain at N = {TRIALS}", round(last, 4), "<= 0", last <= 0.0))
+            checks.append(at_most(f"D = {depth}: gain at N = {TRIALS}", gain[place, -1], 0.0, 4))
     rows = [(depth, *(float(tau[place, n - 1]) for n in LOOKS)) for place, depth in enumerate(DEPTHS)]
     table = markdown(("D", *(f"N = {n}" for n in LOOKS)), rows)
-    publish(options, f"# Priors\n\n{__doc__}\nMean tau-b with the truth.\n\n{table}\n\n{check_table(checks)}", checks)
+    publish(options, "Priors", __doc__, "Mean tau-b with the truth.", table, checks=checks)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How many trials tell LLM9 (60.8%) from LLM10 (62.13%) (paper, section 2.9, Figure 3).
 
-    python benchmarks/paper/separation.py [--quick] [--json PATH] [--markdown PATH]
+    python benchmarks/paper/separation.py [--quick] [--json PATH]
 
 The chance that LLM10 is above LLM9 by Bayes@N, and the mean of |z|, over pairs of matrices of 30 questions, each
 followed through all N. |z| is averaged as it stands: where orders are still wrong it exceeds the mean of z.
@@ -14,7 +14,7 @@ import numpy as np
 from adaptive_eval.simulate.worlds import coins
 
 sys.path.append(str(Path(__file__).parents[1]))
-from tables import Check, arguments, check_table, markdown, publish
+from tables import Check, arguments, between, markdown, publish
 
 WORSE, BETTER = 8, 9
 PRINTED = {80: (0.837, 1.14), 199: (0.947, 1.645), 285: (0.969, 1.96)}
@@ -40,16 +40,15 @@ def measure(replicates: int) -> dict[int, tuple[float, float, float]]:
 
 
 def main() -> None:
-    options = arguments(__doc__ or "").parse_args()
+    options = arguments(__doc__).parse_args()
     measured, checks = measure(10_000 if options.quick else 40_000), list[Check]()
     for n, printed in PRINTED.items():
-        for what, value, goal, slack in zip(
-            ("right order", "mean |z|"), measured[n], printed, (0.03, 0.05), strict=False
-        ):
-            checks.append(Check(f"N = {n}: {what}", round(value, 3), f"{goal} +- {slack}", abs(value - goal) <= slack))
+        order, z, _ = measured[n]
+        checks.append(between(f"N = {n}: right order", order, printed[0] - 0.03, printed[0] + 0.03))
+        checks.append(between(f"N = {n}: mean |z|", z, printed[1] - 0.05, printed[1] + 0.05))
     rows = [(n, *values, *(PRINTED.get(n) or ("", ""))) for n, values in measured.items()]
     table = markdown(("N", "right order", "mean |z|", "mean z", "order, printed", "|z|, printed"), rows)
-    publish(options, f"# Separation\n\n{__doc__}\n{table}\n\n{check_table(checks)}", checks)
+    publish(options, "Separation", __doc__, table, checks=checks)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from known_answers import KnownRespondent, answer_serial, known_models, known_server
+from known_answers import known_models
+from known_server import KnownRespondent, answer_serial, known_server
 from live_runs import ENDED, Site, stored
 from stored_runs import events_in
 

@@ -4,11 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from known_answers import KnownRespondent, answer_serial, known_models
+from known_answers import known_models
+from known_server import KnownRespondent, answer_at, answer_serial
 
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.simulate.answering import cut_short, draw_logprobs, right_answer
-from scorio.categorical import SCHEMATA, Schema
+from scorio.categorical import SCHEMATA, Schema, fit_thresholds
 
 SMALL, POPULATION = known_models(models=2, questions=3, answers=25)
 
@@ -32,7 +33,7 @@ def facts(model: int, question: int, number: int) -> dict[str, float | bool]:
 
 @pytest.mark.parametrize("schema", SCHEMATA.values(), ids=lambda schema: schema.name)
 def test_true_scores_are_the_means_over_all_answers_one_by_one(schema: Schema) -> None:
-    thresholds = POPULATION.thresholds
+    thresholds = fit_thresholds(POPULATION.signals)
     given = {name: getattr(thresholds, name) for name in schema.thresholds}
     rubric = open_rubric(RubricConfig(name=schema.name, thresholds=given))
     models, questions, answers = POPULATION.words.shape
@@ -42,7 +43,7 @@ def test_true_scores_are_the_means_over_all_answers_one_by_one(schema: Schema) -
             for question in range(questions)
             for number in range(answers)
         ]
-        assert POPULATION.scores(schema)[model] == pytest.approx(sum(worth) / len(worth))
+        assert POPULATION.scores(schema, thresholds)[model] == pytest.approx(sum(worth) / len(worth))
 
 
 def test_an_answer_is_written_as_it_was_drawn() -> None:
@@ -54,7 +55,7 @@ def test_an_answer_is_written_as_it_was_drawn() -> None:
         assert serial is not None
         model, question, number = map(int, np.unravel_index(serial, POPULATION.words.shape))
         assert (model, question) == (1, 2)
-        expected, boxed = POPULATION.at(model, question, number), re.search(r"\\boxed\{(\d+)\}", drawn.text)
+        expected, boxed = answer_at(POPULATION, model, question, number), re.search(r"\\boxed\{(\d+)\}", drawn.text)
         number_in_text = re.findall(r"\d{3}", drawn.text)[-1]
         assert (number_in_text == str(right_answer("q3"))) == expected.is_correct == bool(drawn.category)
         assert (boxed is not None) == expected.has_box and drawn.bits == expected.bits

@@ -1,6 +1,6 @@
-"""One evaluation by another harness, for `throughput.py`; runs in the peers' own virtual environment.
+"""One evaluation by lm-eval, for `throughput.py`; runs in a virtual environment of its own.
 
-    python throughput_peers.py inspect_ai|lm_eval URL IN_FLIGHT SAMPLES
+    python throughput_lm_eval.py URL IN_FLIGHT SAMPLES
 
 Thirty questions, each asked SAMPLES / 30 times, the answer compared as a string; logs and results as by default.
 """
@@ -15,30 +15,7 @@ QUESTIONS = 30
 PROMPT = "[q{}] Which integer is meant?\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 
 
-def with_inspect(url, in_flight, samples, folder):
-    os.environ |= {"LOCAL_API_KEY": "none", "LOCAL_BASE_URL": url}
-    from inspect_ai import Task, eval
-    from inspect_ai.dataset import Sample
-    from inspect_ai.scorer import includes
-
-    dataset = [Sample(input=PROMPT.format(i), target="42", id=f"q{i}") for i in range(QUESTIONS)]
-    (log,) = eval(
-        Task(dataset=dataset, scorer=includes()),
-        model="openai-api/local/m",
-        epochs=samples // QUESTIONS,
-        max_connections=in_flight,
-        max_samples=in_flight,
-        temperature=0.6,
-        top_p=0.95,
-        max_tokens=32768,
-        display="none",
-        log_dir=folder,
-    )
-    assert log.status == "success"
-    assert log.results.completed_samples == samples
-
-
-def with_lm_eval(url, in_flight, samples, folder):
+def evaluate(url, in_flight, samples, folder):
     os.environ |= {"OPENAI_API_KEY": "none", "HF_DATASETS_OFFLINE": "1", "HF_HOME": folder}
     from lm_eval import simple_evaluate
     from lm_eval.loggers import EvaluationTracker
@@ -78,6 +55,6 @@ def with_lm_eval(url, in_flight, samples, folder):
 
 
 if __name__ == "__main__":
-    peer, url, in_flight, samples = sys.argv[1:]
+    url, in_flight, samples = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        {"inspect_ai": with_inspect, "lm_eval": with_lm_eval}[peer](url, int(in_flight), int(samples), folder)
+        evaluate(url, int(in_flight), int(samples), folder)
