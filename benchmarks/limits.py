@@ -90,7 +90,7 @@ SETTINGS = (
     Setting(4, 164, 2_048, 300.0, 0.25),
     Setting(2, 12, 4_096, 300.0, 0.60),
 )
-SMALL = tuple(setting._replace(share=share) for setting in SETTINGS for share in (0.10, 0.16, 0.25, 0.50))
+SMALL = tuple(setting._replace(share=share) for setting in SETTINGS for share in (0.16, 0.50))
 TIES = (Setting(2, 30, 4_096, 900.0, 0.4, equal=True), Setting(4, 60, 8_192, 900.0, 0.6, equal=True))
 
 
@@ -114,15 +114,13 @@ FIRST_ROUNDS = (
 def first_rounds(runs: int) -> Iterator[tuple[object, ...]]:
     """What a limit is good for with a first round of usual size, and with a small one."""
     for setting in SMALL:
-        cells = [setting.name, f"{(LEAST_TRIALS / MOST) * _worst_to_mean(setting) / setting.share:.1f}"]
+        mean = setting.median * float(np.exp(SPREAD**2 / 2))
+        worst = LEAST_TRIALS / MOST * (setting.max_tokens + PROMPT) / mean
+        cells = [setting.name, f"{worst / setting.share:.1f}"]
         for min_trials in (LEAST_TRIALS, LEAST_UNDER_CAPS):
             done = [simulate(setting, seed, min_trials) for seed in range(runs)]
             cells += [f"{np.mean([run.ranked for run in done]):.0%}", f"{np.mean([run.decided for run in done]):.2f}"]
         yield tuple(cells)
-
-
-def _worst_to_mean(setting: Setting) -> float:
-    return (setting.max_tokens + PROMPT) / (setting.median * float(np.exp(SPREAD**2 / 2)))
 
 
 def main() -> None:
