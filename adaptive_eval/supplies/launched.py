@@ -20,7 +20,7 @@ from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
-from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post
+from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post, Supply
 from adaptive_eval.supplies.opening import LOGS as LOGS
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
@@ -43,7 +43,6 @@ class LaunchedSupply(EndpointSupply):
     ) -> None:
         super().__init__(models, post, on_error, is_capped=is_capped)
         servers.hosts += hosts
-        self._servers = servers
         self.pool = ServerPool(hosts, pooled, post, self.post_capacity, on_error)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
@@ -56,25 +55,16 @@ class LaunchedSupply(EndpointSupply):
         servers = self.pool.servers(model)
         return servers * self._models[model].slots + (self._stuck[model] if servers else 0)
 
-    @property
-    def servers_up(self) -> int:
-        """How many places serve a model, or are held for one."""
-        return self._servers.up
-
-    def hurry(self) -> None:
-        """Give servers no more time to end."""
-        self._servers.hurry()
-
     async def close(self) -> None:
         """Cancel all requests, and start and stop nothing more; servers end with their hosts."""
         await self.pool.close()
         await super().close()
 
 
-def open_supply(context: SupplyContext, models: Models) -> LaunchedSupply:
+def open_supply(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
     """Open these models, whose servers are on this machine or elsewhere; raises `ConfigError`."""
     opened = hosts_here(context, models) if context.remote is None else context.remote(context, models)
-    return LaunchedSupply(
+    supply = LaunchedSupply(
         opened.hosts,
         {
             number: model.asked(opened.clients[number], model.config.concurrency.in_flight)
@@ -86,6 +76,7 @@ def open_supply(context: SupplyContext, models: Models) -> LaunchedSupply:
         context.servers,
         is_capped=context.is_capped,
     )
+    return dict.fromkeys(models, supply)
 
 
 def pooled_model(model: SuppliedModel) -> PooledModel:

@@ -100,10 +100,10 @@ def request_limits(model: ModelConfig) -> RequestLimits:
 
 
 class OpenSupply(Protocol):
-    """Opens the supply of some models."""
+    """Opens the supplies of some models."""
 
-    def __call__(self, context: "SupplyContext", models: Models) -> Supply:
-        """The supply of these models; nothing is asked or started yet. Raises `ConfigError`."""
+    def __call__(self, context: "SupplyContext", models: Models) -> Mapping[int, Supply]:
+        """The supply of each of these models; nothing is asked or started yet. Raises `ConfigError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,10 @@ class SupplyContext:
         """The folder for the logs of servers."""
         return self.directory / LOGS
 
+    def supply(self, asked: Mapping[int, AskedModel]) -> Mapping[int, Supply]:
+        """One supply of these models, which are asked request by request."""
+        return dict.fromkeys(asked, EndpointSupply(asked, self.post, self.on_error, is_capped=self.is_capped))
+
 
 OpenRemote = Callable[[SupplyContext, Models], OpenedHosts]
 """Opens hosts of these models on other machines; nothing is started yet."""
@@ -162,7 +166,7 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
     opened: dict[int, Supply] = {}
     for key, group in by_key.items():
         open_supply: OpenSupply = import_module(SUPPLIES[key]).open_supply if key else open_direct
-        opened |= dict.fromkeys(group, open_supply(context, group))
+        opened |= open_supply(context, group)
     context.stack.push_async_callback(context.servers.end)
     return opened
 
@@ -180,11 +184,11 @@ def allow_open_files(config: RunConfig) -> list[Notice]:
     return [] if allowed >= needed else [Notice("few_open_files", open_files.too_few_message(needed, allowed))]
 
 
-def open_direct(context: SupplyContext, models: Models) -> Supply:
+def open_direct(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
     """The supply of models at external servers."""
     asked = {}
     for number, model in models.items():
         endpoint = context.open_endpoint(model.config)
         context.stack.push_async_callback(endpoint.close)
         asked[number] = model.asked(model.client(endpoint), request_limits(model.config).slots)
-    return EndpointSupply(asked, context.post, context.on_error, is_capped=context.is_capped)
+    return context.supply(asked)
