@@ -101,12 +101,6 @@ class ModelClient(Protocol):
         """The traffic so far."""
 
 
-def seeds_of(seed: Callable[[int, int], int], request: Request) -> range:
-    """The consecutive seeds of a request; `seed` returns the seed of a question's trial."""
-    first = seed(request.question, request.first)
-    return range(first, first + request.size)
-
-
 @dataclass(frozen=True, slots=True)
 class EndpointClient:
     """A model at an endpoint, which needs only prompts and seeds."""
@@ -118,12 +112,9 @@ class EndpointClient:
     """The seed of a question's trial."""
 
     async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
-        """Sample with the seeds of the trials."""
-        return await self.endpoint.sample(self.prompt(request.question), self.seeds(request), retry_gate)
-
-    def seeds(self, request: Request) -> range:
-        """The seeds of a request."""
-        return seeds_of(self.seed, request)
+        """Sample with the seeds of the trials, which follow each other."""
+        first = self.seed(request.question, request.first)
+        return await self.endpoint.sample(self.prompt(request.question), range(first, first + request.size), retry_gate)
 
     @property
     def stats(self) -> EndpointStats:

@@ -104,7 +104,7 @@ class RunSites:
 
 def _client(endpoint: ServedEndpoint, model: SuppliedModel) -> ServedClient:
     async def ask(link: SiteLink, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
-        return await link.ask(request, model.seeds(request), retry_gate)
+        return await link.ask(request, model.seed(request.question, request.first), retry_gate)
 
     return ServedClient(endpoint, ask)
 

@@ -207,9 +207,9 @@ class ModelBatches(Supply):
             self._gatherer.add(waiting)
 
     def _encode(self, custom_id: str, waiting: WaitingRequest) -> bytes:
-        request = waiting.request
-        seed = self._client.seeds(request).start
-        return self._calls.service.encode(custom_id, self._client.prompt(request.question), seed)
+        client, request = self._client, waiting.request
+        seed = client.seed(request.question, request.first)
+        return self._calls.service.encode(custom_id, client.prompt(request.question), seed)
 
     def _answer(self, waiting: WaitingRequest, answer: Answer) -> None:
         self._traffic.prompt_tokens += answer.prompt_tokens
@@ -385,7 +385,7 @@ class ModelBatches(Supply):
         if result.unanswered is not None:
             return NoBatchAnswer(f"the request was {result.unanswered} with its batch", direct=direct, excused=True)
         request, seconds = waiting.request, max(0.0, self._calls.now() - batch.record.since)
-        prompt, seed = self._client.prompt(request.question), self._client.seeds(request).start
+        prompt, seed = self._client.prompt(request.question), self._client.seed(request.question, request.first)
         try:
             return self._calls.service.answer(result, prompt, seed, seconds, max(waiting.attempts, 1))
         except Failure as failure:
