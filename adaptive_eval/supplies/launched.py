@@ -1,11 +1,9 @@
 """Models whose servers a run starts: on this machine, or on others."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError
@@ -21,8 +19,7 @@ from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post, Supply
-from adaptive_eval.supplies.opening import LOGS as LOGS
-from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
+from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
 from adaptive_eval.supplies.served import OpenedHosts, RunServers, ServedClient
 
@@ -174,9 +171,3 @@ class ServerOpener:
             alternatives=pool is not None and in_pool and len(pool.places) > 1,
             redactor=Redactor(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
         )
-
-
-def file_name(name: str) -> str:
-    """A model's name as that of a file, and of no other model's."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
-    return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"

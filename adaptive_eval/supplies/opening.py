@@ -3,11 +3,13 @@
 To add one, write its `open_supply`, and name the module in `SUPPLIES`: it is imported if a model has the key.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -60,9 +62,6 @@ class SuppliedModel:
         """The model at an endpoint."""
         return EndpointClient(endpoint, self.prompt, self.seed)
 
-
-LOGS = "logs"
-"""The folder of a run for the logs of its servers."""
 
 Models = Mapping[int, SuppliedModel]
 """Models by their numbers in the store."""
@@ -145,7 +144,7 @@ class SupplyContext:
     @property
     def logs(self) -> Path:
         """The folder for the logs of servers."""
-        return self.directory / LOGS
+        return self.directory / "logs"
 
     def open_endpoint(self, model: ModelConfig) -> Endpoint:
         """Open the endpoint of a model at a server of others."""
@@ -183,6 +182,16 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
         opened |= open_supply(context, group)
     context.stack.push_async_callback(context.servers.end)
     return opened
+
+
+MAX_NAME_CHARS = 80
+
+
+def file_name(name: str) -> str:
+    """A name as that of a file, and of no other name's."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:MAX_NAME_CHARS].lstrip(".-")
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return plain if plain == name else f"{plain}-{digest}"
 
 
 FILES_OF_COMMAND = 8
