@@ -76,8 +76,8 @@ def integer(value: Any, name: str, low: int, high: int | None = None, why: str =
     except TypeError:
         number = low - 1
     if number < low or (high is not None and number > high) or value is True:
-        rule = f">= {low}" if high is None else f"in [{low}, {high}]"
-        raise ValueError(f"{name} must be an integer {rule}{why and f' ({why})'}, got {value!r}")
+        rule = f">= {low}" if high is None else f"in [{low}, {high}]" + (f" ({why})" if why else "")
+        raise ValueError(f"{name} must be an integer {rule}, got {value!r}")
     return number
 
 

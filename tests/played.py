@@ -81,7 +81,7 @@ class Played:
         self._reporter = Reporter(self.plan.config, self.plan.questions, self.store.reader.created)
         self._rng = np.random.default_rng(1)
         self._keys = [question.id for question in self.plan.questions]
-        looks = self.controller.restore(self._stored())
+        looks = [*self.controller.take(self._stored()), *self.controller.tell(())]
         begun = RunResumed if opened.is_resumed else RunStarted
         self.commit([], looks, [begun(self.store_trials)])
 

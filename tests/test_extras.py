@@ -31,7 +31,7 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
     "inspect": ("inspect", "show/test_transcripts.py"),
     "lm_eval": ("lm_eval",),
     "supplies/batches": (
-        "batches",
+        "supplies/test_batch_services.py",
         "running/test_batched_runs.py",
         "supplies/test_batch_supply.py",
         "running/test_lives.py::test_some_lives_of_a_run",

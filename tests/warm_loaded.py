@@ -12,7 +12,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.running.start import solve_boundary
 
-for _name in ("__main__", "cli.run", "report.verified", "running.event_loop", "running.start", "running.supplying"):
+for _name in ("__main__", "cli.run", "report.verified", "running.event_loop", "running.start", "running.simulator"):
     import_module(f"adaptive_eval.{_name}")
 with suppress(ImportError):
     import_module("uvloop")

@@ -191,20 +191,8 @@ class Controller:
         taken in. Call it before restoring an earlier run."""
         self._flight.account.spend_outside_plan(trials, cost)
 
-    def restore(self, outcomes: Iterable[Outcome]) -> list[Look]:
-        """Take in the outcomes of an earlier run; those that are not needed now are kept until a round needs them.
-
-        Call it before asking for anything: trials already asked for are not looked up among these outcomes.
-        """
-        require(self.in_flight == 0, "the outcomes of an earlier run come before anything is asked", self.in_flight)
-        old_looks = len(self.looks)
-        self.take(outcomes)
-        if self.plan.first is None:  # trials that were imported are looked at in any case
-            self._keep_within_caps()
-        return self.looks[old_looks:]
-
     def keep(self, outcomes: Iterable[Outcome]) -> None:
-        """Keep outcomes without looking at them yet: `restore` or `take` does that."""
+        """Keep outcomes without looking at them yet: `take` does that."""
         check, keep = self._tally.check, self._flight.early.keep
         for outcome in outcomes:
             check(outcome)

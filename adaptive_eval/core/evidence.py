@@ -32,7 +32,6 @@ from scorio.moments import (
     question_moments,
 )
 from scorio.sinf.compare import (
-    StandardisedDifference,
     information_fraction,
     order_confidence,
     standardised,
@@ -339,7 +338,8 @@ def weigh_evidence(
     lead, gate = _gate_margins(margin, models, len(first))
     first_side = side(estimates, reference, first, gate)
     second_side = side(estimates if other is None else other, reference, second, gate)
-    pair = standardised(first_side.score + lead, first_side.var, second_side.score, second_side.var)
+    apart = standardised(first_side.score + lead, first_side.var, second_side.score, second_side.var)
+    difference, sigma, z = apart
     noise, noise_at_horizon = (
         first_side.noise + second_side.noise,
         first_side.noise_at_horizon + second_side.noise_at_horizon,
@@ -347,18 +347,18 @@ def weigh_evidence(
     if paired is not None:
         chosen, moments, values = paired
         by_trial = standardised(moments.mean + lead, variance_against(moments, lead, values), 0.0, 0.0)
-        pair = StandardisedDifference(*(np.where(chosen, *both) for both in zip(by_trial, pair, strict=True)))
+        difference, sigma, z = (np.where(chosen, *both) for both in zip(by_trial, apart, strict=True))
         noise = np.where(chosen, moments.noise, noise)
         noise_at_horizon = np.where(chosen, moments.noise_at_horizon, noise_at_horizon)
-    is_known = np.isfinite(pair.sigma)
+    is_known = np.isfinite(sigma)
     return Evidence(
         models=models,
         against_reference=reference is not None,
         first=first,
         second=second,
-        difference=np.where(is_known, pair.difference, 0.0),
-        sigma=pair.sigma,
-        z=np.where(is_known, pair.z, 0.0),
+        difference=np.where(is_known, difference, 0.0),
+        sigma=sigma,
+        z=np.where(is_known, z, 0.0),
         information=information_fraction(noise_at_horizon, np.maximum(noise, np.finfo(float).tiny)),
         margin=margin,
         benches=benches,

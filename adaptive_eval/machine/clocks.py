@@ -56,23 +56,39 @@ def at_least_elapsed(elapsed: float, notes: Sequence[tuple[int, Note]]) -> float
     return elapsed + (UNRECORDED_SECONDS if kinds and kinds[-1] in BEGUN else 0.0)
 
 
-class ServerTimes:
-    """The clock of every model's servers."""
+class RunClock:
+    """The clocks of a run, over all its starts: its own, and one of every model's servers."""
 
     def __init__(
         self,
         models: Mapping[int, ClockedModel],
+        elapsed: float,
         before: Mapping[str, HeldTime],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`before`: held times of earlier starts, by name."""
+        """`elapsed`: seconds that earlier starts were active; `before`: their held times, by name."""
         self._models, self._before, self.now = models, before, clock
+        self._elapsed_before = elapsed
+        self._started: float | None = None
         self._past_seconds = dict.fromkeys(models, 0.0)
         """Seconds of this start that are over."""
         self._since: dict[int, dict[str | None, float]] = {}
         """By model: the places where it is up, and since when."""
         self._until: dict[int, float] = {}
         """When the last answer came from servers of others that have no request now."""
+
+    def start(self) -> None:
+        """Start the clock unless it runs."""
+        if self._started is None:
+            self._started = self.now()
+
+    def stop(self) -> None:
+        """Stop the clock: nothing more is asked."""
+        self._elapsed_before, self._started = self.elapsed(), None
+
+    def elapsed(self) -> float:
+        """Seconds the run has been active."""
+        return self._elapsed_before + (0.0 if self._started is None else self.now() - self._started)
 
     def on_note(self, note: Note) -> None:
         """Note that a server of the run is started, came up, or ended."""
@@ -126,6 +142,29 @@ class ServerTimes:
             bool(up) and model not in self._until,
         )
 
+    def held(self) -> Json:
+        """For how long each model has held its servers, as plain values."""
+        return {name: list(held) for name, held in self.held_times().items()}
+
+    def gpu_seconds(self, machine: Machine) -> float:
+        """GPU seconds that a cap on held servers counts.
+
+        Servers that the run starts count for as long as they were held. Others count for the time of their requests;
+        requests in flight, and lost ones, count at their worst.
+        """
+        now, total = self.now(), 0.0
+        for model, account in machine.account.models.items():
+            described = self._models.get(model)
+            if described is not None and described.is_launched:
+                continue
+            total += account.paid.cost.gpu_seconds + account.charged.cost.gpu_seconds
+            if described is not None:
+                total += machine.in_flight[model] * described.request_gpu_seconds
+        for model, described in self._models.items():
+            if described.is_launched and (held := self.held_time(model, now)) is not None:
+                total += held.gpu_seconds
+        return total
+
     def _shared_seconds(self, model: int, now: float) -> float:
         """The model's share of the time for which it held servers of others in this start, as a mean over them."""
         spans = {
@@ -158,55 +197,3 @@ def _share_of_span(interval: tuple[float, float], spans: Sequence[tuple[float, f
     for before, after in pairwise(marks):
         seconds += (after - before) / sum(first <= before and after <= last for first, last in spans)
     return seconds
-
-
-class RunClock(ServerTimes):
-    """The clocks of a run, over all its starts."""
-
-    def __init__(
-        self,
-        models: Mapping[int, ClockedModel],
-        elapsed: float,
-        held: Mapping[str, HeldTime],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`elapsed`, `held`: of earlier starts."""
-        super().__init__(models, held, clock)
-        self._elapsed_before = elapsed
-        self._started: float | None = None
-
-    def start(self) -> None:
-        """Start the clock unless it runs."""
-        if self._started is None:
-            self._started = self.now()
-
-    def stop(self) -> None:
-        """Stop the clock: nothing more is asked."""
-        self._elapsed_before, self._started = self.elapsed(), None
-
-    def elapsed(self) -> float:
-        """Seconds the run has been active."""
-        return self._elapsed_before + (0.0 if self._started is None else self.now() - self._started)
-
-    def held(self) -> Json:
-        """For how long each model has held its servers, as plain values."""
-        return {name: list(held) for name, held in self.held_times().items()}
-
-    def gpu_seconds(self, machine: Machine) -> float:
-        """GPU seconds that a cap on held servers counts.
-
-        Servers that the run starts count for as long as they were held. Others count for the time of their requests;
-        requests in flight, and lost ones, count at their worst.
-        """
-        now, total = self.now(), 0.0
-        for model, account in machine.account.models.items():
-            described = self._models.get(model)
-            if described is not None and described.is_launched:
-                continue
-            total += account.paid.cost.gpu_seconds + account.charged.cost.gpu_seconds
-            if described is not None:
-                total += machine.in_flight[model] * described.request_gpu_seconds
-        for model, described in self._models.items():
-            if described.is_launched and (held := self.held_time(model, now)) is not None:
-                total += held.gpu_seconds
-        return total

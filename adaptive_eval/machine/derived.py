@@ -37,8 +37,8 @@ class DerivedRecords:
         """Looks that the log has, by number."""
         self._stored_notes: set[NoteId] = set()
         """Notes that the log has, or that are being written."""
-        self._alarms: set[NoteId] = set()
-        """Alarms that were raised by this machine."""
+        self._emitted: set[NoteId] = set()
+        """Notes that this machine has emitted, in this stage if they are no alarms."""
 
     # -- the log is replayed -------------------------------------------------------------------------------------
 
@@ -62,6 +62,7 @@ class DerivedRecords:
             record for record in self.collected if isinstance(record, LookTaken) or _note_id(record) not in stored
         ]
         self._stored_notes = {note_id for note_id in stored if note_id[0] == ALARM}
+        self._emitted = {note_id for note_id in self._emitted if note_id[0] == ALARM}
 
     def write_owed(self, first_look: int, *, is_explained: bool) -> None:
         """The log is replayed: write what was collected and is not in it, or differs.
@@ -89,17 +90,15 @@ class DerivedRecords:
     # -- it follows ----------------------------------------------------------------------------------------------
 
     def emit(self, record: LookTaken | Note) -> None:
-        """Write a look or note unless the log has it; collect it while the log is replayed."""
+        """Write a look or note unless the log has it; collect it while the log is replayed. A note is emitted once."""
+        if isinstance(record, Note):
+            if (note_id := _note_id(record)) in self._emitted:
+                return
+            self._emitted.add(note_id)
         if not self._is_replayed:
             self.collected.append(record)
         elif isinstance(record, LookTaken) or not self.has(record):
             self._write(record)
-
-    def emit_alarm(self, alarm: Note) -> None:
-        """The same for an alarm, which this machine raises once."""
-        if (note_id := _note_id(alarm)) not in self._alarms:
-            self._alarms.add(note_id)
-            self.emit(alarm)
 
     def write_once(self, note: Note) -> None:
         """Write a note unless the log has it."""

@@ -159,7 +159,6 @@ class Machine:
         self.derived = DerivedRecords(self._write)
         self.ungraded: dict[int, tuple[str, str]] = {}
         """By model: the first answer of this start on which the grader has failed, and its error."""
-        self._core_aside: set[int] = set()
         self._counted: dict[int, Sequence[int]] = {}
         """By model that was taken out of the run: how many trials of each question its looks had counted."""
         self._stop = 0
@@ -370,13 +369,11 @@ class Machine:
             self.derived.emit(LookTaken(look.index, self.setting.describe(look)))
         for position, lost in controller.set_aside.items():
             model = self.setting.roster[position]
-            if position not in self._core_aside:
-                self._core_aside.add(position)
-                if model not in self.aside:
-                    reason = lost.reason
-                    if lost.cause is Cause.GRADER and model in self.ungraded:
-                        reason = "{}; on question {}: {}".format(reason, *self.ungraded[model])
-                    self.derived.emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
+            if model not in self.aside:
+                reason = lost.reason
+                if lost.cause is Cause.GRADER and model in self.ungraded:
+                    reason = "{}; on question {}: {}".format(reason, *self.ungraded[model])
+                self.derived.emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
         self._raise_alarms(has_looked=bool(looks))
         if looks and self.is_live:
             self._note_settled()
@@ -391,7 +388,7 @@ class Machine:
             judged = {model: numbers[at] for at, model in enumerate(setting.roster) if at not in unavailable}
             raised += self.alarms.on_look(judged.keys(), judged, is_last=controller.finished is not None)
         for note in raised:
-            self.derived.emit_alarm(note)
+            self.derived.emit(note)
         if self.is_live:
             self._stop_if_alarmed()
 
@@ -438,7 +435,6 @@ class Machine:
         plan = replace(setting.plan, before=stage)
         controller = Controller(plan, outside_plan=outside, settles_losses=False)
         self.aside.clear()
-        self._core_aside.clear()
         self.derived.begin_stage()
         looked = self._looked
         self._set(setting, controller)

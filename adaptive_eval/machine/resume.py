@@ -13,7 +13,6 @@ The past is rewritten only here, and before the log is replayed, so that this st
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -39,8 +38,6 @@ from adaptive_eval.machine.records import (
     Note,
     Record,
     Row,
-    SettingsEffect,
-    SettingsEnd,
 )
 from adaptive_eval.machine.replay import Stage, replay_steps
 from adaptive_eval.machine.trial import JUDGING, Key, Trial
@@ -83,9 +80,6 @@ class StoredLog(Protocol):
     def has_grades(self) -> bool:
         """Whether any answer has a grade."""
 
-    def settings_ends(self) -> dict[int, SettingsEnd]:
-        """By configuration: where it was changed."""
-
 
 class Appendable(Protocol):
     """A log to whose end records can be written."""
@@ -96,45 +90,8 @@ class Appendable(Protocol):
         """Write records, in one commit."""
 
 
-SettingOf = Callable[[int], Setting]
-"""The settings of a configuration, by its number."""
-ChangeBetween = Callable[[int, int], SettingsEffect]
-"""The effect of the changes between two configurations, by their numbers."""
 ReserveOf = Callable[[Trial], Cost]
 """The most that the grade of a stored answer may cost."""
-
-
-def stored_stages(
-    reader: StoredLog,
-    today: int,
-    setting: Setting,
-    setting_of: SettingOf,
-    change_between: ChangeBetween,
-    can_replay: Callable[[int], bool] = lambda number: True,
-) -> list[Stage]:
-    """The stages of a run: configurations under which looks were taken, and then that of today.
-
-    Configurations that decide alike are one stage. If one cannot be replayed, since a plug-in of it is not at hand,
-    the settings after it judge all answers anew.
-    """
-    ends = reader.settings_ends()
-    numbers: list[int] = []
-    for number in sorted(number for number, end in ends.items() if end.has_looked and number < today):
-        if not can_replay(number):
-            numbers.clear()
-            continue
-        if numbers and change_between(numbers[-1], number) is SettingsEffect.NONE:
-            numbers.pop()  # the later one has the same settings, and lasts longer
-        numbers.append(number)
-    if numbers and change_between(numbers[-1], today) is SettingsEffect.NONE:
-        numbers.pop()
-    stages, previous = list[Stage](), None
-    for number in (*numbers, today):
-        stage_setting = setting if number == today else setting_of(number)
-        stands = previous is None or change_between(previous, number) is not SettingsEffect.PROMISE
-        stages.append(Stage(replace(stage_setting, verdicts_stand=stands), ends.get(number)))
-        previous = number
-    return stages
 
 
 async def begin(

@@ -46,10 +46,11 @@ class Demand:
 
 
 class Supply(Protocol):
-    """A source of answers of some models."""
+    """A source of answers of some models; by default one whose requests end with the process."""
 
     def claims(self, keys: Collection[Key]) -> Collection[Key]:
         """Those of these trials, which an earlier start has sent, that will still be answered."""
+        return ()
 
     def submit(self, request: Request, *, claimed: bool) -> None:
         """Send a request; `Answered` or `Failed` follow until all its trials have left it."""
@@ -62,12 +63,15 @@ class Supply(Protocol):
 
     def on_stored(self, keys: Sequence[Key]) -> None:
         """Answers of these trials are on disk."""
+        return
 
     def on_noted(self, note: Note) -> None:
         """A note about a model of this supply is on disk."""
+        return
 
     def leave(self) -> None:
         """The run is stopping: give back requests that were not sent; what the next start can claim stays."""
+        return
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
         """Start and stop servers as models need them; called when something has changed, and twice a second."""
@@ -77,6 +81,7 @@ class Supply(Protocol):
 
     async def unreachable(self, model: int) -> str | None:
         """Why no server of a model can be reached; None if one can, or nobody can tell before it is asked."""
+        return None
 
     async def close(self) -> None:
         """Start nothing more, and cancel work in progress; notes posted meanwhile are still stored."""
@@ -96,12 +101,6 @@ class ModelClient(Protocol):
         """The traffic so far."""
 
 
-def seeds_of(seed: Callable[[int, int], int], request: Request) -> range:
-    """The consecutive seeds of a request; `seed` returns the seed of a question's trial."""
-    first = seed(request.question, request.first)
-    return range(first, first + request.size)
-
-
 @dataclass(frozen=True, slots=True)
 class EndpointClient:
     """A model at an endpoint, which needs only prompts and seeds."""
@@ -113,12 +112,9 @@ class EndpointClient:
     """The seed of a question's trial."""
 
     async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
-        """Sample with the seeds of the trials."""
-        return await self.endpoint.sample(self.prompt(request.question), self.seeds(request), retry_gate)
-
-    def seeds(self, request: Request) -> range:
-        """The seeds of a request."""
-        return seeds_of(self.seed, request)
+        """Sample with the seeds of the trials, which follow each other."""
+        first = self.seed(request.question, request.first)
+        return await self.endpoint.sample(self.prompt(request.question), range(first, first + request.size), retry_gate)
 
     @property
     def stats(self) -> EndpointStats:
@@ -145,7 +141,7 @@ class AskedModel:
         )
 
 
-class EndpointSupply:
+class EndpointSupply(Supply):
     """Models that are always there: each request is a task that waits for its model's client."""
 
     def __init__(
@@ -174,10 +170,6 @@ class EndpointSupply:
         self._stuck: dict[int, int] = dict.fromkeys(models, 0)
         """Requests that keep failing while others are answered, by model: other requests get their places."""
 
-    def claims(self, keys: Collection[Key]) -> Collection[Key]:
-        """None: connections end with the process."""
-        return ()
-
     def submit(self, request: Request, *, claimed: bool) -> None:
         """Ask the model's endpoint in a task."""
         self._running[request.model] += 1
@@ -200,15 +192,6 @@ class EndpointSupply:
                 at_server[request.model] -= 1
                 self._cut_off.add(request.id)
             self._tasks[request.id].cancel()
-
-    def on_stored(self, keys: Sequence[Key]) -> None:
-        """Do nothing: a connection ends with its answer."""
-
-    def on_noted(self, note: Note) -> None:
-        """Do nothing: it posts no notes."""
-
-    def leave(self) -> None:
-        """Do nothing: answers in flight are still collected."""
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
         """Post losses of requests that go on, such as the slower one of two requests."""

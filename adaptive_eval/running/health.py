@@ -21,9 +21,9 @@ from adaptive_eval.launch.command import server_command
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import Host, find_holder
 from adaptive_eval.report.lines import several
-from adaptive_eval.running.supplying import supply_context, with_simulator
+from adaptive_eval.running.simulator import with_simulator
 from adaptive_eval.supplies.launched import hosts_here, require_no_cluster
-from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext
+from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext, allow_open_files
 
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:
@@ -34,12 +34,9 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     try:
         async with AsyncExitStack() as stack:
             config = await with_simulator(config, stack)
-            context = supply_context(
-                None, config, logs, 0.0, stack, run_redactor(config), _ignore, _ignore, patient=False
-            )
-            launched = {
-                number: SuppliedModel(number, config.models[number], *([_ignore] * 3)) for number in config.launched
-            }
+            redactor, notices = run_redactor(config), allow_open_files(config)
+            context = SupplyContext(None, config, logs, redactor, notices, stack, _ignore, _ignore, patient=False)
+            launched = {number: SuppliedModel(config.models[number], *([_ignore] * 3)) for number in config.launched}
             context.servers.hosts += hosts_here(context, launched).hosts if launched else ()
             stack.push_async_callback(context.servers.end)
             groups = await asyncio.gather(

@@ -29,7 +29,6 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.notes import Event, Json, OutcomesRecorded, PriorTaken, events_of_kind
 from adaptive_eval.notes.beginnings import TrialsImported
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.warnings import LOGS as LOGS
 
 
 def stored_prior(section: PriorConfig | None, events: Sequence[Event]) -> PriorTaken | None:

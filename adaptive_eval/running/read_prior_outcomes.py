@@ -33,9 +33,8 @@ from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.alarms import TRUNCATED
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.report.warnings import is_alarmed
+from adaptive_eval.report.warnings import LOGS, is_alarmed
 from adaptive_eval.running.prior_outcomes import (
-    LOGS,
     Recorded,
     imported_cells,
     outcomes_digest,

@@ -30,11 +30,11 @@ from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.dry_run import dry_run_folder
 from adaptive_eval.running.answer_keys import open_run_graders
-from adaptive_eval.running.supplying import supply_context, with_simulator
+from adaptive_eval.running.simulator import with_simulator
 from adaptive_eval.store.lock import make_directory
 from adaptive_eval.store.redact import redact_trial
 from adaptive_eval.store.write import RunStore
-from adaptive_eval.supplies.opening import SuppliedModel, open_supplies, request_limits
+from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext, allow_open_files, open_supplies, request_limits
 
 MAX_WAIT_SECONDS = 600.0
 """Seconds that an answer or its grade may take here; a run waits longer, for as many attempts as it may make."""
@@ -113,16 +113,17 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
         asked = await with_simulator(config, stack)
         direct = {number: asked.models[number].model_copy(update={"batch": None}) for number in chosen}
         asked = asked.model_copy(update={"models": tuple(direct.values())})
-        context = supply_context(prepared, asked, logs, 0.0, stack, redactor, replies.post, replies.fail, patient=False)
+        notices = allow_open_files(asked)
+        context = SupplyContext(
+            prepared, asked, logs, redactor, notices, stack, replies.post, replies.fail, patient=False
+        )
         bases = {number: seed_base(config, config.models[number]) for number in chosen}
 
         def seed(model: int, question: int, number: int) -> int:
             return trial_seed(bases[model](prepared.questions[question].id), number)
 
         supplied = {
-            number: SuppliedModel(
-                number, model, prepared.prompts[number].__getitem__, partial(seed, number), trial_cost(model)
-            )
+            number: SuppliedModel(model, prepared.prompts[number].__getitem__, partial(seed, number), trial_cost(model))
             for number, model in direct.items()
         }
         supplies = open_supplies(context, supplied)

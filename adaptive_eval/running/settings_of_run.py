@@ -13,8 +13,8 @@ from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.alarms import AlarmSettings
 from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.records import SettingsEffect, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay
-from adaptive_eval.machine.resume import stored_stages
 from adaptive_eval.notes import were_answers_awaited
 from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.lives import RunResumed
@@ -70,31 +70,36 @@ def setting_of_today(prepared: PreparedRun, numbers: Mapping[str, int], grading:
 
 
 def stages_of_run(reader: RunReader, events: Sequence[Event], config: RunConfig, setting: Setting) -> list[Stage]:
-    """The stages of a stored run, the last of them with the `setting` and configuration of today."""
-    log, header, setups = reader.log, reader.header(), dict[int, StoredSetup]()
-    today = log.newest_configuration()
+    """The stages of a stored run: configurations under which looks were taken, and then the `setting` and configuration
+    of today.
 
-    def setup_of(number: int) -> StoredSetup:
-        if number not in setups:
-            setups[number] = stored_setup(replace(header, configuration=log.configurations()[number]))
-        return setups[number]
-
-    def config_of(number: int) -> RunConfig:
-        return config if number == today else setup_of(number).config
-
-    def setting_of(number: int) -> Setting:
-        setup = setup_of(number)
-        earlier = make_setting(setup.config, setting.questions, stored_plan(setup, reader, events), log.models())
-        return replace(earlier, judged=setting.judged, verdict=setting.verdict, vote=setting.vote)
-
-    return stored_stages(
-        log,
-        today,
-        setting,
-        setting_of,
-        lambda before, after: effect_of_changes(config_of(before), config_of(after)),
-        lambda number: config.plug_ins.items() >= config_of(number).plug_ins.items(),
-    )
+    Configurations that decide alike are one stage. If one cannot be replayed, since a plug-in of it is not at hand,
+    the settings after it judge all answers anew.
+    """
+    log, header, ends = reader.log, reader.header(), reader.log.settings_ends()
+    today, configurations = log.newest_configuration(), log.configurations()
+    earlier = list[tuple[StoredSetup, SettingsEnd]]()
+    for number in sorted(number for number, end in ends.items() if end.has_looked and number < today):
+        setup = stored_setup(replace(header, configuration=configurations[number]))
+        if not config.plug_ins.items() >= setup.config.plug_ins.items():
+            earlier.clear()
+            continue
+        if earlier and effect_of_changes(earlier[-1][0].config, setup.config) is SettingsEffect.NONE:
+            earlier.pop()  # the later one has the same settings, and lasts longer
+        earlier.append((setup, ends[number]))
+    if earlier and effect_of_changes(earlier[-1][0].config, config) is SettingsEffect.NONE:
+        earlier.pop()
+    planned: list[tuple[RunConfig, Setting, SettingsEnd | None]] = []
+    for setup, end in earlier:
+        old = make_setting(setup.config, setting.questions, stored_plan(setup, reader, events), log.models())
+        old = replace(old, judged=setting.judged, verdict=setting.verdict, vote=setting.vote)
+        planned.append((setup.config, old, end))
+    stages, before = list[Stage](), None
+    for after, stage_setting, ended in (*planned, (config, setting, None)):
+        stands = before is None or effect_of_changes(before, after) is not SettingsEffect.PROMISE
+        stages.append(Stage(replace(stage_setting, verdicts_stand=stands), ended))
+        before = after
+    return stages
 
 
 def awaited_models(events: Sequence[Event], models: Mapping[str, int]) -> list[int]:

@@ -66,18 +66,17 @@ from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
-from adaptive_eval.running.imported_grades import adopt_grader, require_agreement
 from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.notify import end_line, error_line, notify_end
 from adaptive_eval.running.settings_of_run import awaited_models, setting_of_today, stages_of_run
-from adaptive_eval.running.supplying import supply_context, with_simulator
+from adaptive_eval.running.simulator import with_simulator
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import OpenedStore, RunStore
-from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, open_supplies
+from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, allow_open_files, open_supplies
 from adaptive_eval.supplies.served import RunServers
 
 OTHER_MODELS = "\nTo test all models, add --dry-run to the command."
@@ -150,10 +149,7 @@ class _Start:
         """Begin or resume the run in `directory`."""
         if self._ask_again:
             _require_answers_to_repeat(directory)
-        agreement = await require_agreement(prepared, directory)
-        beginning = load_starting_point(prepared, directory, grader_chosen=agreement is not None)
-        if agreement is not None:
-            adopt_grader(prepared, directory, agreement)
+        beginning = load_starting_point(prepared, directory)
         if not beginning.trials:
             await check_keys(beginning.prepared)
         with _opened_store(beginning, directory, self._redactor) as opened, stops or Interrupts() as interrupts:
@@ -185,15 +181,16 @@ class _Start:
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
             )
-            context = supply_context(
+            context = SupplyContext(
                 prepared,
                 config,
                 store.directory,
-                store.reader.created,
-                stack,
                 self._redactor,
+                allow_open_files(config),
+                stack,
                 driver.post,
                 driver.fail,
+                created=store.reader.created,
                 is_capped=prepared.plan.budget.bought,
                 events=list(status.events),
                 answered=store.reader.answer_times(),
@@ -440,7 +437,6 @@ def _supplied_models(
 
     return {
         number: SuppliedModel(
-            number,
             config.models[at],
             prepared.prompts[at].__getitem__,
             seed_of(number),

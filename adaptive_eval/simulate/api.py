@@ -1,13 +1,8 @@
-"""The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies.
-
-Batch services need an extra, which is imported on the first request to a batch service.
-"""
+"""The OpenAI chat, completions and models API of a simulated world, as a function from requests to timed replies."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -22,12 +17,11 @@ from adaptive_eval.simulate.answering import (
     draw_prompt_logprobs,
     split_tokens,
 )
+from adaptive_eval.simulate.batches import BatchApi
 from adaptive_eval.simulate.faults import BatchHabits, Decline, Fault, Faults, TimeWindow
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.replies import EVENTS, ApiReply, ServingSlots, whole_reply
 
-BATCHES = "adaptive_eval.supplies.batches.simulated"
-"""The module of simulated batch services."""
 FIRST_TOKEN = 0.1
 """Share of an answer's time until its first token."""
 STREAM_PIECES = 8
@@ -242,7 +236,7 @@ class Api:
         self._serial = count()
         self._asked = 0
         """Answers to questions so far."""
-        self._habits = habits or BatchHabits()
+        self.batches = BatchApi(habits or BatchHabits(), self._complete, now)
         self.counts: Counter[str] = Counter()
         """Numbers of requests by outcome: `answered`, the name of a fault, or `rejected`."""
 
@@ -262,14 +256,7 @@ class Api:
             return whole_reply(orjson.dumps({"object": "list", "data": data}))
         if path == "/metrics":
             return whole_reply(self._metrics(), kind="text/plain; version=0.0.4")
-        at_batches = "/batches" in path or "/files" in path
-        reply: ApiReply | None = self.batches.handle(method, path, body) if at_batches else None
-        return reply or _error(404, f"{path} does not exist")
-
-    @cached_property
-    def batches(self) -> Any:
-        """The batch services of the extra."""
-        return import_module(BATCHES).BatchApi(self._habits, self._complete, self._now)
+        return self.batches.handle(method, path, body) or _error(404, f"{path} does not exist")
 
     def _metrics(self) -> bytes:
         lines = ["# TYPE simulate_requests_total counter"]

@@ -40,10 +40,10 @@ class _Outbox:
         self._dropped: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def request(self, question: int, trial: int, seeds: range, guarded: bool) -> int:
+    def request(self, request: Request, seed: int, *, guarded: bool) -> int:
         """Queue a request for answers, and return its number."""
         number = next(self._numbers)
-        self._requests.append(SiteRequest(number, question, trial, seeds.start, len(seeds), guarded))
+        self._requests.append(SiteRequest(number, request.question, request.first, seed, request.size, guarded))
         self.flush_soon()
         return number
 
@@ -123,12 +123,13 @@ class SiteLink:
         replicas = tuple(replace(replica, url=self._replica) for replica in self._stats.replicas)
         return replace(self._stats, in_flight=self.in_flight, replicas=replicas)
 
-    async def ask(self, request: Request, seeds: range, retry_gate: RetryGate | None) -> list[Answer]:
-        """One answer per seed, in order; raises the errors of the site's endpoint, and `SiteGone`."""
+    async def ask(self, request: Request, seed: int, retry_gate: RetryGate | None) -> list[Answer]:
+        """One answer per trial, in order, `seed` being that of the first; raises the errors of the site's endpoint, and
+        `SiteGone`."""
         if self._is_closed:
             raise SiteGone("it is gone")
         waiting = _Waiting(asyncio.get_running_loop().create_future(), retry_gate)
-        number = self._outbox.request(request.question, request.first, seeds, retry_gate is not None)
+        number = self._outbox.request(request, seed, guarded=retry_gate is not None)
         self._waiting[number] = waiting
         try:
             return await waiting.answers

@@ -20,8 +20,7 @@ from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteData, SiteSecrets, SiteSetup
-from adaptive_eval.supplies.launched import file_name
-from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
+from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
 from adaptive_eval.supplies.served import OpenedHosts, ServedClient
 
 SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
@@ -104,7 +103,7 @@ class RunSites:
 
 def _client(endpoint: ServedEndpoint, model: SuppliedModel) -> ServedClient:
     async def ask(link: SiteLink, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
-        return await link.ask(request, model.seeds(request), retry_gate)
+        return await link.ask(request, model.seed(request.question, request.first), retry_gate)
 
     return ServedClient(endpoint, ask)
 

@@ -47,8 +47,8 @@ from adaptive_eval.sites.messages import (
     encode_error,
     pack_answer,
 )
-from adaptive_eval.supplies.launched import ServerOpener, file_name, require_programs
-from adaptive_eval.supplies.opening import allow_open_files
+from adaptive_eval.supplies.launched import ServerOpener, require_programs
+from adaptive_eval.supplies.opening import allow_open_files, file_name
 
 
 class SiteWorker:

@@ -147,17 +147,15 @@ class RunStore:
     def change_settings(self, header: RunHeader, changes: Sequence[Sequence[object]]) -> list[Row]:
         """Continue with another configuration, recorded in the log; models that are new, or that without answers have
         other settings now, are stored."""
-        stored, at = self.reader.header().models, time.time()
+        stored = self.reader.header().models
         new = [name for name in header.models if stored.get(name) != header.models[name]]
         places = {name: place for place, name in enumerate(dict.fromkeys([*stored, *header.models]))}
-        number = self._configuration + 1
         rows = [(self.last_seq + 1, self._settings_note(changes))]
         self._names.update(new)
         with self._database.transaction() as connection:
             for name in new:
                 connection.execute(_INSERT["models"], sealed(places[name], name, dump_json(header.models[name])))
-            connection.execute(_INSERT["configurations"], sealed(number, at, dump_json(header.configuration)))
-            self._configuration = number
+            self._insert_configuration(connection, header)
             written = self._write(connection, rows)
         self._note_written(rows)
         return written
@@ -168,19 +166,20 @@ class RunStore:
         body = {"configuration": self._configuration + 1, "changes": list(changes), "looks": looks}
         return Note(SETTINGS, None, {**body, "has_looked": newest == self._configuration})
 
+    def _insert_configuration(self, connection: sqlite3.Connection, header: RunHeader) -> None:
+        """Insert the next configuration, under which looks are taken from now on."""
+        self._configuration += 1
+        values = (self._configuration, time.time(), dump_json(header.configuration))
+        connection.execute(_INSERT["configurations"], sealed(*values))
+
     def regrade(
-        self,
-        change: ChangeGrade,
-        records: Sequence[Record],
-        header: RunHeader | None = None,
-        changes: Sequence[Sequence[object]] = (),
+        self, change: ChangeGrade, records: Sequence[Record], header: RunHeader, changes: Sequence[Sequence[object]]
     ) -> None:
         """Give stored answers other grades, in their places, and write further records, all or nothing.
 
         `change` is given each stored answer, and returns it as it is to be, or None if it stays. `header`: that of the
         run as it is graded now; `changes`: of its configuration.
         """
-        changed_to = self._configuration + 1
         if changes:
             records = [self._settings_note(changes), *records]
         rows: list[Row] = [*enumerate(records, self.last_seq + 1)]
@@ -189,17 +188,14 @@ class RunStore:
             while stored := list(islice(self.reader.trials("seq > ?", after), REGRADED_AT_ONCE)):
                 after = stored[-1][0]
                 self._write(connection, [(seq, new) for seq, trial in stored if (new := change(seq, trial))])
-            if header is not None:
-                connection.execute(_INSERT["run"], sealed("meaning", dump_json(header.meaning)))
-                numbers = self.reader.questions()
-                connection.executemany(
-                    _INSERT["questions"],
-                    [sealed(numbers[key], key, dump_json(body)) for key, body in header.questions.items()],
-                )
-            if header is not None and changes:
-                self._configuration = changed_to
-                row = sealed(changed_to, time.time(), dump_json(header.configuration))
-                connection.execute(_INSERT["configurations"], row)
+            connection.execute(_INSERT["run"], sealed("meaning", dump_json(header.meaning)))
+            numbers = self.reader.questions()
+            connection.executemany(
+                _INSERT["questions"],
+                [sealed(numbers[key], key, dump_json(body)) for key, body in header.questions.items()],
+            )
+            if changes:
+                self._insert_configuration(connection, header)
             self._write(connection, rows)
         self._note_written(rows)
 

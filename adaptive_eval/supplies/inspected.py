@@ -1,12 +1,12 @@
 """Models that a task of Inspect asks, all in one process; it begins with the first request."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from adaptive_eval.endpoints.types import Answer, EndpointStats, RetryGate
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.machine.supply import EndpointSupply, Supply
+from adaptive_eval.machine.supply import Supply
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, request_limits
 
@@ -39,7 +39,7 @@ class InspectClient:
         return self._endpoint.stats
 
 
-def open_supply(context: SupplyContext, models: Models) -> Supply:
+def open_supply(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
     """Open these models."""
     # imported here: an extra
     from adaptive_eval.inspect.endpoint import InspectEndpoint
@@ -76,4 +76,4 @@ def open_supply(context: SupplyContext, models: Models) -> Supply:
             has_answered=model.name in context.answered,
         )
         asked[number] = model.asked(InspectClient(endpoint, model), request_limits(model.config).slots)
-    return EndpointSupply(asked, context.post, context.on_error, is_capped=context.is_capped)
+    return context.supply(asked)

@@ -1,11 +1,9 @@
 """Models whose servers a run starts: on this machine, or on others."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError
@@ -20,9 +18,8 @@ from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
-from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post
-from adaptive_eval.supplies.opening import LOGS as LOGS
-from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
+from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post, Supply
+from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
 from adaptive_eval.supplies.served import OpenedHosts, RunServers, ServedClient
 
@@ -43,7 +40,6 @@ class LaunchedSupply(EndpointSupply):
     ) -> None:
         super().__init__(models, post, on_error, is_capped=is_capped)
         servers.hosts += hosts
-        self._servers = servers
         self.pool = ServerPool(hosts, pooled, post, self.post_capacity, on_error)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
@@ -56,25 +52,16 @@ class LaunchedSupply(EndpointSupply):
         servers = self.pool.servers(model)
         return servers * self._models[model].slots + (self._stuck[model] if servers else 0)
 
-    @property
-    def servers_up(self) -> int:
-        """How many places serve a model, or are held for one."""
-        return self._servers.up
-
-    def hurry(self) -> None:
-        """Give servers no more time to end."""
-        self._servers.hurry()
-
     async def close(self) -> None:
         """Cancel all requests, and start and stop nothing more; servers end with their hosts."""
         await self.pool.close()
         await super().close()
 
 
-def open_supply(context: SupplyContext, models: Models) -> LaunchedSupply:
+def open_supply(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
     """Open these models, whose servers are on this machine or elsewhere; raises `ConfigError`."""
     opened = hosts_here(context, models) if context.remote is None else context.remote(context, models)
-    return LaunchedSupply(
+    supply = LaunchedSupply(
         opened.hosts,
         {
             number: model.asked(opened.clients[number], model.config.concurrency.in_flight)
@@ -86,6 +73,7 @@ def open_supply(context: SupplyContext, models: Models) -> LaunchedSupply:
         context.servers,
         is_capped=context.is_capped,
     )
+    return dict.fromkeys(models, supply)
 
 
 def pooled_model(model: SuppliedModel) -> PooledModel:
@@ -183,9 +171,3 @@ class ServerOpener:
             alternatives=pool is not None and in_pool and len(pool.places) > 1,
             redactor=Redactor(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
         )
-
-
-def file_name(name: str) -> str:
-    """A model's name as that of a file, and of no other model's."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
-    return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"

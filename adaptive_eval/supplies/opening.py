@@ -3,22 +3,27 @@
 To add one, write its `open_supply`, and name the module in `SUPPLIES`: it is imported if a model has the key.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Answer, EarlierTimes, Endpoint, Notice, Prompt
-from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
-from adaptive_eval.machine.trial import Request
+from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply
 from adaptive_eval.notes import Event
 from adaptive_eval.supplies.served import OpenedHosts, RunServers
 
@@ -35,8 +40,6 @@ SUPPLIES = {
 class SuppliedModel:
     """A model that is asked in a run."""
 
-    number: int
-    """Its number in the store."""
     config: ModelConfig
     prompt: Callable[[int], Prompt]
     """The prompt of a question."""
@@ -55,17 +58,10 @@ class SuppliedModel:
         """The model as one that this client asks, with so many requests in flight."""
         return AskedModel(client, slots, self.cost, self.reserve)
 
-    def seeds(self, request: Request) -> range:
-        """The seeds of a request."""
-        return seeds_of(self.seed, request)
-
     def client(self, endpoint: Endpoint) -> EndpointClient:
         """The model at an endpoint."""
         return EndpointClient(endpoint, self.prompt, self.seed)
 
-
-LOGS = "logs"
-"""The folder of a run for the logs of its servers."""
 
 Models = Mapping[int, SuppliedModel]
 """Models by their numbers in the store."""
@@ -100,13 +96,13 @@ def request_limits(model: ModelConfig) -> RequestLimits:
 
 
 class OpenSupply(Protocol):
-    """Opens the supply of some models."""
+    """Opens the supplies of some models."""
 
-    def __call__(self, context: "SupplyContext", models: Models) -> Supply:
-        """The supply of these models; nothing is asked or started yet. Raises `ConfigError`."""
+    def __call__(self, context: "SupplyContext", models: Models) -> Mapping[int, Supply]:
+        """The supply of each of these models; nothing is asked or started yet. Raises `ConfigError`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SupplyContext:
     """Values that a supply may need to open its models."""
 
@@ -116,22 +112,18 @@ class SupplyContext:
     """That of the run, with the address of a simulated server."""
     directory: Path
     """That of the run."""
-    created: float
-    """When the run was created."""
-    keys: Mapping[str, str] = field(repr=False)
-    """The environment, completed by .env."""
     redactor: Redactor = field(repr=False)
     """Removes the secrets of the run."""
     notices: Sequence[Notice]
     """Notices for every server."""
     stack: AsyncExitStack
     """Closes what was opened, the latest first."""
-    open_endpoint: Callable[[ModelConfig], Endpoint]
-    """Opens an endpoint at a server of others."""
     post: Post
     on_error: Callable[[BaseException], None]
     """Called with an error that nobody has foreseen."""
-    is_capped: bool
+    created: float = 0.0
+    """When the run was created."""
+    is_capped: bool = False
     """Whether a cap counts what lost answers have cost."""
     events: Sequence[Event] = ()
     """Events of earlier starts."""
@@ -142,11 +134,36 @@ class SupplyContext:
     servers: RunServers = field(default_factory=RunServers)
     remote: "OpenRemote | None" = None
     """Opens servers on other machines, if not on this one."""
+    shared_time: SharedTime = field(default_factory=SharedTime)
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """The environment, completed by .env."""
+        return read_environment(self.config.folder)
 
     @property
     def logs(self) -> Path:
         """The folder for the logs of servers."""
-        return self.directory / LOGS
+        return self.directory / "logs"
+
+    def open_endpoint(self, model: ModelConfig) -> Endpoint:
+        """Open the endpoint of a model at a server of others."""
+        earlier = self.answered.get(model.name)
+        return open_endpoint(
+            model,
+            model.sampling,
+            model.concurrency,
+            keys=self.keys,
+            shared_time=self.shared_time,
+            folder=self.config.folder,
+            notices=self.notices,
+            has_answered=earlier is not None,
+            earlier=EarlierTimes() if earlier is None else earlier,
+        )
+
+    def supply(self, asked: Mapping[int, AskedModel]) -> Mapping[int, Supply]:
+        """One supply of these models, which are asked request by request."""
+        return dict.fromkeys(asked, EndpointSupply(asked, self.post, self.on_error, is_capped=self.is_capped))
 
 
 OpenRemote = Callable[[SupplyContext, Models], OpenedHosts]
@@ -162,9 +179,19 @@ def open_supplies(context: SupplyContext, models: Models) -> dict[int, Supply]:
     opened: dict[int, Supply] = {}
     for key, group in by_key.items():
         open_supply: OpenSupply = import_module(SUPPLIES[key]).open_supply if key else open_direct
-        opened |= dict.fromkeys(group, open_supply(context, group))
+        opened |= open_supply(context, group)
     context.stack.push_async_callback(context.servers.end)
     return opened
+
+
+MAX_NAME_CHARS = 80
+
+
+def file_name(name: str) -> str:
+    """A name as that of a file, and of no other name's."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:MAX_NAME_CHARS].lstrip(".-")
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return plain if plain == name else f"{plain}-{digest}"
 
 
 FILES_OF_COMMAND = 8
@@ -180,11 +207,11 @@ def allow_open_files(config: RunConfig) -> list[Notice]:
     return [] if allowed >= needed else [Notice("few_open_files", open_files.too_few_message(needed, allowed))]
 
 
-def open_direct(context: SupplyContext, models: Models) -> Supply:
+def open_direct(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
     """The supply of models at external servers."""
     asked = {}
     for number, model in models.items():
         endpoint = context.open_endpoint(model.config)
         context.stack.push_async_callback(endpoint.close)
         asked[number] = model.asked(model.client(endpoint), request_limits(model.config).slots)
-    return EndpointSupply(asked, context.post, context.on_error, is_capped=context.is_capped)
+    return context.supply(asked)

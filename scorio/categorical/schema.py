@@ -1,7 +1,8 @@
 """A schema declares its categories and their weights before any trial is seen, and maps trials to them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -116,12 +117,12 @@ def classify(signals: Signals, schema: Schema, thresholds: Thresholds | None = N
     """
     for name in schema.signals:
         signals.require(name, f"schema {schema.name}")
-    trials = _Trials(signals, schema, thresholds or Thresholds())
-    valid = ~np.any([trials.compare(comparison) for comparison in INVALID], axis=0)
+    compare = partial(_compare, signals, schema.name, thresholds or Thresholds())
+    valid = ~np.any([compare(condition) for condition in INVALID], axis=0)
     category = np.zeros(signals.shape, dtype=np.int64)
     hits = np.zeros(signals.shape, dtype=np.int64)
     for number, declared in enumerate(schema.categories, start=1):
-        members = np.any([trials.all_of(alternative, valid) for alternative in declared.rule], axis=0)
+        members = np.any([_all_of(alternative, valid, compare) for alternative in declared.rule], axis=0)
         category[members] = number
         hits += members
     if (hits[valid] != 1).any():
@@ -133,34 +134,26 @@ def classify(signals: Signals, schema: Schema, thresholds: Thresholds | None = N
     return category
 
 
-@dataclass(frozen=True)
-class _Trials:
-    """The comparisons of a schema, on one set of trials."""
+def _all_of(variables: tuple[str, ...], among: Mask, compare: Callable[[SignalCondition], Mask]) -> Mask:
+    """Mask of the given trials for which all variables hold; thresholds that none depends on are not read."""
+    held = among.copy()
+    for condition in (condition for variable in variables for condition in VARIABLES[variable]):
+        if held.any():
+            held &= compare(condition)
+    return held
 
-    signals: Signals
-    schema: Schema
-    thresholds: Thresholds
 
-    def all_of(self, variables: tuple[str, ...], among: Mask) -> Mask:
-        """Mask of the given trials for which all variables hold; thresholds that none depends on are not read."""
-        held = among.copy()
-        for comparison in (c for variable in variables for c in VARIABLES[variable]):
-            if held.any():
-                held &= self.compare(comparison)
-        return held
-
-    def compare(self, comparison: SignalCondition) -> Mask:
-        bound = comparison.bound
-        if isinstance(bound, str):
-            bound = getattr(self.signals, bound) if bound in RANGES else self._threshold(bound)
-        result: Mask = comparison.relation(getattr(self.signals, comparison.signal), bound)
-        return result
-
-    def _threshold(self, name: str) -> float:
-        value: float | None = getattr(self.thresholds, name)
+def _compare(signals: Signals, schema: str, thresholds: Thresholds, condition: SignalCondition) -> Mask:
+    """Mask of the trials for which a condition holds."""
+    bound = condition.bound
+    if isinstance(bound, str):
+        value = getattr(signals if bound in RANGES else thresholds, bound)
         if value is None:
+            rule = PERCENTILES[bound]
             raise ValueError(
-                f"threshold {name} is missing: schema {self.schema.name} needs it, fit it with fit_thresholds on "
-                f"{_WHOSE[PERCENTILES[name].correct]} trials with {PERCENTILES[name].signal}"
+                f"threshold {bound} is missing: schema {schema} needs it, fit it with fit_thresholds on "
+                f"{_WHOSE[rule.correct]} trials with {rule.signal}"
             )
-        return value
+        bound = value
+    result: Mask = condition.relation(getattr(signals, condition.signal), bound)
+    return result

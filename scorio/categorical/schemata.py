@@ -21,118 +21,93 @@ def _category(weight: float, *variables: str, label: str | None = None) -> Categ
     return Category(label or " and ".join(variables), weight, (variables,))
 
 
+def _schema(title: str, *categories: Category) -> Schema:
+    """A schema by its title in the paper, which in lower case is its name."""
+    return Schema(title.replace("-", "_").replace("+", "_").replace(" ", "_").lower(), title, categories)
+
+
 SCHEMATA: Mapping[str, Schema] = {
     schema.name: schema
     for schema in (
-        Schema("exact_match", "Exact Match", (_category(0.0, "wrong"), _category(1.0, "correct"))),
-        Schema(
-            "format_aware",
+        _schema("Exact Match", _category(0.0, "wrong"), _category(1.0, "correct")),
+        _schema(
             "Format Aware",
-            (
-                _category(0.0, "wrong", "unboxed"),
-                _category(1.0, "wrong", "boxed"),
-                _category(2.0, "correct", "unboxed"),
-                _category(3.0, "correct", "boxed"),
-            ),
+            _category(0.0, "wrong", "unboxed"),
+            _category(1.0, "wrong", "boxed"),
+            _category(2.0, "correct", "unboxed"),
+            _category(3.0, "correct", "boxed"),
         ),
         # Penalizes the confidently wrong, grades correct answers by confidence.
-        Schema(
-            "conf_calibrated",
+        _schema(
             "Conf-Calibrated",
-            (
-                _category(0.2, "wrong_low_conf", label="wrong and low_conf"),
-                _category(0.0, "wrong_high_conf"),
-                _category(0.7, "correct_low_conf", label="correct and low_conf"),
-                _category(0.85, "correct_mid_conf", label="correct and mid"),
-                _category(1.0, "correct_high_conf", label="correct and high_conf"),
-            ),
+            _category(0.2, "wrong_low_conf", label="wrong and low_conf"),
+            _category(0.0, "wrong_high_conf"),
+            _category(0.7, "correct_low_conf", label="correct and low_conf"),
+            _category(0.85, "correct_mid_conf", label="correct and mid"),
+            _category(1.0, "correct_high_conf", label="correct and high_conf"),
         ),
         # To be right on an unfamiliar prompt is worth more, to be wrong on a familiar one costs more.
-        Schema(
-            "ood_robustness",
+        _schema(
             "OOD Robustness",
-            (
-                _category(0.2, "ood", "wrong"),
-                _category(0.0, "ind", "wrong"),
-                _category(1.0, "ood", "correct"),
-                _category(0.7, "ind", "correct"),
-            ),
+            _category(0.2, "ood", "wrong"),
+            _category(0.0, "ind", "wrong"),
+            _category(1.0, "ood", "correct"),
+            _category(0.7, "ind", "correct"),
         ),
-        Schema(
-            "strict_compliance",
+        _schema(
             "Strict Compliance",
-            (
-                Category("wrong or (correct and unboxed)", 0.0, (("wrong",), ("correct", "unboxed"))),
-                _category(1.0, "correct", "boxed"),
-            ),
+            Category("wrong or (correct and unboxed)", 0.0, (("wrong",), ("correct", "unboxed"))),
+            _category(1.0, "correct", "boxed"),
         ),
-        Schema(
-            "conf_wrong_penalty",
+        _schema(
             "Conf-Wrong Penalty",
-            (
-                _category(0.0, "wrong_high_conf"),
-                _category(0.2, "wrong_low_conf", label="wrong and low_conf"),
-                _category(1.0, "correct"),
-            ),
+            _category(0.0, "wrong_high_conf"),
+            _category(0.2, "wrong_low_conf", label="wrong and low_conf"),
+            _category(1.0, "correct"),
         ),
         # An answer to the question, though wrong, comes before one that is off the task.
-        Schema(
-            "verifier_only",
+        _schema(
             "Verifier-Only",
-            (
-                _category(0.0, "C_high", label="high C"),
-                _category(0.2, "B_high", label="high B"),
-                _category(1.0, "A_high"),
-            ),
+            _category(0.0, "C_high", label="high C"),
+            _category(0.2, "B_high", label="high B"),
+            _category(1.0, "A_high"),
         ),
         # Emphasizes boxed, high-confidence correctness; the boxed and confident wrong answer misleads most.
-        Schema(
-            "format_confidence",
+        _schema(
             "Format+Confidence",
-            (
-                _category(0.1, "wrong", "unboxed"),
-                _category(0.2, "wrong", "boxed", "low_conf"),
-                _category(0.0, "wrong", "boxed", "high_conf"),
-                _category(0.7, "correct", "unboxed", "low_conf"),
-                _category(0.8, "correct", "unboxed", "high_conf"),
-                _category(0.9, "correct", "boxed", "low_conf"),
-                _category(1.0, "correct", "boxed", "high_conf"),
-            ),
+            _category(0.1, "wrong", "unboxed"),
+            _category(0.2, "wrong", "boxed", "low_conf"),
+            _category(0.0, "wrong", "boxed", "high_conf"),
+            _category(0.7, "correct", "unboxed", "low_conf"),
+            _category(0.8, "correct", "unboxed", "high_conf"),
+            _category(0.9, "correct", "boxed", "low_conf"),
+            _category(1.0, "correct", "boxed", "high_conf"),
         ),
-        Schema("length_robust", "Length-Robust", (_category(0.0, "wrong"), _category(1.0, "correct"))),
+        _schema("Length-Robust", _category(0.0, "wrong"), _category(1.0, "correct")),
         # A wrong answer that convinces the verifier is the inconsistent one.
-        Schema(
-            "verifier_probe",
+        _schema(
             "Verifier Probe",
-            (
-                _category(0.0, "wrong", "A_high"),
-                _category(0.2, "wrong", "A_not_high", label="wrong and not A_high"),
-                _category(0.7, "correct", "A_not_high", label="correct and not A_high"),
-                _category(1.0, "correct", "A_high"),
-            ),
+            _category(0.0, "wrong", "A_high"),
+            _category(0.2, "wrong", "A_not_high", label="wrong and not A_high"),
+            _category(0.7, "correct", "A_not_high", label="correct and not A_high"),
+            _category(1.0, "correct", "A_high"),
         ),
-        Schema(
-            "efficiency_adjusted",
+        _schema(
             "Efficiency-Adjusted",
-            (
-                _category(0.2, "wrong", "economical"),
-                _category(0.1, "wrong", "moderate"),
-                _category(0.0, "wrong", "verbose"),
-                _category(1.0, "correct", "economical"),
-                _category(0.85, "correct", "moderate"),
-                _category(0.7, "correct", "verbose"),
-            ),
+            _category(0.2, "wrong", "economical"),
+            _category(0.1, "wrong", "moderate"),
+            _category(0.0, "wrong", "verbose"),
+            _category(1.0, "correct", "economical"),
+            _category(0.85, "correct", "moderate"),
+            _category(0.7, "correct", "verbose"),
         ),
-        Schema(
-            "concision_high_conf",
+        _schema(
             "Concision-High-Conf",
-            (
-                _category(0.0, "wrong"),
-                _category(0.7, "correct", "verbose"),
-                _category(0.8, "correct", "moderate"),
-                _category(0.9, "correct", "economical", "low_conf", label="correct and economical"),
-                _category(1.0, "correct", "economical", "high_conf"),
-            ),
+            _category(0.0, "wrong"),
+            _category(0.7, "correct", "verbose"),
+            _category(0.8, "correct", "moderate"),
+            _category(0.9, "correct", "economical", "low_conf", label="correct and economical"),
+            _category(1.0, "correct", "economical", "high_conf"),
         ),
     )
 }

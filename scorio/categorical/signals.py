@@ -63,21 +63,6 @@ def calibrate_verifier(logits: ArrayLike, baseline: ArrayLike, temperature: floa
 TOKEN_CAP = 32_768
 """The completion length that the paper calls 1."""
 
-UNIT = (0.0, 1.0)
-NOT_NEGATIVE = (0.0, np.inf)
-RANGES = {
-    "has_box": UNIT,
-    "is_correct": UNIT,
-    "token_ratio": NOT_NEGATIVE,
-    "repeated_pattern": UNIT,
-    "prompt_bpt": NOT_NEGATIVE,
-    "completion_bpt": NOT_NEGATIVE,
-    "verifier_a": UNIT,
-    "verifier_b": UNIT,
-    "verifier_c": UNIT,
-}
-"""The base signals and the values that each may take."""
-
 
 @dataclass(frozen=True, eq=False)
 class Signals:
@@ -156,6 +141,11 @@ class Signals:
         return values
 
 
+UNBOUNDED = ("token_ratio", "prompt_bpt", "completion_bpt")
+RANGES = {field.name: (0.0, np.inf if field.name in UNBOUNDED else 1.0) for field in fields(Signals)}
+"""The base signals and the values that each may take."""
+
+
 def token_ratio(completion_tokens: ArrayLike) -> FloatArray:
     """Completion tokens as a share of 32,768.
 
@@ -225,11 +215,7 @@ def _checked(name: str, given: ArrayLike) -> FloatArray:
     return values
 
 
-Record = Mapping[str, Any]
-NAN = math.nan
-
-
-def signals_of(records: Iterable[Record]) -> Signals:
+def signals_of(records: Iterable[Mapping[str, Any]]) -> Signals:
     """One value per record: NaN if a record lacks the signal. A signal that no record has is not recorded.
 
     Args:
@@ -253,14 +239,14 @@ def signals_of(records: Iterable[Record]) -> Signals:
     return Signals(**recorded)  # type: ignore[arg-type]
 
 
-def _row(record: Record) -> dict[str, float]:
+def _row(record: Mapping[str, Any]) -> dict[str, float]:
     output, tokens = record.get("output") or {}, record.get("tokens") or {}
     results, reason = record.get("processed_results") or {}, output.get("finish_reason")
     return {
         "has_box": _number(results.get("has_box")),
         "is_correct": _number(results.get("is_correct")),
         "token_ratio": float(token_ratio(_number(output.get("num_completion_tokens")))),
-        "repeated_pattern": NAN if reason is None else float(reason != "stop"),
+        "repeated_pattern": math.nan if reason is None else float(reason != "stop"),
         "prompt_bpt": _bits(tokens, "prompt"),
         "completion_bpt": _bits(tokens, "completion"),
     }
@@ -271,8 +257,8 @@ def _bits(tokens: Mapping[str, Any], part: str) -> float:
     mean, perplexity = tokens.get(f"{part}_avg_logprob"), tokens.get(f"{part}_ppl")
     if mean is not None:
         return -float(mean) / math.log(2.0)
-    return NAN if perplexity is None else math.log2(perplexity)
+    return math.nan if perplexity is None else math.log2(perplexity)
 
 
 def _number(value: float | None) -> float:
-    return NAN if value is None else float(value)
+    return math.nan if value is None else float(value)

@@ -143,7 +143,6 @@ INVALID = (
 
 CORRECT = SignalCondition("is_correct", operator.ge, 0.5)
 WRONG = SignalCondition("is_correct", operator.lt, 0.5)
-A_HIGH = SignalCondition("verifier_a", operator.ge, 0.6)
 A_NOT_HIGH = SignalCondition("verifier_a", operator.lt, 0.6)
 
 # All comparisons of a variable must hold.
@@ -171,7 +170,7 @@ VARIABLES: Mapping[str, tuple[SignalCondition, ...]] = {
     "verbose": (SignalCondition("token_ratio", operator.gt, "len_p66"),),
     "boxed": (SignalCondition("has_box", operator.ge, 0.5),),
     "unboxed": (SignalCondition("has_box", operator.lt, 0.5),),
-    "A_high": (A_HIGH,),
+    "A_high": (SignalCondition("verifier_a", operator.ge, 0.6),),
     "A_not_high": (A_NOT_HIGH,),
     "B_high": (A_NOT_HIGH, SignalCondition("verifier_b", operator.ge, "verifier_c")),
     "C_high": (A_NOT_HIGH, SignalCondition("verifier_c", operator.gt, "verifier_b")),

@@ -70,9 +70,7 @@ def tau_curve(
         >>> curve.trials, np.round(curve.tau, 2)
         (array([1, 2, 3, 4, 5, 6]), array([0.52, 0.76, 0.88, 0.94, 0.98, 0.99]))
     """
-    gold = pair_signs(-np.asarray(study.gold, dtype=float))
-    if not gold.any():
-        raise ValueError("gold must order at least two models, got a tie of them all: tau is undefined")
+    gold = _gold_signs(study.gold)
     total = np.zeros(study.steps.size)
     for chunk in bootstrap(study, replicates, rng, resample, progress):
         total += np.nan_to_num(tau_b(pair_signs(chunk.scores, chunk.tolerance), gold)).sum(axis=0)
@@ -95,17 +93,23 @@ def tau_of_tensors(R: ArrayLike, metric: Metric, gold: ArrayLike) -> TauCurve:
         >>> tau_of_tensors([[[[0, 0, 1]], [[1, 1, 1]]], [[[1, 0, 0]], [[0, 0, 1]]]], BAYES, gold=[2, 1]).tau
         array([0. , 0. , 0.5])
     """
-    answers, signs = np.asarray(R), pair_signs(-np.asarray(gold, dtype=float))
+    answers, signs = np.asarray(R), _gold_signs(gold)
     if answers.ndim != 4 or answers.shape[-1] < metric.first:
         raise ValueError(f"R must have 4 axes and at least {metric.first} trials, got shape {answers.shape}")
     if not (metric.additive or metric.by_question):
         raise ValueError(f"metric must be a mean over the questions, got {metric.function.__name__}")
-    if not signs.any():
-        raise ValueError("gold must order at least two models, got a tie of them all: tau is undefined")
     trials = answers.shape[-1]
     scores = look_up_scores(question_values(metric, trials), iter(np.moveaxis(answers, -1, 0)))
     tau = np.nan_to_num(tau_b(pair_signs(scores, rounding_error(scores)), signs)).mean(axis=0)
     return TauCurve(np.arange(metric.first, trials + 1), tau)
+
+
+def _gold_signs(gold: ArrayLike) -> NDArray[np.int8]:
+    """The gold order of each pair of models."""
+    signs = pair_signs(-np.asarray(gold, dtype=float))
+    if not signs.any():
+        raise ValueError("gold must order at least two models, got a tie of them all: tau is undefined")
+    return signs
 
 
 NEVER = 0
@@ -246,35 +250,23 @@ def convergence_of_subsets(
     for subset in subsets:
         if len(set(subset)) < 2 or not all(0 <= model < study.models for model in subset):
             raise ValueError(f"subsets must hold at least 2 of the {study.models} models each, got {list(subset)}")
-    collectors = [_Collector(study, list(subset)) for subset in subsets]
-    for chunk in bootstrap(study, replicates, rng, resample, progress):
-        for collector in collectors:
-            collector.add(chunk)
-    return [collector.convergence() for collector in collectors]
+    chunks = bootstrap(study, replicates, rng, resample, progress)
+    by_chunk = [[_stability(study, list(subset), chunk) for subset in subsets] for chunk in chunks]
+    return [_convergence(study.trials, *zip(*parts, strict=True)) for parts in zip(*by_chunk, strict=True)]
 
 
-class _Collector:
-    """Convergence@n of some models, chunk by chunk."""
+def _stability(study: Study, models: Sequence[int], chunk: Chunk) -> tuple[IntArray, Trajectory]:
+    """s* of some models in each replicate of a chunk, and the replicate that takes longest."""
+    part = chunk._replace(scores=chunk.scores[..., models])
+    at = _stable_from(_is_gold(study.gold[models], part), study.metric.first)
+    slowest = int(np.where(at == NEVER, study.trials, at).argmax())
+    return at, Trajectory(study.steps, rank_scores(part.scores[slowest]).astype(np.int64), int(at[slowest]))
 
-    def __init__(self, study: Study, models: list[int]) -> None:
-        self.study, self.models, self.gold = study, models, study.gold[models]
-        self.parts: list[IntArray] = []
-        self.worst: Trajectory | None = None
-        self.longest = 0
 
-    def add(self, chunk: Chunk) -> None:
-        scores, study = chunk.scores[..., self.models], self.study
-        at = _stable_from(_is_gold(self.gold, Chunk(scores, chunk.tolerance)), study.metric.first)
-        effort = np.where(at == NEVER, study.trials, at)
-        slowest = int(effort.argmax())
-        if effort[slowest] > self.longest:
-            self.longest = int(effort[slowest])
-            self.worst = Trajectory(study.steps, rank_scores(scores[slowest]).astype(np.int64), int(at[slowest]))
-        self.parts.append(at)
-
-    def convergence(self) -> Convergence:
-        assert self.worst is not None
-        return Convergence(self.study.trials, np.concatenate(self.parts), self.worst)
+def _convergence(trials: int, at: Sequence[IntArray], slowest: Sequence[Trajectory]) -> Convergence:
+    """Convergence@n of some models, from that of each chunk."""
+    longest = [trials if moved.converged_at == NEVER else moved.converged_at for moved in slowest]
+    return Convergence(trials, np.concatenate(at), slowest[longest.index(max(longest))])
 
 
 def trajectory(study: Study) -> Trajectory:
@@ -297,9 +289,7 @@ def trajectory(study: Study) -> Trajectory:
         >>> trajectory(study).converged_at
         3
     """
-    chunk = recorded_chunk(study)
-    at = _stable_from(_is_gold(study.gold, chunk), study.metric.first)
-    return Trajectory(study.steps, rank_scores(chunk.scores[0]).astype(np.int64), int(at[0]))
+    return _stability(study, range(study.models), recorded_chunk(study))[1]
 
 
 def _is_gold(gold: IntArray | FloatArray, chunk: Chunk) -> NDArray[np.bool_]:

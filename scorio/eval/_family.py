@@ -25,11 +25,9 @@ from scorio.eval._inputs import (
     Outcomes,
     Summary,
     Value,
-    any_draws,
     as_value,
     bank_draws,
     binary_questions,
-    observed_draws,
     summary,
 )
 from scorio.eval._posterior import JointMoments, posterior_moments
@@ -129,7 +127,9 @@ def _interval(
     **options: Any,
 ) -> Summary:
     questions = binary_questions(R)
-    scores = metric.scores(any_draws(k) if metric.any_k else observed_draws(k, questions.max_trials), **options)
+    most = None if metric.any_k else questions.max_trials  # as for the bank
+    draws = _validate.integer(k, "k", 1, most, "the largest number of trials of a question")
+    scores = metric.scores(draws, **options)
     pair = (scores,) if isinstance(scores, Score) else (scores.first, scores.second)
     joint = posterior_moments(pair, questions, alpha0, beta0)
     return summary(*_averaged(scores, joint, questions), confidence, bounds)
@@ -342,7 +342,7 @@ def naive_pass_hat_k(R: Outcomes, k: int) -> Value:
         >>> round(naive_pass_hat_k([[1, 0, 1, 1], [0, 0, 1, 0]], k=2), 4)
         0.6875
     """
-    questions, draws = binary_questions(R), any_draws(k)
+    questions, draws = binary_questions(R), _validate.integer(k, "k", 1)
     if questions.min_trials < 1:
         raise ValueError("R must have a trial of every question, got a question without any")
     wrong = questions.failures / (questions.successes + questions.failures)

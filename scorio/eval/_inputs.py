@@ -90,16 +90,6 @@ def bank_draws(k: Any, fewest: int) -> int:
     return _validate.integer(k, "k", 1, fewest, "the smallest number of trials of a question")
 
 
-def observed_draws(k: Any, max_trials: int) -> int:
-    """A number of draws that the trials of some question would allow, as for the bank."""
-    return _validate.integer(k, "k", 1, max_trials, "the largest number of trials of a question")
-
-
-def any_draws(k: Any) -> int:
-    """A number of draws from a posterior."""
-    return _validate.integer(k, "k", 1)
-
-
 def as_value(value: FloatArray) -> Value:
     """A float, unless it is a batch."""
     return float(value) if value.ndim == 0 else value

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scorio.eval._inputs import Bounds, Outcomes, Summary, Value, any_draws, as_counts, as_value, bank_draws, summary
+from scorio import _validate
+from scorio.eval._inputs import Bounds, Outcomes, Summary, Value, as_counts, as_value, bank_draws, summary
 from scorio.eval._posterior import posterior_moments
 from scorio.eval._scores import all_successes, bank_values, distinct
 from scorio.moments import FloatArray, IntArray
@@ -94,7 +95,7 @@ def max_at_k_ci(
         array([0.5952, 0.1172, 0.3654, 0.825 ])
     """
     counts = as_counts(R, w, R0)
-    score = all_successes(any_draws(k))
+    score = all_successes(_validate.integer(k, "k", 1))
     levels = _levels(counts.outcomes + 1, counts.w)
     if bounds is None:
         bounds = levels.rewards[0], levels.rewards[-1]

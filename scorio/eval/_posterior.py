@@ -20,10 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from scorio import _validate
-from scorio.eval._scores import Distinct, Score, log_factorials
+from scorio.eval._scores import CELLS, Distinct, Score, log_factorials
 from scorio.moments import FloatArray
 
-CELLS = 1 << 20  # of a (questions or nodes, nodes or draws) table that are held at a time
 UNDERFLOW = 750.0  # exp(-750) is zero
 BAND = 9.0  # nodes per sqrt(degree): exp(-81/2) is below the rounding error
 

@@ -177,7 +177,7 @@ def spectrum(weights: FloatArray) -> Score:
     return Score(weights.size, 1, np.cumsum(weights))
 
 
-CELLS = 1 << 20  # of the (questions, draws) table that are held at a time
+CELLS = 1 << 20  # of a table by questions, draws or nodes that are held at a time
 
 
 class Draws(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, never_called, plans, straight
+from core_runs import Answers, Shell, after, exact, never_called, plans, restore, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -27,10 +27,11 @@ from adaptive_eval.core import (
 from adaptive_eval.core.conclusions import UNPAID
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Pairs
+from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cause, Lost
+from adaptive_eval.core.types import Cause, Lost
 
 seeds = st.integers(0, 2**20)
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
@@ -78,7 +79,7 @@ def test_trials_bought_under_other_settings_count_towards_caps(plan: Plan, seed:
     elsewhere = Cost(*(data.draw(st.sampled_from([0, 0, 1, 40])) for _ in range(3)))
     shell.controller.spend_outside_plan(elsewhere.tokens, elsewhere)
     shell.outcomes = answers.of(earlier)
-    shell.controller.restore(shell.outcomes)
+    restore(shell.controller, shell.outcomes)
     spent = [owed + more for owed, more in zip(exposure(shell, []), (elsewhere.tokens, *elsewhere), strict=True)]
     caps = [getattr(plan.budget, name) for name in CURRENCIES]
     for _ in range(10_000):
@@ -105,7 +106,7 @@ def test_run_goes_on_once_caps_cover_the_next_round(plan: Plan, seed: int) -> No
         larger = {key: math.ceil(total) for key, total in controller.short_caps.items()}
         raised = replace(plan, budget=replace(plan.budget, **larger))
         going_on = Controller(after(controller, raised)) if controller.looks else Controller(raised)
-        going_on.restore([])
+        restore(going_on, [])
         assert going_on.ask(1) or going_on.finished is not Reason.BUDGET
 
 
@@ -115,25 +116,23 @@ def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
     plan = never_called(bench, trials=Trials(min=2, max=8), budget=Budget(trials=85))
     outcomes = [Outcome(m, q, trial, m) for m in (0, 1) for q in range(5) for trial in range(8)]
     controller = Controller(plan)
-    assert len(controller.restore(outcomes)) == 7
+    assert len(restore(controller, outcomes)) == 7
     assert controller.set_aside == {2: Lost(Cause.BUDGET, UNPAID)}
     assert controller.finished is Reason.BUDGET and controller.looks[-1].trials == (40, 40, 0)
     assert controller.short_caps == {"trials": 90.0}
     assert {pair.verdict for pair in controller.looks[-1].comparisons} == {Verdict.OUT_OF_REACH, Verdict.BLOCKED}
     raised = Controller(replace(plan, budget=Budget(trials=90)))
-    assert raised.restore(outcomes) == [] and len(raised.ask(99)) == 10
+    assert restore(raised, outcomes) == [] and len(raised.ask(99)) == 10
 
 
 def test_spending_on_removed_models_still_counts() -> None:
     controller = Controller(never(Budget(trials=40)))
     controller.spend_outside_plan(15, Cost(tokens=1500))
-    controller.restore([])
+    restore(controller, [])
     assert len(controller.ask(99)) == 20
     controller.tell([Outcome(m, q, trial, 0) for m in (0, 1) for q in range(5) for trial in range(2)])
     assert controller.finished is Reason.BUDGET and controller.trials.sum() == 20
-    none = Controller(never(Budget(trials=40)))
-    none.spend_outside_plan(21, NO_COST)
-    none.restore([])
+    none = Controller(never(Budget(trials=40)), outside_plan=SpentBefore(21))
     assert none.finished is Reason.BUDGET and none.ask(99) == []
 
 
@@ -360,7 +359,7 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
     if before and ended is None:
         again = Controller(capped)
         again.tick(61.0)
-        assert again.restore(shell.outcomes) == []
+        assert restore(again, shell.outcomes) == []
         assert again.finished is Reason.WALL_TIME
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, Shell, exact, never_called, plans, straight
+from core_runs import Answers, Faulty, Shell, exact, never_called, plans, restore, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -70,7 +70,7 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
     stored = {outcome[:3] for outcome in shell.outcomes}
     expected = straight(other, answers)
     resumed = Controller(other)
-    resumed.restore(shell.outcomes)
+    restore(resumed, shell.outcomes)
     while resumed.finished is None:
         requested = resumed.ask(50)
         assert not stored & {ask[:3] for ask in requested}
@@ -92,7 +92,7 @@ def test_a_larger_budget_goes_on_where_a_smaller_one_ended() -> None:
     assert ended.finished is Reason.BUDGET
     assert ended.trials.sum() == 36
     resumed = Controller(large)
-    assert [look.scores for look in resumed.restore(shell.outcomes)] == [look.scores for look in ended.looks]
+    assert [look.scores for look in restore(resumed, shell.outcomes)] == [look.scores for look in ended.looks]
     assert resumed.finished is None
     assert {ask.trial for ask in resumed.ask(100)} == {6}
 
@@ -103,6 +103,6 @@ def test_trials_that_ran_further_ahead_wait_until_a_round_needs_them() -> None:
     outcomes = answers.of(Controller(ahead).ask(1000))
     assert {outcome.trial for outcome in outcomes} == {0, 1, 2, 3}
     resumed = Controller(plain)
-    looks = resumed.restore(outcomes)
+    looks = restore(resumed, outcomes)
     assert [sum(look.trials) for look in looks] == [6, 12, 18, 24]
     assert exact(straight(plain, answers).looks[:4]) == exact(looks)

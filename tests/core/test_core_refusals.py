@@ -38,7 +38,7 @@ def started_controller() -> Controller:
         Outcome(0, 0, 0, -1),
     ],
 )
-@pytest.mark.parametrize("give", [Controller.tell, Controller.restore])
+@pytest.mark.parametrize("give", [Controller.tell, Controller.take])
 def test_an_outcome_outside_the_plan_is_refused(
     outcome: Outcome, give: Callable[[Controller, list[Outcome]], list[Look]]
 ) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from core_runs import RULES, Answers, Shell, drained, exact, objectives, plans
+from core_runs import RULES, Answers, Shell, drained, exact, objectives, plans, restore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -192,12 +192,12 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
     outcomes = answers.of(ask for ask in first.ask(1000) if (ask.model, ask.question) != (1, 2))
     first.tell([*outcomes, SetAside(1, "gone")])
     resumed = Controller(plan)
-    assert resumed.restore(outcomes) == []
+    assert restore(resumed, outcomes) == []
     assert {(ask.model, ask.question) for ask in resumed.ask(1000)} == {(1, 2)}
     assert exact(resumed.tell([SetAside(1, "gone")])) == exact(first.looks)
     told_before = Controller(plan)
     told_before.tell([SetAside(1, "gone")])
-    assert exact(told_before.restore(outcomes)) == exact(first.looks)
+    assert exact(restore(told_before, outcomes)) == exact(first.looks)
 
 
 def test_setting_a_model_aside_twice_changes_nothing() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, straight
+from core_runs import Answers, Shell, after, exact, restore, straight
 
 from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Pace, Plan, SetAside, Trials, Verdict
 from adaptive_eval.core.judge import Judging, rule_shared_among
@@ -133,7 +133,7 @@ def test_outcomes_that_the_stage_before_has_taken_are_not_taken_twice(pace: Pace
     assert came and before.tell(came) == []
     longer = after(before, plan(3, pace, trials=Trials(min=4, max=40)))
     resumed, fresh = Controller(longer), Controller(longer)
-    resumed.restore(outcomes)
+    restore(resumed, outcomes)
     assert exact(resumed.looks) == exact(fresh.looks)
     while resumed.finished is None:
         resumed.tell(answers.of(resumed.ask(1 << 30)))

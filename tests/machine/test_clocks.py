@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from adaptive_eval.machine.clocks import ClockedModel, HeldTime, ServerTimes
+from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock
 from adaptive_eval.machine.records import Note
 
 SHARED, OWN = "http://one:8000/v1", "http://two:8000/v1"
@@ -14,7 +14,7 @@ def held(addresses: dict[str, tuple[str, ...]], spans: dict[str, tuple[float, fl
     """Held times of models that are asked from one moment to another, by their addresses."""
     numbers, now = dict(zip(addresses, count(), strict=False)), [0.0]
     models = {numbers[name]: ClockedModel(name, 2.0, urls) for name, urls in addresses.items()}
-    times = ServerTimes(models, {}, lambda: now[0])
+    times = RunClock(models, 0.0, {}, lambda: now[0])
     moments = [(begin, name, times.on_sent) for name, (begin, _) in spans.items()]
     moments += [(end, name, times.on_quiet) for name, (_, end) in spans.items()]
     for moment, name, happens in sorted(moments, key=lambda entry: entry[0]):
@@ -43,6 +43,6 @@ def test_a_model_at_several_addresses_has_the_mean_of_its_shares() -> None:
 
 
 def test_a_server_that_outlived_a_head_was_held_until_the_next_one_came() -> None:
-    times = ServerTimes({0: ClockedModel("ada", 2.0, is_launched=True)}, {}, lambda: 100.0)
+    times = RunClock({0: ClockedModel("ada", 2.0, is_launched=True)}, 0.0, {}, lambda: 100.0)
     times.on_note(Note("launched", 0, {"seconds": 3.0, "without_head": 40.0}))
     assert times.held_times() == {"ada": HeldTime(43.0, 86.0, up=True)}

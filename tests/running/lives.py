@@ -178,7 +178,7 @@ class World:
         self.log_at_commit = self.entered = len(self.log)
         with ExitStack() as stack:
             for place, value in {
-                "running.supplying.open_endpoint": lambda model, *_, **__: self._endpoint(model),
+                "supplies.opening.open_endpoint": lambda model, *_, **__: self._endpoint(model),
                 "running.answer_keys.GradingPool": self._pool,
                 "exchange.importing.GradingPool": self._pool,
                 "machine.driver.GATHER_SECONDS": 0.0,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.endpoints.sharing import SharedTime, ShareMark
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import World, binary
+from adaptive_eval.supplies.opening import SupplyContext
 
 ADAPTERS = tuple(f"adapter-{letter}" for letter in "abcdef")
 IN_FLIGHT, TIMEOUT, WAVE = 4, 300, 250.0
@@ -78,7 +80,8 @@ def test_six_models_at_one_address_use_its_gpu_once(
     """All answers take 2,000 seconds of the server. A cap of 6,000 lets them all be asked for; it would end the run in
     the middle if each model counted all of the time."""
     server = Waves(alike())
-    monkeypatch.setattr("adaptive_eval.running.supplying.SharedTime", lambda: TimeOf(server))
+    timed = partial(SupplyContext, shared_time=TimeOf(server))
+    monkeypatch.setattr("adaptive_eval.running.start.SupplyContext", timed)
     monkeypatch.setattr("adaptive_eval.endpoints.client.perf_counter", lambda: server.now)
     with serving(server) as url:
         site = Site.make(tmp_path, url)

@@ -57,7 +57,7 @@ async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
     endpoint = ServedEndpoint()
 
     async def ask(link: SiteLink, request: Request, again: RetryGate | None) -> list[Answer]:
-        return await link.ask(request, range(request.first, request.first + 1), again)
+        return await link.ask(request, request.first, again)
 
     client = ServedClient(endpoint, ask)
     asked = [asyncio.create_task(client.ask(Request(trial, 0, 7, trial, 1, 0), None)) for trial in range(3)]

@@ -116,7 +116,7 @@ def committed(store: RunStore, trial: Trial, note: Note) -> list[Row]:
 
 def regraded(store: RunStore, trial: Trial, note: Note) -> list[Row]:
     store.append(make_trial())
-    store.regrade(lambda seq, stored: trial, [note])
+    store.regrade(lambda seq, stored: trial, [note], HEADER, [])
     return []
 
 

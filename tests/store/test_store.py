@@ -242,7 +242,7 @@ def test_a_regrade_replaces_grades_in_their_places_all_or_none(open_store: OpenS
 
     is_refused = True
     with pytest.raises(AssertionError, match="the grader is gone"):
-        store.regrade(change, [LooksForgotten(0)])
+        store.regrade(change, [LooksForgotten(0)], HEADER, [])
     assert stored_trials(store.reader)[1] == failed and len(store.reader.looks()) == 1
     is_refused = False
     meaning = {**HEADER.meaning, "grader": "choice"}

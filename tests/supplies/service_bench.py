@@ -20,7 +20,6 @@ from adaptive_eval.notes.batches import BatchEnded, BatchPlanned, BatchTaken, Pe
 from adaptive_eval.notes.event import Event
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import BatchService
-from adaptive_eval.supplies.batches.supply import BatchSupply
 
 ADA = 0
 
@@ -47,7 +46,7 @@ class ServiceStart:
     """One start of a run without a machine: it stores answers and grants the permits asked for."""
 
     def __init__(
-        self, log: Log, supply: BatchSupply, *, delay: Callable[[], float] | None, allows: bool | None
+        self, log: Log, supply: ModelBatches, *, delay: Callable[[], float] | None, allows: bool | None
     ) -> None:
         self.log, self.supply, self._delay, self._allows = log, supply, delay, allows
         self.failed: dict[Key, Failed] = {}
@@ -159,7 +158,7 @@ class ServiceDesk:
         )
         taken_batches = {event.batch for event in self.log.of_kind(BatchTaken)}
         batches.take_over(self.log.pending, taken_batches)
-        start = ServiceStart(self.log, BatchSupply({ADA: batches}), delay=delay, allows=allows)
+        start = ServiceStart(self.log, batches, delay=delay, allows=allows)
         return start
 
     @property

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.launch.hosts import OnEvent
-from adaptive_eval.machine.trial import Request
+from adaptive_eval.machine.trial import Key, Request
 from adaptive_eval.notes import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
 from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.supplies.batches.service import BatchService
@@ -56,8 +56,13 @@ class WaitingRequest:
 
     @property
     def id(self) -> str:
-        """Its id at the service: model, question and number of its trial."""
-        return f"{self.request.model}-{self.request.question}-{self.request.first}"
+        """Its id at the service."""
+        return trial_id(self.request.keys[0])
+
+
+def trial_id(key: Key) -> str:
+    """The id of a trial's request at the service."""
+    return "-".join(map(str, key))
 
 
 @dataclass(eq=False, slots=True)

@@ -9,7 +9,7 @@ next batch.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,11 +20,12 @@ from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Notic
 from adaptive_eval.launch.hosts import OnEvent
 from adaptive_eval.machine.events import Answered, Failed, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
-from adaptive_eval.machine.supply import AskedModel, Demand, EndpointClient, EndpointSupply, Post
+from adaptive_eval.machine.records import Note
+from adaptive_eval.machine.supply import AskedModel, Demand, EndpointClient, EndpointSupply, Post, Supply
 from adaptive_eval.machine.trial import Key, Request
-from adaptive_eval.notes import BatchEnded
+from adaptive_eval.notes import BatchEnded, BatchPlanned
 from adaptive_eval.notes.batches import PendingBatch
-from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest
+from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest, trial_id
 from adaptive_eval.supplies.batches.gatherer import BatchGatherer
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import ID, BatchResult, BatchStage, BatchState
@@ -38,12 +39,7 @@ CANCEL_SECONDS = 10.0
 STOPPING = "the run is stopping"
 
 
-def trial_id(key: Key) -> str:
-    """The id of a trial's request at the service."""
-    return "-".join(map(str, key))
-
-
-class ModelBatches:
+class ModelBatches(Supply):
     """One model at a batch service; after `cancel_after` its requests are sent directly."""
 
     def __init__(
@@ -83,8 +79,6 @@ class ModelBatches:
     def _endpoint(self) -> Endpoint:
         return self._client.endpoint
 
-    # -- calls of the machine ----------------------------------------------------------------------------------------
-
     def take_over(self, pending: Sequence[PendingBatch], known_ids: Collection[str]) -> None:
         """Continue batches of earlier starts; `known_ids` are the batch ids returned by services."""
         self._calls.known_ids |= set(known_ids)
@@ -93,11 +87,13 @@ class ModelBatches:
                 record = replace(record, batch=None)
             self._batches[record.key] = ServiceBatch(record)
 
-    def claims(self, keys: Iterable[Key]) -> set[Key]:
+    # -- calls of the driver -----------------------------------------------------------------------------------------
+
+    def claims(self, keys: Collection[Key]) -> Collection[Key]:
         """Trials among these that are in a batch which has not ended."""
         return {key for key in keys if self._batch_with(trial_id(key)) is not None}
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Request, *, claimed: bool) -> None:
         """Let a request wait for its batch if it is in one, else put it into the next batch."""
         assert request.size == 1, "a request of a batch is for one answer"
         waiting = self._waiting[request.id] = WaitingRequest(request, self._calls.now())
@@ -108,7 +104,7 @@ class ModelBatches:
         else:
             batch.waiting[waiting.id] = waiting
 
-    def allow(self, request: int, *, allowed: bool) -> None:
+    def allow(self, request: int, allowed: bool) -> None:
         """Request a lost answer again, or not."""
         waiting = self._waiting.get(request)
         if waiting is None:
@@ -136,7 +132,7 @@ class ModelBatches:
                 self._gatherer.remove(unsent.id)
                 self._fail(unsent, RequestFailure.NOT_SENT)
 
-    def on_stored(self, keys: Iterable[Key]) -> None:
+    def on_stored(self, keys: Sequence[Key]) -> None:
         """End the batches whose last answers are among these."""
         for name in map(trial_id, keys):
             if (
@@ -145,9 +141,9 @@ class ModelBatches:
                 batch.unstored.discard(name)
                 self._end_if_stored(batch)
 
-    def on_planned(self, key: str) -> None:
-        """Submit a batch, since its plan is on disk."""
-        if (batch := self._batches.get(key)) is not None:
+    def on_noted(self, note: Note) -> None:
+        """Submit a batch once its plan is on disk."""
+        if note.kind == BatchPlanned.KIND and (batch := self._batches.get(note.body["key"])) is not None:
             batch.is_noted.set()
 
     def leave(self) -> None:
@@ -186,8 +182,7 @@ class ModelBatches:
         await self._calls.service.wire.close()
         await self._direct.close()
 
-    @property
-    def stats(self) -> EndpointStats:
+    def stats(self, model: int) -> EndpointStats:
         """The traffic with the batch service and with the model's own servers."""
         service = self._calls.service
         batched = replace(
@@ -212,9 +207,9 @@ class ModelBatches:
             self._gatherer.add(waiting)
 
     def _encode(self, custom_id: str, waiting: WaitingRequest) -> bytes:
-        request = waiting.request
-        seed = self._client.seeds(request).start
-        return self._calls.service.encode(custom_id, self._client.prompt(request.question), seed)
+        client, request = self._client, waiting.request
+        seed = client.seed(request.question, request.first)
+        return self._calls.service.encode(custom_id, client.prompt(request.question), seed)
 
     def _answer(self, waiting: WaitingRequest, answer: Answer) -> None:
         self._traffic.prompt_tokens += answer.prompt_tokens
@@ -390,7 +385,7 @@ class ModelBatches:
         if result.unanswered is not None:
             return NoBatchAnswer(f"the request was {result.unanswered} with its batch", direct=direct, excused=True)
         request, seconds = waiting.request, max(0.0, self._calls.now() - batch.record.since)
-        prompt, seed = self._client.prompt(request.question), self._client.seeds(request).start
+        prompt, seed = self._client.prompt(request.question), self._client.seed(request.question, request.first)
         try:
             return self._calls.service.answer(result, prompt, seed, seconds, max(waiting.attempts, 1))
         except Failure as failure:

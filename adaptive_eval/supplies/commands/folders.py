@@ -5,26 +5,19 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 
 from adaptive_eval.base.files import make_folder, read_file, write_atomic
 from adaptive_eval.base.temporary_folders import TemporaryFolder, clear_leftovers, remove_tree
 from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.supplies.opening import file_name
 
 PREFIX = "adaptive-eval-commands-"
 TRANSCRIPTS, FOLDERS = "transcripts", "folders"
 """Folders in the logs of a run."""
 MAX_TRANSCRIPT_BYTES = 64 * 2**20
-MAX_NAME_CHARS = 80
 FREE_SPACE = "Free some space there; the same command goes on"
-
-
-def file_name(name: str) -> str:
-    """A name of a file for any name of a trial, different for different ones."""
-    digest = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
-    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:MAX_NAME_CHARS].lstrip('.-')}-{digest}"
 
 
 class TrialFolders:

@@ -1,7 +1,7 @@
 """Models that are commands: each trial is a process, which is given the question and prints an answer."""
 
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate, Signal
 from adaptive_eval.graders.by_benchmark import find_grader, graders_that_ask
 from adaptive_eval.graders.reported import Reported
-from adaptive_eval.machine.supply import AskedModel, EndpointSupply, Supply
+from adaptive_eval.machine.supply import AskedModel, Supply
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.questions.types import Question
 from adaptive_eval.supplies.commands.folders import TrialFolders
@@ -193,7 +193,7 @@ async def _errors_of_machine() -> AsyncIterator[None]:
         raise StoreError(NO_FOLDER.format(tempfile.gettempdir(), error.strerror or error)) from error
 
 
-def open_supply(context: SupplyContext, models: Models) -> Supply:
+def open_supply(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
     """Open these models."""
     problems = [
         f"{model.name}: {problem}"
@@ -210,4 +210,4 @@ def open_supply(context: SupplyContext, models: Models) -> Supply:
         )
         for number, model in models.items()
     }
-    return EndpointSupply(asked, context.post, context.on_error, is_capped=context.is_capped)
+    return context.supply(asked)

@@ -1,4 +1,4 @@
-"""Batch services in the formats of OpenAI and Anthropic, in addition to the simulated chat API.
+"""Simulated batch services in the formats of OpenAI and Anthropic, in addition to the chat API.
 
 A batch passes through its service's states within `seconds`, and then has the chat API's answer for each request.
 `BatchHabits` defines faults, which depend on a request and its number of repetitions, never on its answer.
