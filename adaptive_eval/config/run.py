@@ -29,7 +29,7 @@ from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
-from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
+from adaptive_eval.launch.types import LaunchConfig, PoolConfig
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
@@ -200,7 +200,6 @@ class ServersConfig(Section):
     """Places where the run starts model servers."""
 
     pool: PoolConfig | None = None
-    sites: SitesConfig = SitesConfig()
 
 
 class ServingGroup(NamedTuple):

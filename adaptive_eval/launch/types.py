@@ -99,17 +99,6 @@ class PoolConfig(Section):
         return {} if self.on_cluster else {"CUDA_VISIBLE_DEVICES": "{place}"}
 
 
-class SitesConfig(Section):
-    """Timeouts between the head of the run and its sites on the nodes of a cluster, with `--ray`."""
-
-    resource_timeout: Seconds = Field(900.0, gt=0)
-    """Longest wait of a site for its resources; then its model is given up, unless other sites serve it."""
-    heartbeat_timeout: Seconds = Field(60.0, ge=5)
-    """Time without a message from a site after which it is restarted, on any node with room."""
-    orphan_timeout: Seconds = Field(600.0, ge=5)
-    """Time without a message from the head after which sites end; until then a resumed run finds them again."""
-
-
 class LaunchConfig(Section):
     """A server that the run starts when the model has requests, and stops at the end.
 

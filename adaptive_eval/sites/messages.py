@@ -42,6 +42,20 @@ HEARTBEAT_SECONDS = 1.0
 """Interval at which a site with nothing to report sends a heartbeat."""
 
 
+class SiteTimeouts(NamedTuple):
+    """Timeouts between the head of a run and its sites, in seconds."""
+
+    resources: float = 1800.0
+    """Longest wait of a site for its resources; then its model is given up, unless other sites serve it."""
+    heartbeat: float = 60.0
+    """Time without a message from a site after which it is restarted, on any node with room."""
+    orphan: float = 1800.0
+    """Time without a message from the head after which sites end; until then a resumed run finds them again."""
+
+
+TIMEOUTS = SiteTimeouts()
+
+
 class SiteGone(ServerGone):
     """A site no longer answers (with the reason); its requests must be repeated elsewhere."""
 

@@ -19,7 +19,7 @@ from adaptive_eval.launch.types import LaunchConfig, spelled_flag
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.link import SiteLink
-from adaptive_eval.sites.messages import SiteData, SiteSecrets, SiteSetup
+from adaptive_eval.sites.messages import TIMEOUTS, SiteData, SiteSecrets, SiteSetup, SiteTimeouts
 from adaptive_eval.supplies.launched import file_name
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
 from adaptive_eval.supplies.served import OpenedHosts, ServedClient
@@ -76,8 +76,8 @@ def format_resources(resources: Mapping[str, float]) -> str:
 class RunSites:
     """Opens the sites of a run on a cluster."""
 
-    def __init__(self, cluster: SitePlacing) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: SitePlacing, timeouts: SiteTimeouts = TIMEOUTS) -> None:
+        self._cluster, self._timeouts = cluster, timeouts
 
     def open(self, context: SupplyContext, models: Models) -> OpenedHosts:
         """Create a host for each site, which has no place yet, and a client for each model with sites."""
@@ -89,15 +89,15 @@ class RunSites:
         return OpenedHosts(self._hosts(context, services), clients)
 
     def _hosts(self, context: SupplyContext, services: "SiteServices") -> Sequence[SiteHost]:
-        config, silence = context.config, context.config.servers.sites.heartbeat_timeout
+        config = context.config
         digest = _digest(f"{context.directory.resolve()}\0{context.created}", size=6)
         run = f"{config.name}-{digest}/"
         left_over, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
         for group in config.serving_groups:
-            site_group = SiteGroup(config.servers.sites.resource_timeout)
+            site_group = SiteGroup(self._timeouts.resources)
             for place in _group_places(config, group):
                 name, resources = run + place.name, resources_of_group(config, group)
-                plan = SitePlan(place.site, name, resources, services.at(group, place), silence)
+                plan = SitePlan(place.site, name, resources, services.at(group, place), self._timeouts.heartbeat)
                 hosts.append(SiteHost(plan, self._cluster, site_group, is_left_over=name in left_over))
         return hosts
 

@@ -12,7 +12,7 @@ import pytest
 from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets
-from test_lives_on_ray import SERVER, events, go_on, sites_left
+from test_lives_on_ray import SERVER, TIMED, events, go_on, sites_left
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
@@ -28,9 +28,7 @@ def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **ch
     models = [{"name": name, "launch": section} for name in MODELS]
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "optimize": "cost"}, "concurrency": 4}
     places = {"places": "cluster", "max_places": 4} if pool is None else pool
-    return site.write(
-        **{**settings, "models": models, "servers": {"pool": places, "sites": {"heartbeat_timeout": HANGS}}, **changes}
-    )
+    return site.write(**{**settings, "models": models, "servers": {"pool": places}, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +65,7 @@ def slots(raylets: Raylets) -> Iterator[Slots]:
 
 
 def begun(site: Site, config: Path, raylets: Raylets, trials: int) -> WarmProcess:
-    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address, script=TIMED)
     assert wait_for_trials(site.directory(), trials, process), process.communicate()
     return process
 

@@ -85,14 +85,12 @@ def test_a_pool_of_a_cluster_needs_a_cluster(site: Site) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])
 def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, options: list[str]) -> None:
-    """Several servers of a model are refused; how sites work with their head is said to have no effect."""
     launch = {"command": [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)], "timeout": HANGS}
     models = [{"name": name, "launch": launch | {"sites": 2 if name == "bob" else 1}} for name in MODELS]
-    config = site.write(models=models, servers={"sites": {"orphan_timeout": 30}})
+    config = site.write(models=models)
     refused = site.run(config, *options)
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "models.bob.launch.sites: 2 needs a cluster: run it with --ray, or remove it" in refused.output
-    assert "note: servers.sites has no effect without --ray" in refused.output
 
 
 @pytest.mark.parametrize(
