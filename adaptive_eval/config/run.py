@@ -29,7 +29,7 @@ from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchConfig
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
-from adaptive_eval.launch.types import LaunchConfig, PoolConfig
+from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
@@ -155,11 +155,6 @@ class ModelConfig(EndpointConfig, CommandKeys):
         """Seconds that one attempt at an answer may take."""
         return self.sampling.timeout if self.command is None else self.timeout
 
-    @property
-    def in_pool(self) -> bool:
-        """Whether the model's server runs at a place of the pool, if the run has one."""
-        return self.launch is not None and self.launch.exclusive is None
-
 
 class ModelSource(NamedTuple):
     """A key of a model that says where its answers come from, if not from a server at `base_url` alone."""
@@ -194,12 +189,6 @@ def _require_messages(model: Mapping[str, Any]) -> None:
         raise config_error(f"of the kind anthropic has no {', '.join(unknown)}", "remove it from sampling")
     if sampling.max_tokens is None and "max_tokens" not in sampling.extra_body:
         raise config_error("of the kind anthropic needs sampling.max_tokens", "set the maximum length of an answer")
-
-
-class ServersConfig(Section):
-    """Places where the run starts model servers."""
-
-    pool: PoolConfig | None = None
 
 
 class ServingGroup(NamedTuple):
@@ -245,7 +234,11 @@ class RunConfig(Decisions):
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()
     models: tuple[ModelConfig, ...] = Field(min_length=1)
-    servers: ServersConfig = ServersConfig()
+    pool: Pool | None = None
+    """Places for the servers of all models with a `launch` section; each serves one model with pending requests at a
+    time, several the same one if fewer models are left. Names of GPUs of this machine, such as [0, 1, 2, 3],
+    or ["0,1", "2,3"] if a model takes two: other runs of the same user wait for a place of the same name until this run
+    has ended. With `--ray` a number: at most so many places at a time, on the cluster's nodes as they become free."""
     grader: GraderConfig
     prior: PriorConfig | None = None
     store: Path = Path("runs")
@@ -317,11 +310,9 @@ class RunConfig(Decisions):
     @property
     def serving_groups(self) -> list[ServingGroup]:
         """The launched models, grouped by the places they share."""
-        pool, groups = self.servers.pool, dict[tuple[str, ...] | int, list[int]]()
-        for number, launch in self.launched.items():
-            place = (launch.exclusive,) if launch.exclusive is not None else pool and pool.place_names
-            groups.setdefault(place or number, []).append(number)
-        return [ServingGroup(tuple(models), () if isinstance(at, int) else at) for at, models in groups.items()]
+        if self.pool is None or not self.launched:
+            return [ServingGroup((number,)) for number in self.launched]
+        return [ServingGroup(tuple(self.launched), place_names(self.pool))]
 
     @property
     def batched(self) -> bool:
@@ -330,19 +321,10 @@ class RunConfig(Decisions):
 
     @model_validator(mode="after")
     def _check_places(self) -> "RunConfig":
-        words = () if self.servers.pool is None else self.servers.pool.place_names
         launched = {model.name: model.launch for model in self.asked if model.launch is not None}
-        if words and not any(model.in_pool for model in self.asked):
-            raise config_error(
-                "servers.pool: no model is served there", "give models a `launch` section without `exclusive`"
-            )
+        if self.pool is not None and not launched:
+            raise config_error("pool: no model is served there", "give models a `launch` section")
         for name, launch in launched.items():
-            if launch.exclusive in words:
-                raise config_error(
-                    f"{name}: launch.exclusive is a place of the pool", "remove it, and the pool serves it"
-                )
-            if launch.names_place and not words and launch.exclusive is None:
-                raise config_error(
-                    f"{name}: launch has {{place}}, but no place", "give `servers.pool` or launch.exclusive"
-                )
+            if launch.names_place and self.pool is None:
+                raise config_error(f"{name}: launch has {{place}}, but no place", "give `pool`")
         return self

@@ -22,7 +22,7 @@ from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
 from adaptive_eval.launch.endpoint import ServerGone
-from adaptive_eval.launch.types import PoolConfig
+from adaptive_eval.launch.types import Pool
 from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
 
@@ -144,9 +144,8 @@ class SiteSetup:
     """Digests of everything that it may serve in turn; a site with any other is cleared."""
     site: str
     """Name of the site in the run, such as "site 1"."""
-    place: str | None
-    """Value of {place}; None: the GPUs assigned to it."""
-    pool: PoolConfig | None
+    pool: Pool | None
+    """The pool with its place, for which the GPUs assigned to it stand; None if it serves one model."""
     folder: Path
     logs: Path
     has_answered: bool = False

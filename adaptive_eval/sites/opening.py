@@ -32,25 +32,17 @@ def require_sites(config: RunConfig) -> None:
     """Raise `ConfigError` if the run has no models for sites, or uses places of this machine."""
     if not config.launched:
         raise ConfigError("--ray starts servers on the nodes of a cluster, but no model has a `launch` section")
-    pool = config.servers.pool
-    if pool is not None and not pool.on_cluster:
+    if config.pool is None:
+        return
+    if not isinstance(config.pool, int):
         raise ConfigError(
-            "servers.pool.places names places of this machine, but --ray uses those of a cluster: write "
-            "places: cluster, and set max_places to the number that the run may use at a time"
+            "pool names places of this machine, but --ray uses those of a cluster: write the number of places that "
+            "the run may use at a time, as in pool: 8"
         )
-    for group in config.serving_groups:
-        for number in group.models if group.places else ():
-            model = config.models[number]
-            _require_one_site(model, config.launched[number], in_pool=pool is not None and model.in_pool)
-
-
-def _require_one_site(model: ModelConfig, launch: LaunchConfig, *, in_pool: bool) -> None:
-    """Raise `ConfigError` if a model with a shared place asks for several sites."""
-    if launch.sites > 1:
-        pool_limit = "servers.pool.max_places says how many"
-        reason = pool_limit if in_pool else "exclusive says that it shares one place with others"
-        key = f"models.{model.name}.launch.sites"
-        raise ConfigError(f"{key} asks for {launch.sites} servers, but {reason}: remove it")
+    for number, launch in config.launched.items():
+        if launch.sites > 1:
+            key = f"models.{config.models[number].name}.launch.sites"
+            raise ConfigError(f"{key} asks for {launch.sites} servers, but pool says how many: remove it")
 
 
 def site_resources(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
@@ -114,8 +106,6 @@ class _Place(NamedTuple):
 
     site: str
     name: str
-    word: str | None
-    """Value of {place}; None: the GPUs assigned to the site."""
 
 
 def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
@@ -123,10 +113,8 @@ def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
     model = config.models[group.models[0]]
     assert model.launch is not None
     if not group.places:
-        return [_Place(f"site {at}", f"{file_name(model.name)}/{at}", "") for at in range(1, model.launch.sites + 1)]
-    if (word := model.launch.exclusive) is not None:
-        return [_Place(word, f"exclusive:{file_name(word)}", word)]
-    return [_Place(word, f"pool:{file_name(word)}", None) for word in group.places]
+        return [_Place(f"site {at}", f"{file_name(model.name)}/{at}") for at in range(1, model.launch.sites + 1)]
+    return [_Place(word, f"pool:{file_name(word)}") for word in group.places]
 
 
 def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
@@ -169,8 +157,7 @@ class SiteServices:
                 digest=digest,
                 digests=digests,
                 site=place.site,
-                place=place.word,
-                pool=config.servers.pool if group.places and site_secrets.model.in_pool else None,
+                pool=config.pool,
                 folder=config.folder.resolve(),
                 logs=self._logs,
             )
@@ -211,7 +198,7 @@ def _site_digest(site_secrets: SiteSecrets, data_digest: str, config: RunConfig)
         sorted((name, value.get_secret_value()) for name, value in hidden if isinstance(value, SecretStr)),
         sorted(site_secrets.keys.items()),
         data_digest,
-        None if config.servers.pool is None or not model.in_pool else sorted(config.servers.pool.variables.items()),
+        config.pool is not None,
         str(Path(config.folder).resolve()),
     )
     return _digest(parts)

@@ -135,10 +135,9 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
             changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior": {"run": canary}, "rubric": rubric}
             return changes | {"folder": canary}, [{"ca_file": f"{canary}/ca.pem"}] * 3
         case _:
-            pool = {"places": "cluster", "max_places": 2}
             grader = {"kind": "verifier", "server": judge["server"]}
             changes = {"store": canary, "grader": grader}
-            return changes | {"questions": {"dataset": f"{CANARY}/data"}, "servers": {"pool": pool}}, [started] * 3
+            return changes | {"questions": {"dataset": f"{CANARY}/data"}, "pool": 2}, [started] * 3
 
 
 PLUG_IN = """

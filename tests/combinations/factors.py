@@ -111,7 +111,7 @@ def supply(setup: Setup, level: str) -> None:
             model["launch"]["resources"] = {"CPU": 1}
             setup.options = ["--ray", "{ray}"]
     if level == "pool":
-        setup.config["servers"] = {"pool": {"places": [0, 1]}}
+        setup.config["pool"] = [0, 1]
     if level == "recorded":
         setup.models[1]["recorded"] = "runs/before"
 

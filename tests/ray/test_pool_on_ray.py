@@ -21,21 +21,20 @@ from adaptive_eval.notes import ServerLaunched, ServersNoticed, SiteLost, SitePl
 pytestmark = pytest.mark.ray
 
 
-def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **changes: object) -> Path:
+def written(site: Site, *flags: str, pool: object = 4, **changes: object) -> Path:
     """Three models on places that take a `slot` of their node; four at most, unless something else is said."""
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     section = {"command": command, "timeout": HANGS, "resources": {"CPU": 1, "slot": 1}}
     models = [{"name": name, "launch": section} for name in MODELS]
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "optimize": "cost"}, "concurrency": 4}
-    places = {"places": "cluster", "max_places": 4} if pool is None else pool
-    return site.write(**{**settings, "models": models, "servers": {"pool": places}, **changes})
+    return site.write(**{**settings, "models": models, "pool": pool, **changes})
 
 
 @pytest.fixture(scope="module")
 def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds on four places of its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
-    ended = site.run(written(site, pool={"places": [f"{os.getpid()}-{n}" for n in range(4)]}))
+    ended = site.run(written(site, pool=[f"{os.getpid()}-{n}" for n in range(4)]))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     return RunOutcome.of(site.directory())
 

@@ -339,10 +339,8 @@ def test_models_that_share_a_pool_take_turns_as_in_a_run() -> None:
     def planned_on(places: int, **launch: bool) -> dict[str, Any]:
         serving = {"command": "python serve.py --port {port}", **launch}
         models = json.dumps([{"name": name, "launch": serving} for name in MODELS])
-        pool = json.dumps({"places": list(range(places))})
-        return forecast(
-            str(path), "--set", f"models={models}", "--set", f"servers.pool={pool}", "--set", "trials.max=40"
-        )
+        pool = json.dumps(list(range(places)))
+        return forecast(str(path), "--set", f"models={models}", "--set", f"pool={pool}", "--set", "trials.max=40")
 
     def seconds(result: dict[str, Any]) -> float:
         return float(result["need"]["costs"]["seconds"]["median"])
