@@ -1,7 +1,7 @@
 """What a ranking costs through batch services, which are paid by the answer and waited for at every look.
 
 The real controller on recorded and simulated outcomes. A fixed design asks every model for the most trials; a run
-through batches costs its trials at `price_factor` of the list price, and one waits for it once a look. Calls are beside
+through batches costs its trials at half of the list price, and one waits for it once a look. Calls are beside
 those of `optimize: cost`, the default for hosted models that are asked directly.
 
     python benchmarks/batches.py [--quick] [--runs 100] [--json PATH] [--markdown PATH]
@@ -22,11 +22,10 @@ from tables import Check, add_data, arguments, check_table, machine, markdown, p
 
 from adaptive_eval.config.pace import Optimize
 from adaptive_eval.core import Controller, Pace
-from adaptive_eval.endpoints.batching import BatchConfig
+from adaptive_eval.endpoints.batching import BATCH_PRICE
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 
-BATCH_PRICE = float(BatchConfig(kind="openai").price_factor)
 FAVOURS: tuple[Optimize, ...] = ("cost", "time")
 ALIKE = 0.1
 """Mean calls that differ by less are as many."""

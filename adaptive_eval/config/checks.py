@@ -428,7 +428,7 @@ def why_uncoupled(config: RunConfig, recorded: Mapping[str, ModelConfig] = Mappi
 def _coupling_obstacle(first: ModelConfig, second: ModelConfig) -> str:
     """Why two models are unlikely to be coupled; empty if no reason is known."""
     for model in (first, second):
-        if model.batch is not None and model.batch.kind == BATCH_WITHOUT_SEEDS:
+        if model.batch == BATCH_WITHOUT_SEEDS:
             return f"the batch service of {model.name} has none"
     differ = [f"sampling.{key}" for key in DRAWN_BY if getattr(first.sampling, key) != getattr(second.sampling, key)]
     differ += [key for key in ("api", "prompt") if getattr(first, key) != getattr(second, key)]

@@ -84,7 +84,6 @@ SHORT_FORMS = {
     "objective": "kind",
     "stopping": "rule",
     "concurrency": "in_flight",
-    "batch": "kind",
 }
 """Sections that may be written as a single value, with the key of that value: `objective: best`."""
 

@@ -25,7 +25,7 @@ from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.commands import CommandKeys
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
-from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchConfig
+from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchKind
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
@@ -87,12 +87,13 @@ class ModelConfig(EndpointConfig, CommandKeys):
     """The model's name in Inspect, such as openai/gpt-x, for Inspect tasks; no `base_url` is needed. It may come with
     options (`GenerateConfig`) and model arguments, as with -M: {model: openai/gpt-x, temperature: 0.6, args: {...}}.
     `sampling.max_tokens` then limits all tokens of a sample (Inspect's `token_limit`)."""
-    batch: BatchConfig | None = None
-    """Use the provider's batch service, at about half the price: `batch: openai` or anthropic."""
+    batch: BatchKind | None = None
+    """Use the provider's batch service, at half of `price`: openai (files of requests) or anthropic (message
+    batches)."""
 
     @field_validator("batch")
     @classmethod
-    def _check_batch(cls, batch: BatchConfig | None, info: ValidationInfo) -> BatchConfig | None:
+    def _check_batch(cls, batch: BatchKind | None, info: ValidationInfo) -> BatchKind | None:
         """Refuse settings that the batch service does not support."""
         if batch is None:
             return None
@@ -104,7 +105,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
             raise config_error("has a price of its own, without service tiers", "remove service_tier, or batch")
         if info.data.get("concurrency", Limits()).samples_per_request > 1:
             raise config_error("asks for one answer in each request", "remove concurrency.samples_per_request")
-        if batch.kind == "anthropic":
+        if batch == "anthropic":
             _require_messages(info.data)
         return batch
 

@@ -15,6 +15,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints.batching import MAX_REQUESTS
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer, EarlierTimes, Endpoint, Notice, Prompt
 from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply, seeds_of
@@ -90,7 +91,7 @@ def request_limits(model: ModelConfig) -> RequestLimits:
     """The limits of requests to a model, by the key that says where it is served."""
     limits = model.concurrency
     if model.batch is not None:
-        return RequestLimits(model.batch.max_requests, 1, remembers=True)
+        return RequestLimits(MAX_REQUESTS[model.batch], 1, remembers=True)
     if model.launch is not None:
         return RequestLimits(0, limits.samples_per_request)
     if model.command is not None:

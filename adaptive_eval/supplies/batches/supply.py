@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.machine.events import Noted
 from adaptive_eval.machine.notes import note_of
@@ -13,7 +14,7 @@ from adaptive_eval.notes import BatchPlanned, BatchTaken, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import open_batches
-from adaptive_eval.supplies.opening import Models, SupplyContext, request_limits
+from adaptive_eval.supplies.opening import Models, SupplyContext
 
 
 class BatchSupply:
@@ -63,10 +64,10 @@ class BatchSupply:
     def serve(self, demand: Mapping[int, Demand]) -> None:
         """Continue the batches of earlier starts, whose requests are claimed by now."""
         for batches in self._models.values():
-            batches.serve(demand)
+            batches.serve()
 
     def stats(self, model: int) -> EndpointStats:
-        """The traffic of a model, with its batch service and directly."""
+        """The traffic of a model with its batch service."""
         return self._models[model].stats
 
     async def unreachable(self, model: int) -> str | None:
@@ -80,7 +81,7 @@ class BatchSupply:
 
 
 def open_supply(context: SupplyContext, models: Models) -> BatchSupply:
-    """Open these models; after `cancel_after` their requests are sent directly."""
+    """Open the batch services of these models."""
     pending = pending_batches(context.events)
     known_ids = {event.batch for event in events_of_kind(context.events, BatchTaken)}
     numbers = {model.name: number for number, model in models.items()}
@@ -92,20 +93,18 @@ def open_supply(context: SupplyContext, models: Models) -> BatchSupply:
     for number, model in models.items():
         config = model.config
         assert config.batch is not None
-        endpoint = context.open_endpoint(config)
-        context.stack.push_async_callback(endpoint.close)
+        if (problem := config.missing_key(context.keys)) is not None:
+            raise ConfigError(problem)
         service = open_batches(
             config, config.sampling, config.concurrency, config.batch, keys=context.keys, folder=context.config.folder
         )
         opened[number] = ModelBatches(
-            model.name,
-            model.asked(model.client(endpoint), request_limits(config).slots),
+            model,
             service,
             config.concurrency.attempts,
             context.post,
             note,
             context.on_error,
-            number=number,
             is_capped=context.is_capped,
         )
         opened[number].take_over([batch for batch in pending if batch.model == model.name], known_ids)
