@@ -26,7 +26,6 @@ from adaptive_eval.core.objectives import CHEAPEST, PRECISION_OF, THRESHOLD
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.endpoints.types import KEEP_TOKENS, EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import QUEUE_KEYS
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import (
     InspectScores,
@@ -645,9 +644,6 @@ def _check_asked_model(model: ModelConfig, path: KeyPath, *, has_prompt: bool) -
     if model.sampling != Sampling(max_tokens=model.sampling.max_tokens):
         rule = "may only have max_tokens, the limit on all tokens of an Inspect sample"
         yield Problem((*path, "sampling"), rule, SET_UNDER_INSPECT)
-    for key in QUEUE_KEYS:
-        if getattr(model, key) is not None:
-            yield Problem((*path, key), "is not sent by Inspect", f"put it under `inspect`, as in args: {{{key}: ...}}")
     if model.prompt != PromptConfig() and not has_prompt:
         yield Problem((*path, "prompt"), TASK_HAS_PROMPTS, "remove it")
 

@@ -28,7 +28,8 @@ from adaptive_eval.config.planning import longest_prompts, make_plan, worst_cost
 from adaptive_eval.config.run import SOURCES, ModelConfig, RunConfig
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Plan
-from adaptive_eval.endpoints.types import Prompt
+from adaptive_eval.endpoints.types import Prompt, Sampling
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
@@ -60,9 +61,6 @@ SERVER_NOT_IN_FINGERPRINT = {
     "headers",
     "finish_reasons",
     "auth",
-    "ca_file",
-    "service_tier",
-    "priority",
 }
 GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency"), True),
@@ -110,6 +108,8 @@ def with_pace(config: RunConfig) -> RunConfig:
 
 def _grader_fingerprint(grader: Any) -> dict[str, object]:
     """The options of a grader that affect its grades, by benchmark if there are several."""
+    if isinstance(grader, AskedGrader):
+        grader = grader.model_copy(update={"sampling": _without_queue_keys(grader.sampling)})
     options: dict[str, object] = grader.model_dump(
         mode="json", exclude=GRADER_NOT_IN_FINGERPRINT, exclude_defaults=True
     )
@@ -176,8 +176,15 @@ def _model_fingerprint(model: ModelConfig, folder: Path) -> dict[str, object]:
         "api": model.api,
         "simulate": model.simulate,
         "prompt": model.prompt.model_dump(mode="json", exclude_defaults=True),
-        "sampling": model.sampling.model_dump(mode="json", exclude=SAMPLING_NOT_IN_FINGERPRINT, exclude_defaults=True),
+        "sampling": _without_queue_keys(model.sampling).model_dump(
+            mode="json", exclude=SAMPLING_NOT_IN_FINGERPRINT, exclude_defaults=True
+        ),
     }
+
+
+def _without_queue_keys(sampling: Sampling) -> Sampling:
+    """The settings on which answers depend, whenever they come."""
+    return sampling.model_copy(update={"extra_body": sampling.answer_body})
 
 
 def _question_body(question: Question) -> dict[str, object]:

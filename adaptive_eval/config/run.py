@@ -101,7 +101,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
             raise config_error(
                 "is for models of providers, and this one has servers of its own", "remove launch and gpus"
             )
-        if info.data.get("service_tier") is not None:
+        if "service_tier" in info.data.get("sampling", Sampling()).extra_body:
             raise config_error("has a price of its own, without service tiers", "remove service_tier, or batch")
         if info.data.get("concurrency", Limits()).samples_per_request > 1:
             raise config_error("asks for one answer in each request", "remove concurrency.samples_per_request")

@@ -34,7 +34,7 @@ def model(options: str) -> ModelConfig:
     [
         ("batch: azure", "openai, anthropic"),
         ("batch: openai, gpus: 1", "has servers of its own"),
-        ("batch: openai, service_tier: flex", "has a price of its own"),
+        ("batch: openai, sampling: {extra_body: {service_tier: flex}}", "has a price of its own"),
         ("batch: openai, concurrency: {samples_per_request: 4}", "one answer in each request"),
         ("batch: anthropic, sampling: {min_p: 0.1}", "has no min_p"),
         ("batch: anthropic, api: completions", "only supports chat"),

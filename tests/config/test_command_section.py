@@ -49,8 +49,6 @@ def test_what_runs_at_a_time_is_what_servers_have_in_flight(tmp_path: Path) -> N
         ({"price": {"input": 1, "output": 2}}, "has no effect on a command; let the command print the usd"),
         ({"api_key_env": "MY_KEY"}, "has no effect on a command; name the variable in env"),
         ({"headers": {"X-A": "b"}}, "has no effect on a command; remove it"),
-        ({"service_tier": "flex"}, "service_tier has no effect on a command; remove it"),
-        ({"priority": 10}, "priority has no effect on a command; remove it"),
         ({"launch": {"command": "x --port {port}"}}, "has no effect on a command"),
         ({"question_fields": ["repo"]}, "question_fields must be fields of the questions"),
         ({"env": ["A=b"]}, "must hold names of variables, not values; got 'A=b'; write env: [MY_KEY]"),

@@ -862,13 +862,12 @@ def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
         "models": [
             {"name": "a", "base_url": "http://localhost:1/v1"},
             {"name": "b", "inspect": "b/b", "batch": "openai"},
-            {"name": "c", "inspect": "c/c", "service_tier": "flex"},
+            {"name": "c", "inspect": "c/c"},
         ],
     }
     output = run(site, write(site, "exactly", **wrong)).output
     assert "has no effect: the task's own scorer grades" in output
     assert "may only have max_tokens" in output
     assert "must be set: the benchmark is an Inspect task" in output
-    assert "models[2].service_tier is not sent by Inspect" in output
     alone = site.write("alone", models=[{"name": "a", "inspect": "a/a"}, {"name": "b", "inspect": "b/b"}])
     assert "is for Inspect tasks, but there is no benchmark" in run(site, alone).output
