@@ -69,7 +69,7 @@ class GraderClient:
         async with self._slots:
             structured = self._structured
             reply = await self._sample(transcripts(structured)[order], seed, retry_gate, structured=structured)
-            if structured and reply.refused and self.grader.structured is None:
+            if structured and reply.refused:
                 refusal = reply.error
                 reply = await self._sample(transcripts(False)[order], seed, retry_gate, structured=False)
                 if reply.answer is not None and self._structured:
