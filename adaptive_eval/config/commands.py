@@ -37,7 +37,7 @@ class CommandKeys(Section):
 
     command: str | tuple[str, ...] | None = None
     """A command that answers one question, without a shell: a line or a list of words. Words that begin with ./ or ../
-    are paths from the folder of the configuration. `concurrency.attempts` says how often it is tried."""
+    are paths from the folder of the configuration. It is tried five times at most."""
     parallel: int = Field(4, ge=1, le=MAX_PARALLEL)
     """Commands of this model that run at the same time."""
     timeout: Seconds = Field(1200.0, gt=0, le=MONTH_SECONDS)

@@ -27,6 +27,7 @@ from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, RecordedTrials, Trials
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.batching import BATCH_PRICE, came_by_batch
 from adaptive_eval.endpoints.types import MAX_BYTES_PER_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
@@ -340,7 +341,7 @@ def _usd(
 def _most_gpu_seconds(model: ModelConfig) -> float:
     """Upper bound on the GPU seconds of an answer over all attempts, if its servers are full."""
     share = gpu_share(model.gpus, model, model.concurrency.in_flight)
-    return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # the timeout may be infinite
+    return model.sampling.timeout * settings.DEFAULT.attempts * share if share else 0.0  # the timeout may be infinite
 
 
 def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objective:

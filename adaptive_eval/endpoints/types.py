@@ -134,10 +134,9 @@ class Limits(_Section):
     """Rate limit on requests, all replicas together."""
     tokens_per_minute: float | None = Field(None, gt=0)
     """Rate limit on tokens of prompts and answers together."""
-    attempts: int = Field(5, ge=1)
-    """A request is given up after so many timeouts, or after so many failures that last longer than `retry_for`."""
     retry_for: float = Field(300.0, ge=0)
-    """Seconds for which a failing request is repeated whatever the number of attempts: servers may restart."""
+    """Seconds for which a failing request is repeated, five times at least: servers may restart. One that takes longer
+    than its timeout is repeated five times."""
     samples_per_request: int = Field(1, ge=1)
     """Most answers to one question per request (`n`), so that the server reads its prompt once."""
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import Count, Price, config_error
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.types import (
     RESPONSE_FORMAT,
     TEMPLATE_TOKENS,
@@ -233,7 +234,7 @@ class AskedGrader(GraderOptions):
         for seat in self.seats:
             seen = seat.max_answer_bytes if written is None else min(seat.max_answer_bytes, written)
             sent = max((seat._bytes(question, seen) for question in questions), default=0)
-            max_seconds = seat.sampling.timeout * seat.concurrency.attempts
+            max_seconds = seat.sampling.timeout * settings.DEFAULT.attempts
             reply_cost = seat.cost(sent + TEMPLATE_TOKENS, seat.sampling.max_tokens or 0, max_seconds)
             total = total.plus(reply_cost.times(seat.replies))
         return total

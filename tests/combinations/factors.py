@@ -427,8 +427,6 @@ def _commands(setup: Setup) -> None:
             model["timeout"] = seconds
         if setup.row["access"] == "environment":
             model["env"] = [KEY_VARIABLE]
-    if setup.row["answers"] != "fine":  # each attempt is a process
-        config["concurrency"]["attempts"] = 2
     if partial and reported:
         _by_score(config)
     for kind, too_much in (("tokens", 10_000), ("usd", 0.06)):  # prompts cost nothing, and less is reserved

@@ -12,6 +12,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.settings import DEFAULT
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.questions.types import Question
 
@@ -89,7 +90,7 @@ def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
     config = check_text(HEAD + rows, Path("b.yaml")).config
     assert config is not None
     entry = config.models[1]
-    expected = entry.sampling.timeout * entry.concurrency.attempts * 2 / entry.concurrency.in_flight
+    expected = entry.sampling.timeout * DEFAULT.attempts * 2 / entry.concurrency.in_flight
     assert [cost.gpu_seconds for cost in worst_costs(config, (), [100, 100])] == [0.0, expected]
 
 

@@ -145,7 +145,7 @@ models:
     model: served-b
     sampling: {temperature: 1.0, extra_body: {b: 3}}
     prompt: "Own: {prompt}"
-    concurrency: {attempts: 2}
+    concurrency: {retry_for: 2}
 grader: math
 """
 
@@ -156,7 +156,7 @@ grader: math
         assert (second.sampling.temperature, second.sampling.max_tokens) == (1.0, 100)
         assert second.sampling.extra_body == {"a": 1, "b": 3}
         assert (second.prompt.template, second.prompt.system) == ("Own: {prompt}", "S")
-        assert (second.concurrency.in_flight, second.concurrency.attempts) == (8, 2)
+        assert (second.concurrency.in_flight, second.concurrency.retry_for) == (8, 2)
         assert second.model == "served-b"
 
     def test_a_mistake_in_shared_settings_is_reported_once(self) -> None:

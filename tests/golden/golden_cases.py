@@ -482,7 +482,7 @@ def model_set_aside(stage: Stage) -> None:
     """A model is refused by its server; the others are ranked."""
     world = small_world((0.7, 0.5, 0.2), ("ada", "bob", "dot"))
     url = stage.serve(world)
-    limits = {"in_flight": 8, "attempts": 2, "retry_for": 0}
+    limits = {"in_flight": 8, "retry_for": 0}
     stage.run(stage.config(url, models=("ada", "bob", "dot"), concurrency=limits, trials={"min": 2, "max": 8}))
 
 

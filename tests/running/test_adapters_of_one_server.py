@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -73,10 +74,11 @@ def alike() -> World:
 @pytest.mark.slow
 @pytest.mark.parametrize("capped", [False, True])
 def test_six_models_at_one_address_use_its_gpu_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_attempts: Callable[[int], None], capped: bool
 ) -> None:
     """All answers take 2,000 seconds of the server. A cap of 6,000 lets them all be asked for; it would end the run in
     the middle if each model counted all of the time."""
+    set_attempts(1)
     server = Waves(alike())
     monkeypatch.setattr("adaptive_eval.running.supplying.SharedTime", lambda: TimeOf(server))
     monkeypatch.setattr("adaptive_eval.endpoints.client.perf_counter", lambda: server.now)
@@ -85,7 +87,7 @@ def test_six_models_at_one_address_use_its_gpu_once(
         config = site.write(
             models=[{"name": name, "base_url": url, "gpus": 1} for name in ADAPTERS],
             sampling={"max_tokens": 2000, "timeout": TIMEOUT},
-            concurrency={"in_flight": IN_FLIGHT, "attempts": 1},
+            concurrency=IN_FLIGHT,
             trials={"min": 4, "max": 4, "optimize": "cost"},
             budget={"gpu_hours": 6000 / 3600} if capped else {},
         )

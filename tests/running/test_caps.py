@@ -89,7 +89,7 @@ class Setting:
             "trials": {"min": 1, "max": horizon, "optimize": "cost" if self.grader == EXACT else "auto"},
             "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in self.budget.items()},
             "concurrency": {
-                "in_flight": self.slots, "samples_per_request": self.samples, "attempts": 3, "retry_for": 5.0
+                "in_flight": self.slots, "samples_per_request": self.samples, "retry_for": 5.0
             },
         }  # fmt: skip
         (folder / "run.yaml").write_text(json.dumps(document))
@@ -108,7 +108,7 @@ class Setting:
             },
             "max_answer_bytes": 1024,
             "votes": self.votes,
-            "concurrency": {"in_flight": JUDGE_SLOTS, "attempts": 3, "retry_for": 5.0},
+            "concurrency": {"in_flight": JUDGE_SLOTS, "retry_for": 5.0},
         }
 
 

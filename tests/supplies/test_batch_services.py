@@ -31,7 +31,7 @@ def opened(url: str, kind: BatchKind = "openai") -> BatchService:
     return open_batches(
         EndpointConfig(base_url=url, model="ada", api_key_env="KEY"),
         Sampling(max_tokens=2000, stop="###"),
-        Limits(attempts=2, retry_for=0.0),
+        Limits(retry_for=0.0),
         kind,
         keys={"KEY": KEY},
     )

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.machine.events import Noted
 from adaptive_eval.machine.notes import note_of
@@ -101,7 +102,7 @@ def open_supply(context: SupplyContext, models: Models) -> BatchSupply:
         opened[number] = ModelBatches(
             model,
             service,
-            config.concurrency.attempts,
+            settings.DEFAULT.attempts,
             context.post,
             note,
             context.on_error,
