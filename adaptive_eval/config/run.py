@@ -35,6 +35,8 @@ from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import QuestionsConfig
 
+COMMANDS_AT_ONCE = 4
+"""Commands of a model that run at the same time by default."""
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -110,10 +112,10 @@ class ModelConfig(EndpointConfig, CommandKeys):
         return batch
 
     @model_validator(mode="after")
-    def _run_in_parallel(self) -> "ModelConfig":
-        if self.command is None or self.concurrency.in_flight == self.parallel:
+    def _run_few_commands(self) -> "ModelConfig":
+        if self.command is None or "in_flight" in self.concurrency.model_fields_set:
             return self
-        limits = self.concurrency.model_copy(update={"in_flight": self.parallel})
+        limits = self.concurrency.model_copy(update={"in_flight": COMMANDS_AT_ONCE})
         return self.model_copy(update={"concurrency": limits})
 
     @property

@@ -95,7 +95,7 @@ def request_limits(model: ModelConfig) -> RequestLimits:
     if model.launch is not None:
         return RequestLimits(0, limits.samples_per_request)
     if model.command is not None:
-        return RequestLimits(model.parallel, 1, own_grades=True, rehearsed=1)
+        return RequestLimits(model.concurrency.in_flight, 1, own_grades=True, rehearsed=1)
     has_grades = model.inspect is not None
     return RequestLimits(limits.in_flight * len(model.replicas), limits.samples_per_request, own_grades=has_grades)
 
@@ -175,7 +175,7 @@ FILES_OF_COMMAND = 8
 def allow_open_files(config: RunConfig) -> list[Notice]:
     """Raise the limit of open files; returns a notice if that is not enough."""
     servers = [model.concurrency.in_flight for model in config.asked if model.command is None for _ in model.replicas]
-    commands = sum(model.parallel for model in config.asked if model.command is not None)
+    commands = sum(model.concurrency.in_flight for model in config.asked if model.command is not None)
     needed = open_files.files_needed(sum(servers) + commands * FILES_OF_COMMAND, len(servers))
     allowed = open_files.allow(needed)
     return [] if allowed >= needed else [Notice("few_open_files", open_files.too_few_message(needed, allowed))]

@@ -421,7 +421,7 @@ def _commands(setup: Setup) -> None:
         model |= {
             "name": name,
             "command": ["{python}", "-S", "./command_model.py", "./world.json", name, graded, usd],
-            "parallel": IN_FLIGHT,
+            "concurrency": IN_FLIGHT,
         }
         if seconds is not None:
             model["timeout"] = seconds

@@ -338,8 +338,8 @@ sampling: {top_p: 3}
         assert message.startswith("line 3: ") and "must have a port from 1 to 65535" in message
 
     def test_grader_options(self) -> None:
-        text = BASE.replace("grader: math", "grader: {kind: numeric, absolute: 1}")
-        assert load(text).grader == Numeric(absolute=1.0)
+        text = BASE.replace("grader: math", "grader: {kind: numeric, tolerance: 1}")
+        assert load(text).grader == Numeric(tolerance=1.0)
 
     def test_missing_sections(self) -> None:
         assert [line.partition(" must")[0] for line in problems_in("seed: 1")] == [

@@ -110,7 +110,7 @@ def called(*words: object) -> Result:
 def test_a_shell_script_is_ranked_at_any_number_in_parallel(site: Site) -> None:
     found = []
     for parallel in (1, 8):
-        config = write(site, shell("base", 30, parallel=parallel), shell("new", 90, parallel=parallel))
+        config = write(site, shell("base", 30, concurrency=parallel), shell("new", 90, concurrency=parallel))
         ended = site.run(config, "--run-dir", str(site.directory(f"run{parallel}")))
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
         found.append(RunOutcome.of(site.directory(f"run{parallel}")))
@@ -301,8 +301,8 @@ def test_validate_knows_commands(site: Site) -> None:
 
 
 def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:
-    hanging = agent("new", 90, "hangs", f"92{os.getpid()}", parallel=1)
-    process = site.start(write(site, agent("base", 30, timeout="3h", parallel=1), hanging))
+    hanging = agent("new", 90, "hangs", f"92{os.getpid()}", concurrency=1)
+    process = site.start(write(site, agent("base", 30, timeout="3h", concurrency=1), hanging))
     wait_until(lambda: ledger(site), process)
     process.send_signal(signal.SIGTERM)
     while not (line := process.stdout.readline()).startswith("stopping: "):
@@ -319,7 +319,7 @@ def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:
 def test_what_the_machine_lacks_ends_the_run_and_is_no_failure_of_a_command(
     site: Site, monkeypatch: pytest.MonkeyPatch, lacking: int, says: str
 ) -> None:
-    config = write(site, shell("base", 30, parallel=1), shell("new", 90, parallel=1), trials={"min": 2, "max": 2})
+    config = write(site, shell("base", 30, concurrency=1), shell("new", 90, concurrency=1), trials={"min": 2, "max": 2})
     open_file, opened = tempfile.TemporaryFile, count()
 
     def opening(*arguments: Any, **options: Any) -> Any:

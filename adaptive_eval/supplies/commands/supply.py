@@ -42,7 +42,7 @@ NO_FOLDER = (
 )
 TOO_FEW_FILES = (
     "this process has too few open files ({:,}) to start a command. Raise the limit (`ulimit -n`), or lower "
-    "`parallel`; the same command goes on"
+    "`concurrency`; the same command goes on"
 )
 UNANSWERED: frozenset[Signal] = frozenset({"unanswered"})
 
