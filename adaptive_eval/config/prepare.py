@@ -21,7 +21,6 @@ from adaptive_eval.base.errors import ConfigError, DamagedValue, first_lines
 from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summary, fingerprints
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import SHARED, hashed_base
-from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.commands import command_problems, command_sources
 from adaptive_eval.config.pace import choose_optimize
 from adaptive_eval.config.planning import longest_prompts, make_plan, worst_costs
@@ -96,7 +95,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
             **_task_fingerprint(config.benchmark, config.folder),
             **_benchmarks_fingerprint(config),
         },
-        models={model.name: _model_fingerprint(model, config.folder) for model in config.models},
+        models={model.name: _model_fingerprint(model, config) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
     )
 
@@ -161,7 +160,7 @@ def _plug_ins(config: RunConfig) -> dict[str, object]:
     return {PLUG_INS: facts} if facts else {}
 
 
-def _model_fingerprint(model: ModelConfig, folder: Path) -> dict[str, object]:
+def _model_fingerprint(model: ModelConfig, config: RunConfig) -> dict[str, object]:
     if model.recorded is not None:
         return {"recorded": True, "model": model.model}
     excluded = {*SERVER_NOT_IN_FINGERPRINT, *MODEL_NOT_IN_FINGERPRINT, "api", "simulate", "prompt", "sampling"}
@@ -169,13 +168,13 @@ def _model_fingerprint(model: ModelConfig, folder: Path) -> dict[str, object]:
     if model.inspect is not None:
         limit = model.sampling.max_tokens
         return settings if limit is None else {**settings, "sampling": {"max_tokens": limit}}
-    if sources := command_sources(model, folder):
+    if sources := command_sources(model, config.folder):
         settings["sources"] = sources
     return {
         **settings,
         "api": model.api,
         "simulate": model.simulate,
-        "prompt": model.prompt.model_dump(mode="json", exclude_defaults=True),
+        "prompt": config.prompt.with_template(model.prompt).model_dump(mode="json", exclude_defaults=True),
         "sampling": _without_queue_keys(model.sampling).model_dump(
             mode="json", exclude=SAMPLING_NOT_IN_FINGERPRINT, exclude_defaults=True
         ),
@@ -389,7 +388,7 @@ def _prompt(model: ModelConfig, question: Question, config: RunConfig) -> Prompt
     """The prompt of a model for a question; only the id if Inspect asks."""
     if asked_by_inspect(config, question):
         return Prompt(text=question.id, question=question.id)
-    prompt = render(prompt_for(model.prompt, question, config.benchmarks), question, model.api)
+    prompt = render(config.prompt_of(model, question), question, model.api)
     return replace(prompt, question=question.id) if config.inspect_tasks else prompt
 
 

@@ -21,7 +21,7 @@ from adaptive_eval.base.sections import (
     config_error,
 )
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.config.benchmarks import BenchmarkPart
+from adaptive_eval.config.benchmarks import BenchmarkPart, prompt_for
 from adaptive_eval.config.commands import CommandKeys
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
@@ -32,8 +32,8 @@ from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.questions.benchmark import BenchmarkConfig
-from adaptive_eval.questions.prompts import PromptConfig
-from adaptive_eval.questions.types import QuestionsConfig
+from adaptive_eval.questions.prompts import PromptConfig, TemplateConfig
+from adaptive_eval.questions.types import Question, QuestionsConfig
 
 COMMANDS_AT_ONCE = 4
 """Commands of a model that run at the same time by default."""
@@ -73,7 +73,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
     name: ModelName
     """Unique name of the model in results; a resume identifies the model's trials by it."""
     sampling: Sampling = Sampling()
-    prompt: PromptConfig = PromptConfig()
+    prompt: TemplateConfig = TemplateConfig()
     concurrency: Limits = Limits()
     price: Price | None = None
     gpus: float | None = Field(None, ge=0)
@@ -260,6 +260,10 @@ class RunConfig(Decisions):
         """
         tasks = {part.name: part.benchmark for part in self.benchmarks} or {"": self.benchmark}
         return tasks if any(tasks.values()) else {}
+
+    def prompt_of(self, model: ModelConfig, question: Question) -> PromptConfig:
+        """The prompt of a model for a question: its own, with the run's examples and the keys of its benchmark."""
+        return prompt_for(self.prompt.with_template(model.prompt), question, self.benchmarks)
 
     @property
     def recorded(self) -> frozenset[int]:

@@ -13,6 +13,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.registry import GRADERS
+from adaptive_eval.questions.types import Question
 
 FILE = Path("folder/bench.yaml")
 BASE = """\
@@ -158,6 +159,14 @@ grader: math
         assert (second.prompt.template, second.prompt.system) == ("Own: {prompt}", "S")
         assert (second.concurrency.in_flight, second.concurrency.retry_for) == (8, 2)
         assert second.model == "served-b"
+
+    def test_examples_hold_for_all_models(self) -> None:
+        text = self.TEXT.replace("system: S}", "system: S, few_shot: [{prompt: '1+1?', answer: '2'}]}")
+        config = load(text)
+        prompt = config.prompt_of(config.models[1], Question("q", "2+2?", "4"))
+        assert (prompt.template, prompt.few_shot[0].answer) == ("Own: {prompt}", "2")
+        assert "few_shot is not a known key" in only(text.replace('"Own: {prompt}"', "{few_shot: []}"))
+        assert "has year, which prompt.few_shot has not" in str(problems_in(text.replace("Own: ", "{year} ")))
 
     def test_a_mistake_in_shared_settings_is_reported_once(self) -> None:
         assert only(self.TEXT.replace("temperature: 0.6", "temperature: hot")).startswith(
