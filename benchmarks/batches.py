@@ -3,7 +3,7 @@
     python benchmarks/batches.py [--quick] [--runs 100] [--json PATH]
 
 The real controller on recorded and simulated outcomes. A fixed design asks every model for the most trials; a run
-through batches costs its trials at `price_factor` of the list price, and one waits for it once a look. Calls are beside
+through batches costs its trials at half of the list price, and one waits for it once a look. Calls are beside
 those of `optimize: cost`, the default for hosted models that are asked directly.
 """
 
@@ -14,10 +14,9 @@ import numpy as np
 from scenarios import paced, recorded, replay, simulated
 from tables import Check, arguments, at_least, at_most, markdown, publish
 
-from adaptive_eval.endpoints.batching import BatchConfig
+from adaptive_eval.endpoints.batching import BATCH_PRICE
 from scorio.moments import FloatArray
 
-BATCH_PRICE = float(BatchConfig(kind="openai").price_factor)
 ALIKE = 0.1
 """Mean calls that differ by less are as many."""
 HEADER = ("set", "pace", "trials", "price in batches", "looks", "called", "wrong")

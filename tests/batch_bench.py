@@ -5,18 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from fakes import WellEndpoint
 from live_runs import small_world
 
 from adaptive_eval.endpoints.failures import Refusal, error_signal
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.types import (
-    Answer,
     EndpointConfig,
     Message,
     Notice,
     Prompt,
-    RetryGate,
     Sampling,
 )
 from adaptive_eval.simulate.answering import Respondent
@@ -106,16 +103,3 @@ class DirectWire:
             error_signal(reply.status, body, {})
             raise Refusal(reply.status, "refused")
         return body
-
-
-class DirectModel(WellEndpoint):
-    """The model asked directly."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
-        self.asked += seeds
-        assert prompt.messages is not None
-        number = int(prompt.messages[0].content[2 : prompt.messages[0].content.index("]")])
-        return [Answer(truth(number, seed), "stop", seed, "http://service/v1", 1.0) for seed in seeds]

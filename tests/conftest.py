@@ -34,6 +34,7 @@ from thoroughness import THOROUGH, examples
 
 from adaptive_eval import cli
 from adaptive_eval.endpoints import client, transport
+from adaptive_eval.endpoints import settings as endpoint_settings
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency
@@ -148,6 +149,16 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     own."""
     short = EndpointSettings(tick=0.02, backoff=0.01, longest_backoff=0.04, longest_pause=0.02, probe_again=0.02)
     monkeypatch.setattr("adaptive_eval.endpoints.settings.DEFAULT", short)
+
+
+@pytest.fixture
+def set_attempts(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets after how many failures a request is given up."""
+
+    def set_to(attempts: int) -> None:
+        monkeypatch.setattr(endpoint_settings, "DEFAULT", replace(endpoint_settings.DEFAULT, attempts=attempts))
+
+    return set_to
 
 
 @pytest.fixture

@@ -98,9 +98,9 @@ class Site:
         path.write_text(yaml.safe_dump(self.config(**changes)))
         return path
 
-    def start(self, config: Path, *options: str) -> WarmProcess:
-        """`adaptive-eval run` in a process of its own."""
-        process = WarmProcess(["run", str(config), "--display", "plain", *options], self.folder)
+    def start(self, config: Path, *options: str, script: Path | None = None) -> WarmProcess:
+        """`adaptive-eval run` in a process of its own, called by the script if there is one."""
+        process = WarmProcess(["run", str(config), "--display", "plain", *options], self.folder, script)
         self.processes.append(process)
         return process
 

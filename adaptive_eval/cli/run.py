@@ -84,7 +84,7 @@ def run(
             raise ConfigError("--start-servers needs --dry-run, and cannot be used with --ray")
         typed, load = read_config(config, options, overrides or (), run_dir, fresh=fresh)
         chosen = choose_run(load, overrides or (), run_dir, fresh)
-        prepared, directory, settings = chosen.prepared, chosen.directory, chosen.prepared.config
+        prepared, directory = chosen.prepared, chosen.directory
         if chosen.remembered:
             typer.echo(remembered_note(chosen.remembered), err=True)
         if print_config:
@@ -92,8 +92,6 @@ def run(
                 raise ConfigError(f"{config} is the configuration; --print-config is for those of --model and others")
             typer.echo(typed.text([*chosen.remembered, *(overrides or ())]), nl=False)
             return
-        if ray is None and "sites" in settings.servers.model_fields_set:
-            typer.echo("note: servers.sites has no effect without --ray", err=True)
         elsewhere = {"--run-dir": run_dir, "--ray": ray}
         more = [word for key, value in elsewhere.items() if value is not None for word in (key, str(value))]
         command = typed_command("run", config, overrides, *options.typed, *more)
@@ -167,11 +165,13 @@ def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iter
         yield None
         return
     # imported here: it needs an extra
+    from adaptive_eval.sites import messages
     from adaptive_eval.sites.cluster import sites_of_run
     from adaptive_eval.sites.nodes import join_cluster
     from adaptive_eval.sites.opening import RunSites, keeper_name, require_sites
 
     require_sites(config)
     run = keeper_name(config, directory)
-    with join_cluster(address) as ray, sites_of_run(ray, run, config.servers.sites.orphan_timeout) as cluster:
-        yield RunSites(cluster).open
+    timeouts = messages.TIMEOUTS
+    with join_cluster(address) as ray, sites_of_run(ray, run, timeouts.orphan) as cluster:
+        yield RunSites(cluster, timeouts).open

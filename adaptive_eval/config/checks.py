@@ -26,7 +26,6 @@ from adaptive_eval.core.objectives import CHEAPEST, PRECISION_OF, THRESHOLD
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.endpoints.types import KEEP_TOKENS, EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import QUEUE_KEYS
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import (
     InspectScores,
@@ -43,7 +42,13 @@ from adaptive_eval.graders.scoring import MAX_SUMS
 from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
 from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.benchmark import BenchmarkConfig
-from adaptive_eval.questions.prompts import QUESTION_FIELDS, PromptConfig, template_problems
+from adaptive_eval.questions.prompts import (
+    QUESTION_FIELDS,
+    PromptConfig,
+    TemplateConfig,
+    beyond_examples,
+    template_problems,
+)
 from adaptive_eval.questions.types import QuestionsConfig
 
 Names = tuple[str, ...]
@@ -215,12 +220,18 @@ def check_templates(
     for number, part in enumerate(benchmarks):
         fields = _template_fields(questions.benchmarks.get(part.name))
         for _, model in asked_models(models):
-            templates[("benchmarks", number, "prompt"), part.complete_prompt(model.prompt).template] = fields
+            templates[
+                ("benchmarks", number, "prompt"), part.complete_prompt(prompt.with_template(model.prompt)).template
+            ] = fields
     if not benchmarks:
         fields = _template_fields(questions)
         templates[("prompt", "template"), prompt.template] = fields
         for at, model in valid_models(models):
             templates[("models", at, "prompt", "template"), model.prompt.template] = fields
+            beyond = beyond_examples(model.prompt.template)
+            if prompt.few_shot and beyond:
+                path: KeyPath = ("models", at, "prompt", "template")
+                yield Problem(path, f"has {beyond}, which prompt.few_shot has not", "leave it out of the template")
     problems = (
         (path, problem) for (path, text), fields in templates.items() for problem in template_problems(text, fields)
     )
@@ -428,7 +439,7 @@ def why_uncoupled(config: RunConfig, recorded: Mapping[str, ModelConfig] = Mappi
 def _coupling_obstacle(first: ModelConfig, second: ModelConfig) -> str:
     """Why two models are unlikely to be coupled; empty if no reason is known."""
     for model in (first, second):
-        if model.batch is not None and model.batch.kind == BATCH_WITHOUT_SEEDS:
+        if model.batch == BATCH_WITHOUT_SEEDS:
             return f"the batch service of {model.name} has none"
     differ = [f"sampling.{key}" for key in DRAWN_BY if getattr(first.sampling, key) != getattr(second.sampling, key)]
     differ += [key for key in ("api", "prompt") if getattr(first, key) != getattr(second, key)]
@@ -619,11 +630,14 @@ def check_inspect_benchmark(
     benchmarks: Parts,
     models: Models,
     grader: GraderOptions | None = None,
+    prompt: PromptConfig | None = None,
 ) -> Iterator[Problem]:
     """Check that Inspect asks every model and grades every answer."""
     tasks = {part.name: part.benchmark for part in benchmarks} or {"": benchmark}
     if not any(tasks.values()):
         return
+    if prompt is not None and prompt.few_shot and None not in tasks.values():
+        yield Problem(("prompt", "few_shot"), TASK_HAS_PROMPTS, "remove it")
     for name, benchmark_grader in graders_by_benchmark(grader).items() if grader is not None else ():
         if tasks.get(name) is not None and not isinstance(benchmark_grader, InspectScores):
             path: KeyPath = ("grader", "graders", name) if name else ("grader",)
@@ -645,10 +659,7 @@ def _check_asked_model(model: ModelConfig, path: KeyPath, *, has_prompt: bool) -
     if model.sampling != Sampling(max_tokens=model.sampling.max_tokens):
         rule = "may only have max_tokens, the limit on all tokens of an Inspect sample"
         yield Problem((*path, "sampling"), rule, SET_UNDER_INSPECT)
-    for key in QUEUE_KEYS:
-        if getattr(model, key) is not None:
-            yield Problem((*path, key), "is not sent by Inspect", f"put it under `inspect`, as in args: {{{key}: ...}}")
-    if model.prompt != PromptConfig() and not has_prompt:
+    if model.prompt != TemplateConfig() and not has_prompt:
         yield Problem((*path, "prompt"), TASK_HAS_PROMPTS, "remove it")
 
 

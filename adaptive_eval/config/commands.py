@@ -14,7 +14,6 @@ from adaptive_eval.endpoints.secrets import looks_secret
 from adaptive_eval.launch.command import missing_program
 from adaptive_eval.launch.types import split_command
 
-MAX_PARALLEL = 1024
 MONTH_SECONDS = 31 * 86_400
 MAX_SOURCE_BYTES = 2**26
 """Of a file that a command names; a larger one is data, and takes long to read."""
@@ -37,9 +36,8 @@ class CommandKeys(Section):
 
     command: str | tuple[str, ...] | None = None
     """A command that answers one question, without a shell: a line or a list of words. Words that begin with ./ or ../
-    are paths from the folder of the configuration. `concurrency.attempts` says how often it is tried."""
-    parallel: int = Field(4, ge=1, le=MAX_PARALLEL)
-    """Commands of this model that run at the same time."""
+    are paths from the folder of the configuration. It is tried five times at most. `concurrency` says how many run at
+    the same time; default: 4."""
     timeout: Seconds = Field(1200.0, gt=0, le=MONTH_SECONDS)
     """Time for the command to answer one question: "20m", or seconds."""
     env: tuple[str, ...] = ()

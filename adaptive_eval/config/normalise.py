@@ -84,7 +84,6 @@ SHORT_FORMS = {
     "objective": "kind",
     "stopping": "rule",
     "concurrency": "in_flight",
-    "batch": "kind",
 }
 """Sections that may be written as a single value, with the key of that value: `objective: best`."""
 
@@ -142,6 +141,8 @@ def complete_settings(document: Document, name: str) -> None:
     for path, model in document.entries("models"):
         for section in INHERITED:
             general, settings = tree.get(section), model.get(section)
+            if section == "prompt" and isinstance(general, dict):
+                general = {key: value for key, value in general.items() if key != "few_shot"}
             if isinstance(general, dict) and (settings is None or isinstance(settings, dict)):
                 model[section] = _merge_over(document, general, settings or {}, (section,), (*path, section))
         for source in (("launch", "model"), ("inspect", "model"), ("inspect",), ("name",)):

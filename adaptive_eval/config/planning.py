@@ -28,7 +28,8 @@ from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.settings import Bench, Budget, Margin, RecordedTrials, Trials
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.batching import came_by_batch
+from adaptive_eval.endpoints import settings
+from adaptive_eval.endpoints.batching import BATCH_PRICE, came_by_batch
 from adaptive_eval.endpoints.types import MAX_BYTES_PER_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
 from adaptive_eval.graders.rubric import best_is_sure, grades_cut_answers, open_rubric, says_nothing
@@ -340,8 +341,8 @@ def _worst_cost(model: ModelConfig, longest: int, budget: BudgetConfig) -> Cost:
         tokens = SAMPLE_MARGIN * completion
         return Cost(tokens, 0.0 if model.price is None else _dearest(model.price, tokens), gpu_seconds)
     prompt_tokens = longest + TEMPLATE_TOKENS if completion else 0
-    patient = model.batch is not None and model.batch.cancel_after is None  # else it may be asked directly in the end
-    return Cost(prompt_tokens + completion, _usd(model, prompt_tokens, completion, batched=patient), gpu_seconds)
+    usd = _usd(model, prompt_tokens, completion, batched=True)
+    return Cost(prompt_tokens + completion, usd, gpu_seconds)
 
 
 def _dearest(price: Price, tokens: int) -> float:
@@ -358,13 +359,13 @@ def _usd(
     batched: bool = False,
 ) -> float:
     usd = 0.0 if model.price is None else model.price.usd(prompt_tokens, completion_tokens, cached_tokens)
-    return usd * model.batch.price_factor if batched and model.batch is not None else usd
+    return usd * BATCH_PRICE if batched and model.batch is not None else usd
 
 
 def _most_gpu_seconds(model: ModelConfig) -> float:
     """Upper bound on the GPU seconds of an answer over all attempts, if its servers are full."""
     share = gpu_share(model.gpus, model, model.concurrency.in_flight)
-    return model.sampling.timeout * model.concurrency.attempts * share if share else 0.0  # the timeout may be infinite
+    return model.sampling.timeout * settings.DEFAULT.attempts * share if share else 0.0  # the timeout may be infinite
 
 
 def _objective(config: Decisions, names: Sequence[str], bench: Bench) -> Objective:

@@ -21,7 +21,6 @@ from adaptive_eval.base.errors import ConfigError, DamagedValue, first_lines
 from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summary, fingerprints
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import SHARED, hashed_base
-from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.commands import command_problems, command_sources
 from adaptive_eval.config.decisions import LEAST_UNDER_CAPS
 from adaptive_eval.config.pace import choose_optimize
@@ -29,7 +28,8 @@ from adaptive_eval.config.planning import caps_probably_cover_first_round, longe
 from adaptive_eval.config.run import SOURCES, ModelConfig, RunConfig
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Plan
-from adaptive_eval.endpoints.types import Prompt
+from adaptive_eval.endpoints.types import Prompt, Sampling
+from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.rubric import Rubric, open_rubric
@@ -61,9 +61,6 @@ SERVER_NOT_IN_FINGERPRINT = {
     "headers",
     "finish_reasons",
     "auth",
-    "ca_file",
-    "service_tier",
-    "priority",
 }
 GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
     **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency"), True),
@@ -74,7 +71,7 @@ GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
 
 MODEL_NOT_IN_FINGERPRINT = {
     *("name", "concurrency", "price", "gpus", "prompt_logprobs"),
-    *("parallel", "timeout", "env", "keep_folders"),
+    *("timeout", "env", "keep_folders"),
     *(key for key, source in SOURCES.items() if not source.changes_answers),
 }
 """Settings of models that do not change answers; all other keys are part of the fingerprint, except those above."""
@@ -99,7 +96,7 @@ def run_header(config: RunConfig, questions: tuple[Question, ...]) -> RunHeader:
             **_task_fingerprint(config.benchmark, config.folder),
             **_benchmarks_fingerprint(config),
         },
-        models={model.name: _model_fingerprint(model, config.folder) for model in config.models},
+        models={model.name: _model_fingerprint(model, config) for model in config.models},
         questions={question.id: _question_body(question) for question in questions},
     )
 
@@ -111,6 +108,8 @@ def with_pace(config: RunConfig) -> RunConfig:
 
 def _grader_fingerprint(grader: Any) -> dict[str, object]:
     """The options of a grader that affect its grades, by benchmark if there are several."""
+    if isinstance(grader, AskedGrader):
+        grader = grader.model_copy(update={"sampling": _without_queue_keys(grader.sampling)})
     options: dict[str, object] = grader.model_dump(
         mode="json", exclude=GRADER_NOT_IN_FINGERPRINT, exclude_defaults=True
     )
@@ -162,7 +161,7 @@ def _plug_ins(config: RunConfig) -> dict[str, object]:
     return {PLUG_INS: facts} if facts else {}
 
 
-def _model_fingerprint(model: ModelConfig, folder: Path) -> dict[str, object]:
+def _model_fingerprint(model: ModelConfig, config: RunConfig) -> dict[str, object]:
     if model.recorded is not None:
         return {"recorded": True, "model": model.model}
     excluded = {*SERVER_NOT_IN_FINGERPRINT, *MODEL_NOT_IN_FINGERPRINT, "api", "simulate", "prompt", "sampling"}
@@ -170,15 +169,22 @@ def _model_fingerprint(model: ModelConfig, folder: Path) -> dict[str, object]:
     if model.inspect is not None:
         limit = model.sampling.max_tokens
         return settings if limit is None else {**settings, "sampling": {"max_tokens": limit}}
-    if sources := command_sources(model, folder):
+    if sources := command_sources(model, config.folder):
         settings["sources"] = sources
     return {
         **settings,
         "api": model.api,
         "simulate": model.simulate,
-        "prompt": model.prompt.model_dump(mode="json", exclude_defaults=True),
-        "sampling": model.sampling.model_dump(mode="json", exclude=SAMPLING_NOT_IN_FINGERPRINT, exclude_defaults=True),
+        "prompt": config.prompt.with_template(model.prompt).model_dump(mode="json", exclude_defaults=True),
+        "sampling": _without_queue_keys(model.sampling).model_dump(
+            mode="json", exclude=SAMPLING_NOT_IN_FINGERPRINT, exclude_defaults=True
+        ),
     }
+
+
+def _without_queue_keys(sampling: Sampling) -> Sampling:
+    """The settings on which answers depend, whenever they come."""
+    return sampling.model_copy(update={"extra_body": sampling.answer_body})
 
 
 def _question_body(question: Question) -> dict[str, object]:
@@ -395,7 +401,7 @@ def _prompt(model: ModelConfig, question: Question, config: RunConfig) -> Prompt
     """The prompt of a model for a question; only the id if Inspect asks."""
     if asked_by_inspect(config, question):
         return Prompt(text=question.id, question=question.id)
-    prompt = render(prompt_for(model.prompt, question, config.benchmarks), question, model.api)
+    prompt = render(config.prompt_of(model, question), question, model.api)
     return replace(prompt, question=question.id) if config.inspect_tasks else prompt
 
 

@@ -21,20 +21,22 @@ from adaptive_eval.base.sections import (
     config_error,
 )
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.config.benchmarks import BenchmarkPart
+from adaptive_eval.config.benchmarks import BenchmarkPart, prompt_for
 from adaptive_eval.config.commands import CommandKeys
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
-from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchConfig
+from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchKind
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
-from adaptive_eval.launch.types import LaunchConfig, PoolConfig, SitesConfig
+from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.questions.benchmark import BenchmarkConfig
-from adaptive_eval.questions.prompts import PromptConfig
-from adaptive_eval.questions.types import QuestionsConfig
+from adaptive_eval.questions.prompts import PromptConfig, TemplateConfig
+from adaptive_eval.questions.types import Question, QuestionsConfig
 
+COMMANDS_AT_ONCE = 4
+"""Commands of a model that run at the same time by default."""
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -71,7 +73,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
     name: ModelName
     """Unique name of the model in results; a resume identifies the model's trials by it."""
     sampling: Sampling = Sampling()
-    prompt: PromptConfig = PromptConfig()
+    prompt: TemplateConfig = TemplateConfig()
     concurrency: Limits = Limits()
     price: Price | None = None
     gpus: float | None = Field(None, ge=0)
@@ -87,12 +89,13 @@ class ModelConfig(EndpointConfig, CommandKeys):
     """The model's name in Inspect, such as openai/gpt-x, for Inspect tasks; no `base_url` is needed. It may come with
     options (`GenerateConfig`) and model arguments, as with -M: {model: openai/gpt-x, temperature: 0.6, args: {...}}.
     `sampling.max_tokens` then limits all tokens of a sample (Inspect's `token_limit`)."""
-    batch: BatchConfig | None = None
-    """Use the provider's batch service, at about half the price: `batch: openai` or anthropic."""
+    batch: BatchKind | None = None
+    """Use the provider's batch service, at half of `price`: openai (files of requests) or anthropic (message
+    batches)."""
 
     @field_validator("batch")
     @classmethod
-    def _check_batch(cls, batch: BatchConfig | None, info: ValidationInfo) -> BatchConfig | None:
+    def _check_batch(cls, batch: BatchKind | None, info: ValidationInfo) -> BatchKind | None:
         """Refuse settings that the batch service does not support."""
         if batch is None:
             return None
@@ -100,19 +103,19 @@ class ModelConfig(EndpointConfig, CommandKeys):
             raise config_error(
                 "is for models of providers, and this one has servers of its own", "remove launch and gpus"
             )
-        if info.data.get("service_tier") is not None:
+        if "service_tier" in info.data.get("sampling", Sampling()).extra_body:
             raise config_error("has a price of its own, without service tiers", "remove service_tier, or batch")
         if info.data.get("concurrency", Limits()).samples_per_request > 1:
             raise config_error("asks for one answer in each request", "remove concurrency.samples_per_request")
-        if batch.kind == "anthropic":
+        if batch == "anthropic":
             _require_messages(info.data)
         return batch
 
     @model_validator(mode="after")
-    def _run_in_parallel(self) -> "ModelConfig":
-        if self.command is None or self.concurrency.in_flight == self.parallel:
+    def _run_few_commands(self) -> "ModelConfig":
+        if self.command is None or "in_flight" in self.concurrency.model_fields_set:
             return self
-        limits = self.concurrency.model_copy(update={"in_flight": self.parallel})
+        limits = self.concurrency.model_copy(update={"in_flight": COMMANDS_AT_ONCE})
         return self.model_copy(update={"concurrency": limits})
 
     @property
@@ -155,11 +158,6 @@ class ModelConfig(EndpointConfig, CommandKeys):
         """Seconds that one attempt at an answer may take."""
         return self.sampling.timeout if self.command is None else self.timeout
 
-    @property
-    def in_pool(self) -> bool:
-        """Whether the model's server runs at a place of the pool, if the run has one."""
-        return self.launch is not None and self.launch.exclusive is None
-
 
 class ModelSource(NamedTuple):
     """A key of a model that says where its answers come from, if not from a server at `base_url` alone."""
@@ -194,13 +192,6 @@ def _require_messages(model: Mapping[str, Any]) -> None:
         raise config_error(f"of the kind anthropic has no {', '.join(unknown)}", "remove it from sampling")
     if sampling.max_tokens is None and "max_tokens" not in sampling.extra_body:
         raise config_error("of the kind anthropic needs sampling.max_tokens", "set the maximum length of an answer")
-
-
-class ServersConfig(Section):
-    """Places where the run starts model servers."""
-
-    pool: PoolConfig | None = None
-    sites: SitesConfig = SitesConfig()
 
 
 class ServingGroup(NamedTuple):
@@ -246,7 +237,11 @@ class RunConfig(Decisions):
     prompt: PromptConfig = PromptConfig()
     sampling: Sampling = Sampling()
     models: tuple[ModelConfig, ...] = Field(min_length=1)
-    servers: ServersConfig = ServersConfig()
+    pool: Pool | None = None
+    """Places for the servers of all models with a `launch` section; each serves one model with pending requests at a
+    time, several the same one if fewer models are left. Names of GPUs of this machine, such as [0, 1, 2, 3],
+    or ["0,1", "2,3"] if a model takes two: other runs of the same user wait for a place of the same name until this run
+    has ended. With `--ray` a number: at most so many places at a time, on the cluster's nodes as they become free."""
     grader: GraderConfig
     prior: PriorConfig | None = None
     store: Path = Path("runs")
@@ -265,6 +260,10 @@ class RunConfig(Decisions):
         """
         tasks = {part.name: part.benchmark for part in self.benchmarks} or {"": self.benchmark}
         return tasks if any(tasks.values()) else {}
+
+    def prompt_of(self, model: ModelConfig, question: Question) -> PromptConfig:
+        """The prompt of a model for a question: its own, with the run's examples and the keys of its benchmark."""
+        return prompt_for(self.prompt.with_template(model.prompt), question, self.benchmarks)
 
     @property
     def recorded(self) -> frozenset[int]:
@@ -318,11 +317,9 @@ class RunConfig(Decisions):
     @property
     def serving_groups(self) -> list[ServingGroup]:
         """The launched models, grouped by the places they share."""
-        pool, groups = self.servers.pool, dict[tuple[str, ...] | int, list[int]]()
-        for number, launch in self.launched.items():
-            place = (launch.exclusive,) if launch.exclusive is not None else pool and pool.place_names
-            groups.setdefault(place or number, []).append(number)
-        return [ServingGroup(tuple(models), () if isinstance(at, int) else at) for at, models in groups.items()]
+        if self.pool is None or not self.launched:
+            return [ServingGroup((number,)) for number in self.launched]
+        return [ServingGroup(tuple(self.launched), place_names(self.pool))]
 
     @property
     def batched(self) -> bool:
@@ -331,19 +328,10 @@ class RunConfig(Decisions):
 
     @model_validator(mode="after")
     def _check_places(self) -> "RunConfig":
-        words = () if self.servers.pool is None else self.servers.pool.place_names
         launched = {model.name: model.launch for model in self.asked if model.launch is not None}
-        if words and not any(model.in_pool for model in self.asked):
-            raise config_error(
-                "servers.pool: no model is served there", "give models a `launch` section without `exclusive`"
-            )
+        if self.pool is not None and not launched:
+            raise config_error("pool: no model is served there", "give models a `launch` section")
         for name, launch in launched.items():
-            if launch.exclusive in words:
-                raise config_error(
-                    f"{name}: launch.exclusive is a place of the pool", "remove it, and the pool serves it"
-                )
-            if launch.names_place and not words and launch.exclusive is None:
-                raise config_error(
-                    f"{name}: launch has {{place}}, but no place", "give `servers.pool` or launch.exclusive"
-                )
+            if launch.names_place and self.pool is None:
+                raise config_error(f"{name}: launch has {{place}}, but no place", "give `pool`")
         return self

@@ -55,8 +55,8 @@ class Retries:
         traffic: Traffic,
     ) -> None:
         """`longest_wait`: seconds for which rate limits are waited out."""
-        self._limits = limits
-        self.timeouts = limits.attempts
+        self._retry_for = limits.retry_for
+        self.timeouts = settings.attempts
         """Timeouts after which the request is given up."""
         self.refusals = settings.refusals
         """Refusals after which the request is given up."""
@@ -101,7 +101,7 @@ class Retries:
         if self.is_request_at_fault or self._is_among_others:
             return self.is_request_at_fault
         failures = sum(count for kind, count in self._counts.items() if HANDLING[kind].counts)
-        return failures >= self._limits.attempts and waited >= self._limits.retry_for
+        return failures >= self._settings.attempts and waited >= self._retry_for
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
         """Seconds until the next attempt."""
@@ -137,7 +137,7 @@ class Retries:
     @property
     def is_request_at_fault(self) -> bool:
         """Whether the failures are caused by the request itself, not by its server."""
-        if self._kind is None or self._counts[self._kind] < self._limits.attempts:
+        if self._kind is None or self._counts[self._kind] < self._settings.attempts:
             return False
         answered, failed = (last - first for last, first in zip(self._at_last, self._at_first, strict=True))
         share = (failed + 1) / (answered + failed + 2)
@@ -146,7 +146,7 @@ class Retries:
     @property
     def needs_proof(self) -> bool:
         """Whether only another request can show if the server answers, after this many failures."""
-        is_enough = self._in_a_row >= self._limits.attempts and not self.is_proven
+        is_enough = self._in_a_row >= self._settings.attempts and not self.is_proven
         are_none_answered = not self._is_among_others and self._traffic.answered == self._at_last[0]
         return is_enough and are_none_answered and can_blame_request(self._kind, self._traffic)
 

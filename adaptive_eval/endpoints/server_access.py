@@ -29,9 +29,8 @@ class ServerAccess:
 
     def __init__(self, config: EndpointConfig, folder: Path) -> None:
         self._auth = None if config.auth is None else _auth(config.auth, folder)
-        ca_file = None if config.ca_file is None else folder / config.ca_file
-        self._certificates = cache(lambda: _certificates(ca_file))
-        if ca_file is not None or any(url.startswith("https:") for url in config.replicas):
+        self._certificates = cache(_certificates)
+        if any(url.startswith("https:") for url in config.replicas):
             self._certificates()  # raises at once if they are invalid
 
     def client(self, headers: Mapping[str, str], max_body: int) -> httpx2.AsyncClient:
@@ -63,16 +62,12 @@ def is_direct(client: httpx2.AsyncClient, url: httpx2.URL) -> bool:
     return isinstance(transport, Transport) and transport.proxy is None
 
 
-def _certificates(ca_file: Path | None) -> ssl.SSLContext:
-    """Certificates of the system, or of SSL_CERT_FILE and SSL_CERT_DIR, and those of the file."""
+def _certificates() -> ssl.SSLContext:
+    """Certificates of the system, or of SSL_CERT_FILE and SSL_CERT_DIR."""
     try:
-        context = httpx2.create_ssl_context()
-        if ca_file is not None:
-            context.load_verify_locations(ca_file)
+        return httpx2.create_ssl_context()
     except OSError as error:  # an ssl.SSLError is one
-        where = f"ca_file or SSL_CERT_FILE ({ca_file})" if ca_file is not None else "SSL_CERT_FILE"
-        raise ConfigError(f"{where} must name a file of certificates in PEM format: {error}") from None
-    return context
+        raise ConfigError(f"SSL_CERT_FILE must name a file of certificates in PEM format: {error}") from None
 
 
 def _auth(specification: str, folder: Path) -> httpx2.Auth:

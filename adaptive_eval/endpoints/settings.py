@@ -17,6 +17,8 @@ class EndpointSettings:
     """Longest pause of a request."""
     longest_pause: float = 5.0
     """Longest pause of a replica in trouble, so that its return is soon noticed."""
+    attempts: int = 5
+    """Timeouts after which a request is given up, or failures that last longer than `concurrency.retry_for`."""
     longest_wait: float = 60.0
     """Longest wait that is granted to a server at a time (Retry-After): rate limits are per minute."""
     chance: float = 1e-6

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -32,6 +31,8 @@ RESPONSE_FORMAT = "response_format"
 """Body key of a judge's request; if a server refuses it, replies can be parsed without it."""
 FIXED_BODY_KEYS = frozenset({"model", "messages", "prompt", "seed", "n", "stream"})
 """Body keys that carry the trial itself; `extra_body` may not override them."""
+QUEUE_KEYS = frozenset({"service_tier", "priority"})
+"""Body keys that say when a request is answered, not what."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FRAMING = frozenset({"host", "content-type", "content-length", "transfer-encoding", "connection"})
@@ -101,9 +102,14 @@ class Sampling(_Section):
     reasoning_effort: str | None = None
     """Effort of a reasoning model, as its server names it."""
     extra_body: Mapping[str, object] = Field(default_factory=dict)
-    """Further keys for the body of each request, such as {presence_penalty: 0.5}."""
+    """Further keys for the body of each request, such as {presence_penalty: 0.5} or {service_tier: flex}."""
     timeout: float = Field(1800.0, gt=0)
     """Seconds that one request may take."""
+
+    @property
+    def answer_body(self) -> Mapping[str, object]:
+        """The keys of `extra_body` on which answers depend."""
+        return {key: value for key, value in self.extra_body.items() if key not in QUEUE_KEYS}
 
     @property
     def longest_answer(self) -> int | None:
@@ -128,10 +134,9 @@ class Limits(_Section):
     """Rate limit on requests, all replicas together."""
     tokens_per_minute: float | None = Field(None, gt=0)
     """Rate limit on tokens of prompts and answers together."""
-    attempts: int = Field(5, ge=1)
-    """A request is given up after so many timeouts, or after so many failures that last longer than `retry_for`."""
     retry_for: float = Field(300.0, ge=0)
-    """Seconds for which a failing request is repeated whatever the number of attempts: servers may restart."""
+    """Seconds for which a failing request is repeated, five times at least: servers may restart. One that takes longer
+    than its timeout is repeated five times."""
     samples_per_request: int = Field(1, ge=1)
     """Most answers to one question per request (`n`), so that the server reads its prompt once."""
 
@@ -160,13 +165,6 @@ class EndpointConfig(_Section):
     """This server's finish reasons for complete answers, besides the usual ones; `none` if it gives no reason."""
     auth: str | None = Field(None, pattern=SPECIFICATION)
     """Your `httpx2.Auth`, as `package.module:attribute`, which signs each request instead of a key."""
-    ca_file: Path | None = None
-    """CA certificates (PEM) to trust besides the system's and SSL_CERT_FILE."""
-    service_tier: Annotated[str, Field(min_length=1)] | None = None
-    """The provider's service tier, such as `flex`, which is cheaper and at times without capacity: then requests wait.
-    `price` must be that of the tier."""
-    priority: int | None = Field(None, ge=-(2**31), lt=2**31)
-    """Place in the queue of a vLLM server with `--scheduling-policy priority`: others have 0, higher numbers wait."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -24,8 +24,6 @@ _PLAIN_KEYS = (
     "stop",
     "reasoning_effort",
 )
-QUEUE_KEYS = ("service_tier", "priority")
-"""Keys of a model that say when its requests are answered, not what."""
 TINY_MAX_TOKENS = 16
 MIN_STREAM_TOKENS = 1024
 """`max_tokens` from which answers are streamed by default.
@@ -118,8 +116,7 @@ class BodyBuilder:
         self._may_omit_stream = config.stream is None
         self._fixed: dict[str, object] = {"model": config.model}
         plain = {key: getattr(sampling, key) for key in _PLAIN_KEYS}
-        queue = {key: getattr(config, key) for key in QUEUE_KEYS}
-        self._fixed |= {key: value for key, value in (plain | queue).items() if value is not None}
+        self._fixed |= {key: value for key, value in plain.items() if value is not None}
         self._fixed |= _logprob_keys(config, sampling)
         self._can_switch_to_stream = _may_be_streamed(config, sampling) and not streams(config, sampling)
         if streams(config, sampling):

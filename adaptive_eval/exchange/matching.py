@@ -6,7 +6,6 @@ Settings missing from a log are assumed to be equal.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.prepare import asked_by_inspect
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.exchange.inspect.reader import SAMPLING as INSPECT_SAMPLING
@@ -70,7 +69,7 @@ class ConfiguredRun:
         model, asked = self._models[record.model], self._questions[question]
         if asked_by_inspect(self._config, asked):
             return
-        prompt = render(prompt_for(model.prompt, asked, self._config.benchmarks), asked, model.api)
+        prompt = render(self._config.prompt_of(model, asked), asked, model.api)
         messages = prompt.messages or ()
         texts = {asked.prompt, prompt.text or "", *(message.content for message in messages if message.role == "user")}
         logged_prompt = record.asked.prompt.strip()

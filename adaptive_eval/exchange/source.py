@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.roster import Names, Roster
-from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.graders.rubric import Rubric, open_rubric
@@ -58,7 +57,7 @@ class ExportSource:
         model = self.model(name)
         if model is None:
             return Prompt(messages=(Message("user", question.prompt),))
-        return render(prompt_for(model.prompt, question, self.run.setup.config.benchmarks), question, model.api)
+        return render(self.run.setup.config.prompt_of(model, question), question, model.api)
 
 
 @contextmanager

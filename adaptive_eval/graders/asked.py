@@ -1,14 +1,15 @@
 """Common settings and costs of graders that are language models: judges and verifiers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import Count, Price, config_error
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.types import (
     RESPONSE_FORMAT,
     TEMPLATE_TOKENS,
@@ -57,6 +58,7 @@ class GraderSampling(Sampling):
     top_k: ClassVar[None] = None  # type: ignore[misc]
     min_p: ClassVar[None] = None  # type: ignore[misc]
     stop: ClassVar[None] = None  # type: ignore[misc]
+    reasoning_effort: ClassVar[None] = None  # type: ignore[misc]
     logprobs: ClassVar[bool] = False  # type: ignore[misc]
 
     @property
@@ -73,8 +75,6 @@ class GraderServer(EndpointConfig):
     stream: ClassVar[None] = None  # type: ignore[misc]
     client: ClassVar[Literal["http"]] = "http"  # type: ignore[misc]
     finish_reasons: ClassVar[tuple[str, ...]] = ()  # type: ignore[misc]
-    sampling: Mapping[str, Any] = Field(default_factory=dict)
-    """Keys of the grader's `sampling` to override for this server, such as {temperature: 1}."""
     price: Price | None = None
     """Price of its tokens."""
     gpus: float | None = Field(None, ge=0)
@@ -128,8 +128,6 @@ class AskedGrader(GraderOptions):
     """Limits on requests to each of its servers, and retries."""
     votes: Count = Field(1, ge=1, le=15)
     """Verdicts per judge and answer. Must be odd, since more than half must agree; of scores the median counts."""
-    structured: bool | None = None
-    """Make the server enforce the format of replies (`response_format`, a JSON schema); default: if it supports it."""
 
     @field_validator("template")
     @classmethod
@@ -137,19 +135,6 @@ class AskedGrader(GraderOptions):
         if [match[1] for match in PLACEHOLDER.finditer(template)].count("answer") != 1:
             raise config_error("must have {answer} once", "write {answer} where the answer should go")
         return template
-
-    @field_validator("server")
-    @classmethod
-    def _check_sampling(cls, servers: tuple[GraderServer, ...]) -> tuple[GraderServer, ...]:
-        for server in servers:
-            try:
-                GraderSampling.model_validate(dict(server.sampling))
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_input=False)[0]
-                key = ".".join(map(str, first["loc"]))
-                keys = ", ".join(GraderSampling.model_fields)
-                raise config_error(f"has an invalid sampling.{key}: {first['msg']}", f"its keys are {keys}") from None
-        return servers
 
     @property
     def host(self) -> GraderServer:
@@ -173,13 +158,8 @@ class AskedGrader(GraderOptions):
 
     @property
     def seats(self) -> Sequence[Self]:
-        """The grader once for each server, with that server's settings."""
-        return tuple(
-            self.model_copy(
-                update={"server": (server,), "sampling": GraderSampling(**{**self.sampling.given, **server.sampling})}
-            )
-            for server in self.server
-        )
+        """The grader once for each server."""
+        return tuple(self.model_copy(update={"server": (server,)}) for server in self.server)
 
     @property
     def own_rubric(self) -> RubricConfig | None:
@@ -205,8 +185,8 @@ class AskedGrader(GraderOptions):
 
     @property
     def may_be_structured(self) -> bool:
-        """Whether the server is asked to enforce the format of replies at first."""
-        return self.structured is not False and RESPONSE_FORMAT not in self.sampling.extra_body
+        """Whether the server is asked to enforce the format of replies (a JSON schema) at first."""
+        return RESPONSE_FORMAT not in self.sampling.extra_body
 
     def reply_sampling(self, *, structured: bool) -> Sampling:
         """The sampling settings of a reply."""
@@ -255,7 +235,7 @@ class AskedGrader(GraderOptions):
         for seat in self.seats:
             seen = seat.max_answer_bytes if written is None else min(seat.max_answer_bytes, written)
             sent = max((seat._bytes(question, seen) for question in questions), default=0)
-            max_seconds = seat.sampling.timeout * seat.concurrency.attempts
+            max_seconds = seat.sampling.timeout * settings.DEFAULT.attempts
             reply_cost = seat.cost(sent + TEMPLATE_TOKENS, seat.sampling.max_tokens or 0, max_seconds)
             total = total.plus(reply_cost.times(seat.replies))
         return total

@@ -16,6 +16,7 @@ from pathlib import Path
 from adaptive_eval.base.errors import EndpointError, GraderError, JudgeFailed
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Refusal
 from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, RetryGate
@@ -69,7 +70,7 @@ class GraderClient:
         async with self._slots:
             structured = self._structured
             reply = await self._sample(transcripts(structured)[order], seed, retry_gate, structured=structured)
-            if structured and reply.refused and self.grader.structured is None:
+            if structured and reply.refused:
                 refusal = reply.error
                 reply = await self._sample(transcripts(False)[order], seed, retry_gate, structured=False)
                 if reply.answer is not None and self._structured:
@@ -224,5 +225,5 @@ def _usage(cost: Cost, replies: Sequence[GraderReply]) -> dict[str, SignalValue]
 
 def _lost_reply(grader: AskedGrader, lost: Cost) -> Cost:
     """Upper bound on the cost of one lost reply, if all requests for the grade may cost `lost`."""
-    replies, attempts = grader.replies, grader.concurrency.attempts
+    replies, attempts = grader.replies, settings.DEFAULT.attempts
     return Cost(-(-lost.tokens // replies), lost.usd / replies, lost.gpu_seconds / replies / attempts)

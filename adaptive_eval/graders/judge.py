@@ -89,10 +89,6 @@ class Judge(AskedGrader):
         if not (len(self.server) > 1 or self.scores or self.compare_to) and self.votes % 2 == 0:
             hint = "use 1 or 3: if half of the votes are for and half against, an answer has no grade"
             raise config_error(f"has an even number of votes, {self.votes}", hint)
-        if self.structured and RESPONSE_FORMAT in self.sampling.extra_body:
-            raise config_error(
-                f"has structured and sampling.extra_body.{RESPONSE_FORMAT}, which do the same", "remove one of them"
-            )
         return self
 
     @property

@@ -5,7 +5,7 @@ Numbers are decimals of up to 1,000 digits, not binary floats, so 0.1 + 0.2 is 0
 
 import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -24,21 +24,20 @@ FRACTION = re.compile(r"(?:(-)\s*+)?\\[dt]?frac\s*\{\s*(-?\d+(?:\.\d+)?)\s*\}\s*
 UNITS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{[^{}]*\}|\\[,!;: $]|\^\s*\\circ|\^\s*\{\\circ\}")
 """Markup in a box that does not change the value of a number, unlike a root."""
 ANSWER_PHRASE = re.compile(r"(?i:####|\banswer\b[^\n]{0,40}?(?:\bis\b|[:=]))")
+SHARE = r"^\d+(\.\d+)?%$"
 SPELLING = str.maketrans({"−": "-", "–": "-", "\u2009": "", "\u202f": "", "\u00a0": " "})
 
 
 class Numeric(GraderOptions):
-    """Correct: |answer - key| <= max(absolute, relative |key|).
+    """Correct: the answer is a number that differs from the key by at most `tolerance`.
 
     The answer is the number in the last box, else the first number after the last "answer is" or "####", else the last
     number in the text. Thousands commas, fractions and currency signs are understood; 50% counts as 50 and as 0.5.
     """
 
     kind: Literal["numeric"] = "numeric"
-    absolute: float = Field(0.0, ge=0)
-    """Maximum absolute difference from the key."""
-    relative: float = Field(0.0, ge=0)
-    """Maximum difference from the key, as a share of the key."""
+    tolerance: Annotated[float, Field(ge=0)] | Annotated[str, Field(pattern=SHARE)] = 0.0
+    """Maximum difference from the key: 0.01, or "1%" of the key."""
 
     def grade(self, text: str, question: Question) -> Marks:
         number = _stated_number(final_text(text))
@@ -56,7 +55,10 @@ class Numeric(GraderOptions):
     def _close(self, value: Decimal, key: Decimal) -> bool:
         if value == key:
             return True
-        allowed = max(Decimal(self.absolute), ARITHMETIC.multiply(Decimal(self.relative), abs(key)))
+        if isinstance(self.tolerance, str):
+            allowed = ARITHMETIC.multiply(Decimal(self.tolerance.removesuffix("%")) / 100, abs(key))
+        else:
+            allowed = Decimal(self.tolerance)
         return ARITHMETIC.abs(ARITHMETIC.subtract(value, key)) <= allowed
 
 

@@ -32,13 +32,11 @@ class Exact(GraderOptions):
 
 
 class Contains(GraderOptions):
-    """Correct: the answer key occurs somewhere in the answer, as whole words."""
+    """Correct: the answer key occurs somewhere in the answer, as whole words: 5 does not match 15."""
 
     kind: Literal["contains"] = "contains"
     ignore_case: bool = True
     """Ignore upper and lower case."""
-    whole_words: bool = True
-    """Match whole words only: 5 does not match 15, and cat does not match concatenate."""
 
     def grade(self, text: str, question: Question) -> Marks:
         answer = plain_text(final_text(text), self.ignore_case)
@@ -50,7 +48,7 @@ class Contains(GraderOptions):
         start = answer.find(key)
         while start >= 0:
             end = start + len(key)
-            if not self.whole_words or not (_is_within_word(answer, start) or _is_within_word(answer, end)):
+            if not (_is_within_word(answer, start) or _is_within_word(answer, end)):
                 return True
             start = answer.find(key, start + 1)
         return False

@@ -56,7 +56,6 @@ class Verifier(AskedGrader):
     """A grader that compares with the answer key. Its signals, such as `is_correct` and `has_box`, replace the
     verifier's."""
     votes: ClassVar[int] = 1  # type: ignore[misc]
-    structured: ClassVar[bool] = False  # type: ignore[misc]
 
     @field_validator("server")
     @classmethod
@@ -91,6 +90,10 @@ class Verifier(AskedGrader):
     @property
     def form(self) -> GradingForm:
         return FORM
+
+    @property
+    def may_be_structured(self) -> bool:
+        return False
 
     def reply_sampling(self, *, structured: bool) -> Sampling:
         """The sampling settings of its reply: one token, with the log-probabilities of the most likely tokens."""

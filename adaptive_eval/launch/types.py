@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from adaptive_eval.base.sections import Seconds, Section, config_error
 
@@ -14,8 +14,6 @@ OWN_FLAGS = ("host", "port", "model", "served-model-name")
 """Flags of vLLM that the run sets itself."""
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 MAX_PLACE_CHARS = 100
-CLUSTER = "cluster"
-"""Value of `places` for places of a cluster."""
 HOST = "127.0.0.1"
 """Address that servers started by a run listen on."""
 GRACE_SECONDS = 20.0
@@ -45,69 +43,33 @@ Variables = Annotated[Mapping[str, VariableValue], AfterValidator(require_variab
 Resources = Annotated[Mapping[str, float] | None, AfterValidator(require_amounts)]
 
 
-class PoolConfig(Section):
-    """Places, such as the GPUs of this machine, each of which serves one model with pending requests at a time.
-
-    The pool serves all models with a `launch` section without `exclusive`. If there are fewer models left than places,
-    a model is served at several places.
-    """
-
-    places: Literal["cluster"] | Annotated[tuple[str | int, ...], Field(min_length=1)]
-    """Names of the places, such as [0, 1, 2, 3], or ["0,1", "2,3"] if a model takes two GPUs. Other runs of the same
-    user on this machine wait for places of the same name until this run has ended. `cluster`: with `--ray`, places on
-    the cluster's nodes as they become free."""
-    max_places: int | None = Field(None, ge=1, le=1024)
-    """On a cluster: maximum places of the run at a time."""
-
-    @field_validator("places")
-    @classmethod
-    def _are_different_words(cls, places: str | tuple[str | int, ...]) -> str | tuple[str | int, ...]:
-        if isinstance(places, str):
-            return places
-        words = [str(place) for place in places]
-        if invalid := [word for word in words if not re.fullmatch(ONE_LINE, word) or len(word) > MAX_PLACE_CHARS]:
-            raise config_error(f"must be words of one line each, but {invalid[0]!r} is not", "such as places: [0, 1]")
-        if repeated := sorted({word for word in words if words.count(word) > 1}):
-            raise config_error(f"must have different names, but {repeated[0]} is listed twice", "name each place once")
-        return places
-
-    @model_validator(mode="after")
-    def _check_places(self) -> "PoolConfig":
-        if self.on_cluster and self.max_places is None:
-            raise config_error(
-                "has places: cluster, but not `max_places`", "set the number of places, as in max_places: 8"
-            )
-        if not self.on_cluster and self.max_places is not None:
-            raise config_error("has max_places with named places", "remove it, or write places: cluster")
-        return self
-
-    @property
-    def on_cluster(self) -> bool:
-        """Whether its places come from a cluster."""
-        return self.places == CLUSTER
-
-    @property
-    def place_names(self) -> tuple[str, ...]:
-        """Names of the places."""
-        if isinstance(self.places, str):
-            return tuple(f"place {number}" for number in range(1, (self.max_places or 0) + 1))
-        return tuple(str(place) for place in self.places)
-
-    @property
-    def variables(self) -> Mapping[str, VariableValue]:
-        """Environment variables of every server, in which {place} is its place; on a cluster Ray sets them."""
-        return {} if self.on_cluster else {"CUDA_VISIBLE_DEVICES": "{place}"}
+def _check_places(places: int | tuple[str | int, ...]) -> int | tuple[str | int, ...]:
+    """Check that places have different names of one line."""
+    words = [] if isinstance(places, int) else [str(place) for place in places]
+    if invalid := [word for word in words if not re.fullmatch(ONE_LINE, word) or len(word) > MAX_PLACE_CHARS]:
+        raise config_error(f"must be words of one line each, but {invalid[0]!r} is not", "such as pool: [0, 1]")
+    if repeated := sorted({word for word in words if words.count(word) > 1}):
+        raise config_error(f"must have different names, but {repeated[0]} is listed twice", "name each place once")
+    return places
 
 
-class SitesConfig(Section):
-    """Timeouts between the head of the run and its sites on the nodes of a cluster, with `--ray`."""
+Pool = Annotated[
+    Annotated[int, Field(ge=1, le=1024)] | Annotated[tuple[str | int, ...], Field(min_length=1)],
+    AfterValidator(_check_places),
+]
+"""Names of places of this machine, or the number of places of a cluster."""
 
-    resource_timeout: Seconds = Field(900.0, gt=0)
-    """Longest wait of a site for its resources; then its model is given up, unless other sites serve it."""
-    heartbeat_timeout: Seconds = Field(60.0, ge=5)
-    """Time without a message from a site after which it is restarted, on any node with room."""
-    orphan_timeout: Seconds = Field(600.0, ge=5)
-    """Time without a message from the head after which sites end; until then a resumed run finds them again."""
+
+def place_names(pool: Pool) -> tuple[str, ...]:
+    """Names of the places of a pool."""
+    if isinstance(pool, int):
+        return tuple(f"place {number}" for number in range(1, pool + 1))
+    return tuple(str(place) for place in pool)
+
+
+def place_variables(pool: Pool) -> Mapping[str, str]:
+    """Environment variables of every server of a pool, in which {place} is its place; on a cluster Ray sets them."""
+    return {} if isinstance(pool, int) else {"CUDA_VISIBLE_DEVICES": "{place}"}
 
 
 class LaunchConfig(Section):
@@ -119,7 +81,7 @@ class LaunchConfig(Section):
 
     env: Variables = Field(default_factory=dict)
     """Environment variables of the server, such as CUDA_VISIBLE_DEVICES: "0,1". {port}, {host}, {model} (the name to
-    serve the model under) and {place} (of the pool, or `exclusive`) are filled in."""
+    serve the model under) and {place} (of the pool) are filled in."""
     command: str | tuple[str, ...] | None = None
     """Command of another server than vLLM, without a shell: a line or a list of words, with {port} etc. as in `env`."""
     model: str | None = Field(None, min_length=1)
@@ -127,9 +89,6 @@ class LaunchConfig(Section):
     flags: Mapping[str, FlagValue] = Field(default_factory=dict)
     """Flags of vLLM without dashes, such as `tensor-parallel-size: 2`. true and false switch a flag, a list becomes
     several words, a mapping JSON, and null removes a default of this program (`generation-config: vllm`)."""
-    exclusive: str | None = Field(None, pattern=ONE_LINE, max_length=MAX_PLACE_CHARS)
-    """Name of a place, such as gpu0, that models share in turn; the user's other runs wait for it until this one
-    ends."""
     sleep: bool | Literal[2] = False
     """When another model gets the place, put the server to sleep instead of stopping it (vLLM's sleep mode, for GPUs).
     The weights stay in main memory, so that a swap takes seconds; with 2 they are read from disk again. A server of

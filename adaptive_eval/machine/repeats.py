@@ -55,7 +55,7 @@ class SamplingFreedom(NamedTuple):
         if sampling.temperature == 0.0:
             return None
         cuts = (sampling.top_p, max(sampling.top_k or 0, 0), sampling.min_p or 0.0)
-        is_uncut = sampling.temperature is not None and cuts == (1.0, 0, 0.0) and not sampling.extra_body
+        is_uncut = sampling.temperature is not None and cuts == (1.0, 0, 0.0) and not sampling.answer_body
         return cls(UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature, not is_uncut)
 
 

@@ -135,10 +135,13 @@ class AskedModel:
 
     def received(self, question: int, number: int, answer: Answer) -> Received:
         """An answer with all that the machine wants to know of it."""
-        kinds = answer_kinds(" ".join(sorted(answer.signals))) if answer.signals else 0
-        return Received(
-            number, answer, self.cost(answer), answer.latency, kinds, self.reserve(answer, question, number)
-        )
+        return receive(answer, number, self.cost(answer), self.reserve(answer, question, number))
+
+
+def receive(answer: Answer, number: int, cost: Cost, reserve: Cost) -> Received:
+    """An answer to trial `number` with all that the machine wants to know of it."""
+    kinds = answer_kinds(" ".join(sorted(answer.signals))) if answer.signals else 0
+    return Received(number, answer, cost, answer.latency, kinds, reserve)
 
 
 class EndpointSupply(Supply):

@@ -34,14 +34,6 @@ class BatchTaken(Event, kind="batch_taken"):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchCancelled(Event, kind="batch_cancelled"):
-    """A batch took too long: its missing answers are requested directly."""
-
-    model: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
 class BatchEnded(Event, kind="batch_ended"):
     """A batch has ended, and all answers that arrived are stored."""
 
@@ -70,7 +62,6 @@ class PendingBatch:
     """The service's id of the batch; None until the service has replied."""
     since: float = 0.0
     """When the service accepted it."""
-    cancelled: bool = False
 
 
 def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
@@ -82,8 +73,6 @@ def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
                 pending[event.key] = PendingBatch(event.model, event.key, event.requests, event.planned)
             case BatchTaken() if event.key in pending:
                 pending[event.key] = replace(pending[event.key], batch=event.batch, since=event.since)
-            case BatchCancelled() if event.key in pending:
-                pending[event.key] = replace(pending[event.key], cancelled=True)
             case BatchEnded():
                 pending.pop(event.key, None)
     return list(pending.values())

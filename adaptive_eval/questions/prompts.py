@@ -35,15 +35,13 @@ class FewShotExample(Section):
     """The choices, if any."""
 
 
-class PromptConfig(Section):
-    """How to build a prompt from a question."""
+class TemplateConfig(Section):
+    """How to build a prompt from a question; the run's examples hold for all models."""
 
     template: str = "{prompt}"
     r"""Text with `{prompt}`, `{choices}` or other fields of the question; braces of LaTeX are text."""
     system: str | None = None
     """System message of a chat; first paragraph of a completion."""
-    few_shot: tuple[FewShotExample, ...] = ()
-    """Examples, rendered with the template, each followed by its answer."""
 
     @field_validator("template")
     @classmethod
@@ -52,15 +50,31 @@ class PromptConfig(Section):
             raise config_error("must have a field of the question", "write {prompt} where the question should go")
         return template
 
+
+class PromptConfig(TemplateConfig):
+    """How to build a prompt from a question."""
+
+    few_shot: tuple[FewShotExample, ...] = ()
+    """Examples, rendered with the template, each followed by its answer."""
+
+    def with_template(self, other: TemplateConfig) -> "PromptConfig":
+        """The same examples with another template."""
+        return self.model_copy(update={"template": other.template, "system": other.system})
+
     @field_validator("few_shot")
     @classmethod
     def _check_examples(cls, few_shot: tuple[FewShotExample, ...], info: ValidationInfo) -> tuple[FewShotExample, ...]:
-        beyond = sorted(template_fields(info.data.get("template", "")) - FewShotExample.model_fields.keys())
+        beyond = beyond_examples(info.data.get("template", ""))
         if few_shot and beyond:
             raise config_error(
-                f"examples have no {', '.join(beyond)}, which prompt.template names", "leave it out of the template"
+                f"examples have no {beyond}, which prompt.template names", "leave it out of the template"
             )
         return few_shot
+
+
+def beyond_examples(template: str) -> str:
+    """The fields that a template has and examples lack."""
+    return ", ".join(sorted(template_fields(template) - FewShotExample.model_fields.keys()))
 
 
 def template_fields(template: str) -> frozenset[str]:

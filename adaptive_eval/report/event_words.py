@@ -74,8 +74,6 @@ def _model_sentence(event: Event) -> str | None:
             return f"{event.model} is done: no more requests.{freed}"
         case notes.BatchTaken():
             return f"{event.model}: submitted a batch of {several(event.size, 'request')} ({event.batch})"
-        case notes.BatchCancelled():
-            return f"{event.model}: its batch takes too long and is cancelled; the rest is requested directly"
         case notes.BatchEnded():
             missing = f", {event.missing} missing" if event.missing else ""
             return f"{event.model}: a batch has ended ({event.status}): {several(event.came, 'answer')}{missing}"

@@ -415,8 +415,6 @@ class BatchRow:
     requests: int
     since: float
     """Seconds since 1970."""
-    cancelled: bool = False
-    """It took too long and is being cancelled; its missing answers are requested directly."""
 
 
 def setting(decisions: Mapping[str, object], section: str, key: str) -> Any:

@@ -293,10 +293,7 @@ def server_rows(events: Sequence[Event]) -> tuple[ServerRow, ...]:
 
 def batch_rows(pending: Iterable[PendingBatch]) -> tuple[BatchRow, ...]:
     """Pending batches, the oldest first."""
-    rows = (
-        BatchRow(batch.model, batch.batch, len(batch.requests), batch.since or batch.planned, batch.cancelled)
-        for batch in pending
-    )
+    rows = (BatchRow(batch.model, batch.batch, len(batch.requests), batch.since or batch.planned) for batch in pending)
     return tuple(sorted(rows, key=lambda row: (row.since, row.model)))
 
 

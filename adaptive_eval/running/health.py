@@ -103,7 +103,8 @@ def _local_launch_health(config: RunConfig) -> dict[str, Health]:
         model = config.models[number]
         (places,) = (group.places for group in config.serving_groups if number in group.models)
         place = f"on {' or '.join(places)}" if places else "a server of its own"
-        holder = None if launch.exclusive is None else find_holder(launch.exclusive)
+        holders = [find_holder(place) for place in places]
+        holder = holders[0] if holders and all(holders) else None
         when = "" if holder is None else f" when {holder} has ended"
         would = f"would be started{when}: {shlex.join(server_command(launch, model.model))}"
         detail = missing.get(model.name, would)

@@ -11,7 +11,6 @@ import numpy as np
 
 from adaptive_eval.base.errors import NEW_RUN, ConfigError
 from adaptive_eval.base.lists import first_few
-from adaptive_eval.config.benchmarks import prompt_for
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
@@ -378,7 +377,7 @@ def _common_questions(prepared: PreparedRun, earlier: StoredRun) -> list[tuple[Q
 
 def _question_as_sent(config: RunConfig, model: ModelConfig, question: Question) -> Question:
     """The question with the rendered prompt that the model is sent, if the prompt is known."""
-    sent = render(prompt_for(model.prompt, question, config.benchmarks), question, "completions").text
+    sent = render(config.prompt_of(model, question), question, "completions").text
     return replace(question, prompt=sent or "") if question.prompt else question
 
 

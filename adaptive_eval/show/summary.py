@@ -282,11 +282,8 @@ def pending_in_short(rows: Sequence[BatchRow]) -> str | None:
 
 
 def batch_state(row: BatchRow) -> str:
-    """The batch's id at its service, and its state."""
-    if row.batch is None:
-        return "being submitted"
-    cancelled = ", being cancelled" if row.cancelled else ""
-    return f"{safe_line(row.batch, MAX_ID_WIDTH)}{cancelled}"
+    """The batch's id at its service, if it has one."""
+    return "being submitted" if row.batch is None else safe_line(row.batch, MAX_ID_WIDTH)
 
 
 def pending_since(row: BatchRow) -> str:

@@ -152,6 +152,8 @@ def _event(data: dict[str, Any]) -> bytes:
 
 
 MAX_N = 128
+PLAIN_FORMAT = {"type": "text"}
+"""The `response_format` of a reply without one."""
 TINY = "Say OK."
 """A prompt of health checks."""
 
@@ -353,7 +355,7 @@ class Api:
         if self._faults.ignore_n:
             answers = 1
         if judge is not None:
-            if "response_format" in body and not judge.structured:
+            if body.get("response_format", PLAIN_FORMAT) != PLAIN_FORMAT and not judge.structured:
                 raise BadRequest(400, "response_format is not supported by this engine")
             replies = [judge.reply(prompt, seed + child) for child in range(answers)]
             return [cut_short(DrawnAnswer(0, text, self._seconds, 0), limit, body.get("stop")) for text in replies]

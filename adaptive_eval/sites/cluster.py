@@ -315,7 +315,7 @@ class RayCluster:
                 waited = time.monotonic() - started
                 if waited >= wait_limit.seconds and not wait_limit.may_extend():
                     missing = await asyncio.to_thread(missing_resources, self.ray, resources)
-                    hint = "raise sites.resource_timeout, lower launch.resources, or give the cluster more"
+                    hint = "lower launch.resources, or give the cluster more"
                     raise LaunchFailed(
                         f"no place with {requested} was available within {wait_limit.seconds:g} s: {missing}; {hint}"
                     )

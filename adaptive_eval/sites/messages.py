@@ -22,7 +22,7 @@ from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import MarkedAnswer, Marks
 from adaptive_eval.launch.endpoint import ServerGone
-from adaptive_eval.launch.types import PoolConfig
+from adaptive_eval.launch.types import Pool
 from adaptive_eval.notes import Event
 from adaptive_eval.questions.types import Question
 
@@ -40,6 +40,20 @@ GATHERING_SECONDS = 0.01
 """Time for which a message waits for more content."""
 HEARTBEAT_SECONDS = 1.0
 """Interval at which a site with nothing to report sends a heartbeat."""
+
+
+class SiteTimeouts(NamedTuple):
+    """Timeouts between the head of a run and its sites, in seconds."""
+
+    resources: float = 1800.0
+    """Longest wait of a site for its resources; then its model is given up, unless other sites serve it."""
+    heartbeat: float = 60.0
+    """Time without a message from a site after which it is restarted, on any node with room."""
+    orphan: float = 1800.0
+    """Time without a message from the head after which sites end; until then a resumed run finds them again."""
+
+
+TIMEOUTS = SiteTimeouts()
 
 
 class SiteGone(ServerGone):
@@ -130,9 +144,8 @@ class SiteSetup:
     """Digests of everything that it may serve in turn; a site with any other is cleared."""
     site: str
     """Name of the site in the run, such as "site 1"."""
-    place: str | None
-    """Value of {place}; None: the GPUs assigned to it."""
-    pool: PoolConfig | None
+    pool: Pool | None
+    """The pool with its place, for which the GPUs assigned to it stand; None if it serves one model."""
     folder: Path
     logs: Path
     has_answered: bool = False

@@ -19,7 +19,7 @@ from adaptive_eval.launch.types import LaunchConfig, spelled_flag
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
 from adaptive_eval.sites.link import SiteLink
-from adaptive_eval.sites.messages import SiteData, SiteSecrets, SiteSetup
+from adaptive_eval.sites.messages import TIMEOUTS, SiteData, SiteSecrets, SiteSetup, SiteTimeouts
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
 from adaptive_eval.supplies.served import OpenedHosts, ServedClient
 
@@ -31,25 +31,17 @@ def require_sites(config: RunConfig) -> None:
     """Raise `ConfigError` if the run has no models for sites, or uses places of this machine."""
     if not config.launched:
         raise ConfigError("--ray starts servers on the nodes of a cluster, but no model has a `launch` section")
-    pool = config.servers.pool
-    if pool is not None and not pool.on_cluster:
+    if config.pool is None:
+        return
+    if not isinstance(config.pool, int):
         raise ConfigError(
-            "servers.pool.places names places of this machine, but --ray uses those of a cluster: write "
-            "places: cluster, and set max_places to the number that the run may use at a time"
+            "pool names places of this machine, but --ray uses those of a cluster: write the number of places that "
+            "the run may use at a time, as in pool: 8"
         )
-    for group in config.serving_groups:
-        for number in group.models if group.places else ():
-            model = config.models[number]
-            _require_one_site(model, config.launched[number], in_pool=pool is not None and model.in_pool)
-
-
-def _require_one_site(model: ModelConfig, launch: LaunchConfig, *, in_pool: bool) -> None:
-    """Raise `ConfigError` if a model with a shared place asks for several sites."""
-    if launch.sites > 1:
-        pool_limit = "servers.pool.max_places says how many"
-        reason = pool_limit if in_pool else "exclusive says that it shares one place with others"
-        key = f"models.{model.name}.launch.sites"
-        raise ConfigError(f"{key} asks for {launch.sites} servers, but {reason}: remove it")
+    for number, launch in config.launched.items():
+        if launch.sites > 1:
+            key = f"models.{config.models[number].name}.launch.sites"
+            raise ConfigError(f"{key} asks for {launch.sites} servers, but pool says how many: remove it")
 
 
 def site_resources(model: ModelConfig, launch: LaunchConfig) -> dict[str, float]:
@@ -75,8 +67,8 @@ def format_resources(resources: Mapping[str, float]) -> str:
 class RunSites:
     """Opens the sites of a run on a cluster."""
 
-    def __init__(self, cluster: SitePlacing) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: SitePlacing, timeouts: SiteTimeouts = TIMEOUTS) -> None:
+        self._cluster, self._timeouts = cluster, timeouts
 
     def open(self, context: SupplyContext, models: Models) -> OpenedHosts:
         """Create a host for each site, which has no place yet, and a client for each model with sites."""
@@ -88,15 +80,15 @@ class RunSites:
         return OpenedHosts(self._hosts(context, services), clients)
 
     def _hosts(self, context: SupplyContext, services: "SiteServices") -> Sequence[SiteHost]:
-        config, silence = context.config, context.config.servers.sites.heartbeat_timeout
+        config = context.config
         digest = _digest(f"{context.directory.resolve()}\0{context.created}", size=6)
         run = f"{config.name}-{digest}/"
         left_over, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
         for group in config.serving_groups:
-            site_group = SiteGroup(config.servers.sites.resource_timeout)
+            site_group = SiteGroup(self._timeouts.resources)
             for place in _group_places(config, group):
                 name, resources = run + place.name, resources_of_group(config, group)
-                plan = SitePlan(place.site, name, resources, services.at(group, place), silence)
+                plan = SitePlan(place.site, name, resources, services.at(group, place), self._timeouts.heartbeat)
                 hosts.append(SiteHost(plan, self._cluster, site_group, is_left_over=name in left_over))
         return hosts
 
@@ -113,8 +105,6 @@ class _Place(NamedTuple):
 
     site: str
     name: str
-    word: str | None
-    """Value of {place}; None: the GPUs assigned to the site."""
 
 
 def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
@@ -122,10 +112,8 @@ def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
     model = config.models[group.models[0]]
     assert model.launch is not None
     if not group.places:
-        return [_Place(f"site {at}", f"{file_name(model.name)}/{at}", "") for at in range(1, model.launch.sites + 1)]
-    if (word := model.launch.exclusive) is not None:
-        return [_Place(word, f"exclusive:{file_name(word)}", word)]
-    return [_Place(word, f"pool:{file_name(word)}", None) for word in group.places]
+        return [_Place(f"site {at}", f"{file_name(model.name)}/{at}") for at in range(1, model.launch.sites + 1)]
+    return [_Place(word, f"pool:{file_name(word)}") for word in group.places]
 
 
 def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
@@ -168,8 +156,7 @@ class SiteServices:
                 digest=digest,
                 digests=digests,
                 site=place.site,
-                place=place.word,
-                pool=config.servers.pool if group.places and site_secrets.model.in_pool else None,
+                pool=config.pool,
                 folder=config.folder.resolve(),
                 logs=self._logs,
             )
@@ -210,7 +197,7 @@ def _site_digest(site_secrets: SiteSecrets, data_digest: str, config: RunConfig)
         sorted((name, value.get_secret_value()) for name, value in hidden if isinstance(value, SecretStr)),
         sorted(site_secrets.keys.items()),
         data_digest,
-        None if config.servers.pool is None or not model.in_pool else sorted(config.servers.pool.variables.items()),
+        config.pool is not None,
         str(Path(config.folder).resolve()),
     )
     return _digest(parts)

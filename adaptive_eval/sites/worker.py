@@ -18,7 +18,7 @@ from typing import Any
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.run import RunConfig, ServersConfig
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
@@ -191,15 +191,14 @@ class SiteWorker:
 
     def _open_server(self, setup: SiteSetup, site_secrets: SiteSecrets) -> LaunchedServer:
         # only the sections needed for serving, which were checked on the head
-        servers = ServersConfig(pool=setup.pool)
-        settings: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "servers": servers}
+        settings: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "pool": setup.pool}
         config = RunConfig.model_construct(**settings, folder=setup.folder)
         environment = {**read_environment(setup.folder), **site_secrets.keys}
         require_programs(config, environment)
         notices, logs = allow_open_files(config), _writable_logs(setup.logs)
         if setup.pool is not None:  # several places may serve the model at the same time
             logs /= file_name(setup.site)
-        place = environment.get("CUDA_VISIBLE_DEVICES", "") if setup.place is None else setup.place
+        place = "" if setup.pool is None else environment.get("CUDA_VISIBLE_DEVICES", "")
         return ServerOpener(config, environment, logs, self._ports, notices).open(0, place)
 
     async def _grade_with(self, site_data: SiteData, setup: SiteSetup, site_secrets: SiteSecrets) -> None:

@@ -22,6 +22,7 @@ from adaptive_eval.config.planning import prompt_bytes, usage_cost
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.batching import MAX_REQUESTS
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.notes import BatchEnded, BatchTaken, Event, Json, ServerLaunched
@@ -99,7 +100,7 @@ def guess(models: Sequence[ModelConfig], prompts: Sequence[Sequence[Prompt]], we
 def request_slots(model: ModelConfig, max_requests: int) -> int:
     """Requests at a time; for a batch service all that there may be, which is `max_requests`."""
     if model.batch is not None:
-        return min(model.batch.max_requests, max_requests)
+        return min(MAX_REQUESTS[model.batch], max_requests)
     return model.concurrency.in_flight * len(model.replicas)
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.types import Answer, EndpointStats, RetryGate
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.supply import Supply
@@ -70,7 +71,7 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
             process,
             model.config.inspect_name,
             tasks,
-            model.config.concurrency.attempts,
+            settings.DEFAULT.attempts,
             only_right_and_wrong="score" not in open_rubric(config.rubric).needs,
             counts_usd=config.budget.usd is not None,
             has_answered=model.name in context.answered,

@@ -18,6 +18,7 @@ from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
+from adaptive_eval.launch.types import place_names, place_variables
 from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post, Supply
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
@@ -112,8 +113,8 @@ def _client(served: ServedEndpoint, model: SuppliedModel) -> ServedClient:
 def require_no_cluster(config: RunConfig) -> None:
     """Raise `ConfigError` where servers are asked for that this machine alone cannot give."""
     needs = "needs a cluster: run it with --ray, or"
-    if config.launched and config.servers.pool is not None and config.servers.pool.on_cluster:
-        raise ConfigError(f"pool.places: cluster {needs} name places of this machine")
+    if isinstance(config.pool, int):
+        raise ConfigError(f"pool: {config.pool} {needs} name places of this machine, as in pool: [0, 1]")
     for number, launch in config.launched.items():
         if launch.sites > 1:
             key = f"models.{config.models[number].name}.launch.sites: {launch.sites}"
@@ -153,10 +154,9 @@ class ServerOpener:
 
     def _spec(self, model: ModelConfig, place: str | None, port: int) -> ServerSpec:
         """Command, environment and log of the server of this model at this port."""
-        launch, pool = model.launch, self.config.servers.pool
+        launch, pool = model.launch, self.config.pool
         assert launch is not None
-        in_pool = pool is not None and model.in_pool
-        placed = {name: str(value) for name, value in pool.variables.items()} if pool is not None and in_pool else {}
+        placed = {} if pool is None else place_variables(pool)
         sees = server_environment(launch, model.model, str(port), self.environment, place or "", placed)
         return ServerSpec(
             model=model.name,
@@ -164,10 +164,10 @@ class ServerOpener:
             command=server_command(launch, model.model, str(port), place or ""),
             environment=sees,
             folder=self.config.folder,
-            log=self.logs / f"{file_name(f'{model.name}@{place}' if in_pool and place else model.name)}.log",
+            log=self.logs / f"{file_name(f'{model.name}@{place}' if place else model.name)}.log",
             timeout=launch.timeout,
             place=place,
             sleep_level=int(launch.sleep),
-            alternatives=pool is not None and in_pool and len(pool.places) > 1,
+            alternatives=pool is not None and len(place_names(pool)) > 1,
             redactor=Redactor(secret_values(sees, () if model.api_key_env is None else (model.api_key_env,))),
         )

@@ -19,6 +19,7 @@ from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints.batching import MAX_REQUESTS
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.sharing import SharedTime
@@ -86,11 +87,11 @@ def request_limits(model: ModelConfig) -> RequestLimits:
     """The limits of requests to a model, by the key that says where it is served."""
     limits = model.concurrency
     if model.batch is not None:
-        return RequestLimits(model.batch.max_requests, 1, remembers=True)
+        return RequestLimits(MAX_REQUESTS[model.batch], 1, remembers=True)
     if model.launch is not None:
         return RequestLimits(0, limits.samples_per_request)
     if model.command is not None:
-        return RequestLimits(model.parallel, 1, own_grades=True, rehearsed=1)
+        return RequestLimits(model.concurrency.in_flight, 1, own_grades=True, rehearsed=1)
     has_grades = model.inspect is not None
     return RequestLimits(limits.in_flight * len(model.replicas), limits.samples_per_request, own_grades=has_grades)
 
@@ -201,7 +202,7 @@ FILES_OF_COMMAND = 8
 def allow_open_files(config: RunConfig) -> list[Notice]:
     """Raise the limit of open files; returns a notice if that is not enough."""
     servers = [model.concurrency.in_flight for model in config.asked if model.command is None for _ in model.replicas]
-    commands = sum(model.parallel for model in config.asked if model.command is not None)
+    commands = sum(model.concurrency.in_flight for model in config.asked if model.command is not None)
     needed = open_files.files_needed(sum(servers) + commands * FILES_OF_COMMAND, len(servers))
     allowed = open_files.allow(needed)
     return [] if allowed >= needed else [Notice("few_open_files", open_files.too_few_message(needed, allowed))]

@@ -121,7 +121,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
         case "servers":
             panel = [judge["server"] | {"model": f"judge {at}"} for at in (1, 2, 3)]
             changes = {"grader": judge | {"server": panel}, "notify": ["curl", "--fail", url]}
-            return changes, [served, served | {"client": "openai"}, served | {"ca_file": f"{canary}/ca.pem"}]
+            return changes, [served, served | {"client": "openai"}, served]
         case "code":
             rules = {"stopping": {"rule": f"{CANARY}:Rule"}, "objective": {"kind": f"{CANARY}:Objective"}}
             grader = {"kind": "python", "function": f"{CANARY}:grade"}
@@ -133,12 +133,11 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
             categories = [{"name": "short", "weight": 1, "when": fit}, {"name": "other", "weight": 0}]
             rubric = {"categories": categories, "thresholds": {"from": canary}}
             changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior": {"run": canary}, "rubric": rubric}
-            return changes | {"folder": canary}, [{"ca_file": f"{canary}/ca.pem"}] * 3
+            return changes | {"folder": canary}, [{}] * 3
         case _:
-            pool = {"places": "cluster", "max_places": 2}
             grader = {"kind": "verifier", "server": judge["server"]}
             changes = {"store": canary, "grader": grader}
-            return changes | {"questions": {"dataset": f"{CANARY}/data"}, "servers": {"pool": pool}}, [started] * 3
+            return changes | {"questions": {"dataset": f"{CANARY}/data"}, "pool": 2}, [started] * 3
 
 
 PLUG_IN = """
@@ -154,8 +153,7 @@ def workdir(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: 
     (folder / CANARY).mkdir()
     for place in (folder, folder / CANARY):
         (place / f"{CANARY}.py").write_text(PLUG_IN)
-    for name in ("ca.pem", "q.jsonl"):
-        (folder / CANARY / name).write_text("{}")
+    (folder / CANARY / "q.jsonl").write_text("{}")
     (folder / "RUBRIC.yaml").write_text("rubric: exact_match\n")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])

@@ -111,7 +111,7 @@ def supply(setup: Setup, level: str) -> None:
             model["launch"]["resources"] = {"CPU": 1}
             setup.options = ["--ray", "{ray}"]
     if level == "pool":
-        setup.config["servers"] = {"pool": {"places": [0, 1]}}
+        setup.config["pool"] = [0, 1]
     if level == "recorded":
         setup.models[1]["recorded"] = "runs/before"
 
@@ -421,14 +421,12 @@ def _commands(setup: Setup) -> None:
         model |= {
             "name": name,
             "command": ["{python}", "-S", "./command_model.py", "./world.json", name, graded, usd],
-            "parallel": IN_FLIGHT,
+            "concurrency": IN_FLIGHT,
         }
         if seconds is not None:
             model["timeout"] = seconds
         if setup.row["access"] == "environment":
             model["env"] = [KEY_VARIABLE]
-    if setup.row["answers"] != "fine":  # each attempt is a process
-        config["concurrency"]["attempts"] = 2
     if partial and reported:
         _by_score(config)
     for kind, too_much in (("tokens", 10_000), ("usd", 0.06)):  # prompts cost nothing, and less is reserved

@@ -1,4 +1,4 @@
-"""The section `batch` of a model: its short form, what it refuses, its prices, and the pace that goes with it."""
+"""`batch` of a model: what it refuses, its prices, and the pace that goes with it."""
 
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.settings import Pace
 from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.settings import DEFAULT
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.questions.types import Question
 
@@ -29,22 +30,15 @@ def model(options: str) -> ModelConfig:
     return config.models[0]
 
 
-def test_a_word_stands_for_the_section() -> None:
-    short, long = model("batch: openai"), model("batch: {kind: openai}")
-    assert short.batch == long.batch and short.batch is not None
-    assert (short.batch.price_factor, short.batch.max_requests, short.batch.cancel_after) == (0.5, 50_000, None)
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [
         ("batch: azure", "openai, anthropic"),
         ("batch: openai, gpus: 1", "has servers of its own"),
-        ("batch: openai, service_tier: flex", "has a price of its own"),
+        ("batch: openai, sampling: {extra_body: {service_tier: flex}}", "has a price of its own"),
         ("batch: openai, concurrency: {samples_per_request: 4}", "one answer in each request"),
         ("batch: anthropic, sampling: {min_p: 0.1}", "has no min_p"),
         ("batch: anthropic, api: completions", "only supports chat"),
-        ("batch: {kind: openai, base_url: 'ftp://a'}", "must be http"),
     ],
 )
 def test_what_a_service_cannot_do_is_refused(options: str, why: str) -> None:
@@ -67,14 +61,11 @@ def test_prices_are_those_of_the_way_an_answer_came() -> None:
     assert [trial_cost(batched)(answer).usd for answer in answers] == [4.0, 2.0]
     assert trial_cost(direct)(answers[0]).usd == 4.0
     assert usage_cost(batched, 1e6, 1e6, 1.0).usd == 2.0, "a forecast counts at batch prices"
-    patient = model("batch: {kind: openai, cancel_after: 1h}")
     config = check_text(HEAD + MODEL.format("batch: openai"), Path("b.yaml")).config
     assert config is not None
-    config = config.model_copy(update={"models": [batched, direct, patient]})
-    worst = [cost.usd for cost in worst_costs(config, (), [100, 100, 100])]
-    assert worst[0] == worst[1] / 2.0 and worst[2] == worst[1], "in the end all may be asked directly"
-    free = model("batch: {kind: openai, price_factor: 0}")
-    assert trial_cost(free)(answers[1]).usd == 0.0
+    config = config.model_copy(update={"models": [batched, direct]})
+    worst = [cost.usd for cost in worst_costs(config, (), [100, 100])]
+    assert worst[0] == worst[1] / 2.0
 
 
 @pytest.mark.parametrize(
@@ -99,7 +90,7 @@ def test_no_gpu_time_is_reserved_on_servers_of_the_run_itself() -> None:
     config = check_text(HEAD + rows, Path("b.yaml")).config
     assert config is not None
     entry = config.models[1]
-    expected = entry.sampling.timeout * entry.concurrency.attempts * 2 / entry.concurrency.in_flight
+    expected = entry.sampling.timeout * DEFAULT.attempts * 2 / entry.concurrency.in_flight
     assert [cost.gpu_seconds for cost in worst_costs(config, (), [100, 100])] == [0.0, expected]
 
 

@@ -36,8 +36,9 @@ def refused(tmp_path: Path, *models: dict[str, Any], **changes: Any) -> str:
 
 
 def test_what_runs_at_a_time_is_what_servers_have_in_flight(tmp_path: Path) -> None:
-    model = agent(tmp_path, parallel=7, concurrency={"attempts": 2, "in_flight": 64})
-    assert model.concurrency.in_flight == request_limits(model).slots == 7 and model.concurrency.attempts == 2
+    assert agent(tmp_path).concurrency.in_flight == 4
+    model = agent(tmp_path, concurrency={"retry_for": 2, "in_flight": 7})
+    assert model.concurrency.in_flight == request_limits(model).slots == 7 and model.concurrency.retry_for == 2
     assert request_limits(model).rehearsed == 1 and model.freedom is None and not model.has_address
 
 
@@ -49,8 +50,6 @@ def test_what_runs_at_a_time_is_what_servers_have_in_flight(tmp_path: Path) -> N
         ({"price": {"input": 1, "output": 2}}, "has no effect on a command; let the command print the usd"),
         ({"api_key_env": "MY_KEY"}, "has no effect on a command; name the variable in env"),
         ({"headers": {"X-A": "b"}}, "has no effect on a command; remove it"),
-        ({"service_tier": "flex"}, "service_tier has no effect on a command; remove it"),
-        ({"priority": 10}, "priority has no effect on a command; remove it"),
         ({"launch": {"command": "x --port {port}"}}, "has no effect on a command"),
         ({"question_fields": ["repo"]}, "question_fields must be fields of the questions"),
         ({"env": ["A=b"]}, "must hold names of variables, not values; got 'A=b'; write env: [MY_KEY]"),
@@ -58,7 +57,6 @@ def test_what_runs_at_a_time_is_what_servers_have_in_flight(tmp_path: Path) -> N
         ({"command": "./agent > out"}, "has >, which needs a shell"),
         ({"command": ["./agent", f"--api-key={KEY}"]}, "has a secret"),
         ({"command": []}, "must be a command and its arguments; such as `./agent --skill v2`"),
-        ({"parallel": 0}, "parallel"),
         ({"timeout": 0}, "timeout"),
     ],
 )
@@ -115,7 +113,7 @@ def test_its_words_and_fields_are_what_its_trials_mean_and_nothing_else(tmp_path
         return prepare(config(tmp_path, model, questions=fields)).header.models["agent"]
 
     plain = meaning()
-    assert plain == meaning(parallel=2, timeout="1m", env=["A"], keep_folders=True)
+    assert plain == meaning(concurrency=2, timeout="1m", env=["A"], keep_folders=True)
     assert plain != meaning(command=["./agent", "y"]) and plain != meaning(question_fields=["repo"])
 
 

@@ -86,7 +86,7 @@ def test_their_questions_can_be_asked_and_graded(path: Path) -> None:
     for question in questions:
         assert config.grader.key_problem(question) is None
         for model in config.models:
-            messages = render(model.prompt, question, model.api).messages
+            messages = render(config.prompt_of(model, question), question, model.api).messages
             assert messages is not None
             assert question.prompt in messages[-1].content
 

@@ -13,6 +13,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.registry import GRADERS
+from adaptive_eval.questions.types import Question
 
 FILE = Path("folder/bench.yaml")
 BASE = """\
@@ -145,7 +146,7 @@ models:
     model: served-b
     sampling: {temperature: 1.0, extra_body: {b: 3}}
     prompt: "Own: {prompt}"
-    concurrency: {attempts: 2}
+    concurrency: {retry_for: 2}
 grader: math
 """
 
@@ -156,8 +157,16 @@ grader: math
         assert (second.sampling.temperature, second.sampling.max_tokens) == (1.0, 100)
         assert second.sampling.extra_body == {"a": 1, "b": 3}
         assert (second.prompt.template, second.prompt.system) == ("Own: {prompt}", "S")
-        assert (second.concurrency.in_flight, second.concurrency.attempts) == (8, 2)
+        assert (second.concurrency.in_flight, second.concurrency.retry_for) == (8, 2)
         assert second.model == "served-b"
+
+    def test_examples_hold_for_all_models(self) -> None:
+        text = self.TEXT.replace("system: S}", "system: S, few_shot: [{prompt: '1+1?', answer: '2'}]}")
+        config = load(text)
+        prompt = config.prompt_of(config.models[1], Question("q", "2+2?", "4"))
+        assert (prompt.template, prompt.few_shot[0].answer) == ("Own: {prompt}", "2")
+        assert "few_shot is not a known key" in only(text.replace('"Own: {prompt}"', "{few_shot: []}"))
+        assert "has year, which prompt.few_shot has not" in str(problems_in(text.replace("Own: ", "{year} ")))
 
     def test_a_mistake_in_shared_settings_is_reported_once(self) -> None:
         assert only(self.TEXT.replace("temperature: 0.6", "temperature: hot")).startswith(
@@ -338,8 +347,8 @@ sampling: {top_p: 3}
         assert message.startswith("line 3: ") and "must have a port from 1 to 65535" in message
 
     def test_grader_options(self) -> None:
-        text = BASE.replace("grader: math", "grader: {kind: numeric, absolute: 1}")
-        assert load(text).grader == Numeric(absolute=1.0)
+        text = BASE.replace("grader: math", "grader: {kind: numeric, tolerance: 1}")
+        assert load(text).grader == Numeric(tolerance=1.0)
 
     def test_missing_sections(self) -> None:
         assert [line.partition(" must")[0] for line in problems_in("seed: 1")] == [

@@ -32,11 +32,9 @@ TWO = "  - {name: a, base_url: http://a/v1}\n  - {name: b, base_url: http://b/v1
 def test_time_is_paid_for_on_servers_of_your_own() -> None:
     """Whatever is known of the length of answers."""
     launched = "".join(f"  - {{name: {name}, launch: {{}}}}\n" for name in "ab")
-    turned = "".join(f"  - {{name: {name}, launch: {{exclusive: gpu0}}}}\n" for name in "ab")
     reasons = {
         TWO: "without price and key",
         launched: "started by the run",
-        turned: "started by the run",
         two("gpus: 1"): "with gpus",
         two(f"gpus: 1, {PRICE}"): "with gpus",
         two(FREE): "with price 0",

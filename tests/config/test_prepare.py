@@ -65,6 +65,16 @@ def test_a_future_key_of_a_model_is_part_of_what_its_trials_mean(config: RunConf
     assert meant[1]["one"] == {**meant[0]["one"], "effort": "high"}
 
 
+def test_a_service_tier_changes_no_answer(config: RunConfig) -> None:
+    def meaning(**body: object) -> object:
+        (model, *_) = config.models
+        sampling = model.sampling.model_copy(update={"extra_body": body})
+        model = model.model_copy(update={"sampling": sampling})
+        return run_header(config.model_copy(update={"models": (model,)}), ()).models
+
+    assert meaning() == meaning(service_tier="flex", priority=1) != meaning(presence_penalty=1)
+
+
 @pytest.mark.parametrize(
     "damage", [{"models": [{"name": "ada", "base_u2l": "http://127.0.0.1:9/v1"}]}, {"models": 3}, {}]
 )

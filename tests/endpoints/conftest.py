@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
                 return {name: value for name, value in values.items() if name in kind.model_fields}
 
             client = values.pop("client", "http")
+            settings = replace(settings, attempts=values.pop("attempts", settings.attempts))
             chosen = {"model": "m", "stream": False} | of(EndpointConfig)
             config = EndpointConfig(base_url=base_urls, **chosen)
             sampling = Sampling(**{"timeout": 5.0} | of(Sampling))

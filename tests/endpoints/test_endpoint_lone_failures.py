@@ -208,7 +208,7 @@ class Played:
 
     def __init__(self) -> None:
         self.traffic = Traffic(has_answered=True)
-        limits = Limits(attempts=5, retry_for=3600.0)
+        limits = Limits(retry_for=3600.0)
         self.retries = Retries(limits, 3600.0, EndpointSettings(), lambda: 0.0, self.traffic)
 
     def given_up(self, answered: int, failed: int, kind: FailureKind = FailureKind.SERVER_ERROR) -> int | None:

@@ -69,7 +69,8 @@ async def test_https_goes_through_a_tunnel_that_the_proxy_cannot_read(
 ) -> None:
     async with raw_server(answer, tls=serving_tls) as server, small_proxy(port_of(server.base_url)) as proxy:
         monkeypatch.setenv(variable, proxy.url)
-        asking = caller("https://model.test/v1", client, ca_file=str(certificate))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        asking = caller("https://model.test/v1", client)
         for _ in range(3):
             assert (await asking.ask("https://model.test/v1", BODY)).status == 200
         await asking.close()
@@ -101,11 +102,14 @@ async def test_what_no_proxy_names_is_asked_directly(
     assert is_direct(access.client({}, 1000), httpx2.URL(f"http://{host}:2/v1")) is direct
 
 
-async def test_servers_see_the_same_requests_either_way(certificate: Path, serving_tls: ssl.SSLContext) -> None:
+async def test_servers_see_the_same_requests_either_way(
+    certificate: Path, serving_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     async with raw_server(answer, tls=serving_tls) as server:
         url = server.base_url.replace("127.0.0.1", "localhost")
         for client in ("http", "httpx2"):
-            asking = caller(url, client, ca_file=str(certificate), headers={"X-Org": "a b", "accept": "text/plain"})
+            asking = caller(url, client, headers={"X-Org": "a b", "accept": "text/plain"})
             assert (await asking.ask(url, BODY)).status == 200
             await asking.close()
         direct, through = server.seen
@@ -172,40 +176,34 @@ def serving_tls(certificate: Path) -> ssl.SSLContext:
 
 
 @CLIENTS
-@pytest.mark.parametrize("how", ["SSL_CERT_FILE", "ca_file", "system"])
+@pytest.mark.parametrize("how", ["SSL_CERT_FILE", "system"])
 async def test_https_checks_the_certificate(
     client: str, how: str, certificate: Path, serving_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with raw_server(answer, tls=serving_tls) as server:
         url = server.base_url.replace("127.0.0.1", "localhost")
         asking = caller(url, client)
-        with pytest.raises(
-            Failure, match=r"its certificate is not trusted: set ca_file of this model to .* issuer \(.*self"
-        ) as caught:
+        with pytest.raises(Failure, match=r"is not trusted: set SSL_CERT_FILE to .* issuer \(.*self") as caught:
             await asking.ask(url, BODY)
         assert caught.value.kind is FailureKind.UNREACHABLE
         await asking.close()
-        values = {}
         if how == "SSL_CERT_FILE":
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        elif how == "ca_file":
-            values = {"ca_file": certificate.name}
         else:  # where OpenSSL of this system looks
             paths = ssl.get_default_verify_paths()._replace(openssl_cafile=str(certificate))
             monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
-        asking = caller(url, client, folder=certificate.parent, **values)
+        asking = caller(url, client)
         for _ in range(2):
             assert (await asking.ask(url, BODY)).status == 200
         assert len(server.seen) == 2
         await asking.close()
 
 
-@pytest.mark.parametrize("content", [None, "no certificate"])
-async def test_a_file_without_certificates_is_told_at_once(tmp_path: Path, content: str | None) -> None:
-    if content is not None:
-        (tmp_path / "ca.pem").write_text(content)
-    with pytest.raises(ConfigError, match=r"ca\.pem.*PEM"):
-        caller("https://model.test/v1", "http", folder=tmp_path, ca_file="ca.pem")
+async def test_a_file_without_certificates_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with pytest.raises(ConfigError, match="SSL_CERT_FILE .*PEM"):
+        caller("https://model.test/v1", "http")
 
 
 # -- authentication ----------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def full(times: int) -> Script:
 @CLIENTS
 async def test_a_request_waits_for_capacity_whatever_its_attempts(endpoint: Opener, client: str) -> None:
     async with raw_server(full(12)) as server:
-        model = endpoint(server.base_url, client=client, attempts=1, service_tier="flex")
+        model = endpoint(server.base_url, client=client, attempts=1, extra_body={"service_tier": "flex"})
         (answer,) = await model.sample(CHAT, range(1))
     assert answer.attempts == 13 and {asked.body["service_tier"] for asked in server.seen} == {"flex"}
     assert model.stats.errors == {"tier_full": 12} and model.stats.lost == 0

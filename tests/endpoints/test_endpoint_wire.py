@@ -32,10 +32,12 @@ def test_every_sampling_key_is_sent_by_its_name() -> None:
     assert body == {"model": "m", "messages": body["messages"], "seed": 9, "n": 3, **plain, **extra}
 
 
-def test_tier_and_priority_of_a_model_are_sent_with_each_request() -> None:
-    bodies = BodyBuilder(config(service_tier="flex", priority=10), Sampling())
+def test_tier_and_priority_are_sent_with_each_request_and_change_no_answer() -> None:
+    sampling = Sampling(extra_body={"service_tier": "flex", "priority": 10, "x": 1})
+    bodies = BodyBuilder(config(), sampling)
     for body in (bodies.body(CHAT, range(1)), bodies.tiny(CHAT)):
         assert (body["service_tier"], body["priority"]) == ("flex", 10)
+    assert sampling.answer_body == {"x": 1}
 
 
 def test_a_prompt_of_the_other_api_is_refused() -> None:

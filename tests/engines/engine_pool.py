@@ -29,7 +29,7 @@ def pooled(workplace: Workplace, name: str, **changes: object) -> Path:
     return workplace.configure(
         name,
         [_served(checkpoint, workplace.folder) for checkpoint in SIX],
-        servers={"pool": {"places": PLACES}},
+        pool=PLACES,
         **changes,
     )
 

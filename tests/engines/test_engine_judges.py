@@ -127,7 +127,7 @@ def test_verdicts_come_in_the_form_that_the_grammar_sees_to(
 
 def test_a_verdict_that_cannot_be_read_is_no_grade(answering: Server, judging: Server, workplace: Workplace) -> None:
     """Nobody sees to the form of these replies, and this model knows of none: the run stops, and all is stored."""
-    mute = settings(answering, judge(judging, structured=False))
+    mute = settings(answering, judge(judging, sampling={**REPLY, "extra_body": {"response_format": {"type": "text"}}}))
     finished = run(workplace, "lines", mute, accepted=(ExitCode.ENDPOINTS,))
     sent = [record for record in finished.records if record.answer.text.strip()]
     assert sent and all(record.category is None for record in sent)

@@ -56,11 +56,11 @@ def with_llama(name: str, folder: Path, **launch: object) -> dict[str, object]:
 
 def test_vllm_and_llama_server_take_turns(workplace: Workplace, vllm_on_the_path: None) -> None:
     names = sorted(checkpoints())[:3]
-    models = [with_vllm(names[0], exclusive="cpu0"), with_llama(names[1], workplace.folder, exclusive="cpu0")]
-    models.append(with_vllm(names[2], exclusive="cpu0"))
-    run = workplace.run(workplace.configure("turns", models, trials={"min": 8, "max": 8}), accepted=(0, 3))
+    models = [with_vllm(names[0]), with_llama(names[1], workplace.folder)]
+    models.append(with_vllm(names[2]))
+    run = workplace.run(workplace.configure("turns", models, pool=[0], trials={"min": 8, "max": 8}), accepted=(0, 3))
     (turns,) = run.results["turns"]
-    assert (turns["on"], turns["models"], turns["swaps"]) == ("cpu0", 3, 3)
+    assert (turns["on"], turns["models"], turns["swaps"]) == ("0", 3, 3)
     served = {row["model"]: row for row in run.results["servers"]}
     assert re.match(r"0\.\d+", served[names[0]]["version"])
     assert re.match(r"b\d+", served[names[1]]["version"]), "the build of llama.cpp"

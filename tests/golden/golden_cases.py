@@ -384,26 +384,25 @@ def batches(stage: Stage) -> None:
     stage.run(stage.config(url, models=models))
 
 
-def launched(stage: Stage, **place: Any) -> list[dict[str, Any]]:
+def launched(stage: Stage) -> list[dict[str, Any]]:
     """Models whose servers the run starts."""
     stage.own_places()
     stage.write_questions(question_rows(small_world()))
     command = [sys.executable, "-S", str(SERVER), "{port}", str(stage.folder)]
-    return [{"name": name, "launch": {"command": command, "timeout": 300, **place}} for name in MODELS]
+    return [{"name": name, "launch": {"command": command, "timeout": 300}} for name in MODELS]
 
 
 @case(parts=SAME)
 def pool(stage: Stage) -> None:
     """Three models at two places, which exchange servers."""
     models = launched(stage)
-    stage.run(stage.config("", models=models, servers={"pool": {"places": [0, "1"]}}, trials={"min": 2, "max": 8}))
+    stage.run(stage.config("", models=models, pool=[0, "1"], trials={"min": 2, "max": 8}))
 
 
 @case(like="pool")
 def pool_of_one(stage: Stage) -> None:
     """Three models in turn at one place."""
-    models = launched(stage, exclusive="gpu0")
-    stage.run(stage.config("", models=models, trials={"min": 2, "max": 8}))
+    stage.run(stage.config("", models=launched(stage), pool=["gpu0"], trials={"min": 2, "max": 8}))
 
 
 # -- afterwards --------------------------------------------------------------------------------------------------------
@@ -483,7 +482,7 @@ def model_set_aside(stage: Stage) -> None:
     """A model is refused by its server; the others are ranked."""
     world = small_world((0.7, 0.5, 0.2), ("ada", "bob", "dot"))
     url = stage.serve(world)
-    limits = {"in_flight": 8, "attempts": 2, "retry_for": 0}
+    limits = {"in_flight": 8, "retry_for": 0}
     stage.run(stage.config(url, models=("ada", "bob", "dot"), concurrency=limits, trials={"min": 2, "max": 8}))
 
 

@@ -203,7 +203,6 @@ def test_a_verdict_that_depends_on_the_order_is_a_tie(
         ({"scores": [{"name": "ok", "weight": 0.0}]}, "must be a number of at least 0.001"),
         ({"scores": [{"name": "ok", "levels": {"bad": 1.0, "good": 1.0}}]}, "with different scores"),
         ({"scores": [{"name": "ok", "levels": {"a, b": 0.0, "good": 1.0}}]}, "must have names of"),
-        ({"structured": True, "sampling": {"extra_body": {"response_format": {}}}}, "which do the same"),
     ],
 )
 def test_what_is_no_judge_is_refused(options: dict[str, object], message: str) -> None:

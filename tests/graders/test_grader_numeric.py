@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.questions.types import Question
@@ -81,24 +82,31 @@ def test_not_equal(text: str, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "absolute", "relative", "expected"),
+    ("text", "key", "tolerance", "expected"),
     [
-        ("3.14", "3.14159", 0.01, 0.0, True),
-        ("3.1", "3.14159", 0.01, 0.0, False),
-        ("101.1", "100", 0.0, 0.01, False),
-        ("-101", "-100", 0.0, 0.01, True),
-        ("0.001", "0", 0.0, 0.5, False),
-        ("0.33", "1/3", 0.01, 0.0, True),
+        ("3.14", "3.14159", 0.01, True),
+        ("3.1", "3.14159", 0.01, False),
+        ("101.1", "100", "1%", False),
+        ("-101", "-100", "1%", True),
+        ("100.5", "100", "0.5%", True),
+        ("0.001", "0", "50%", False),
+        ("0.33", "1/3", 0.01, True),
     ],
 )
-def test_tolerance(text: str, key: str, absolute: float, relative: float, expected: bool) -> None:
-    assert correct(text, key, absolute=absolute, relative=relative) is expected
+def test_tolerance(text: str, key: str, tolerance: float | str, expected: bool) -> None:
+    assert correct(text, key, tolerance=tolerance) is expected
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, "1", "-1%", "many"])
+def test_what_is_no_tolerance_is_refused(tolerance: object) -> None:
+    with pytest.raises(ValidationError, match="tolerance"):
+        Numeric.model_validate({"tolerance": tolerance})
 
 
 @given(st.decimals(-(10**15), 10**15, places=6), st.decimals(-1, 1, places=6))  # sums that a Decimal holds exactly
 def test_tolerance_is_exact_at_its_edge(key: Decimal, off: Decimal) -> None:
     within = abs(off) <= Decimal("0.5")
-    assert correct(f"{key + off:f}", f"{key:f}", absolute=0.5) is within
+    assert correct(f"{key + off:f}", f"{key:f}", tolerance=0.5) is within
 
 
 @pytest.mark.parametrize("key", ["", "seven", "1 or 2", "1e99999999999999999999", "1/0", "1,00"])

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -203,8 +203,9 @@ def test_empty_answers_of_a_task_are_an_alarm_unless_tools_were_used(site: Site)
 
 
 @pytest.mark.slow
-def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
-    config = write(site, "faults", benchmark={"args": {"first": 3}}, concurrency={"attempts": 3})
+def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site, set_attempts: Callable[[int], None]) -> None:
+    set_attempts(3)
+    config = write(site, "faults", benchmark={"args": {"first": 3}})
     ended = run(site, config)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     with RunReader.intact(site.directory()) as reader:
@@ -212,8 +213,10 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site) -> None:
     assert {event.model for event in lost} == set(SKILLS)
     assert all("failed 3 times; the last error: ConnectionResetError" in event.reason for event in lost)
     assert not stored(site)
-    again = run(site, config, "--set", "concurrency.attempts=4")
+    set_attempts(4)
+    again = run(site, config)
     assert again.exit_code in (ExitCode.REACHED, ExitCode.SPENT), again.output
+    set_attempts(5)
     beside = run(site, write_two(site, inspect="tasks.py@faults", args={"first": 99}))
     assert beside.exit_code == ExitCode.ENDPOINTS, beside.output
     message = "p95 is set aside: no sample of benchmark code is answered: sample code/"
@@ -862,13 +865,12 @@ def test_what_does_not_go_with_a_task_is_refused(site: Site) -> None:
         "models": [
             {"name": "a", "base_url": "http://localhost:1/v1"},
             {"name": "b", "inspect": "b/b", "batch": "openai"},
-            {"name": "c", "inspect": "c/c", "service_tier": "flex"},
+            {"name": "c", "inspect": "c/c"},
         ],
     }
     output = run(site, write(site, "exactly", **wrong)).output
     assert "has no effect: the task's own scorer grades" in output
     assert "may only have max_tokens" in output
     assert "must be set: the benchmark is an Inspect task" in output
-    assert "models[2].service_tier is not sent by Inspect" in output
     alone = site.write("alone", models=[{"name": "a", "inspect": "a/a"}, {"name": "b", "inspect": "b/b"}])
     assert "is for Inspect tasks, but there is no benchmark" in run(site, alone).output

@@ -9,6 +9,7 @@ from checked_text import check_text
 from adaptive_eval.config.prepare import run_header
 from adaptive_eval.config.run import RunConfig, ServingGroup
 from adaptive_eval.launch.command import server_command, server_environment
+from adaptive_eval.launch.types import place_variables
 
 BASE = """\
 questions: q.jsonl
@@ -99,7 +100,7 @@ def test_variables_are_filled_in_over_the_environment() -> None:
 
 
 def test_it_survives_the_store_and_needs_no_address() -> None:
-    config = load("{model: x, flags: {a: [1, b], c: {d: null}}, exclusive: gpu0, env: {X: 1}, timeout: 15m}")
+    config = load("{model: x, flags: {a: [1, b], c: {d: null}}, env: {X: 1}, timeout: 15m}")
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
     assert config.models[0].launch is not None and config.models[0].launch.timeout == 900.0
 
@@ -121,7 +122,6 @@ def test_it_survives_the_store_and_needs_no_address() -> None:
         ("{flags: {max-len: 1, max_len: 2}}", "models[0].launch.flags has a flag twice, with - and with _"),
         ("{env: {1X: a}}", "models[0].launch.env must hold names of variables, but '1X' is not one"),
         ("{timeout: 0}", "models[0].launch.timeout must be greater than 0"),
-        ("{exclusive: ''}", "models[0].launch.exclusive must be one line of text"),
     ],
 )  # fmt: skip
 def test_mistakes_are_reported_with_their_line(launch: str, problem: str) -> None:
@@ -175,65 +175,46 @@ def test_the_address_of_the_environment_is_for_others() -> None:
     assert config.models[0].replicas == ("http://127.0.0.1/v1",)
 
 
-TURNS = """\
-questions: q.jsonl
-models:
-  - {name: a, launch: {exclusive: gpu0}}
-  - {name: b, launch: {exclusive: gpu1}}
-  - {name: c, launch: {exclusive: gpu0}}
-  - {name: d, base_url: http://d/v1}
-grader: math
-"""
-
-
 def _config(text: str) -> RunConfig:
     config = check_text(text, Path("bench.yaml"), (), {}).config
     assert config is not None
     return config
 
 
-def test_models_at_one_place_are_served_in_turn() -> None:
-    two = [ServingGroup((0, 2), ("gpu0",)), ServingGroup((1,), ("gpu1",))]
-    assert _config(TURNS).serving_groups == two and two[0].in_turn
-    assert _config(TURNS.replace("gpu1", "gpu0")).serving_groups == [ServingGroup((0, 1, 2), ("gpu0",))]
-
-
 POOL = """\
 questions: q.jsonl
-servers: {pool: {places: [0, "2,3"]}}
+pool: [0, "2,3"]
 models:
   - {name: a, launch: {command: "serve --port {port} --device {place}"}}
   - {name: b, launch: {model: b}}
   - {name: c, launch: {model: c}}
-  - {name: d, launch: {model: d, exclusive: gpu9}}
+  - {name: d, base_url: http://d/v1}
 grader: math
 """
 
 
-def test_a_pool_serves_models_that_name_no_place() -> None:
+def test_a_pool_serves_launched_models() -> None:
     config = _config(POOL)
-    assert config.serving_groups == [ServingGroup((0, 1, 2), ("0", "2,3")), ServingGroup((3,), ("gpu9",))]
+    assert config.serving_groups == [ServingGroup((0, 1, 2), ("0", "2,3"))]
     assert config.serving_groups[0].in_turn
     assert not _config(POOL.replace('[0, "2,3"]', "[0, 1, 2]")).serving_groups[0].in_turn, "as many places as models"
     launch = config.models[0].launch
-    assert launch is not None and config.servers.pool is not None
+    assert launch is not None and config.pool is not None
     assert server_command(launch, "a", "8000", "2,3") == ("serve", "--port", "8000", "--device", "2,3")
-    placed = {name: str(value) for name, value in config.servers.pool.variables.items()}
-    assert server_environment(launch, "a", "8000", {}, "2,3", placed) == {"CUDA_VISIBLE_DEVICES": "2,3"}
+    assert server_environment(launch, "a", "8000", {}, "2,3", place_variables(config.pool)) == {
+        "CUDA_VISIBLE_DEVICES": "2,3"
+    }
 
 
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
         ('[0, "2,3"]', "[0, 0]", "must have different names, but 0 is listed twice"),
-        ('[0, "2,3"]', "[]", "servers.pool.places"),
+        ('[0, "2,3"]', "[]", "pool"),
         ('[0, "2,3"]', '["a\\nb"]', "must be words of one line each"),
-        ("gpu9", "'2,3'", "d: launch.exclusive is a place of the pool; remove it"),
-        (
-            'servers: {pool: {places: [0, "2,3"]}}\n',
-            "",
-            "a: launch has {place}, but no place; give `servers.pool` or launch.exclusive",
-        ),
+        ('[0, "2,3"]', "clutter", "pool must be"),
+        ('[0, "2,3"]', "0", "pool must be"),
+        ('pool: [0, "2,3"]\n', "", "a: launch has {place}, but no place; give `pool`"),
     ],
 )
 def test_mistakes_in_a_pool_are_named(before: str, after: str, problem: str) -> None:
@@ -242,9 +223,7 @@ def test_mistakes_in_a_pool_are_named(before: str, after: str, problem: str) -> 
 
 
 def test_a_pool_that_serves_no_model_is_refused() -> None:
-    text = (
-        "questions: q.jsonl\nservers: {pool: {places: [0]}}\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
-    )
+    text = "questions: q.jsonl\npool: [0]\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
     problems = check_text(text, Path("bench.yaml"), (), {}).problems
     assert any("pool: no model is served there; give models a `launch` section" in str(problem) for problem in problems)
 
@@ -253,8 +232,6 @@ def test_vllm_is_told_that_it_may_sleep() -> None:
     assert "--enable-sleep-mode" in command("{model: /m/x, sleep: true}")
     assert "--enable-sleep-mode" in command("{model: /m/x, sleep: 2}")
     assert "--enable-sleep-mode" not in command("{model: /m/x}")
-    (launch,) = (
-        model.launch for model in _config(TURNS.replace("exclusive: gpu1", "exclusive: gpu1, sleep: true")).models[1:2]
-    )
+    launch = load("{sleep: true}").models[0].launch
     assert launch is not None
     assert server_environment(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"

@@ -19,7 +19,6 @@ from adaptive_eval.notes import (
     AnswersLost,
     AnswerUngraded,
     BaselineAsked,
-    BatchCancelled,
     BatchEnded,
     BatchPlanned,
     BatchTaken,
@@ -127,7 +126,6 @@ STORED = [
     (BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,)), "baseline", "asked_as scores unseen"),
     (BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0), "batch_planned", "model key requests planned"),
     (BatchTaken("ada", "k", "batch_1", 2, 5.0), "batch_taken", "model key batch size since"),
-    (BatchCancelled("ada", "k"), "batch_cancelled", "model key"),
     (BatchEnded("ada", "k", "expired", 1, 1), "batch_ended", "model key status came missing lost"),
     (
         OutcomesRecorded(

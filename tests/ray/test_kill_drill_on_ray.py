@@ -12,6 +12,7 @@ from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets
 from stored_runs import stored_events
+from test_lives_on_ray import TIMED
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
@@ -41,7 +42,6 @@ def written(site: Site, served: list[dict[str, object]]) -> Path:
         models=served,
         trials=trials,
         concurrency=16,
-        servers={"sites": {"heartbeat_timeout": HANGS, "orphan_timeout": HANGS}},
     )
 
 
@@ -88,7 +88,8 @@ class Drill:
             self._raylets.kill(node)
 
     def _begin(self) -> WarmProcess:
-        return self._site.start(self._config, "--run-dir", str(self._site.directory()), "--ray", self._raylets.address)
+        words = ("--run-dir", str(self._site.directory()), "--ray", self._raylets.address)
+        return self._site.start(self._config, *words, script=TIMED)
 
     def _placed(self, model: str) -> int:
         return sum(event.model == model for event in events_of_kind(self._events(), SitePlaced))

@@ -29,6 +29,8 @@ from adaptive_eval.sites.nodes import join_cluster
 pytestmark = pytest.mark.ray
 
 SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
+TIMED = Path(__file__).with_name("timed_sites.py")
+"""Script of runs whose sites have the timeouts of `set_timeouts`."""
 SECRET = "sk-never-to-be-seen-4711"
 Kind = TypeVar("Kind", bound=Event)
 
@@ -39,11 +41,9 @@ def models(site: Site, *flags: str, **more: object) -> list[dict[str, object]]:
     return [{"name": name, "launch": section} for name in MODELS]
 
 
-def written(site: Site, *, sites: dict[str, float] | None = None, **changes: object) -> Path:
-    """A run whose sites may be as slow as a busy machine makes them, unless `sites` says otherwise."""
+def written(site: Site, **changes: object) -> Path:
     trials = {"min": 4, "max": 8, "optimize": "cost"}
-    patient = {"heartbeat_timeout": HANGS, **(sites or {})}
-    return site.write(**{"trials": trials, "concurrency": 4, "servers": {"sites": patient}, **changes})
+    return site.write(**{"trials": trials, "concurrency": 4, **changes})
 
 
 def events(site: Site, kind: type[Kind]) -> list[Kind]:
@@ -52,7 +52,7 @@ def events(site: Site, kind: type[Kind]) -> list[Kind]:
 
 def begun(site: Site, config: Path, raylets: Raylets) -> WarmProcess:
     """A run in a process of its own, each of whose servers has answered ten requests and has further ones."""
-    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address, script=TIMED)
     assert wait_for_trials(site.directory(), 10 * len(MODELS), process), process.communicate()
     return process
 
@@ -126,14 +126,17 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Run
     assert row.moves >= 1 and row.losses >= 1 and row.node, "another raylet of the same machine is another node"
 
 
-def test_a_site_that_hangs_is_begun_anew(site: Site, at_home: RunOutcome, raylets: Raylets) -> None:
+def test_a_site_that_hangs_is_begun_anew(
+    site: Site, at_home: RunOutcome, raylets: Raylets, set_timeouts: Callable[..., None]
+) -> None:
+    set_timeouts(heartbeat=10)
     hung: list[int] = []
 
     def deed() -> None:
         hung.append(next(event.pid for event in events(site, SitePlaced) if event.model == "bob" and event.pid))
         stop(hung[0])
 
-    config = written(site, models=models(site, "held"), concurrency=16, sites={"heartbeat_timeout": 10})
+    config = written(site, models=models(site, "held"), concurrency=16)
     try:
         run_with(site, config, raylets, deed)
     finally:
@@ -166,16 +169,20 @@ def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: RunOu
     require_nothing_left(raylets)
 
 
-def test_resources_of_a_head_that_never_comes_back_are_released(site: Site, raylets: Raylets) -> None:
+def test_resources_of_a_head_that_never_comes_back_are_released(
+    site: Site, raylets: Raylets, set_timeouts: Callable[..., None]
+) -> None:
     """Its sites, one that has been waiting for a place since before, and what they took."""
+    set_timeouts(orphan=5)
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"nowhere": 1}}  # type: ignore[dict-item]
     process = site.start(
-        written(site, models=settings, sites={"orphan_timeout": 5}),
+        written(site, models=settings),
         "--run-dir",
         str(site.directory()),
         "--ray",
         raylets.address,
+        script=TIMED,
     )
     assert wait_for_trials(site.directory(), 20, process), process.communicate()
     kill(process)
@@ -189,7 +196,7 @@ def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"CPU": 1, "late": 1}}  # type: ignore[dict-item]
     config = written(site, models=settings, concurrency=16)
-    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address, script=TIMED)
     assert wait_for_trials(site.directory(), 20, process), process.communicate()
     kill(process)
     waiting = [name for name in groups_left(raylets) if "/bob/" in name]
@@ -247,8 +254,11 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     assert all(event.is_reused for event in events(site, SitePlaced)[len(MODELS) :])
 
 
-def test_a_place_that_cannot_be_had_is_reported(site: Site, raylets: Raylets) -> None:
-    config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}), sites={"resource_timeout": 2})
+def test_a_place_that_cannot_be_had_is_reported(
+    site: Site, raylets: Raylets, set_timeouts: Callable[..., None]
+) -> None:
+    set_timeouts(resources=2)
+    config = written(site, models=models(site, resources={"CPU": 2, "GPU": 8}))
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     output = " ".join(ended.output.split())

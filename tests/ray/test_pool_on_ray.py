@@ -12,7 +12,7 @@ import pytest
 from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets
-from test_lives_on_ray import SERVER, events, go_on, sites_left
+from test_lives_on_ray import SERVER, TIMED, events, go_on, sites_left
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
@@ -21,23 +21,20 @@ from adaptive_eval.notes import ServerLaunched, ServersNoticed, SiteLost, SitePl
 pytestmark = pytest.mark.ray
 
 
-def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **changes: object) -> Path:
+def written(site: Site, *flags: str, pool: object = 4, **changes: object) -> Path:
     """Three models on places that take a `slot` of their node; four at most, unless something else is said."""
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     section = {"command": command, "timeout": HANGS, "resources": {"CPU": 1, "slot": 1}}
     models = [{"name": name, "launch": section} for name in MODELS]
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "optimize": "cost"}, "concurrency": 4}
-    places = {"places": "cluster", "max_places": 4} if pool is None else pool
-    return site.write(
-        **{**settings, "models": models, "servers": {"pool": places, "sites": {"heartbeat_timeout": HANGS}}, **changes}
-    )
+    return site.write(**{**settings, "models": models, "pool": pool, **changes})
 
 
 @pytest.fixture(scope="module")
 def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds on four places of its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
-    ended = site.run(written(site, pool={"places": [f"{os.getpid()}-{n}" for n in range(4)]}))
+    ended = site.run(written(site, pool=[f"{os.getpid()}-{n}" for n in range(4)]))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     return RunOutcome.of(site.directory())
 
@@ -67,7 +64,7 @@ def slots(raylets: Raylets) -> Iterator[Slots]:
 
 
 def begun(site: Site, config: Path, raylets: Raylets, trials: int) -> WarmProcess:
-    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address)
+    process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address, script=TIMED)
     assert wait_for_trials(site.directory(), trials, process), process.communicate()
     return process
 

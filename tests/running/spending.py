@@ -240,7 +240,7 @@ class _JudgeWire(_Wire):
         if share_of("mute", seed, shown["answer"]) < self._mute:
             return "I cannot say."
         verdict = "correct" if shown["answer"] == shown["reference"] else "wrong"
-        if "response_format" in body:
+        if body.get("response_format", {"type": "text"}) != {"type": "text"}:
             return json.dumps({"reasoning": "As they are.", "verdict": verdict})
         assert line is not None
         return f"As they are.\n{line[1]}: {verdict}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -75,10 +76,11 @@ def alike() -> World:
 @pytest.mark.slow
 @pytest.mark.parametrize("capped", [False, True])
 def test_six_models_at_one_address_use_its_gpu_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_attempts: Callable[[int], None], capped: bool
 ) -> None:
     """All answers take 2,000 seconds of the server. A cap of 6,000 lets them all be asked for; it would end the run in
     the middle if each model counted all of the time."""
+    set_attempts(1)
     server = Waves(alike())
     timed = partial(SupplyContext, shared_time=TimeOf(server))
     monkeypatch.setattr("adaptive_eval.running.start.SupplyContext", timed)
@@ -88,7 +90,7 @@ def test_six_models_at_one_address_use_its_gpu_once(
         config = site.write(
             models=[{"name": name, "base_url": url, "gpus": 1} for name in ADAPTERS],
             sampling={"max_tokens": 2000, "timeout": TIMEOUT},
-            concurrency={"in_flight": IN_FLIGHT, "attempts": 1},
+            concurrency=IN_FLIGHT,
             trials={"min": 4, "max": 4, "optimize": "cost"},
             budget={"gpu_hours": 6000 / 3600} if capped else {},
         )

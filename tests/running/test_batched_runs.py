@@ -14,7 +14,7 @@ from stored_runs import stored_events, stored_header
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.notes import AnswersLost, BatchCancelled, BatchEnded, BatchPlanned, Event, events_of_kind
+from adaptive_eval.notes import AnswersLost, BatchEnded, BatchPlanned, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.faults import BatchHabits
@@ -61,8 +61,8 @@ def service(**habits: float) -> Iterator[tuple[SimulatedServer, str]]:
         yield server, url
 
 
-def batched(url: str, kind: str = "openai", **more: object) -> list[dict[str, object]]:
-    return [{"name": name, "base_url": url, "batch": {"kind": kind, **more}} for name in MODELS]
+def batched(url: str, kind: str = "openai") -> list[dict[str, object]]:
+    return [{"name": name, "base_url": url, "batch": kind} for name in MODELS]
 
 
 def events(directory: Path) -> list[Event]:
@@ -146,21 +146,6 @@ def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site) -> None:
     assert pending_batches(run_events) == []
     with closing(RunReader.open(site.directory())) as reader:
         assert not reader.log.reserved() and not reader.log.in_flight()
-
-
-@pytest.mark.slow
-def test_requests_of_a_cancelled_batch_are_sent_directly_at_full_price(site: Site) -> None:
-    price = {"price": {"input": 1.0, "output": 10.0}}
-    with aged(HOUR / 2) as (server, url):
-        models = [model | price for model in batched(url, cancel_after=0.2)]
-        ended_well(site, site.write(models=models, trials={"min": 4, "max": 4}), site.directory())
-    assert events_of_kind(events(site.directory()), BatchCancelled)
-    assert server.counts["answered"] + server.batch_counts["answered"] == len(MODELS) * 8 * 4
-    with closing(RunReader.open(site.directory())) as reader:
-        for record in reader.trials():
-            answer, cost = record.answer, record.cost
-            full = (answer.prompt_tokens + 10.0 * answer.completion_tokens) / 1e6
-            assert cost.usd == pytest.approx(full * (0.5 if answer.replica.endswith("(batch)") else 1.0))
 
 
 @pytest.mark.slow

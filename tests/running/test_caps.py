@@ -73,7 +73,8 @@ class Setting:
     bounded: bool = True
     """The run knows how many tokens an answer may have."""
     votes: int = 1
-    structured: bool | None = None
+    lines: bool = False
+    """The judge is not asked for JSON."""
 
     def config(self, folder: Path, absent: str | None = None, horizon: int = 8) -> RunConfig:
         rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
@@ -88,7 +89,7 @@ class Setting:
             "trials": {"min": 1, "max": horizon, "optimize": "cost" if self.grader == EXACT else "auto"},
             "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in self.budget.items()},
             "concurrency": {
-                "in_flight": self.slots, "samples_per_request": self.samples, "attempts": 3, "retry_for": 5.0
+                "in_flight": self.slots, "samples_per_request": self.samples, "retry_for": 5.0
             },
         }  # fmt: skip
         (folder / "run.yaml").write_text(json.dumps(document))
@@ -99,11 +100,15 @@ class Setting:
         return {
             "kind": "judge",
             "server": {**SERVER, "model": JUDGE, "price": price, "gpus": JUDGE_GPUS},
-            "sampling": {"temperature": 0.5, "max_tokens": REPLY_TOKENS, "timeout": TIMEOUT},
+            "sampling": {
+                "temperature": 0.5,
+                "max_tokens": REPLY_TOKENS,
+                "timeout": TIMEOUT,
+                "extra_body": {"response_format": {"type": "text"}} if self.lines else {},
+            },
             "max_answer_bytes": 1024,
             "votes": self.votes,
-            "structured": self.structured,
-            "concurrency": {"in_flight": JUDGE_SLOTS, "attempts": 3, "retry_for": 5.0},
+            "concurrency": {"in_flight": JUDGE_SLOTS, "retry_for": 5.0},
         }
 
 
@@ -256,7 +261,7 @@ OF_A_JUDGE = {
     "judge_usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
     "slots": st.sampled_from([1, SLOTS]),
     "votes": st.sampled_from([1, 1, 3]),
-    "structured": st.sampled_from([None, False]),
+    "lines": st.booleans(),
     "mute": st.sampled_from([0.0, 0.2]),
     "faults": FAULTS,
     "judge_faults": FAULTS,

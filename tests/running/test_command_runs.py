@@ -110,7 +110,7 @@ def called(*words: object) -> Result:
 def test_a_shell_script_is_ranked_at_any_number_in_parallel(site: Site) -> None:
     found = []
     for parallel in (1, 8):
-        config = write(site, shell("base", 30, parallel=parallel), shell("new", 90, parallel=parallel))
+        config = write(site, shell("base", 30, concurrency=parallel), shell("new", 90, concurrency=parallel))
         ended = site.run(config, "--run-dir", str(site.directory(f"run{parallel}")))
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
         found.append(RunOutcome.of(site.directory(f"run{parallel}")))
@@ -179,13 +179,11 @@ def test_a_command_that_always_fails_ends_the_run_after_its_first_trials(site: S
 
 
 def test_a_question_on_which_it_always_fails_has_no_answer_and_is_never_wrong(site: Site) -> None:
-    config = write(
-        site, agent("base", 90, "sometimes"), agent("new", 90), concurrency={"attempts": 3}, trials={"min": 1, "max": 2}
-    )
+    config = write(site, agent("base", 90, "sometimes"), agent("new", 90), trials={"min": 1, "max": 2})
     site.run(config, "--set", "stopping.on_alarm=never")
     missing = [trial for trial in stored(site) if trial.category is None]
     assert {(trial.model, trial.question) for trial in missing} == {("base", "q2")}
-    assert ledger(site).count("90 q2 0") in (FIRST_ATTEMPTS + 1, 3 + 1), "attempts of base, and one of new"
+    assert ledger(site).count("90 q2 0") in (FIRST_ATTEMPTS + 1, 5 + 1), "attempts of base, and one of new"
     assert "every attempt at it failed, and others are answered: its command exited with status 1" in str(
         missing[0].grader_error
     )
@@ -237,9 +235,9 @@ def test_a_cap_on_usd_counts_what_commands_report(site: Site) -> None:
 def test_what_failed_attempts_have_used_is_told_and_counted(site: Site) -> None:
     line = 'read -r line; case $line in *q2*) echo {\\"usd\\": 0.5}; exit 1;; esac; echo {\\"score\\": 1, \\"usd\\": 1}'
     config = write(site, model("base", "sh", "-c", line), shell("new", 50), trials={"min": 1, "max": 1})
-    ended = site.run(config, "--set", "concurrency.attempts=2", "--set", "stopping.on_alarm=never")
-    assert "2 attempts at an answer failed, and used 1 USD; no score counts them" in ended.output, ended.output
-    assert "$1.00 on failed attempts at answers of base" in ended.output
+    ended = site.run(config, "--set", "stopping.on_alarm=never")
+    assert "5 attempts at an answer failed, and used 2.5 USD; no score counts them" in ended.output, ended.output
+    assert "$2.50 on failed attempts at answers of base" in ended.output
 
 
 def test_other_graders_grade_what_it_answers_and_say_that_they_leave_its_score(site: Site) -> None:
@@ -303,8 +301,8 @@ def test_validate_knows_commands(site: Site) -> None:
 
 
 def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:
-    hanging = agent("new", 90, "hangs", f"92{os.getpid()}", parallel=1)
-    process = site.start(write(site, agent("base", 30, timeout="3h", parallel=1), hanging))
+    hanging = agent("new", 90, "hangs", f"92{os.getpid()}", concurrency=1)
+    process = site.start(write(site, agent("base", 30, timeout="3h", concurrency=1), hanging))
     wait_until(lambda: ledger(site), process)
     process.send_signal(signal.SIGTERM)
     while not (line := process.stdout.readline()).startswith("stopping: "):
@@ -321,7 +319,7 @@ def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:
 def test_what_the_machine_lacks_ends_the_run_and_is_no_failure_of_a_command(
     site: Site, monkeypatch: pytest.MonkeyPatch, lacking: int, says: str
 ) -> None:
-    config = write(site, shell("base", 30, parallel=1), shell("new", 90, parallel=1), trials={"min": 2, "max": 2})
+    config = write(site, shell("base", 30, concurrency=1), shell("new", 90, concurrency=1), trials={"min": 2, "max": 2})
     open_file, opened = tempfile.TemporaryFile, count()
 
     def opening(*arguments: Any, **options: Any) -> Any:

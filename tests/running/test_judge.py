@@ -23,7 +23,7 @@ from adaptive_eval.endpoints import connection
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.asked import GraderLimits, GraderServer
+from adaptive_eval.graders.asked import GraderLimits, GraderSampling, GraderServer
 from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -271,6 +271,8 @@ def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_ur
 
 
 KEY = "sk-judge-0123456789abcdef"
+LINES = GraderSampling(extra_body={"response_format": {"type": "text"}})
+"""Replies are not asked for as JSON."""
 
 
 def graded(judge: Judge, text: str, folder: Path, keys: dict[str, str]) -> Grade:
@@ -292,7 +294,8 @@ def test_a_judge_that_repeats_its_key_has_it_in_no_stored_error(tmp_path: Path, 
     with scripted_server(("judge",), lambda *_: f"I was sent {KEY}, no, {KEY[:12]}") as server:
         asked = GraderServer(base_url=server.base_url, model="judge", api_key_env="JUDGE_KEY")
         with pytest.raises(JudgeFailed, match="'I was sent ") as failed:
-            graded(Judge(server=asked, structured=structured), "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
+            judge = Judge(server=asked) if structured else Judge(server=asked, sampling=LINES)
+            graded(judge, "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
     answer = Answer(text="It is 1.", finish_reason="stop", seed=1, replica="r", latency=1.0)
     trial = Trial(0, 0, 0, 0, UNGRADED, answer=answer, grade=GradeDetails(error=str(failed.value)))
     grade = redact_trial(trial, answer, Redactor([KEY])).grade
@@ -328,6 +331,6 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
     with listening(script) as server:
         asked = GraderServer(base_url=server.base_url, model="ada")
         limits = GraderLimits(retry_for=300.0)
-        errors = asyncio.run(asked_twice(Judge(server=asked, structured=False, concurrency=limits)))
+        errors = asyncio.run(asked_twice(Judge(server=asked, sampling=LINES, concurrency=limits)))
     assert "gave no verdict" in errors[0] and "fails on this request every time: HTTP 500: no" in errors[1]
     assert len(counted) == 1 and server.statuses[counted[0] :] == [200, 500]

@@ -9,10 +9,9 @@ from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from stored_runs import events_in
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.notes import ServersNoticed
-from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
@@ -78,19 +77,12 @@ def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(s
 
 
 @pytest.mark.slow
-def test_a_required_schema_that_is_refused_gives_no_grade(site: Site) -> None:
+def test_a_schema_is_not_asked_for_beside_a_format_of_the_user(site: Site) -> None:
     server = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(server) as url:
-        strict = settings(site, url, {**SCORES, "structured": True}, trials={"min": 2, "max": 2})
-        ended = site.run(site.write(**strict))
-        assert ended.exit_code == ExitCode.ENDPOINTS and "none of the first 12 answers could be graded" in ended.output
-        asked = [trial for trial in stored(site) if trial.grader_error != AWAITS_VERDICT]
-        assert asked and all("response_format is not" in str(trial.grader_error) for trial in asked)
-        assert all(trial.category is None for trial in stored(site))
-        never = settings(site, url, {**SCORES, "structured": False}, trials={"min": 2, "max": 2})
-        before = server.counts["rejected"]
-        assert site.run(site.write("never", **never), "--run-dir", str(site.directory("never"))).exit_code in ENDED
-    assert server.counts["rejected"] == before and all(trial.category is not None for trial in stored(site, "never"))
+        grader = {**SCORES, "sampling": {"extra_body": {"response_format": {"type": "text"}}}}
+        assert site.run(site.write(**settings(site, url, grader, trials={"min": 2, "max": 2}))).exit_code in ENDED
+    assert server.counts["rejected"] == 0 and all(trial.category is not None for trial in stored(site))
 
 
 @pytest.mark.slow

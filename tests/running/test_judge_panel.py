@@ -15,7 +15,7 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 
 ALWAYS_WRONG = (0.0, 1.0)
 AWAY = "http://127.0.0.1:9/v1"
-QUICK = {"in_flight": 4, "attempts": 1, "retry_for": 0}
+QUICK = {"in_flight": 4, "retry_for": 0}
 
 
 @pytest.fixture(scope="module")

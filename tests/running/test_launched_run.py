@@ -24,6 +24,7 @@ from warm_start import WarmProcess
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.notes import RunFinished, ServerDied, ServerLaunched
+from adaptive_eval.supplies.launched import file_name
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12, "optimize": "cost"}
@@ -36,9 +37,8 @@ def launching(folder: Path, *flags: str) -> dict[str, object]:
     return {"command": [sys.executable, "-S", str(SERVER), "{port}", *flags, str(folder)], "timeout": HANGS}
 
 
-def launched(site: Site, *flags: str, exclusive: str | None = "gpu0") -> list[dict[str, object]]:
-    section = launching(site.folder, *flags)
-    return [{"name": name, "launch": {**section, "exclusive": exclusive}} for name in MODELS]
+def launched(site: Site, *flags: str) -> list[dict[str, object]]:
+    return [{"name": name, "launch": launching(site.folder, *flags)} for name in MODELS]
 
 
 def servers(site: Site) -> list[str]:
@@ -109,8 +109,7 @@ def printed(process: WarmProcess, word: str) -> str:
 
 @pytest.mark.slow
 def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewhere: RunOutcome) -> None:
-    models = launched(site, exclusive="gpu0")
-    ended = site.run(site.write(trials=AHEAD, models=models))
+    ended = site.run(site.write(trials=AHEAD, models=launched(site), pool=["gpu0"]))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(RunOutcome.of(site.directory()), elsewhere)
     starts = events_in(site.directory(), ServerLaunched)
@@ -118,7 +117,7 @@ def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewher
     assert {row["model"]: row["starts"] for row in document["servers"]} == {
         name: sum(event.model == name for event in starts) for name in MODELS
     }
-    assert "the small server starts" in (site.directory() / "logs" / "ada.log").read_text()
+    assert "the small server starts" in (site.directory() / "logs" / f"{file_name('ada@gpu0')}.log").read_text()
     (row,) = document["turns"]
     assert (row["on"], row["models"], row["swaps"]) == ("gpu0", 3, len(starts))
     assert row["seconds"] == pytest.approx(sum(event.seconds for event in starts))
@@ -127,8 +126,8 @@ def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewher
 
 @pytest.mark.slow
 def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, elsewhere: RunOutcome) -> None:
-    settings = {"trials": AHEAD, "servers": {"pool": {"places": [0, "1"]}}}
-    config = site.write(models=launched(site, exclusive=None), **settings)
+    settings = {"trials": AHEAD, "pool": [0, "1"]}
+    config = site.write(models=launched(site), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
     printed(process, "cyd: starting its server on")  # which may be before the slower one of the others is ready
     kill(process)
@@ -144,8 +143,8 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, else
 
 @pytest.mark.slow
 def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, elsewhere: RunOutcome) -> None:
-    settings = {"trials": AHEAD, "servers": {"pool": {"places": ["bare", "whole"]}}}
-    ended = site.run(site.write(models=launched(site, "{place}", exclusive=None), **settings))
+    settings = {"trials": AHEAD, "pool": ["bare", "whole"]}
+    ended = site.run(site.write(models=launched(site, "{place}"), **settings))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     require_same(RunOutcome.of(site.directory()), elsewhere)
     assert ("ada", "bare") not in {(start.model, start.on) for start in events_in(site.directory(), ServerLaunched)}
@@ -165,7 +164,7 @@ def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, els
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number: signal.Signals) -> None:
-    process = site.start(site.write(models=launched(site, "held", exclusive=None)))
+    process = site.start(site.write(models=launched(site, "held")))
     for _ in MODELS:
         printed(process, "is ready after")
     assert len(servers(site)) == 6, "three servers and their keepers"
@@ -191,7 +190,7 @@ main()
 @pytest.mark.slow
 def test_a_finished_run_says_so_before_its_servers_have_ended(site: Site) -> None:
     """Ctrl-C then ends the wait, and changes nothing else."""
-    config = site.write(trials={"min": 4, "max": 4}, models=launched(site, "stubborn", exclusive=None))
+    config = site.write(trials={"min": 4, "max": 4}, models=launched(site, "stubborn"))
     script = site.folder / "an_hour_of_grace.py"
     script.write_text(AN_HOUR_OF_GRACE)
     process = WarmProcess(["run", str(config), "--display", "plain"], site.folder, script)
@@ -207,9 +206,9 @@ def test_a_finished_run_says_so_before_its_servers_have_ended(site: Site) -> Non
 
 @pytest.mark.slow
 def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
-    first = site.start(site.write("first", models=launched(site, "held")))
+    first = site.start(site.write("first", models=launched(site, "held"), pool=["gpu0"]))
     printed(first, "ada: its server is ready")
-    config = site.write("second", trials={"min": 4, "max": 4}, models=launched(site))
+    config = site.write("second", trials={"min": 4, "max": 4}, models=launched(site), pool=["gpu0"])
     second = site.start(config)
     line = printed(second, "waiting for gpu0, which")
     assert line.startswith(f"waiting for gpu0, which is used by the run first (process {first.pid}, since 20")
@@ -232,7 +231,7 @@ def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> None:
-    models = launched(site, "slow", exclusive=None)
+    models = launched(site, "slow")
     models[1]["launch"] = launching(site.folder, "broken")
     ended = site.run(site.write(models=models))
     assert ended.exit_code == ExitCode.ENDPOINTS
@@ -262,25 +261,27 @@ def test_a_missing_program_is_reported_before_anything_is_started(site: Site, mo
 def test_a_dry_run_starts_nothing_and_says_what_would_be_started(site: Site) -> None:
     models = launched(site)
     models[2] = {"name": "cyd", "launch": {"command": "no-such-server --port {port}"}}
-    result = site.run(site.write(models=models), "--dry-run")
+    result = site.run(site.write(models=models, pool=["gpu0", "gpu1"]), "--dry-run")
     assert result.exit_code == ExitCode.ENDPOINTS
-    assert f"ok    ada  on gpu0  would be started: {sys.executable} -S {SERVER} PORT {site.folder}" in result.stdout
-    assert "FAIL  cyd  a server of its own  the program no-such-server is not found on the PATH" in result.stdout
+    assert (
+        f"ok    ada  on gpu0 or gpu1  would be started: {sys.executable} -S {SERVER} PORT {site.folder}"
+        in result.stdout
+    )
+    assert "FAIL  cyd  on gpu0 or gpu1  the program no-such-server is not found on the PATH" in result.stdout
     assert not site.directory().exists()
 
 
 def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: Site) -> None:
     launch = {"command": "no-such-server --port {port}"}
-    shared = {"pool": {"places": "cluster", "max_places": 3}}
     would = "would be started on the cluster: no-such-server --port PORT"
-    for sites, servers, where in ((3, {}, "3 sites"), (1, shared, "a shared site")):
+    for sites, pool, where in ((3, None, "3 sites"), (1, 3, "a shared site")):
         models = [{"name": name, "launch": launch | {"sites": sites}} for name in ("ada", "cyd")]
-        result = site.run(site.write(models=models, servers=servers), "--dry-run", "--ray", "auto")
+        result = site.run(site.write(models=models, pool=pool), "--dry-run", "--ray", "auto")
         assert result.exit_code == ExitCode.REACHED, result.output
         assert all(f"ok    {name}  {where}  {would}\n" in result.stdout for name in ("ada", "cyd"))
-    local_config = site.write(models=models, servers={"pool": {"places": [0, 1]}})
+    local_config = site.write(models=models, pool=[0, 1])
     refused = site.run(local_config, "--dry-run", "--ray", "auto")
-    assert refused.exit_code == ExitCode.CONFIGURATION and "places: cluster" in refused.output
+    assert refused.exit_code == ExitCode.CONFIGURATION and "as in pool: 8" in refused.output
     assert not site.directory().exists()
 
 
@@ -288,7 +289,7 @@ def test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none(site: 
 def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(site.folder))
     models = launched(site)
-    models[1]["launch"] = {**launching(site.folder, "broken"), "exclusive": "gpu0"}
+    models[1]["launch"] = launching(site.folder, "broken")
     models.append({"name": "eve", "launch": launching(site.folder)})
     result = CliRunner().invoke(app, ["run", str(site.write(models=models)), *STARTING])
     assert result.exit_code == ExitCode.ENDPOINTS

@@ -174,7 +174,7 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
 
 @pytest.mark.usefixtures("short_pauses")
 def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
-    away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"attempts": 1, "retry_for": 0}
+    away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"retry_for": 0}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         reachable = {"base_url": url, "model": "judge"}
         models = [{"name": name, "base_url": url} for name in MODELS]

@@ -325,7 +325,7 @@ def test_a_run_on_a_read_only_disk_is_read_and_not_written(site: Site, tmp_path:
 def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     with serving(SimulatedServer(small_world(), faults=Faults(server_error=1.0))) as url:
         models = [{"name": name, "base_url": url} for name in MODELS]
-        ended = site.run(site.write(models=models, concurrency={"retry_for": 0, "attempts": 1}))
+        ended = site.run(site.write(models=models, concurrency={"retry_for": 0}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
     assert "no model has a score" in ended.stdout and "first tier: ada" not in ended.stdout

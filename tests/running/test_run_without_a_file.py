@@ -19,7 +19,7 @@ from adaptive_eval.simulate.worlds import World
 
 KEY = "sk-proj-abcdefghijkl1234567890"
 SHORT = ("--set", "sampling.max_tokens=2000", "--set", "trials.optimize=cost", "--display", "plain")
-SOON = ("--set", "concurrency.retry_for=0", "--set", "concurrency.attempts=1")
+SOON = ("--set", "concurrency.retry_for=0")
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,7 @@ def answered(site: Site) -> list[tuple[str, int, float]]:
 @pytest.mark.slow
 def test_servers_of_their_own_are_held_for_as_long_as_they_are_up(site: Site) -> None:
     """Idle or not; one whose comparisons are all settled is stopped, and no longer held."""
-    models = [{**fields, "gpus": 2} for fields in launched(site, "diary", exclusive=None)]
+    models = [{**fields, "gpus": 2} for fields in launched(site, "diary")]
     nothing_in_vain = {**TRIALS, "optimize": "cost"}
     begun = monotonic()
     ended = site.run(site.write(trials=nothing_in_vain, models=models))
@@ -69,7 +69,7 @@ def test_servers_of_their_own_are_held_for_as_long_as_they_are_up(site: Site) ->
 def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
     """The servers hold their answers back, so that all of them stay up as long as the test needs."""
     before = dict.fromkeys(MODELS, 0.0)
-    config = site.write(trials=TRIALS, models=launched(site, "held", exclusive=None))
+    config = site.write(trials=TRIALS, models=launched(site, "held"))
 
     def longer() -> bool:
         """Whether each server was held for a second more; never is one held for less than it was."""
@@ -92,7 +92,7 @@ def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site
     each of which may take half an hour."""
     gpus, seconds = 100.0, 2.0
     cap = gpus * 3 * (seconds + ENDING_SECONDS) / 3600.0
-    models = [{**model, "gpus": gpus} for model in launched(site, "slow", exclusive=None)]
+    models = [{**model, "gpus": gpus} for model in launched(site, "slow")]
     config = site.write(models=models, budget={"gpu_hours": cap}, concurrency=200)
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output

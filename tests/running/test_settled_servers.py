@@ -26,7 +26,7 @@ def places_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a_resume(site: Site) -> None:
     """One model is settled after 80 answers; the others need many more, and give a hundred before the kill."""
-    config = site.write(**IN_STEP, models=launched(site, "held=100", exclusive=None), concurrency=64)
+    config = site.write(**IN_STEP, models=launched(site, "held=100"), concurrency=64)
     process = site.start(config, "--run-dir", str(site.directory()))
     printed(process, f"{LAST} is done: no more requests. Its server is stopped.")
     wait_until(lambda: events_in(site.directory(), ServerReleased), process)

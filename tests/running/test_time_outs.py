@@ -63,8 +63,9 @@ class Handler(JsonHandler):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+def server(monkeypatch: pytest.MonkeyPatch, set_attempts: Callable[[int], None]) -> Iterator[Hanging]:
     """It, and a client that waits long for all but what will never come: no test depends on the clock."""
+    set_attempts(1)
     send = Caller.send
 
     async def patient_send(
@@ -93,7 +94,7 @@ def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tupl
         ],
         "grader": "numeric",
         "trials": {"min": 4, "max": 8, "optimize": "cost"},
-        "concurrency": {"in_flight": 64, "attempts": 1},
+        "concurrency": 64,
     }
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(settings | changes))

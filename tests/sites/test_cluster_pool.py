@@ -9,27 +9,25 @@ from near_sites import NearCluster
 from patient_time import HANGS
 from test_sites import SERVER, LetsGo, events, places_of_its_own, run_at
 
-from adaptive_eval.base.errors import ConfigError, ExitCode
-from adaptive_eval.config.load import load_config
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.notes import ServerLaunched, ServerReleased, SiteLost, SitePlaced
 
 __all__ = ["places_of_its_own"]
 
 
-def written(site: Site, *flags: str, pool: dict[str, object] | None = None, **changes: object) -> Path:
+def written(site: Site, *flags: str, pool: object = 2, **changes: object) -> Path:
     """Three models on a pool, which has two places unless something else is said."""
     command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
     models = [{"name": name, "launch": {"command": command, "timeout": HANGS}} for name in MODELS]
     settings: dict[str, object] = {"trials": {"min": 4, "max": 8, "optimize": "cost"}, "concurrency": 2}
-    places = {"places": "cluster", "max_places": 2} if pool is None else pool
-    return site.write(**{**settings, "models": models, "servers": {"pool": places}, **changes})
+    return site.write(**{**settings, "models": models, "pool": pool, **changes})
 
 
 @pytest.fixture(scope="module")
 def at_home(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     """What the run finds on two places of its own machine."""
     site = Site.make(tmp_path_factory.mktemp("home"), "")
-    ended = site.run(written(site, pool={"places": [f"{site.folder.name}-{n}-{id(site)}" for n in range(2)]}))
+    ended = site.run(written(site, pool=[f"{site.folder.name}-{n}-{id(site)}" for n in range(2)]))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     return RunOutcome.of(site.directory())
 
@@ -66,43 +64,23 @@ def test_a_model_whose_places_are_lost_again_and_again_is_given_up(site: Site) -
 
 @pytest.mark.slow
 def test_models_that_share_a_place_of_the_cluster_take_turns(site: Site, at_home: RunOutcome) -> None:
-    command = [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)]
-    launch = {"command": command, "timeout": HANGS, "exclusive": "gpu0", "env": {"SHARD": "{place}"}}
     cluster = NearCluster()
-    config = written(site, models=[{"name": name, "launch": launch} for name in MODELS])
-    config.write_text(config.read_text().replace("servers:\n  pool:\n    max_places: 2\n    places: cluster\n", ""))
-    assert run_at(cluster, config, site) == ExitCode.SPENT
-    assert cluster.peak == 1 and {event.on for event in events(site, ServerLaunched)} == {"gpu0"}
+    assert run_at(cluster, written(site, pool=1), site) == ExitCode.SPENT
+    assert cluster.peak == 1 and {event.on for event in events(site, ServerLaunched)} == {"place 1"}
     assert RunOutcome.of(site.directory()) == at_home
-    assert "None gpu0" in (site.directory() / "logs" / "ada.log").read_text()
 
 
 def test_a_pool_of_a_cluster_needs_a_cluster(site: Site) -> None:
     refused = site.run(written(site))
     assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "pool.places: cluster needs a cluster: run it with --ray" in refused.output
+    assert "pool: 2 needs a cluster: run it with --ray" in refused.output
 
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])
 def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, options: list[str]) -> None:
-    """Several servers of a model are refused; how sites work with their head is said to have no effect."""
     launch = {"command": [sys.executable, "-S", str(SERVER), "{port}", str(site.folder)], "timeout": HANGS}
     models = [{"name": name, "launch": launch | {"sites": 2 if name == "bob" else 1}} for name in MODELS]
-    config = site.write(models=models, servers={"sites": {"orphan_timeout": 30}})
+    config = site.write(models=models)
     refused = site.run(config, *options)
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert "models.bob.launch.sites: 2 needs a cluster: run it with --ray, or remove it" in refused.output
-    assert "note: servers.sites has no effect without --ray" in refused.output
-
-
-@pytest.mark.parametrize(
-    ("pool", "message"),
-    [
-        ({"places": "cluster"}, "has places: cluster, but not `max_places`"),
-        ({"places": [0], "max_places": 2}, "has max_places with named places"),
-        ({"places": "clutter", "max_places": 2}, "places"),
-    ],
-)
-def test_invalid_pools_are_refused(site: Site, pool: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load_config(written(site, pool=pool), ())

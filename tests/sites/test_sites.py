@@ -251,20 +251,10 @@ def test_a_site_takes_the_resources_of_its_launch_section(
     ("changes", "message"),
     [
         ({"models": [{"name": "ada", "base_url": "http://127.0.0.1:1/v1"}]}, "no model has a `launch` section"),
+        ({"models": [{"name": "ada", "launch": {}}], "pool": [0]}, "pool names places of"),
         (
-            {"models": [{"name": "ada", "launch": {"exclusive": "gpu0", "sites": 2}}]},
-            "models.ada.launch.sites asks for 2 servers, but exclusive says that it shares one place",
-        ),
-        (
-            {"models": [{"name": "ada", "launch": {}}], "servers": {"pool": {"places": [0]}}},
-            "servers.pool.places names places of",
-        ),
-        (
-            {
-                "models": [{"name": "ada", "launch": {"sites": 3}}],
-                "servers": {"pool": {"places": "cluster", "max_places": 4}},
-            },
-            "models.ada.launch.sites asks for 3 servers, but servers.pool.max_places says how many",
+            {"models": [{"name": "ada", "launch": {"sites": 3}}], "pool": 4},
+            "models.ada.launch.sites asks for 3 servers, but pool says how many",
         ),
     ],
 )

@@ -296,7 +296,7 @@ def test_batches_are_waited_for_and_priced_as_such() -> None:
         forecast(str(path), "--set", f"models={json.dumps(models)}", "--set", "trials.max=40", *more, timed=every)
         for models, more, every in (
             (batch_models({}), (), False),
-            (batch_models({"batch": {"kind": "openai", "price_factor": 0.5}}), (), True),
+            (batch_models({"batch": "openai"}), (), True),
         )
     )
     assert any("a batch is guessed to be answered in 1 h, whatever its size" in line for line in batched["basis"])
@@ -339,10 +339,8 @@ def test_models_that_share_a_pool_take_turns_as_in_a_run() -> None:
     def planned_on(places: int, **launch: bool) -> dict[str, Any]:
         serving = {"command": "python serve.py --port {port}", **launch}
         models = json.dumps([{"name": name, "launch": serving} for name in MODELS])
-        pool = json.dumps({"places": list(range(places))})
-        return forecast(
-            str(path), "--set", f"models={models}", "--set", f"servers.pool={pool}", "--set", "trials.max=40"
-        )
+        pool = json.dumps(list(range(places)))
+        return forecast(str(path), "--set", f"models={models}", "--set", f"pool={pool}", "--set", "trials.max=40")
 
     def seconds(result: dict[str, Any]) -> float:
         return float(result["need"]["costs"]["seconds"]["median"])

@@ -5,21 +5,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from batch_bench import CONFIG, SAMPLING, DirectModel, DirectWire, ServiceInMemory, question, truth
+from batch_bench import CONFIG, SAMPLING, DirectWire, ServiceInMemory, question, truth
 
+from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core.types import Cost
-from adaptive_eval.endpoints.batching import BatchConfig
+from adaptive_eval.endpoints.batching import BatchKind
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.events import Answered, Failed, Noted, Wasted
 from adaptive_eval.machine.events import Event as RunEvent
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.supply import AskedModel, EndpointClient
 from adaptive_eval.machine.trial import Key, Request
 from adaptive_eval.notes import parse_event
 from adaptive_eval.notes.batches import BatchEnded, BatchPlanned, BatchTaken, PendingBatch, pending_batches
 from adaptive_eval.notes.event import Event
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import BatchService
+from adaptive_eval.supplies.opening import SuppliedModel
 
 ADA = 0
 
@@ -126,10 +127,10 @@ class ServiceStart:
 class ServiceDesk:
     """A model at its batch service, which may be opened repeatedly."""
 
-    def __init__(self, kind: str = "openai", service: ServiceInMemory | None = None, **settings: Any) -> None:
+    def __init__(self, kind: BatchKind = "openai", service: ServiceInMemory | None = None) -> None:
         self.service = service or ServiceInMemory()
-        self.settings = BatchConfig(kind=kind, **settings)  # type: ignore[arg-type]
-        self.log, self.direct = Log(), DirectModel()
+        self.kind = kind
+        self.log = Log()
         self.wire: DirectWire
 
     def open(
@@ -138,21 +139,22 @@ class ServiceDesk:
         """A new start; `delay`: seconds until an answer is on disk; `allows`: whether what is lost may be asked again;
         None: a test does either."""
         self.wire = DirectWire(self.service)
-        service = BatchService(CONFIG, SAMPLING, self.settings, self.wire)  # type: ignore[arg-type]
+        service = BatchService(CONFIG, SAMPLING, self.kind, self.wire)  # type: ignore[arg-type]
         clock = asyncio.get_running_loop().time
-        client = EndpointClient(self.direct, question, lambda question, trial: trial)  # type: ignore[arg-type]
-        asked = AskedModel(client, 1000, lambda answer: Cost(answer.completion_tokens))
+        config = ModelConfig(name="ada", **CONFIG.model_dump(include={"base_url", "model"}))
+        model = SuppliedModel(
+            config, question, lambda question, trial: trial, lambda answer: Cost(answer.completion_tokens)
+        )
         start: ServiceStart
         numbers = {"ada": ADA}
         batches = ModelBatches(
-            "ada",
-            asked,
+            ADA,
+            model,
             service,
             attempts,
             lambda event: start.on_event(event),
             lambda event: start.on_event(Noted(note_of(event, numbers))),
             raise_error,
-            number=ADA,
             is_capped=True,
             now=lambda: 1e9 + clock(),
         )

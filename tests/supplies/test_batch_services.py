@@ -9,7 +9,7 @@ from live_runs import small_world
 from raw_servers import Exchange, raw_server
 
 from adaptive_eval.base.errors import Rejected, Unavailable
-from adaptive_eval.endpoints.batching import BatchConfig, came_by_batch
+from adaptive_eval.endpoints.batching import BatchKind, came_by_batch
 from adaptive_eval.endpoints.failures import Failure
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
 from adaptive_eval.simulate.faults import BatchHabits
@@ -27,12 +27,12 @@ KINDS = ("openai", "anthropic")
 ASKED = Prompt(messages=(Message("system", "Be brief."), Message("user", "[q1] which?")))
 
 
-def opened(url: str, kind: str = "openai", **settings: object) -> BatchService:
+def opened(url: str, kind: BatchKind = "openai") -> BatchService:
     return open_batches(
         EndpointConfig(base_url=url, model="ada", api_key_env="KEY"),
         Sampling(max_tokens=2000, stop="###"),
-        Limits(attempts=2, retry_for=0.0),
-        BatchConfig(kind=kind, **settings),  # type: ignore[arg-type]
+        Limits(retry_for=0.0),
+        kind,
         keys={"KEY": KEY},
     )
 

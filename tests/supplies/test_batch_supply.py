@@ -9,12 +9,12 @@ from batch_bench import ServiceInMemory
 from service_bench import ADA, ServiceDesk, ServiceStart, keys_of, truths
 from thoroughness import first_of
 
-from adaptive_eval.endpoints.batching import came_by_batch
+from adaptive_eval.endpoints.batching import MAX_REQUESTS, came_by_batch
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.trial import Key
-from adaptive_eval.notes.batches import BatchCancelled, BatchPlanned, BatchTaken
+from adaptive_eval.notes.batches import BatchPlanned, BatchTaken
 from adaptive_eval.supplies.batches.calls import BatchCalls
 from adaptive_eval.supplies.batches.wire import MaybeCreated
 
@@ -60,7 +60,7 @@ async def test_requests_that_come_together_are_one_batch(kind: str) -> None:
     await asyncio.sleep(1.0)
     assert [event.kind for event in desk.log.events] == ["batch_planned", "batch_taken", "batch_ended"]
     stats = start.supply.stats(ADA)
-    assert desk.creations == 1 and desk.direct.asked == []
+    assert desk.creations == 1
     assert stats.requests == 40 and stats.in_flight == stats.lost == 0
 
 
@@ -74,7 +74,7 @@ async def test_nothing_is_sent_before_the_log_has_the_batch() -> None:
 
 
 async def test_a_batch_has_no_more_requests_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adaptive_eval.endpoints.batching.MAX_REQUESTS", {"openai": 10})
+    monkeypatch.setitem(MAX_REQUESTS, "openai", 10)  # type: ignore[arg-type]
     desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
     await answered(desk.open(), keys_of(range(25)))
     assert desk.sizes == [10, 10, 5]
@@ -185,56 +185,6 @@ async def test_a_lost_answer_is_not_asked_for_again_if_the_caps_do_not_allow_it(
     await answered(start, keys_of([0]))
     (failed,) = start.failed.values()
     assert failed.kind is RequestFailure.NOT_ALLOWED and desk.log.lost == 1 and desk.creations == 1
-
-
-# -- patience --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_batch_past_its_patience_is_cancelled_and_the_missing_asked_directly() -> None:
-    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR), keys_of(range(40))
-    answers = await answered(desk.open(), keys)
-    assert texts(answers) == truths(keys)
-    batched = [answer.seed for answer in answers.values() if came_by_batch(answer.replica)]
-    assert len(batched) == desk.service.counts["answered"] == 20, "half of its time was over"
-    assert sorted([*batched, *desk.direct.asked]) == list(range(40)), "nothing is asked both ways"
-    await asyncio.sleep(1.0)
-    assert desk.log.of_kind(BatchCancelled) and desk.log.lost == 0 and desk.log.pending == []
-
-
-@pytest.mark.slow
-async def test_a_batch_that_cannot_be_cancelled_now_is_polled_with_pauses() -> None:
-    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR), keys_of(range(40))
-    start, clock, refused = desk.open(), asyncio.get_running_loop().time, [0]
-    begun, post = clock(), desk.wire.post
-
-    async def post_later(path: str, body: Mapping[str, object]) -> object:
-        if path.endswith("/cancel") and clock() < begun + 6 * HOUR:
-            refused[0] += 1
-            assert refused[0] < 1000
-            raise Refusal(409, "it is finalizing")
-        return await post(path, body)
-
-    desk.wire.post = post_later  # type: ignore[method-assign]
-    assert texts(await answered(start, keys)) == truths(keys)
-    assert 0 < refused[0] <= HOUR / BatchCalls.retry_pause + 1
-
-
-async def test_requests_that_are_cancelled_at_the_servers_may_have_cost_something() -> None:
-    desk = ServiceDesk("openai", ServiceInMemory(seconds=10 * HOUR), cancel_after=5 * HOUR)
-    start, never = desk.open(), asyncio.Event()
-
-    async def hang(*_: object) -> list[Answer]:
-        desk.direct.in_flight += 1
-        await never.wait()
-        return []
-
-    desk.direct.sample = hang  # type: ignore[method-assign]
-    start.ask(keys_of(range(40)))
-    await asyncio.sleep(9 * HOUR)
-    assert len(desk.log.answers) == 20
-    start.cancel()
-    await start.answered()
-    assert [failed.kind for failed in start.failed.values()] == [RequestFailure.CUT_OFF] * 20
 
 
 # -- starts ------------------------------------------------------------------------------------------------------------
@@ -353,7 +303,6 @@ async def test_a_finished_run_abandons_its_batches_whose_answers_count_as_paid()
     await asyncio.sleep(1.0)
     assert {failed.kind for failed in second.failed.values()} == {RequestFailure.CUT_OFF}
     assert desk.log.pending == [] and desk.ended[-1].lost == 20
-    assert desk.log.of_kind(BatchCancelled) == [], "nothing is asked directly"
     assert ("POST", "/batches/batch_0/cancel") in desk.service.log
 
 

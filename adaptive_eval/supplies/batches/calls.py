@@ -3,7 +3,7 @@
     create                      the reply arrived: the service has the batch
       the reply was lost        the list of batches has one with the key: that is the batch
                                 it has none (openai): it is created again; else its requests are lost
-    poll, with a growing pause  ended, or older than `cancel_after`: it is cancelled, and its results are collected
+    poll, with a growing pause  ended: its results are collected
 
 Anthropic stores no metadata. There every unknown batch of the right time and number of requests is waited for, and
 recognised by the ids in its results.
@@ -11,15 +11,15 @@ recognised by the ids in its results.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.launch.hosts import OnEvent
 from adaptive_eval.machine.trial import Key, Request
-from adaptive_eval.notes import BatchCancelled, BatchEnded, BatchPlanned, BatchTaken
+from adaptive_eval.notes import BatchEnded, BatchPlanned, BatchTaken
 from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import BatchStage, BatchState
@@ -38,8 +38,6 @@ class NoBatchAnswer(NamedTuple):
     """Whether the service is overloaded."""
     excused: bool = False
     """Whether the request itself is not at fault."""
-    direct: bool = False
-    """Whether the request is now sent directly."""
 
 
 @dataclass(eq=False, slots=True)
@@ -115,7 +113,7 @@ class BatchCalls:
     longest_poll = 300.0
     """Longest pause between two polls in seconds."""
     retry_pause = 10.0
-    """Seconds between two tries: to cancel a batch, to find it in a list, and, doubled each time, to send it."""
+    """Seconds between two tries: to find a batch in a list, and, doubled each time, to send it."""
 
     def __init__(
         self, name: str, service: BatchService, attempts: int, now: Callable[[], float], note: OnEvent
@@ -129,22 +127,13 @@ class BatchCalls:
     async def wait_for_end(self, batch: ServiceBatch) -> BatchState | NoBatchAnswer:
         """Wait until a batch has ended; returns its state, or why it has no results."""
         state = await self._taken_state(batch)
-        return state if isinstance(state, NoBatchAnswer) else await self._polled(state, batch)
+        return state if isinstance(state, NoBatchAnswer) else await self._polled(state)
 
-    async def cancel(self, batch: ServiceBatch) -> None:
-        """Cancel the batch, unless it has just ended or its service does not confirm the cancellation."""
-        if await self.request_cancel(batch):
-            batch.record = replace(batch.record, cancelled=True)
-            self.note(BatchCancelled(self.name, batch.record.key))
-
-    async def request_cancel(self, batch: ServiceBatch) -> bool:
-        """Ask the service to cancel the batch; returns whether it will."""
+    async def request_cancel(self, batch: ServiceBatch) -> None:
+        """Ask the service to cancel the batch; it may have just ended."""
         assert batch.record.batch is not None
-        try:
+        with suppress(EndpointError, Failure):
             await self.service.format.cancel(batch.record.batch)
-        except (EndpointError, Failure):
-            return False
-        return True
 
     # -- the start of a batch --------------------------------------------------------------------------------------
 
@@ -191,7 +180,7 @@ class BatchCalls:
 
     async def _find(self, batch: PendingBatch) -> BatchState | NoBatchAnswer:
         """Find the batch with this key in the service's list, where it may appear with a delay."""
-        has_keys = self.service.settings.kind == "openai"  # one that is not in the list does not exist
+        has_keys = self.service.kind == "openai"  # one that is not in the list does not exist
         since, states = batch.planned - CLOCK_SKEW_SECONDS, []
         for is_second_try in (False, True):
             if is_second_try:
@@ -228,21 +217,11 @@ class BatchCalls:
 
     # -- until it has ended ------------------------------------------------------------------------------------------
 
-    async def _polled(self, state: BatchState, batch: ServiceBatch | None = None) -> BatchState:
-        """Poll with a growing pause until a batch has ended; cancel the given batch after `cancel_after`."""
+    async def _polled(self, state: BatchState) -> BatchState:
+        """Poll with a growing pause until a batch has ended."""
         pause = self.first_poll
         while state.stage is BatchStage.RUNNING:
-            await asyncio.sleep(pause if batch is None else min(pause, self._seconds_left(batch) or pause))
+            await asyncio.sleep(pause)
             pause = min(POLL_GROWTH * pause, self.longest_poll)
-            if batch is not None and not self._seconds_left(batch):
-                await self.cancel(batch)
-                pause = self.retry_pause
             state = await self.service.format.state(state.id)
         return state
-
-    def _seconds_left(self, batch: ServiceBatch) -> float:
-        """Seconds until a batch is to be cancelled; infinite if it already was, or there is no limit."""
-        patience = self.service.settings.cancel_after
-        if patience is None or batch.record.cancelled:
-            return inf
-        return max(0.0, batch.record.since + patience - self.now())

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from secrets import token_hex
 
+from adaptive_eval.endpoints.batching import MAX_REQUESTS
 from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.supplies.batches.calls import BatchCalls, ServiceBatch, WaitingRequest
 
@@ -44,7 +45,7 @@ class BatchGatherer:
         self._waiting[waiting.id] = waiting
         self._bodies[waiting.id] = body
         self._size += len(body)
-        if len(self._bodies) >= service.settings.max_requests:
+        if len(self._bodies) >= MAX_REQUESTS[service.kind]:
             self._flush()
         elif self._task is None or self._task.done():
             self._task = asyncio.create_task(self._flush_when_quiet())

@@ -16,12 +16,12 @@ from dataclasses import replace
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Notice, summed_stats
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice
 from adaptive_eval.launch.hosts import OnEvent
 from adaptive_eval.machine.events import Answered, Failed, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.records import Note
-from adaptive_eval.machine.supply import AskedModel, Demand, EndpointClient, EndpointSupply, Post, Supply
+from adaptive_eval.machine.supply import Demand, Post, Supply, receive
 from adaptive_eval.machine.trial import Key, Request
 from adaptive_eval.notes import BatchEnded, BatchPlanned
 from adaptive_eval.notes.batches import PendingBatch
@@ -29,6 +29,7 @@ from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, Serv
 from adaptive_eval.supplies.batches.gatherer import BatchGatherer
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import ID, BatchResult, BatchStage, BatchState
+from adaptive_eval.supplies.opening import SuppliedModel
 
 GIVE_UP_SECONDS = 432_000.0
 """Time after which a request is given up whose batches expire or are not accepted."""
@@ -40,44 +41,36 @@ STOPPING = "the run is stopping"
 
 
 class ModelBatches(Supply):
-    """One model at a batch service; after `cancel_after` its requests are sent directly."""
+    """One model at a batch service."""
 
     def __init__(
         self,
-        name: str,
-        asked: AskedModel,
+        number: int,
+        model: SuppliedModel,
         service: BatchService,
         attempts: int,
         post: Post,
         note: OnEvent,
         on_error: Callable[[BaseException], None],
         *,
-        number: int,
         is_capped: bool,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`asked`: the model with an endpoint for direct requests."""
-        assert isinstance(asked.client, EndpointClient)
-        self._number, self._asked, self._client, self._post = number, asked, asked.client, post
+        self._number, self._model, self._post = number, model, post
         self._on_error, self._is_capped = on_error, is_capped
-        self._direct = EndpointSupply({number: asked}, post, on_error, is_capped=is_capped)
         self._traffic = Traffic()
-        self._calls = BatchCalls(name, service, attempts, now, note)
+        self._calls = BatchCalls(model.name, service, attempts, now, note)
         self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._awaiting_permit))
         self._batches: dict[str, ServiceBatch] = {}
         """Batches that have not ended, by key."""
         self._waiting: dict[int, WaitingRequest] = {}
-        """Requests without an answer, except direct ones."""
+        """Requests without an answer."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._pauses: dict[int, asyncio.TimerHandle] = {}
         """Requests that wait until the service may have room."""
         self._awaiting_permit: set[int] = set()
         """Lost requests that the caps have neither allowed nor refused: the next batch waits for them."""
         self._is_stopping = False
-
-    @property
-    def _endpoint(self) -> Endpoint:
-        return self._client.endpoint
 
     def take_over(self, pending: Sequence[PendingBatch], known_ids: Collection[str]) -> None:
         """Continue batches of earlier starts; `known_ids` are the batch ids returned by services."""
@@ -106,9 +99,7 @@ class ModelBatches(Supply):
 
     def allow(self, request: int, allowed: bool) -> None:
         """Request a lost answer again, or not."""
-        waiting = self._waiting.get(request)
-        if waiting is None:
-            self._direct.allow(request, allowed)
+        if (waiting := self._waiting.get(request)) is None:
             return
         self._awaiting_permit.discard(request)
         if allowed:
@@ -118,7 +109,6 @@ class ModelBatches(Supply):
 
     def cancel(self, requests: Collection[int]) -> None:
         """Give up requests; a batch without any remaining request is abandoned."""
-        self._direct.cancel(requests)
         requests = set(requests)
         for batch in list(self._batches.values()):
             cancelled = [waiting for waiting in batch.waiting.values() if waiting.request.id in requests]
@@ -152,17 +142,15 @@ class ModelBatches(Supply):
         unsent = [*self._gatherer.remove_all(), *(self._waiting[request] for request in self._pauses)]
         for waiting in unsent:
             self._fail(waiting, RequestFailure.NOT_SENT, STOPPING)
-        self._direct.cancel(self._direct.requests)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        """Continue the batches of earlier starts, and post the losses of direct requests."""
+        """Continue the batches of earlier starts, whose requests are claimed by now."""
         for batch in list(self._batches.values()):
             if not batch.is_begun and batch.waiting:
                 self._begin(batch)
             elif not batch.is_begun:  # nothing of it is awaited: a run that ends at once must not leave it pending
                 self._forget(batch)
                 self._calls.note(BatchEnded(self._calls.name, batch.record.key, "no answer is awaited"))
-        self._direct.serve(demand)
 
     async def close(self) -> None:
         """Leave the batches to the next start, once the service has those that are being submitted."""
@@ -180,12 +168,11 @@ class ModelBatches(Supply):
             task.cancel()
         await asyncio.gather(*self._tasks, *handing_in, return_exceptions=True)
         await self._calls.service.wire.close()
-        await self._direct.close()
 
     def stats(self, model: int) -> EndpointStats:
-        """The traffic with the batch service and with the model's own servers."""
+        """The traffic with the batch service."""
         service = self._calls.service
-        batched = replace(
+        return replace(
             self._traffic.stats(),
             in_flight=len(self._waiting),
             requests=self._calls.sent,
@@ -193,7 +180,6 @@ class ModelBatches(Supply):
             last_error=service.wire.last_error,
             notices=tuple(service.wire.notices),
         )
-        return summed_stats([self._endpoint.stats, batched])
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -207,26 +193,24 @@ class ModelBatches(Supply):
             self._gatherer.add(waiting)
 
     def _encode(self, custom_id: str, waiting: WaitingRequest) -> bytes:
-        client, request = self._client, waiting.request
-        seed = client.seed(request.question, request.first)
-        return self._calls.service.encode(custom_id, client.prompt(request.question), seed)
+        model, request = self._model, waiting.request
+        seed = model.seed(request.question, request.first)
+        return self._calls.service.encode(custom_id, model.prompt(request.question), seed)
 
     def _answer(self, waiting: WaitingRequest, answer: Answer) -> None:
         self._traffic.prompt_tokens += answer.prompt_tokens
         self._traffic.completion_tokens += answer.completion_tokens
         request = waiting.request
         del self._waiting[request.id]
-        self._post(Answered(request.id, [self._asked.received(request.question, request.first, answer)]))
+        reserve = self._model.reserve(answer, request.question, request.first)
+        self._post(Answered(request.id, [receive(answer, request.first, self._model.cost(answer), reserve)]))
 
     def _retry(self, waiting: WaitingRequest, outcome: NoBatchAnswer) -> None:
         """Request an answer again that a batch did not return, or give up the request."""
         calls = self._calls
         waiting.refusals += outcome.refused
         waiting.failures += not outcome.excused
-        if outcome.direct:
-            del self._waiting[waiting.request.id]
-            self._direct.submit(waiting.request, claimed=False)
-        elif waiting.refusals > 1:
+        if waiting.refusals > 1:
             self._fail(waiting, RequestFailure.REFUSED, outcome.reason)
         elif waiting.failures >= calls.attempts or calls.now() - waiting.since > GIVE_UP_SECONDS:
             reason = f"given up after {waiting.attempts} batches; in the last one: {outcome.reason}"
@@ -325,12 +309,11 @@ class ModelBatches(Supply):
             else:
                 batch.unstored.add(name)
                 self._answer(waiting, outcome)
-        cancelled = batch.record.cancelled
         # a cancelled batch lists its expired requests
-        lost = 0 if cancelled or state.status == "cancelled" else len(batch.waiting)
+        lost = 0 if state.status == "cancelled" else len(batch.waiting)
         answered = len(batch.unstored)
         batch.ended = BatchEnded(self._calls.name, batch.record.key, state.status, answered, size - answered, lost)
-        no_result = NoBatchAnswer("the results do not have it", lost=lost > 0, direct=cancelled)
+        no_result = NoBatchAnswer("the results do not have it", lost=lost > 0)
         failed += [(waiting, no_result) for waiting in batch.remove_all()]
         self._retry_all(failed)
         self._end_if_stored(batch)
@@ -359,7 +342,7 @@ class ModelBatches(Supply):
         """End a batch whose answers are no longer needed: they count as paid."""
         self._forget(batch)
         self._calls.note(BatchEnded(self._calls.name, batch.record.key, "abandoned", missing=unused, lost=unused))
-        if batch.record.batch is not None and not batch.record.cancelled:
+        if batch.record.batch is not None:
             task = asyncio.create_task(self._request_cancel(batch))
             self._tasks.add(task)
             task.add_done_callback(self._on_end)
@@ -381,19 +364,18 @@ class ModelBatches(Supply):
         self, batch: ServiceBatch, waiting: WaitingRequest, result: BatchResult, *, is_any_answered: bool
     ) -> Answer | NoBatchAnswer | Rejected:
         """Read the answer in a result, or why there is none."""
-        direct = batch.record.cancelled
         if result.unanswered is not None:
-            return NoBatchAnswer(f"the request was {result.unanswered} with its batch", direct=direct, excused=True)
+            return NoBatchAnswer(f"the request was {result.unanswered} with its batch", excused=True)
         request, seconds = waiting.request, max(0.0, self._calls.now() - batch.record.since)
-        prompt, seed = self._client.prompt(request.question), self._client.seed(request.question, request.first)
+        prompt, seed = self._model.prompt(request.question), self._model.seed(request.question, request.first)
         try:
             return self._calls.service.answer(result, prompt, seed, seconds, max(waiting.attempts, 1))
         except Failure as failure:
             lost = failure.kind is FailureKind.BAD_RESPONSE
-            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=lost, direct=direct)
+            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=lost)
         except Rejected as error:
             if isinstance(error, Refusal) and is_any_answered:  # others of the batch were answered: once more
-                return NoBatchAnswer(str(error), refused=True, direct=direct)
+                return NoBatchAnswer(str(error), refused=True)
             return Rejected(str(error))
 
     def _note_stray(self, batch: ServiceBatch, name: str, *, is_double: bool) -> None:

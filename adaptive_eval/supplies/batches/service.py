@@ -7,7 +7,7 @@ import orjson
 from pydantic import SecretStr
 
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
-from adaptive_eval.endpoints.batching import BATCHED, BatchConfig
+from adaptive_eval.endpoints.batching import BATCHED, BatchKind
 from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
 from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
@@ -21,13 +21,13 @@ from adaptive_eval.supplies.batches.wire import BatchWire
 class BatchService:
     """One model's batch service: encodes its requests, and reads its results."""
 
-    def __init__(self, config: EndpointConfig, sampling: Sampling, settings: BatchConfig, wire: BatchWire) -> None:
+    def __init__(self, config: EndpointConfig, sampling: Sampling, kind: BatchKind, wire: BatchWire) -> None:
         self.wire = wire
-        self.settings = settings
-        self.format = _format(config, settings, wire)
+        self.kind = kind
+        self.format = _format(config, kind, wire)
         self._bodies = BodyBuilder(config, sampling)
         self._sampling = sampling
-        reply_config = config if settings.kind != "anthropic" else config.model_copy(update={"api": "chat"})
+        reply_config = config if kind != "anthropic" else config.model_copy(update={"api": "chat"})
         keep_tokens = sampling.logprobs == KEEP_TOKENS
         self._reader = AnswerReader(
             reply_config, wire.redactor, sampling.longest_answer, wire.note, keep_tokens=keep_tokens
@@ -58,28 +58,28 @@ def open_batches(
     config: EndpointConfig,
     sampling: Sampling,
     limits: Limits,
-    settings: BatchConfig,
+    kind: BatchKind,
     *,
     keys: Mapping[str, str],
     folder: Path = Path(),
 ) -> BatchService:
     """The batch service of one model; needs a running event loop."""
     key = keys.get(config.key_variable or "", "").strip()
-    messages = settings.kind == "anthropic"
+    messages = kind == "anthropic"
     wire = BatchWire(
         config,
         sampling,
         limits,
-        settings.base_url or config.replicas[0],
+        config.replicas[0],
         SecretStr(key) if key else None,
         folder=folder,
         headers=anthropic.HEADERS if messages else None,
         key_header=anthropic.KEY_HEADER if messages else None,
     )
-    return BatchService(config, sampling, settings, wire)
+    return BatchService(config, sampling, kind, wire)
 
 
-def _format(config: EndpointConfig, settings: BatchConfig, wire: BatchWire) -> BatchFormat:
-    if settings.kind == "anthropic":
+def _format(config: EndpointConfig, kind: BatchKind, wire: BatchWire) -> BatchFormat:
+    if kind == "anthropic":
         return AnthropicBatches(wire)
     return OpenAiBatches(wire, "/v1" + PATHS[config.api])

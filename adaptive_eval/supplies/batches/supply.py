@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.events import Noted
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import BatchTaken, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import open_batches
-from adaptive_eval.supplies.opening import Models, SupplyContext, request_limits
+from adaptive_eval.supplies.opening import Models, SupplyContext
 
 
 def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBatches]:
@@ -24,20 +26,19 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBat
     for number, model in models.items():
         config = model.config
         assert config.batch is not None
-        endpoint = context.open_endpoint(config)
-        context.stack.push_async_callback(endpoint.close)
+        if (problem := config.missing_key(context.keys)) is not None:
+            raise ConfigError(problem)
         service = open_batches(
             config, config.sampling, config.concurrency, config.batch, keys=context.keys, folder=context.config.folder
         )
         opened[number] = ModelBatches(
-            model.name,
-            model.asked(model.client(endpoint), request_limits(config).slots),
+            number,
+            model,
             service,
-            config.concurrency.attempts,
+            settings.DEFAULT.attempts,
             context.post,
             note,
             context.on_error,
-            number=number,
             is_capped=context.is_capped,
         )
         opened[number].take_over([batch for batch in pending if batch.model == model.name], known_ids)

@@ -9,6 +9,7 @@ from pathlib import Path
 from adaptive_eval.base.errors import ConfigError, LaunchFailed, Rejected, RetryNotAllowed, StoreError
 from adaptive_eval.config.commands import command_environment, command_line, command_problems
 from adaptive_eval.core.objectives import CHEAPEST
+from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
 from adaptive_eval.endpoints.open_files import is_out_of_files, limits
 from adaptive_eval.endpoints.traffic import Traffic
@@ -41,7 +42,7 @@ NO_FOLDER = (
 )
 TOO_FEW_FILES = (
     "this process has too few open files ({:,}) to start a command. Raise the limit (`ulimit -n`), or lower "
-    "`parallel`; the same command goes on"
+    "`concurrency`; the same command goes on"
 )
 UNANSWERED: frozenset[Signal] = frozenset({"unanswered"})
 
@@ -58,7 +59,7 @@ class CommandClient:
         self._model, self._grader, self._folders = model, run.grader, folders
         self._redactor, self._questions = context.redactor, context.prepared.questions
         self._hides_metadata = bool(run.grader.functions or graders_that_ask(run.grader))
-        self._attempts = config.concurrency.attempts if context.patient else 1
+        self._attempts = settings.DEFAULT.attempts if context.patient else 1
         self._counted: dict[str, tuple[str, str]] = {}
         """What each answer must report, with what counts it, and its name."""
         if run.objective.kind == CHEAPEST.name:

@@ -104,12 +104,11 @@ function batches({ batches }) {
   return titledTable({
     className: "tall",
     caption: "Pending at batch services",
-    texts: 4,
+    texts: 3,
     rows: batches,
     columns: [
       ["Model", (row) => name(row.model, 60)],
       ["Batch", (row) => plain(row.batch ?? "being handed in", 60)],
-      ["State", (row) => (row.cancelled ? "being cancelled" : "pending")],
       ["Since", (row) => moment(row.since)],
       ["Requests", (row) => count(row.requests)],
     ],
