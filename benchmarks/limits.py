@@ -106,7 +106,7 @@ def rows(runs: int) -> Iterator[tuple[object, ...]]:
 
 
 FIRST_ROUNDS = (
-    "A first round of 4 trials of each question, and one of 2: a run that ends within it has no ranking. worst/limit "
+    "A first round of 4 trials of each question, and one of 2: a run that ends within it has no ranking. worst/limit\n"
     "is the most that a round of 4 may cost, over the limit: above 3, `trials.min` is 2 by default."
 )
 
