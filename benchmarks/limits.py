@@ -5,6 +5,9 @@
 A round that may cost more than is left is asked in parts if it probably fits; the other rows leave it out. The limit is
 a share of what 20 trials of each question by each model cost; the tokens of answers have a lognormal distribution.
 Whatever a run has asked, it stays within its limit. In the runs of equal models wrong answers take twice the tokens.
+
+The second table: a first round of 4 trials of each question, and one of 2. A run that ends within it has no ranking.
+worst/limit is the most that a round of 4 may cost, over the limit: above 3, `trials.min` is 2 by default.
 """
 
 from collections.abc import Iterator
@@ -46,7 +49,6 @@ class Run(NamedTuple):
     used: float
     """Of the limit."""
     decided: int
-    called: int
     by_limit: bool
     ranked: bool
 
@@ -70,9 +72,8 @@ def simulate(setting: Setting, seed: int, min_trials: int = LEAST_TRIALS) -> Run
         controller.tell([Outcome(*place, int(right[place]), Cost(int(tokens[place]))) for place in at])
     assert used <= limit
     look = controller.latest_look()
-    resolved, tied = (0, 0) if look is None else (look.count(Verdict.RESOLVED), look.count(Verdict.TIED))
-    by_limit = controller.finished is Reason.BUDGET
-    return Run(used / limit, resolved + tied, resolved, by_limit, look is not None)
+    decided = 0 if look is None else look.count(Verdict.RESOLVED)
+    return Run(used / limit, decided, controller.finished is Reason.BUDGET, look is not None)
 
 
 def without_parts(setting: Setting, seed: int) -> Run:
@@ -86,7 +87,6 @@ SETTINGS = (
     Setting(6, 30, 32_768, 6_000.0, 0.60),
     Setting(4, 164, 2_048, 300.0, 0.25),
 )
-SMALL = tuple(setting._replace(share=share) for setting in SETTINGS for share in (0.16, 0.50))
 TIES = (Setting(2, 30, 4_096, 900.0, 0.4, equal=True), Setting(4, 60, 8_192, 900.0, 0.6, equal=True))
 
 
@@ -95,25 +95,13 @@ def rows(runs: int) -> Iterator[tuple[object, ...]]:
         for name, kind in (("in parts", simulate), ("not at all", without_parts)):
             done = [kind(setting, seed) for seed in range(runs)]
             stopped = [run.used for run in done if run.by_limit]
-            share = f"{np.mean(stopped):.0%}" if stopped else ""
-            yield (
-                setting.name,
-                name,
-                f"{len(stopped) / runs:.0%}",
-                share,
-                f"{np.mean([run.decided for run in done]):.2f}",
-            )
-
-
-FIRST_ROUNDS = (
-    "A first round of 4 trials of each question, and one of 2: a run that ends within it has no ranking. worst/limit\n"
-    "is the most that a round of 4 may cost, over the limit: above 3, `trials.min` is 2 by default."
-)
+            share, decided = f"{np.mean(stopped):.0%}" if stopped else "", np.mean([run.decided for run in done])
+            yield setting.name, name, f"{len(stopped) / runs:.0%}", share, f"{decided:.2f}"
 
 
 def first_rounds(runs: int) -> Iterator[tuple[object, ...]]:
     """What a limit is good for with a first round of usual size, and with a small one."""
-    for setting in SMALL:
+    for setting in (setting._replace(share=share) for setting in SETTINGS for share in (0.16, 0.50)):
         mean = setting.median * float(np.exp(SPREAD**2 / 2))
         worst = LEAST_TRIALS / MOST * (setting.max_tokens + PROMPT) / mean
         cells = [setting.name, f"{worst / setting.share:.1f}"]
@@ -127,11 +115,11 @@ def main() -> None:
     options = arguments(__doc__, runs=200, quick_runs=10).parse_args()
     runs, ties, checks = options.runs, 20 if options.quick else 1000, []
     for setting in TIES:
-        called = np.mean([simulate(setting, seed).called / (setting.models - 1) for seed in range(ties)])
+        called = np.mean([simulate(setting, seed).decided / (setting.models - 1) for seed in range(ties)])
         checks.append(at_most(f"ties called, {setting.name}", float(called), 0.1))
     header = ("models x questions, limit", "such a round", "ended by the limit", "of it used", "decided")
     ranked = ("models x questions, limit", "worst/limit", "4: ranked", "decided", "2: ranked", "decided")
-    tables = f"{markdown(header, rows(runs))}\n\n{FIRST_ROUNDS}\n\n{markdown(ranked, first_rounds(runs))}"
+    tables = f"{markdown(header, rows(runs))}\n\n{markdown(ranked, first_rounds(runs))}"
     publish(
         options, "A limit on tokens", __doc__, f"{runs} runs a row, {ties:,} of equal models.", tables, checks=checks
     )
