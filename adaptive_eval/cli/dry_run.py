@@ -207,7 +207,7 @@ def _cut_middle(text: str) -> str:
 def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
     bench = plan.bench
-    yield f"{config.name}: {run_in_words(config, plan)}"
+    yield f"{config.name}: {run_in_words(prepared)}"
     categories = zip(prepared.rubric.names, bench.weights, strict=True)
     yield f"rubric    {', '.join(f'{safe_line(name)} {weight:g}' for name, weight in categories)}"
     stopping = config.stopping

@@ -67,7 +67,7 @@ def plan(
             write_atomic(json, document, "Fix that, or give another --json")
     settings, rule = prepared.config, prepared.config.stopping
     typer.echo(f"{QUESTION} {answer_line(forecast)}\n")
-    summary = run_in_words(settings, prepared.plan)
+    summary = run_in_words(prepared)
     typer.echo(f"{safe_line(settings.name)}: {summary}, {rule.rule} at {rule.confidence:g}")
     typer.echo(f"optimize  {safe_line(optimizing_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):

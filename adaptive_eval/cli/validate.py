@@ -44,7 +44,7 @@ def validate(
     first_round = list(first_round_problems(prepared))
     in_vain = is_in_vain(first_round)
     verdict = f"{config} is valid, but a run of it would request no answers" if in_vain else f"Yes, {config} is valid"
-    typer.echo(f"{QUESTION} {verdict}: {run_in_words(prepared.config, prepared.plan)}, {max_trials:,} trials at most")
+    typer.echo(f"{QUESTION} {verdict}: {run_in_words(prepared)}, {max_trials:,} trials at most")
     typer.echo(f"optimize: {safe_line(optimizing_in_words(prepared.config), MAX_LINE)}")
     if (promised := promise_of(prepared.config)) is not None:
         typer.echo(f"promise: {promised}")

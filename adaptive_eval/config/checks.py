@@ -219,10 +219,14 @@ def check_templates(
     templates: dict[tuple[KeyPath, str], Sequence[str]] = {}
     for number, part in enumerate(benchmarks):
         fields = _template_fields(questions.benchmarks.get(part.name))
-        for _, model in asked_models(models):
-            templates[
-                ("benchmarks", number, "prompt"), part.complete_prompt(prompt.with_template(model.prompt)).template
-            ] = fields
+        for at, model in asked_models(models):
+            complete = part.complete_prompt(prompt.with_template(model.prompt))
+            templates[("benchmarks", number, "prompt"), complete.template] = fields
+            if complete.few_shot and (beyond := beyond_examples(complete.template)):
+                key: KeyPath = ("models", at, "prompt", "template")
+                if complete.template != model.prompt.template:
+                    key = ("benchmarks", number, "prompt")
+                yield Problem(key, f"has {beyond}, which few_shot has not", "leave it out of the template")
     if not benchmarks:
         fields = _template_fields(questions)
         templates[("prompt", "template"), prompt.template] = fields

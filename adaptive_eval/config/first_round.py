@@ -43,8 +43,12 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst
     needs, minimum = trials @ worst, np.minimum(trials, 1) @ worst
     minimum[0] = needs[0]
-    amounts = zip(needs.tolist(), minimum.tolist(), of_one_each.tolist(), strict=True)
-    for (name, (unit, decimals)), (need, part, one_each) in zip(UNITS.items(), amounts, strict=True):
+    enough, size = needs.copy(), ""
+    if prepared.usual is not None:  # with as many tokens or USD as this round may cost it would be the usual one
+        enough[1:3] = (asked_first(prepared.usual).sum(axis=1) @ worst)[1:3]
+        size = f" (for the usual {prepared.usual.opening_size} trials per question)"
+    amounts = zip(needs.tolist(), enough.tolist(), minimum.tolist(), of_one_each.tolist(), strict=True)
+    for (name, (unit, decimals)), (need, usual, part, one_each) in zip(UNITS.items(), amounts, strict=True):
         cap = getattr(plan.budget, name)
         if cap is None or need <= cap:
             continue
@@ -53,13 +57,14 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         key = cap_key(name)
         words = cap_unit(key)
         minimum_value, full_value = smallest_cap(name, part), smallest_cap(name, need)
+        larger = f"{smallest_cap(name, usual):,.{decimals}f}{size if usual > need else ''}"
         cost = f"it may cost up to {full_value:,.{decimals}f} {words}"
         if follows is NO_ANSWERS:
             one_each = f"one answer per model may cost up to {minimum_value:,.{decimals}f} {words}"
             cost = f"{one_each}, and the first round up to {full_value:,.{decimals}f}"
         yield (
             f"{follows}: {cost}, but budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
-            f"{full_value:,.{decimals}f} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
+            f"{larger} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
 
 

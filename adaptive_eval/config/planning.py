@@ -16,7 +16,6 @@ from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
 from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
-from adaptive_eval.core.account import CURRENCIES
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.judge import FUTILITY, Judging
@@ -176,11 +175,11 @@ def bounded_costs(plan: Plan) -> tuple[Cost, ...]:
 
 
 def caps_probably_cover_first_round(plan: Plan) -> bool:
-    """Whether the caps cover the first round if its answers cost a third of the worst case on average."""
-    needs = asked_first(plan).sum(axis=1) @ np.array([(1.0, *cost) for cost in bounded_costs(plan)])
-    needs[1:] /= WORST_TO_MEAN  # the number of trials is known
-    caps = (getattr(plan.budget, currency) for currency in CURRENCIES)
-    return all(cap is None or need <= cap for need, cap in zip(needs.tolist(), caps, strict=True))
+    """Whether the caps cover the first round if its answers cost a third of the worst case on average. How long they
+    take is unknown: a request's time limit says little about it."""
+    trials, tokens, usd, _ = asked_first(plan).sum(axis=1) @ np.array([(1.0, *cost) for cost in bounded_costs(plan)])
+    needs = {"trials": trials, "tokens": tokens / WORST_TO_MEAN, "usd": usd / WORST_TO_MEAN}
+    return all(need <= cap for name, need in needs.items() if (cap := getattr(plan.budget, name)) is not None)
 
 
 def _block_size(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:

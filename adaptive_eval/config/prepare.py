@@ -277,6 +277,8 @@ class PreparedRun:
     """The arguments of `adaptive-eval run` to resume the run; None if no command started it."""
     overrides: Mapping[str, Override] = field(default_factory=dict)
     """Stored settings that override those of the file, by key."""
+    usual: Plan | None = None
+    """The plan with the usual `trials.min`, if the budget made it smaller."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -290,9 +292,13 @@ def prepare(config: RunConfig) -> PreparedRun:
         raise ConfigError("grader.kind: logged is a placeholder for imported logs; choose a grader for new answers")
     config, questions = load_run(config)
     _require_gradable(config, questions)
+    return at_first_start(config, questions)
+
+
+def at_first_start(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
+    """A prepared run with the pace and `trials.min` that a run begins with if the configuration leaves them open."""
     config, why = choose_pace(config)
-    prepared = replace(_with_affordable_min(with_questions(config, questions)), why_optimized=why)
-    return prepared if prepared.plan.objective.rule is None else _with_own_rule(prepared)
+    return replace(_with_affordable_min(with_questions(config, questions)), why_optimized=why)
 
 
 def _with_affordable_min(prepared: PreparedRun) -> PreparedRun:
@@ -304,7 +310,7 @@ def _with_affordable_min(prepared: PreparedRun) -> PreparedRun:
         return prepared
     config = with_trials(config, {"min": LEAST_UNDER_CAPS})
     config.trials.model_fields_set.discard("min")
-    return with_decisions(prepared, config)
+    return replace(with_decisions(prepared, config), usual=plan)
 
 
 def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
@@ -343,30 +349,32 @@ def with_trials(config: RunConfig, changed: Mapping[str, object]) -> RunConfig:
 def with_decisions(prepared: PreparedRun, config: RunConfig) -> PreparedRun:
     """The same questions and prompts with the decisions of another configuration."""
     plan = make_plan(config, prepared.questions, prepared.plan.bench.worst_cost)
-    return replace(prepared, config=config, plan=plan, header=run_header(config, prepared.questions))
+    header = _with_own_rule(run_header(config, prepared.questions), config, plan)
+    return replace(prepared, config=config, plan=plan, header=header, usual=None)
 
 
-def _with_own_rule(prepared: PreparedRun) -> PreparedRun:
+def _with_own_rule(header: RunHeader, config: RunConfig, plan: Plan) -> RunHeader:
     """Record the rule that a user's objective defines, for readers of the run."""
-    name = prepared.config.plug_ins.get("objective.kind")
-    if name is None:
-        return prepared
-    header, docstring = prepared.header, inspect.getdoc(prepared.plan.objective.rule) or ""
+    name = config.plug_ins.get("objective.kind")
+    if name is None or plan.objective.rule is None:
+        return header
+    docstring = inspect.getdoc(plan.objective.rule) or ""
     rule = {"name": name, "description": docstring.partition("\n")[0][:MAX_DESCRIPTION]}
     plug_ins = {**cast(Json, header.configuration[PLUG_INS]), OWN_RULE: rule}
-    return replace(prepared, header=replace(header, configuration={**header.configuration, PLUG_INS: plug_ins}))
+    return replace(header, configuration={**header.configuration, PLUG_INS: plug_ins})
 
 
 def with_questions(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
     """A prepared run with loaded questions, for a configuration whose pace is chosen."""
     prompts = render_prompts(config, questions)
+    plan = make_plan(config, questions, worst_costs(config, questions, longest_prompts(prompts)))
     return PreparedRun(
         config=config,
         questions=questions,
         rubric=open_rubric(config.rubric),
         prompts=prompts,
-        plan=make_plan(config, questions, worst_costs(config, questions, longest_prompts(prompts))),
-        header=run_header(config, questions),
+        plan=plan,
+        header=_with_own_rule(run_header(config, questions), config, plan),
         roster=make_roster(config, questions),
     )
 

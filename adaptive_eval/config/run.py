@@ -103,13 +103,19 @@ class ModelConfig(EndpointConfig, CommandKeys):
             raise config_error(
                 "is for models of providers, and this one has servers of its own", "remove launch and gpus"
             )
-        if "service_tier" in info.data.get("sampling", Sampling()).extra_body:
-            raise config_error("has a price of its own, without service tiers", "remove service_tier, or batch")
         if info.data.get("concurrency", Limits()).samples_per_request > 1:
             raise config_error("asks for one answer in each request", "remove concurrency.samples_per_request")
         if batch == "anthropic":
             _require_messages(info.data)
         return batch
+
+    @model_validator(mode="after")
+    def _batch_without_tier(self) -> "ModelConfig":
+        """A batch service has one price: a service tier is for models that are asked directly."""
+        if self.batch is None or "service_tier" not in self.sampling.extra_body:
+            return self
+        body = {key: value for key, value in self.sampling.extra_body.items() if key != "service_tier"}
+        return self.model_copy(update={"sampling": self.sampling.model_copy(update={"extra_body": body})})
 
     @model_validator(mode="after")
     def _run_few_commands(self) -> "ModelConfig":

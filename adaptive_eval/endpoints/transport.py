@@ -268,7 +268,10 @@ def _certificate_hint(error: aiohttp.ClientError | Exception) -> str | None:
         return None
     if cause.verify_code in OTHER_HOST_CODES:
         return "its certificate is for another host: use a name in base_url that the certificate contains"
-    return "its certificate is not trusted: set SSL_CERT_FILE to a file with the certificate or that of its issuer"
+    return (
+        "its certificate is not trusted: set SSL_CERT_FILE to a file with the certificate or that of its issuer, "
+        "besides those of other servers"
+    )
 
 
 # -- requests that differ only in their bodies -------------------------------------------------------------------

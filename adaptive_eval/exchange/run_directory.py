@@ -15,7 +15,7 @@ import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.config.prepare import choose_pace, run_header, seed_base, stored_questions
+from adaptive_eval.config.prepare import at_first_start, run_header, seed_base, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core.types import Cause
@@ -158,7 +158,7 @@ class RunDraft:
             config, questions, can_continue = terms.request.config, terms.questions, True
             _require_room(config, questions, gathering.trials)
             if self._seeds_match:
-                config, _ = choose_pace(config)
+                config = at_first_start(config, questions).config
             if grader is None:
                 config = config.model_copy(update={"grader": Logged()})
         else:

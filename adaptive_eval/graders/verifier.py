@@ -112,7 +112,9 @@ class Verifier(AskedGrader):
     def asked_as(self) -> str:
         """Digest of the settings that determine the scores of the request without content."""
         sent = self.content_free
-        sampled = self.seats[0].reply_sampling(structured=False).model_dump_json(exclude_defaults=True)
+        sampling = self.seats[0].reply_sampling(structured=False)
+        answered = sampling.model_copy(update={"extra_body": dict(sampling.answer_body)})
+        sampled = answered.model_dump_json(exclude_defaults=True)
         settings = "\0".join((self.host.model, sent.system, sent.user, sampled))
         return blake2b(settings.encode(), digest_size=16).hexdigest()
 

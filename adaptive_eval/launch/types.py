@@ -14,6 +14,8 @@ OWN_FLAGS = ("host", "port", "model", "served-model-name")
 """Flags of vLLM that the run sets itself."""
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 MAX_PLACE_CHARS = 100
+GPU_NAMES = re.compile(r"(?:\d+|(?:GPU|MIG)-[\w/-]+)(?:,(?:\d+|(?:GPU|MIG)-[\w/-]+))*")
+"""Names of GPUs in `CUDA_VISIBLE_DEVICES`."""
 HOST = "127.0.0.1"
 """Address that servers started by a run listen on."""
 GRACE_SECONDS = 20.0
@@ -68,8 +70,10 @@ def place_names(pool: Pool) -> tuple[str, ...]:
 
 
 def place_variables(pool: Pool) -> Mapping[str, str]:
-    """Environment variables of every server of a pool, in which {place} is its place; on a cluster Ray sets them."""
-    return {} if isinstance(pool, int) else {"CUDA_VISIBLE_DEVICES": "{place}"}
+    """Environment variables of every server of a pool, in which {place} is its place, if its places are named as CUDA
+    names GPUs; on a cluster Ray sets them."""
+    is_of_gpus = not isinstance(pool, int) and all(GPU_NAMES.fullmatch(name) for name in place_names(pool))
+    return {"CUDA_VISIBLE_DEVICES": "{place}"} if is_of_gpus else {}
 
 
 class LaunchConfig(Section):

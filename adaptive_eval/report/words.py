@@ -8,12 +8,11 @@ from unicodedata import category
 
 from adaptive_eval.base.imports import MAX_DESCRIPTION
 from adaptive_eval.config.pace import choose_optimize, opening_trials
-from adaptive_eval.config.prepare import OWN_RULE
+from adaptive_eval.config.prepare import OWN_RULE, PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.near_best import MARGIN
 from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
-from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
@@ -307,11 +306,13 @@ def _allocation(config: RunConfig, began_at: int) -> str:
     )
 
 
-def run_in_words(config: RunConfig, plan: Plan) -> str:
+def run_in_words(prepared: PreparedRun) -> str:
     """Models, questions, objective and trials of a planned run, in one line."""
-    recorded, trials, opening = len(config.recorded), config.trials, plan.opening_size
+    config, plan = prepared.config, prepared.plan
+    recorded, trials = len(config.recorded), config.trials
     beside = f" and {recorded} recorded" if recorded else ""
-    asked = f"up to {trials.max} trials per question, first look after {opening}"
+    larger = "" if prepared.usual is None else f" ({prepared.usual.opening_size} with a larger budget)"
+    asked = f"up to {trials.max} trials per question, first look after {plan.opening_size}{larger}"
     return (
         f"{several(len(config.asked), 'model')}{beside}, {several(plan.bench.questions, 'question')}, objective "
         f"{config.objective.kind}, {f'one trial of each in blocks of {trials.draw}' if trials.draw else asked}"

@@ -29,13 +29,14 @@ def crossing_from(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sid
     where t is 1. Error of the trapezium rule as in `crossing`.
     """
     probability = np.zeros(c.shape)
-    (on_the_way,) = np.nonzero(t < 1.0 - NEAR)
+    height = np.abs(w) if sides == 2 else w
+    met = height[:, None] >= c * t[:, None] ** (0.5 - kappa) - NEAR
+    (on_the_way,) = np.nonzero((t < 1.0 - NEAR) & ~met.all(axis=1))
     for begin in range(0, len(on_the_way), BLOCK):
         block = on_the_way[begin : begin + BLOCK]
         coarse, fine = (_crossing(c[block], w[block], t[block], kappa, sides, steps) for steps in (STEPS, 2 * STEPS))
         probability[block] = np.clip(fine + (fine - coarse) / (2.0**1.5 - 1.0), 0.0, 1.0)
-    height = np.abs(w) if sides == 2 else w
-    return np.where(height[:, None] >= c * t[:, None] ** (0.5 - kappa) - NEAR, 1.0, probability)
+    return np.where(met, 1.0, probability)
 
 
 def _crossing(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: int, steps: int) -> FloatArray:

@@ -35,7 +35,6 @@ def model(options: str) -> ModelConfig:
     [
         ("batch: azure", "openai, anthropic"),
         ("batch: openai, gpus: 1", "has servers of its own"),
-        ("batch: openai, sampling: {extra_body: {service_tier: flex}}", "has a price of its own"),
         ("batch: openai, concurrency: {samples_per_request: 4}", "one answer in each request"),
         ("batch: anthropic, sampling: {min_p: 0.1}", "has no min_p"),
         ("batch: anthropic, api: completions", "only supports chat"),
@@ -44,6 +43,12 @@ def model(options: str) -> ModelConfig:
 def test_what_a_service_cannot_do_is_refused(options: str, why: str) -> None:
     problems = problems_in(options)
     assert any(why in problem for problem in problems), problems
+
+
+def test_a_service_tier_for_all_models_is_not_that_of_a_batch() -> None:
+    body = "sampling: {extra_body: {service_tier: flex, top_a: 1}}"
+    assert model(f"batch: openai, {body}").sampling.extra_body == {"top_a": 1}
+    assert "service_tier" in model(body).sampling.extra_body
 
 
 def test_messages_need_the_longest_answer() -> None:

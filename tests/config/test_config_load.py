@@ -168,6 +168,16 @@ grader: math
         assert "few_shot is not a known key" in only(text.replace('"Own: {prompt}"', "{few_shot: []}"))
         assert "has year, which prompt.few_shot has not" in str(problems_in(text.replace("Own: ", "{year} ")))
 
+    def test_examples_fill_the_templates_of_all_benchmarks(self) -> None:
+        parts = (
+            "{name: %s, questions: {path: q.jsonl, fields: {metadata: [year]}}, grader: math}" % name for name in "xy"
+        )
+        text = "prompt: {few_shot: [{prompt: '1+1?', answer: '2'}]}\nbenchmarks: [" + ", ".join(parts) + "]\nmodels:\n"
+        text += (
+            "  - {name: a, base_url: http://a/v1}\n  - {name: b, base_url: http://b/v1, prompt: '{year}: {prompt}'}\n"
+        )
+        assert "models[1].prompt has year, which few_shot has not" in str(problems_in(text))
+
     def test_a_mistake_in_shared_settings_is_reported_once(self) -> None:
         assert only(self.TEXT.replace("temperature: 0.6", "temperature: hot")).startswith(
             "line 2: sampling.temperature must be a number, but got 'hot'"

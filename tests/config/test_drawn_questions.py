@@ -83,7 +83,7 @@ def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:
 
 def test_words_are_those_of_blocks(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
-    assert run_in_words(config, prepare(config).plan).endswith("one trial of each in blocks of 100")
+    assert run_in_words(prepare(config)).endswith("one trial of each in blocks of 100")
     words = decisions_in_words(config, {}, began_at=1, imported=False)
     assert "less than the share of one trial of every question that is left" in words.rule
 

@@ -97,6 +97,23 @@ def test_a_budget_for_a_smaller_first_round_makes_it_smaller_by_default(
     assert prepared(budget, trials=trials).plan.trials.min == min_trials
 
 
+@pytest.mark.parametrize("budget", ["usd: 0.1", "tokens: 20000", "trials: 100"])
+def test_who_follows_the_advice_for_a_small_budget_is_not_warned_again(budget: str) -> None:
+    (message,) = first_round_problems(prepared(budget, trials="{max: 20}"))
+    match = re.search(r"Set budget\.(\w+) to ([\d,.]+)", message)
+    assert match is not None
+    assert not list(first_round_problems(prepared(f"{match[1]}: {match[2].replace(',', '')}", trials="{max: 20}")))
+
+
+def test_how_long_answers_take_makes_no_first_round_smaller() -> None:
+    """A request may take half an hour, and hardly any does."""
+    config = CONFIG.replace("simulate: true", "simulate: true, gpus: 1").replace("GRADER", "math")
+    text = config.replace("BUDGET", "gpu_hours: 1").replace("TRIALS", "{max: 20, optimize: cost}").replace("MAX", "100")
+    checked = check_text(text, Path("run.yaml"))
+    assert checked.config is not None, checked.problems
+    assert prepare(checked.config).plan.trials.min == 4
+
+
 def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named() -> None:
     """Fewer trials would mend nothing: the sum from which on answers are asked for is told beside the whole one."""
     (message,) = first_round_problems(prepared("tokens: 1"))

@@ -229,9 +229,9 @@ MANY = replace(BENCH, questions=50)
 @pytest.mark.parametrize(
     "pace",
     [
-        pytest.param(Pace(), marks=pytest.mark.slow),
+        Pace(),
         pytest.param(Pace(lookahead=1), marks=pytest.mark.slow),
-        Pace(lookahead=1, dedicated_servers=True),
+        pytest.param(Pace(lookahead=1, dedicated_servers=True), marks=pytest.mark.slow),
     ],
 )
 def test_a_later_round_that_probably_fits_is_asked_in_parts(pace: Pace) -> None:

@@ -96,7 +96,6 @@ def test_nothing_is_asked_once_a_cap_is_exceeded(both: tuple[Plan, Plan], seed: 
     assert shell.controller.ask(10) == []
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(unbounded(), seeds)
 def test_no_order_of_arrival_and_no_kill_changes_a_look(both: tuple[Plan, Plan], seed: int) -> None:

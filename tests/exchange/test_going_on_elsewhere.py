@@ -56,7 +56,6 @@ FORMS: dict[str, Callable[[Path, Path], Path]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", first_of(FORMS, 1))
 def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, full_run: FullRun, form: str) -> None:
     config, run = site.write(), site.directory()

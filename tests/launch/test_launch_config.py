@@ -201,6 +201,7 @@ def test_a_pool_serves_launched_models() -> None:
     launch = config.models[0].launch
     assert launch is not None and config.pool is not None
     assert server_command(launch, "a", "8000", "2,3") == ("serve", "--port", "8000", "--device", "2,3")
+    assert place_variables(("0", "MIG-7a/1/0")) and not place_variables(("gpu0",)) and not place_variables(2)
     assert server_environment(launch, "a", "8000", {}, "2,3", place_variables(config.pool)) == {
         "CUDA_VISIBLE_DEVICES": "2,3"
     }

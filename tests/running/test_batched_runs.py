@@ -148,7 +148,6 @@ def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site) -> None:
         assert not reader.log.reserved() and not reader.log.in_flight()
 
 
-@pytest.mark.slow
 def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:
     """A prompt has at most 512 tokens more than bytes, an answer 2,000: of $0.5 a million each, some 400 answers."""
     price = {"price": {"input": 1.0, "output": 1.0}}

@@ -35,6 +35,7 @@ def test_on_the_boundary_it_is_certain_and_at_the_end_it_is_over() -> None:
     at, below, over = (np.array([w]) for w in (2.0, -2.0, 1.9))
     met, near = crossing_from(np.array([[1.0, 2.5]]), at, np.array([0.5]), 0.25, 2)[0]
     assert met == 1.0 and 0.5 < near < 1.0
+    assert crossing_from(np.array([[1.0]]), np.array([np.inf]), np.array([0.5]), 0.25, 2) == 1.0
     assert crossing_from(np.array([[1.0]]), below, np.array([0.5]), 0.25, 1) < 0.01
     assert crossing_from(np.array([[2.0]]), over, np.array([1.0]), 0.25, 2) == 0.0
 
