@@ -169,9 +169,8 @@ grader: math
         assert "has year, which prompt.few_shot has not" in str(problems_in(text.replace("Own: ", "{year} ")))
 
     def test_examples_fill_the_templates_of_all_benchmarks(self) -> None:
-        parts = (
-            "{name: %s, questions: {path: q.jsonl, fields: {metadata: [year]}}, grader: math}" % name for name in "xy"
-        )
+        part = "{name: x, questions: {path: q.jsonl, fields: {metadata: [year]}}, grader: math}"
+        parts = (part, part.replace("name: x", "name: y"))
         text = "prompt: {few_shot: [{prompt: '1+1?', answer: '2'}]}\nbenchmarks: [" + ", ".join(parts) + "]\nmodels:\n"
         text += (
             "  - {name: a, base_url: http://a/v1}\n  - {name: b, base_url: http://b/v1, prompt: '{year}: {prompt}'}\n"
