@@ -91,6 +91,8 @@ LM_EVAL = "adaptive_eval.lm_eval.tasks"
 LM_EVAL_ROWS, LM_EVAL_GRADE = f"{LM_EVAL}:rows", f"{LM_EVAL}:grade"
 INHERITED = ("sampling", "prompt", "concurrency")
 """Sections that models have as well; their keys override those of the run."""
+FOR_THE_RUN = {"prompt": "few_shot", "concurrency": "retry_for"}
+"""Keys of these sections that only the run has."""
 MERGED = ("extra_body",)
 """Mappings in these sections whose keys are merged as well."""
 
@@ -141,8 +143,8 @@ def complete_settings(document: Document, name: str) -> None:
     for path, model in document.entries("models"):
         for section in INHERITED:
             general, settings = tree.get(section), model.get(section)
-            if section == "prompt" and isinstance(general, dict):
-                general = {key: value for key, value in general.items() if key != "few_shot"}
+            if isinstance(general, dict):
+                general = {key: value for key, value in general.items() if key != FOR_THE_RUN.get(section)}
             if isinstance(general, dict) and (settings is None or isinstance(settings, dict)):
                 model[section] = _merge_over(document, general, settings or {}, (section,), (*path, section))
         for source in (("launch", "model"), ("inspect", "model"), ("inspect",), ("name",)):

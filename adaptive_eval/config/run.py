@@ -26,7 +26,7 @@ from adaptive_eval.config.commands import CommandKeys
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchKind
-from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig, Limits, ModelLimits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
@@ -74,7 +74,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
     """Unique name of the model in results; a resume identifies the model's trials by it."""
     sampling: Sampling = Sampling()
     prompt: TemplateConfig = TemplateConfig()
-    concurrency: Limits = Limits()
+    concurrency: ModelLimits = ModelLimits()
     price: Price | None = None
     gpus: float | None = Field(None, ge=0)
     """Number of GPUs that serve this model, for all replicas together; 0 if they cost nothing."""
@@ -105,7 +105,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
             )
         if "service_tier" in info.data.get("sampling", Sampling()).extra_body:
             raise config_error("has a price of its own, without service tiers", "remove service_tier, or batch")
-        if info.data.get("concurrency", Limits()).samples_per_request > 1:
+        if info.data.get("concurrency", ModelLimits()).samples_per_request > 1:
             raise config_error("asks for one answer in each request", "remove concurrency.samples_per_request")
         if batch == "anthropic":
             _require_messages(info.data)
