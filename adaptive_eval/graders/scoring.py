@@ -109,7 +109,7 @@ def score_rubric(criteria: Sequence[JudgeCriterion]) -> RubricConfig:
     """The rubric with a category for each possible score, weighted by that score."""
     values = possible_scores(criteria)
     categories = [
-        CategoryConfig(name=_format_score(value), weight=value, when={SCORE: SignalBounds(above=(below + value) / 2.0)})
+        CategoryConfig(name=_format_score(value), weight=value, when={SCORE: SignalBounds(at_least=(below + value) / 2.0)})
         for below, value in reversed(list(pairwise(values)))
     ]
     return RubricConfig(categories=(*categories, CategoryConfig(name=_format_score(values[0]), weight=values[0])))
