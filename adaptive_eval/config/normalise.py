@@ -147,7 +147,7 @@ def complete_settings(document: Document, name: str) -> None:
                 general = {key: value for key, value in general.items() if key != FOR_THE_RUN.get(section)}
             if isinstance(general, dict) and (settings is None or isinstance(settings, dict)):
                 model[section] = _merge_over(document, general, settings or {}, (section,), (*path, section))
-        for source in (("launch", "model"), ("inspect", "model"), ("inspect",), ("name",)):
+        for source in (("inspect", "model"), ("inspect",), ("name",)):
             value = document.value((*path, *source))
             if "model" not in model and value is not None and not isinstance(value, dict):
                 model["model"] = value

@@ -64,7 +64,7 @@ def _check_inspect_name(given: str | Mapping[str, Any]) -> str | Mapping[str, An
 class ModelConfig(EndpointConfig, CommandKeys):
     """A model to rank: its server, and the settings of requests; or a command.
 
-    By default, `model` is the model of `launch`, or else `name`, and `base_url` is the variable OPENAI_BASE_URL.
+    By default, `model` is `name`, and `base_url` is the variable OPENAI_BASE_URL.
     `sampling`, `prompt` and `concurrency` override single keys of the run's sections.
     """
 
