@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
-from adaptive_eval.config.run import SOURCES
+from adaptive_eval.config.run import COMMANDS_AT_ONCE, SOURCES
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
@@ -140,11 +140,16 @@ def complete_settings(document: Document, name: str) -> None:
     if name and "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
+    has_servers = any(
+        model.get("command") is None and model.get("recorded") is None for _, model in document.entries("models")
+    )
     for path, model in document.entries("models"):
         for section in INHERITED:
             general, settings = tree.get(section), model.get(section)
             if isinstance(general, dict):
                 general = {key: value for key, value in general.items() if key != FOR_THE_RUN.get(section)}
+                if section == "concurrency" and has_servers and model.get("command") is not None:
+                    _limit_commands(general)
             if isinstance(general, dict) and (settings is None or isinstance(settings, dict)):
                 model[section] = _merge_over(document, general, settings or {}, (section,), (*path, section))
         for source in (("inspect", "model"), ("inspect",), ("name",)):
@@ -152,6 +157,12 @@ def complete_settings(document: Document, name: str) -> None:
             if "model" not in model and value is not None and not isinstance(value, dict):
                 model["model"] = value
                 document.origins[(*path, "model")] = (*path, *source)
+
+
+def _limit_commands(limits: dict[str, Any]) -> None:
+    """Lower the run's limits to those of a command where they are meant for servers."""
+    if isinstance(in_flight := limits.get("in_flight"), int):
+        limits["in_flight"] = min(in_flight, COMMANDS_AT_ONCE)
 
 
 def _join_benchmarks(document: Document) -> None:
