@@ -303,8 +303,8 @@ sampling: {top_p: 3}
             ("trials: {seeds: random}", "trials.seeds must be one of hashed, consecutive, coupled"),
             ("models: []", "is given twice"),
             (
-                "rubric: {categories: [{name: x, weight: 1, when: {a: {abov: 1}}}]}",
-                "is not a known key; did you mean `above`?",
+                "rubric: {categories: [{name: x, weight: 1, when: {a: {belw: 1}}}]}",
+                "is not a known key; did you mean `below`?",
             ),
             (
                 "unknown: 1",
