@@ -37,7 +37,7 @@ class CommandKeys(Section):
     command: str | tuple[str, ...] | None = None
     """A command that answers one question, without a shell: a line or a list of words. Words that begin with ./ or ../
     are paths from the folder of the configuration. It is tried five times at most. `concurrency` says how many run at
-    the same time; default: 4."""
+    the same time. Default: the run's, but at most 4 if the run asks servers as well, and 4 without any."""
     timeout: Seconds = Field(1200.0, gt=0, le=MONTH_SECONDS)
     """Time for the command to answer one question: "20m", or seconds."""
     env: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
-from adaptive_eval.config.run import SOURCES
+from adaptive_eval.config.run import COMMANDS_AT_ONCE, SOURCES
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ LM_EVAL = "adaptive_eval.lm_eval.tasks"
 LM_EVAL_ROWS, LM_EVAL_GRADE = f"{LM_EVAL}:rows", f"{LM_EVAL}:grade"
 INHERITED = ("sampling", "prompt", "concurrency")
 """Sections that models have as well; their keys override those of the run."""
+FOR_THE_RUN = {"prompt": "few_shot", "concurrency": "retry_for"}
+"""Keys of these sections that only the run has."""
 MERGED = ("extra_body",)
 """Mappings in these sections whose keys are merged as well."""
 
@@ -138,18 +140,29 @@ def complete_settings(document: Document, name: str) -> None:
     if name and "name" not in tree:
         tree["name"] = name
         document.places[("name",)] = "the file's name"
+    has_servers = any(
+        model.get("command") is None and model.get("recorded") is None for _, model in document.entries("models")
+    )
     for path, model in document.entries("models"):
         for section in INHERITED:
             general, settings = tree.get(section), model.get(section)
-            if section == "prompt" and isinstance(general, dict):
-                general = {key: value for key, value in general.items() if key != "few_shot"}
+            if isinstance(general, dict):
+                general = {key: value for key, value in general.items() if key != FOR_THE_RUN.get(section)}
+                if section == "concurrency" and has_servers and model.get("command") is not None:
+                    _limit_commands(general)
             if isinstance(general, dict) and (settings is None or isinstance(settings, dict)):
                 model[section] = _merge_over(document, general, settings or {}, (section,), (*path, section))
-        for source in (("launch", "model"), ("inspect", "model"), ("inspect",), ("name",)):
+        for source in (("inspect", "model"), ("inspect",), ("name",)):
             value = document.value((*path, *source))
             if "model" not in model and value is not None and not isinstance(value, dict):
                 model["model"] = value
                 document.origins[(*path, "model")] = (*path, *source)
+
+
+def _limit_commands(limits: dict[str, Any]) -> None:
+    """Lower the run's limits to those of a command where they are meant for servers."""
+    if isinstance(in_flight := limits.get("in_flight"), int):
+        limits["in_flight"] = min(in_flight, COMMANDS_AT_ONCE)
 
 
 def _join_benchmarks(document: Document) -> None:

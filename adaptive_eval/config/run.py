@@ -26,7 +26,7 @@ from adaptive_eval.config.commands import CommandKeys
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
 from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchKind
-from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig, Limits, ModelLimits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
@@ -64,7 +64,7 @@ def _check_inspect_name(given: str | Mapping[str, Any]) -> str | Mapping[str, An
 class ModelConfig(EndpointConfig, CommandKeys):
     """A model to rank: its server, and the settings of requests; or a command.
 
-    By default, `model` is the model of `launch`, or else `name`, and `base_url` is the variable OPENAI_BASE_URL.
+    By default, `model` is `name`, and `base_url` is the variable OPENAI_BASE_URL.
     `sampling`, `prompt` and `concurrency` override single keys of the run's sections.
     """
 
@@ -74,7 +74,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
     """Unique name of the model in results; a resume identifies the model's trials by it."""
     sampling: Sampling = Sampling()
     prompt: TemplateConfig = TemplateConfig()
-    concurrency: Limits = Limits()
+    concurrency: ModelLimits = ModelLimits()
     price: Price | None = None
     gpus: float | None = Field(None, ge=0)
     """Number of GPUs that serve this model, for all replicas together; 0 if they cost nothing."""
@@ -103,7 +103,7 @@ class ModelConfig(EndpointConfig, CommandKeys):
             raise config_error(
                 "is for models of providers, and this one has servers of its own", "remove launch and gpus"
             )
-        if info.data.get("concurrency", Limits()).samples_per_request > 1:
+        if info.data.get("concurrency", ModelLimits()).samples_per_request > 1:
             raise config_error("asks for one answer in each request", "remove concurrency.samples_per_request")
         if batch == "anthropic":
             _require_messages(info.data)

@@ -124,8 +124,8 @@ class Sampling(_Section):
         return self
 
 
-class Limits(_Section):
-    """Limits on requests to one model, and retries."""
+class ModelLimits(_Section):
+    """Limits on requests to one model."""
 
     in_flight: int = Field(64, ge=1, le=1024)
     """Most requests in flight per replica; fewer if a server that reports its load (`/metrics` of vLLM and
@@ -134,11 +134,20 @@ class Limits(_Section):
     """Rate limit on requests, all replicas together."""
     tokens_per_minute: float | None = Field(None, gt=0)
     """Rate limit on tokens of prompts and answers together."""
-    retry_for: float = Field(300.0, ge=0)
-    """Seconds for which a failing request is repeated, five times at least: servers may restart. One that takes longer
-    than its timeout is repeated five times."""
     samples_per_request: int = Field(1, ge=1)
     """Most answers to one question per request (`n`), so that the server reads its prompt once."""
+
+
+class Limits(ModelLimits):
+    """Limits on requests to each model, and retries."""
+
+    retry_for: float = Field(300.0, ge=0)
+    """Seconds for which a failing request is repeated, five times at least: servers may restart. One that takes longer
+    than its timeout is repeated five times. It holds for all models and for judges."""
+
+    def with_limits(self, limits: ModelLimits) -> "Limits":
+        """The limits of one model, with these retries."""
+        return Limits(**limits.model_dump(), retry_for=self.retry_for)
 
 
 class EndpointConfig(_Section):

@@ -15,7 +15,7 @@ from adaptive_eval.endpoints.types import (
     TEMPLATE_TOKENS,
     Answer,
     EndpointConfig,
-    Limits,
+    ModelLimits,
     Sampling,
     gpu_share,
 )
@@ -81,8 +81,8 @@ class GraderServer(EndpointConfig):
     """Number of GPUs that serve it."""
 
 
-class GraderLimits(Limits):
-    """Limits on requests to a grading server, and on retries."""
+class GraderLimits(ModelLimits):
+    """Limits on requests to a grading server."""
 
     samples_per_request: ClassVar[int] = 1  # type: ignore[misc]
 
@@ -125,7 +125,7 @@ class AskedGrader(GraderOptions):
     max_answer_bytes: Count = Field(32768, ge=1024)
     """Most bytes of an answer in a request; a longer one is cut in the middle."""
     concurrency: GraderLimits = GraderLimits(in_flight=16)
-    """Limits on requests to each of its servers, and retries."""
+    """Limits on requests to each of its servers."""
     votes: Count = Field(1, ge=1, le=15)
     """Verdicts per judge and answer. Must be odd, since more than half must agree; of scores the median counts."""
 

@@ -19,7 +19,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Refusal
-from adaptive_eval.endpoints.types import Answer, Endpoint, Notice, RetryGate
+from adaptive_eval.endpoints.types import Answer, Endpoint, Limits, Notice, RetryGate
 from adaptive_eval.graders.asked import AskedGrader, GraderReply, Vote, usage_signals
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.pool import Grading, GradingPool, make_grade
@@ -37,11 +37,14 @@ Transcripts = Callable[[bool], Sequence[Transcript]]
 class GraderClient:
     """Sends the requests of a grader to one of its servers."""
 
-    def __init__(self, grader: AskedGrader, notices: list[Notice], *, folder: Path, keys: Mapping[str, str]) -> None:
-        """`grader` has this server only; `notices` is extended."""
+    def __init__(
+        self, grader: AskedGrader, notices: list[Notice], limits: Limits, *, folder: Path, keys: Mapping[str, str]
+    ) -> None:
+        """`grader` has this server only; `notices` is extended; `limits` are the run's."""
         self.grader = grader
         self.at_once = grader.concurrency.in_flight * len(grader.host.replicas)
         self._slots = asyncio.Semaphore(self.at_once)
+        self._limits = limits.with_limits(grader.concurrency)
         self._open = partial(open_endpoint, grader.host, keys=keys, folder=folder)
         self._endpoints: dict[bool, Endpoint] = {}
         """Endpoints, keyed by whether the server enforces the format of replies."""
@@ -111,7 +114,7 @@ class GraderClient:
         """The endpoint for this format of replies, opened on first use."""
         if structured not in self._endpoints:
             sampling = self.grader.reply_sampling(structured=structured)
-            self._endpoints[structured] = self._open(sampling, self.grader.concurrency)
+            self._endpoints[structured] = self._open(sampling, self._limits)
         return self._endpoints[structured]
 
 
@@ -127,15 +130,19 @@ class AskingPool(Grading):
         *,
         folder: Path,
         keys: Mapping[str, str],
+        limits: Limits = Limits(),  # noqa: B008 - a value
         lost: Cost = NO_COST,
         others: GradingPool | None = None,
     ) -> None:
-        """`lost` bounds the cost of grading an answer; `others` grades without requests, and is closed with this."""
+        """`limits` are the run's, with its retries; `lost` bounds the cost of grading an answer.
+
+        `others` grades without requests, and is closed with this.
+        """
         self.rubric, self.lost, self.others = rubric, lost, others
         self._notices: list[Notice] = []
         self._graders = graders_that_ask(grader)
         self._clients = {
-            name: [GraderClient(seat, self._notices, folder=folder, keys=keys) for seat in asked.seats]
+            name: [GraderClient(seat, self._notices, limits, folder=folder, keys=keys) for seat in asked.seats]
             for name, asked in self._graders.items()
         }
         self.at_once = sum(client.at_once for client in chain.from_iterable(self._clients.values()))

@@ -83,13 +83,11 @@ TOLERANCE = 1e-5
 class Math(GraderOptions):
     r"""Correct: the last box equals the answer key as text, as a number or as an expression (math-verify).
 
-    Without a box, the answer is the last expression that math-verify finds in the text, unless a box is required. The
-    signal `has_box` says whether there was a box.
+    Without a box, the answer is the last expression that math-verify finds in the text. The signal `has_box` says
+    whether there was a box.
     """
 
     kind: Literal["math"] = "math"
-    boxed: Literal["preferred", "required"] = "preferred"
-    """With `required` an answer without a box is wrong."""
 
     @property
     def gives(self) -> frozenset[str]:
@@ -100,13 +98,13 @@ class Math(GraderOptions):
             return None
         box = last_box(final_text(text))
         if box is None:
-            return _marks(False, None, "none") if self.boxed == "required" or not text.strip() else None
+            return None if text.strip() else _marks(False, None, "none")
         return _mark_by_value(box, question.answer)
 
     def grade(self, text: str, question: Question) -> Marks:
         final = final_text(text)
         box = last_box(final)
-        expression = _last_expression(final) if box is None and self.boxed == "preferred" else box
+        expression = _last_expression(final) if box is None else box
         if expression is None:
             return _marks(False, None, "none")
         marked = _mark_by_value(expression, question.answer) or _marks(
@@ -115,8 +113,7 @@ class Math(GraderOptions):
         return marked._replace(signals={**marked.signals, "has_box": box is not None})
 
     def right_answers(self, question: Question) -> tuple[str, ...]:
-        in_box = rf"\boxed{{{unwrapped_key(question.answer)}}}"
-        return (in_box, question.answer) if self.boxed == "preferred" else (in_box,)
+        return rf"\boxed{{{unwrapped_key(question.answer)}}}", question.answer
 
     def warm_up(self) -> None:
         """Load math-verify and build its parser."""

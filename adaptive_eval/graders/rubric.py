@@ -9,7 +9,7 @@ rubric:
     - {name: correct, weight: 1, when: {is_correct: true}}
     - {name: wrong, weight: 0}       # without conditions: all other answers
 
-A condition may compare with a percentile, as in {completion_tokens: {at_most: p33}}. `thresholds` has its number, or
+A condition may compare with a percentile, as in {completion_tokens: {below: p33}}. `thresholds` has its number, or
 the run on whose first round it is fitted. A rubric that still `lacks` it gives no category.
 """
 
@@ -39,24 +39,18 @@ TIMING_SIGNALS = frozenset({"latency", "ttft", "judge_gpu_seconds", "judge_secon
 
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    "above": operator.gt,
     "at_least": operator.ge,
     "below": operator.lt,
-    "at_most": operator.le,
 }
 
 
 class SignalBounds(Section):
     """Limits on a number: each a number, or a percentile of the signal such as p33 (see `rubric.thresholds`)."""
 
-    above: float | PercentileName | None = None
-    """The number is greater than this."""
     at_least: float | PercentileName | None = None
     """The number is greater than or equal to this."""
     below: float | PercentileName | None = None
     """The number is less than this."""
-    at_most: float | PercentileName | None = None
-    """The number is less than or equal to this."""
 
     @property
     def percentiles(self) -> Mapping[str, str]:
@@ -83,7 +77,7 @@ class CategoryConfig(Section):
     weight: Weight
     """Score of an answer in this category."""
     when: Mapping[str, bool | float | str | SignalBounds] = Field(default_factory=dict)
-    """Required values of signals: true or false, a text, a number, or limits such as {at_most: 0.5}."""
+    """Required values of signals: true or false, a text, a number, or limits such as {below: 0.5}."""
 
     @field_validator("when")
     @classmethod

@@ -108,9 +108,10 @@ def possible_scores(criteria: Sequence[JudgeCriterion]) -> list[float]:
 def score_rubric(criteria: Sequence[JudgeCriterion]) -> RubricConfig:
     """The rubric with a category for each possible score, weighted by that score."""
     values = possible_scores(criteria)
+    bounds = [SignalBounds(at_least=(below + value) / 2.0) for below, value in pairwise(values)]
     categories = [
-        CategoryConfig(name=_format_score(value), weight=value, when={SCORE: SignalBounds(above=(below + value) / 2.0)})
-        for below, value in reversed(list(pairwise(values)))
+        CategoryConfig(name=_format_score(value), weight=value, when={SCORE: bound})
+        for value, bound in reversed(list(zip(values[1:], bounds, strict=True)))
     ]
     return RubricConfig(categories=(*categories, CategoryConfig(name=_format_score(values[0]), weight=values[0])))
 

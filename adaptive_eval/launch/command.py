@@ -46,7 +46,7 @@ def server_command(launch: LaunchConfig, served: str, port: str = "PORT", place:
     if launch.sleep:
         flags["enable-sleep-mode"] = True
     flags |= {spelled_flag(name): value for name, value in launch.flags.items()}
-    return ("vllm", "serve", launch.model or served, *(word for flag in flags.items() for word in _flag_words(*flag)))
+    return ("vllm", "serve", served, *(word for flag in flags.items() for word in _flag_words(*flag)))
 
 
 def server_environment(

@@ -79,8 +79,9 @@ def place_variables(pool: Pool) -> Mapping[str, str]:
 class LaunchConfig(Section):
     """A server that the run starts when the model has requests, and stops at the end.
 
-    By default `vllm serve`. It listens on a free port of the loopback address, inherits the environment, runs in the
-    folder of the configuration, and writes to the folder `logs` of the run.
+    By default `vllm serve` with the model's `model`, a path or a name on Hugging Face. It listens on a free port of the
+    loopback address, inherits the environment, runs in the folder of the configuration, and writes to the folder `logs`
+    of the run.
     """
 
     env: Variables = Field(default_factory=dict)
@@ -88,8 +89,6 @@ class LaunchConfig(Section):
     serve the model under) and {place} (of the pool) are filled in."""
     command: str | tuple[str, ...] | None = None
     """Command of another server than vLLM, without a shell: a line or a list of words, with {port} etc. as in `env`."""
-    model: str | None = Field(None, min_length=1)
-    """The model for vLLM to load: a path, or a name on Hugging Face; default: the model's `model`."""
     flags: Mapping[str, FlagValue] = Field(default_factory=dict)
     """Flags of vLLM without dashes, such as `tensor-parallel-size: 2`. true and false switch a flag, a list becomes
     several words, a mapping JSON, and null removes a default of this program (`generation-config: vllm`)."""
@@ -116,14 +115,14 @@ class LaunchConfig(Section):
             raise config_error("must have {port}, since the run chooses a free port", "add it, as in --port {port}")
         return command
 
-    @field_validator("model", "flags")
+    @field_validator("flags")
     @classmethod
-    def _goes_with_vllm(cls, value: object, info: ValidationInfo) -> object:
-        if info.data.get("command") is not None and value:
+    def _goes_with_vllm(cls, flags: Mapping[str, FlagValue], info: ValidationInfo) -> Mapping[str, FlagValue]:
+        if info.data.get("command") is not None and flags:
             raise config_error(
                 "is for vLLM, which `command` replaces", "write it into the command, or remove the command"
             )
-        return value
+        return flags
 
     @field_validator("flags")
     @classmethod

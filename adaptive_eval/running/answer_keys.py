@@ -35,9 +35,9 @@ def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Gra
     keyed = grader.keyed if isinstance(grader, Verifier) else grader if isinstance(grader, ByBenchmark) else None
     others = None if keyed is None else GradingPool(keyed, rubric, folder=config.folder, keys=config.keys)
     keys = read_environment(config.folder)
-    if isinstance(grader, Verifier):
-        return VerifierPool(grader, rubric, folder=config.folder, keys=keys, lost=lost, others=others)
-    return AskingPool(grader, rubric, folder=config.folder, keys=keys, lost=lost, others=others)
+    pool = VerifierPool if isinstance(grader, Verifier) else AskingPool
+    limits = config.concurrency
+    return pool(grader, rubric, folder=config.folder, keys=keys, limits=limits, lost=lost, others=others)
 
 
 async def check_keys(prepared: PreparedRun) -> KeyCheck:

@@ -63,7 +63,9 @@ async def check_graders(config: RunConfig) -> dict[str, Health]:
         for place, seat in enumerate(grader.seats, start=1):
             seats[whose if len(grader.seats) == 1 else f"{whose} {place}"] = seat
     endpoints = [
-        open_endpoint(seat.host, seat.sampling, seat.concurrency, keys=keys, folder=config.folder)
+        open_endpoint(
+            seat.host, seat.sampling, config.concurrency.with_limits(seat.concurrency), keys=keys, folder=config.folder
+        )
         for seat in seats.values()
     ]
     try:

@@ -148,7 +148,8 @@ class ServerOpener:
         def opened(root: str, has_answered: bool) -> Endpoint:
             """The endpoint of the server at an address."""
             address = model.model_copy(update={"base_url": f"{root}/v1"})
-            return opener(address, model.sampling, model.concurrency, has_answered=has_answered)
+            limits = config.concurrency.with_limits(model.concurrency)
+            return opener(address, model.sampling, limits, has_answered=has_answered)
 
         return LaunchedServer(partial(self._spec, model, place), self.ports, opened)
 

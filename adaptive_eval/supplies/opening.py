@@ -153,7 +153,7 @@ class SupplyContext:
         return open_endpoint(
             model,
             model.sampling,
-            model.concurrency,
+            self.config.concurrency.with_limits(model.concurrency),
             keys=self.keys,
             shared_time=self.shared_time,
             folder=self.config.folder,

@@ -129,7 +129,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
             changes = {"grader": grader, "notify": notify, "questions": {"function": f"{CANARY}:rows"}, **rules}
             return changes | {"folder": canary}, [started, {"auth": f"{CANARY}:sign"}, {}]
         case "files":
-            fit = {"completion_tokens": {"at_most": "p33"}}
+            fit = {"completion_tokens": {"below": "p33"}}
             categories = [{"name": "short", "weight": 1, "when": fit}, {"name": "other", "weight": 0}]
             rubric = {"categories": categories, "thresholds": {"from": canary}}
             changes = {"questions": {"path": f"{canary}/q.jsonl"}, "prior": {"run": canary}, "rubric": rubric}

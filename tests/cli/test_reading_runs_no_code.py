@@ -160,7 +160,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     (site.folder / "NEW.yaml").write_text(yaml.safe_dump(plain | {"prior": {"run": "RUN"}}))
     recorded = [{"name": "ada", "recorded": "RUN"}, *plain["models"][1:]]  # type: ignore[index]
     (site.folder / "RECORDED.yaml").write_text(yaml.safe_dump(plain | {"models": recorded}))
-    short = {"is_correct": True, "completion_tokens": {"at_most": "p33"}}
+    short = {"is_correct": True, "completion_tokens": {"below": "p33"}}
     categories = [{"name": "short", "weight": 1, "when": short}, {"name": "other", "weight": 0}]
     fitted = {"rubric": {"categories": categories, "thresholds": {"from": "RUN"}}}
     (site.folder / "FITTED.yaml").write_text(yaml.safe_dump(plain | fitted))

@@ -200,7 +200,7 @@ def grader(setup: Setup, level: str) -> None:
 def rubric(setup: Setup, level: str) -> None:
     """`partial`: long answers count less. `reversed`: the score is the share of wrong answers."""
     right = {"is_correct": True}
-    brief = {"name": "brief", "weight": 1.0, "when": right | {"completion_tokens": {"at_most": 12}}}
+    brief = {"name": "brief", "weight": 1.0, "when": right | {"completion_tokens": {"below": 13}}}
     if level == "partial":
         categories = [brief, {"name": "long", "weight": 0.6, "when": right}, {"name": "wrong", "weight": 0.0}]
         setup.weights = {"brief": 1.0, "correct": 0.6, "wrong": 0.0}

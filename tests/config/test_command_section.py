@@ -37,9 +37,30 @@ def refused(tmp_path: Path, *models: dict[str, Any], **changes: Any) -> str:
 
 def test_what_runs_at_a_time_is_what_servers_have_in_flight(tmp_path: Path) -> None:
     assert agent(tmp_path).concurrency.in_flight == 4
-    model = agent(tmp_path, concurrency={"retry_for": 2, "in_flight": 7})
-    assert model.concurrency.in_flight == request_limits(model).slots == 7 and model.concurrency.retry_for == 2
+    model = agent(tmp_path, concurrency={"in_flight": 7})
+    assert model.concurrency.in_flight == request_limits(model).slots == 7
     assert request_limits(model).rehearsed == 1 and model.freedom is None and not model.has_address
+
+
+@pytest.mark.parametrize(
+    ("more", "run", "expected"),
+    [
+        ({}, {"concurrency": 128}, 128),
+        ({}, {"concurrency": {"requests_per_minute": 60}}, 4),
+        ({"base_url": "http://x/v1"}, {"concurrency": 128}, 4),
+        ({"base_url": "http://x/v1"}, {"concurrency": 2}, 2),
+        ({"recorded": "runs/before"}, {"concurrency": 128}, 128),
+    ],
+)
+def test_the_limit_of_the_run_is_for_servers_if_there_are_any(
+    tmp_path: Path, more: dict[str, Any], run: dict[str, Any], expected: int
+) -> None:
+    """128 requests to a server are usual, 128 agents on this machine are not."""
+    other = {"name": "other", **(more or {"command": "true"})}
+    models = config(tmp_path, {"name": "agent", "command": "true"}, other, grader="exact", **run).models
+    assert models[0].concurrency.in_flight == expected
+    own = {"name": "agent", "command": "true", "concurrency": 9}
+    assert config(tmp_path, own, other, grader="exact", **run).models[0].concurrency.in_flight == 9
 
 
 @pytest.mark.parametrize(

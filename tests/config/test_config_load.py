@@ -138,7 +138,7 @@ class TestInheritance:
 questions: q.jsonl
 sampling: {temperature: 0.6, max_tokens: 100, extra_body: {a: 1, b: {c: 2}}}
 prompt: {template: "Run: {prompt}", system: S}
-concurrency: 8
+concurrency: {in_flight: 8, retry_for: 60}
 models:
   - {name: a, base_url: http://a/v1}
   - name: b
@@ -146,7 +146,7 @@ models:
     model: served-b
     sampling: {temperature: 1.0, extra_body: {b: 3}}
     prompt: "Own: {prompt}"
-    concurrency: {retry_for: 2}
+    concurrency: {requests_per_minute: 2}
 grader: math
 """
 
@@ -157,8 +157,16 @@ grader: math
         assert (second.sampling.temperature, second.sampling.max_tokens) == (1.0, 100)
         assert second.sampling.extra_body == {"a": 1, "b": 3}
         assert (second.prompt.template, second.prompt.system) == ("Own: {prompt}", "S")
-        assert (second.concurrency.in_flight, second.concurrency.retry_for) == (8, 2)
+        assert (second.concurrency.in_flight, second.concurrency.requests_per_minute) == (8, 2)
         assert second.model == "served-b"
+
+    def test_retries_hold_for_the_run(self) -> None:
+        config = load(self.TEXT)
+        limits = config.concurrency.with_limits(config.models[1].concurrency)
+        assert (limits.in_flight, limits.requests_per_minute, limits.retry_for) == (8, 2, 60)
+        assert "retry_for is not a known key" in only(self.TEXT.replace("{requests_per_minute: 2}", "{retry_for: 2}"))
+        judge = "{kind: judge, server: {base_url: http://c/v1, model: c}, concurrency: {retry_for: 2}}"
+        assert "retry_for is not a known key" in only(self.TEXT.replace("grader: math", f"grader: {judge}"))
 
     def test_examples_hold_for_all_models(self) -> None:
         text = self.TEXT.replace("system: S}", "system: S, few_shot: [{prompt: '1+1?', answer: '2'}]}")
@@ -304,8 +312,8 @@ sampling: {top_p: 3}
             ("trials: {seeds: random}", "trials.seeds must be one of hashed, consecutive, coupled"),
             ("models: []", "is given twice"),
             (
-                "rubric: {categories: [{name: x, weight: 1, when: {a: {abov: 1}}}]}",
-                "is not a known key; did you mean `above`?",
+                "rubric: {categories: [{name: x, weight: 1, when: {a: {belw: 1}}}]}",
+                "is not a known key; did you mean `below`?",
             ),
             (
                 "unknown: 1",

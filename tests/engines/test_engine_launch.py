@@ -44,8 +44,8 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def with_vllm(name: str, **launch: object) -> dict[str, object]:
-    section = {"model": str(checkpoints()[name]), "flags": FLAGS, "env": VLLM_ENVIRONMENT, **launch}
-    return {"name": name, "model": name, "launch": section}
+    section = {"flags": FLAGS, "env": VLLM_ENVIRONMENT, **launch}
+    return {"name": name, "model": str(checkpoints()[name]), "launch": section}
 
 
 def with_llama(name: str, folder: Path, **launch: object) -> dict[str, object]:

@@ -177,7 +177,7 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Scri
 
 BRIEF = {
     "categories": [
-        {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": 5}}},
+        {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": 6}}},
         {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
         {"name": "wrong", "weight": 0},
     ]

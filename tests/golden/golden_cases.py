@@ -54,7 +54,7 @@ def case(**how: Any) -> Callable[[Callable[[Stage], None]], Callable[[Stage], No
 
 SHORT = {
     "categories": [
-        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": "p40"}}},
+        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": "p40"}}},
         {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
         {"name": "wrong", "weight": 0},
     ],

@@ -3,6 +3,7 @@
 sympy is imported by the tests that need it: each process that runs tests imports this module.
 """
 
+import json
 import math
 import time
 
@@ -13,6 +14,7 @@ from thoroughness import examples
 
 from adaptive_eval.graders.answer_text import MAX_BOX, last_box
 from adaptive_eval.graders.mathematics import Math, _parsed, normal_form, rational
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.types import Question
 
 balanced = st.recursive(
@@ -257,13 +259,13 @@ class TestValues:
         assert values_differ(product, expand(product) + shift)
 
 
-@pytest.mark.parametrize("text", ["So x = 4.", "The answer is 4", "$4$", "4", "", "\\boxed{5} or 4"])
-def test_where_a_box_is_required_nothing_else_counts(text: str) -> None:
-    required = Math(boxed="required")
-    question = Question("q", "?", "4")
-    for marks in (required.quick(text, question), required.grade(text, question)):
-        assert marks is not None and not marks.signals["is_correct"]
-        assert marks.signals["has_answer"] == marks.signals["has_box"] == ("boxed" in text)
-    boxed = required.grade(r"So \boxed{\frac{8}{2}}", question)
-    assert boxed.signals["is_correct"] and boxed.signals["has_box"]
-    assert all(required.grade(answer, question).signals["is_correct"] for answer in required.right_answers(question))
+@pytest.mark.parametrize("text", ["So x = 4.", "The answer is 4", "$4$", "4", "", "\\boxed{5} or 4", "\\boxed{8/2}"])
+def test_a_rubric_can_count_only_boxes(text: str) -> None:
+    categories = [
+        {"name": "boxed", "weight": 1, "when": {"is_correct": True, "has_box": True}},
+        {"name": "rest", "weight": 0},
+    ]
+    rubric = open_rubric(RubricConfig.model_validate_json(json.dumps({"categories": categories})))
+    marks = Math().grade(text, Question("q", "?", "4"))
+    assert marks.signals["has_box"] == ("boxed" in text)
+    assert rubric.names[rubric.category(marks.signals)] == ("boxed" if text == "\\boxed{8/2}" else "rest")

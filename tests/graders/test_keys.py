@@ -150,7 +150,7 @@ def test_partial_credit_needs_a_rubric_that_places_it(folder: Path) -> None:
     grader = function("share", key_is_answer=False)
     with pytest.raises(ConfigError, match=r"question q0: the grader python on '.*42.*': the score 0\.\d+ is neither"):
         tried(grader, "42", folder=folder)
-    half = {"name": "half", "weight": 0.5, "when": {"score": {"above": 0.2}}}
+    half = {"name": "half", "weight": 0.5, "when": {"score": {"at_least": 0.2}}}
     right = {"name": "right", "weight": 1, "when": {"is_correct": True}}
     rubric = {"categories": [right, half, {"name": "wrong", "weight": 0}]}
     assert tried(grader, "42", folder=folder, rubric=RubricConfig.model_validate_json(json.dumps(rubric))).right == 1

@@ -26,7 +26,7 @@ TRIALS = 400
 OWN = RubricConfig.model_validate_json(
     """{"categories": [
         {"name": "cut off", "weight": 0, "when": {"truncated": true}},
-        {"name": "short", "weight": 1, "when": {"is_correct": true, "token_ratio": {"at_most": 0.2}}},
+        {"name": "short", "weight": 1, "when": {"is_correct": true, "token_ratio": {"below": 0.2}}},
         {"name": "right", "weight": 0.8, "when": {"is_correct": true}},
         {"name": "by text", "weight": 0.3, "when": {"method": "text"}},
         {"name": "rest", "weight": 0.1}

@@ -268,7 +268,7 @@ def test_an_unreachable_provider_is_reported_while_inspect_repeats_requests(
 def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(site: Site) -> None:
     half = [
         {"name": "right", "weight": 1.0, "when": {"score": 1.0}},
-        {"name": "some", "weight": 0.25, "when": {"score": {"above": 0.0}}},
+        {"name": "some", "weight": 0.25, "when": {"score": {"at_least": 0.01}}},
         {"name": "none", "weight": 0.0},
     ]
     unnamed = run(site, write(site, "partial"))
@@ -704,7 +704,7 @@ def test_another_task_file_is_another_run(site: Site) -> None:
 def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) -> None:
     def categories(weight: float) -> dict[str, object]:
         scored = [
-            {"name": "some", "weight": weight, "when": {"score": {"above": 0.5}}},
+            {"name": "some", "weight": weight, "when": {"score": {"at_least": 0.51}}},
             {"name": "none", "weight": 0.0},
         ]
         return {"rubric": {"categories": [{"name": "all", "weight": 1.0, "when": {"score": 1.0}}, *scored]}}
@@ -714,7 +714,7 @@ def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) 
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     before = RunOutcome.of(site.directory()).outcomes
     lenient = categories(0.25)
-    lenient["rubric"]["categories"][1]["when"] = {"score": {"above": 0.2}}  # type: ignore[index]
+    lenient["rubric"]["categories"][1]["when"] = {"score": {"at_least": 0.21}}  # type: ignore[index]
     config = write(site, "partial", benchmark=benchmark, **lenient)
     words = ["regrade", str(site.directory()), "--config", str(config)]
     assert (done := CliRunner().invoke(app, words)).exit_code == 0, done.output

@@ -41,7 +41,7 @@ def command(launch: str) -> str:
 
 
 def test_vllm_by_default() -> None:
-    assert command("{model: Qwen/Qwen3-8B}") == (
+    assert command("{}\n    model: Qwen/Qwen3-8B") == (
         "vllm serve Qwen/Qwen3-8B --served-model-name Qwen/Qwen3-8B --host 127.0.0.1 --port 20123 "
         "--generation-config vllm"
     )
@@ -49,15 +49,13 @@ def test_vllm_by_default() -> None:
 
 def test_the_name_is_what_is_loaded_where_nothing_else_is_said() -> None:
     assert command("{}").startswith("vllm serve a --served-model-name a ")
-    model = check_text(BASE.replace("name: a\n", "name: a\n    model: served\n").replace("{LAUNCH}", "{model: /m/x}"),
-                       Path("bench.yaml"), (), {}).config  # fmt: skip
-    assert model is not None and model.models[0].model == "served"
 
 
 def test_what_is_loaded_is_part_of_what_trials_mean() -> None:
     """Another model under the same name must not go on with its trials; where it is served may change."""
     first, other, same = (
-        run_header(load(launch), ()) for launch in ("{model: x}", "{model: y}", "{model: x, timeout: 5m}")
+        run_header(load(launch), ())
+        for launch in ("{}\n    model: x", "{}\n    model: y", "{timeout: 5m}\n    model: x")
     )
     assert first.models == same.models != other.models
 
@@ -100,7 +98,7 @@ def test_variables_are_filled_in_over_the_environment() -> None:
 
 
 def test_it_survives_the_store_and_needs_no_address() -> None:
-    config = load("{model: x, flags: {a: [1, b], c: {d: null}}, env: {X: 1}, timeout: 15m}")
+    config = load("{flags: {a: [1, b], c: {d: null}}, env: {X: 1}, timeout: 15m}")
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
     assert config.models[0].launch is not None and config.models[0].launch.timeout == 900.0
 
@@ -109,12 +107,11 @@ def test_it_survives_the_store_and_needs_no_address() -> None:
     ("launch", "problem"),
     [
         ("true", "models[0].launch must be a mapping, but got true"),
-        ("{modle: x}", "models[0].launch.modle is not a known key; did you mean `model`?"),
+        ("{flgas: {}}", "models[0].launch.flgas is not a known key; did you mean `flags`?"),
         ("{command: llama-server}", "models[0].launch.command must have {port}, since the run chooses a free "
          "port; add it, as in --port {port}, but got 'llama-server'"),
         ("{command: ''}", "models[0].launch.command must be a command and its arguments"),
         ("{command: \"x 'y\"}", "models[0].launch.command cannot be split into words: No closing quotation"),
-        ("{command: 'x --port {port}', model: y}", "models[0].launch.model is for vLLM, which `command` replaces"),
         ("{command: 'x --port {port}', flags: {a: 1}}", "models[0].launch.flags is for vLLM, which `command` replaces"),
         ("{flags: {port: 1}}", "models[0].launch.flags may not hold port, which the run sets itself"),
         ("{flags: {served_model_name: x}}", "models[0].launch.flags may not hold served_model_name"),
@@ -163,7 +160,7 @@ def test_words_of_a_command_that_only_sound_like_it_are_no_secrets(line: str) ->
 
 
 def test_an_address_beside_a_launched_server_is_refused() -> None:
-    text = BASE.replace("{LAUNCH}", "{model: x}").replace("name: a", "name: a\n    base_url: http://a/v1")
+    text = BASE.replace("{LAUNCH}", "{}").replace("name: a", "name: a\n    base_url: http://a/v1")
     (problem,) = check_text(text, Path("bench.yaml"), (), {}).problems
     assert str(problem) == (
         "line 4: models[0].base_url has no effect on a model whose server the run starts; remove base_url, or launch"
@@ -171,7 +168,7 @@ def test_an_address_beside_a_launched_server_is_refused() -> None:
 
 
 def test_the_address_of_the_environment_is_for_others() -> None:
-    config = load("{model: x}", OPENAI_BASE_URL="http://elsewhere/v1")
+    config = load("{}", OPENAI_BASE_URL="http://elsewhere/v1")
     assert config.models[0].replicas == ("http://127.0.0.1/v1",)
 
 
@@ -186,8 +183,8 @@ questions: q.jsonl
 pool: [0, "2,3"]
 models:
   - {name: a, launch: {command: "serve --port {port} --device {place}"}}
-  - {name: b, launch: {model: b}}
-  - {name: c, launch: {model: c}}
+  - {name: b, launch: {}}
+  - {name: c, launch: {}}
   - {name: d, base_url: http://d/v1}
 grader: math
 """
@@ -230,9 +227,9 @@ def test_a_pool_that_serves_no_model_is_refused() -> None:
 
 
 def test_vllm_is_told_that_it_may_sleep() -> None:
-    assert "--enable-sleep-mode" in command("{model: /m/x, sleep: true}")
-    assert "--enable-sleep-mode" in command("{model: /m/x, sleep: 2}")
-    assert "--enable-sleep-mode" not in command("{model: /m/x}")
+    assert "--enable-sleep-mode" in command("{sleep: true}")
+    assert "--enable-sleep-mode" in command("{sleep: 2}")
+    assert "--enable-sleep-mode" not in command("{}")
     launch = load("{sleep: true}").models[0].launch
     assert launch is not None
     assert server_environment(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"

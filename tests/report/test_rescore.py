@@ -27,7 +27,7 @@ from adaptive_eval.store.errors import DATABASE_FILE
 LOGGED = {"grader": "math", "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}}
 SHORT = {
     "categories": [
-        {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": 250}}},
+        {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": 251}}},
         {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
         {"name": "rest", "weight": 0},
     ]

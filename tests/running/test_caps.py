@@ -108,7 +108,7 @@ class Setting:
             },
             "max_answer_bytes": 1024,
             "votes": self.votes,
-            "concurrency": {"in_flight": JUDGE_SLOTS, "retry_for": 5.0},
+            "concurrency": {"in_flight": JUDGE_SLOTS},
         }
 
 

@@ -23,7 +23,7 @@ from adaptive_eval.endpoints import connection
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.asked import GraderLimits, GraderSampling, GraderServer
+from adaptive_eval.graders.asked import GraderSampling, GraderServer
 from adaptive_eval.graders.asking import AskingPool
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -200,7 +200,7 @@ def test_a_lost_reply_of_the_judge_counts_at_its_worst_case(
 @pytest.mark.slow
 def test_judging_again_stays_within_the_caps_or_is_confirmed(site: Site, fair_url: str) -> None:
     """Nothing is sent that might exceed a cap; what was used counts, with replies that were lost."""
-    limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64, "retry_for": 0.0}}
+    limits = {"sampling": {"max_tokens": 20}, "concurrency": {"in_flight": 64}}
     assert site.run(site.write(**settings(fair_url, grader="math", trials={"min": 2, "max": 2}))).exit_code in ENDED
     before = stored(site)
     faults = Faults(reset=0.1, seed=3)
@@ -330,7 +330,6 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
 
     with listening(script) as server:
         asked = GraderServer(base_url=server.base_url, model="ada")
-        limits = GraderLimits(retry_for=300.0)
-        errors = asyncio.run(asked_twice(Judge(server=asked, sampling=LINES, concurrency=limits)))
+        errors = asyncio.run(asked_twice(Judge(server=asked, sampling=LINES)))
     assert "gave no verdict" in errors[0] and "fails on this request every time: HTTP 500: no" in errors[1]
     assert len(counted) == 1 and server.statuses[counted[0] :] == [200, 500]

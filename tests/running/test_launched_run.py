@@ -247,7 +247,7 @@ def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> No
 def test_a_missing_program_is_reported_before_anything_is_started(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     models = launched(site)
-    models[2] = {"name": "cyd", "launch": {"model": "org/cyd"}}
+    models[2] = {"name": "cyd", "model": "org/cyd", "launch": {}}
     config = site.write(models=models)
     environment = {"PATH": str(site.folder)}
     refused = CliRunner().invoke(app, ["run", str(config), "--display", "plain"], env=environment)

@@ -174,13 +174,14 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
 
 @pytest.mark.usefixtures("short_pauses")
 def test_a_dry_run_asks_the_servers_of_judges_too(site: Site) -> None:
-    away, verdicts = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}, {"retry_for": 0}
+    away = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge())) as url:
         reachable = {"base_url": url, "model": "judge"}
         models = [{"name": name, "base_url": url} for name in MODELS]
         for other, code in ((reachable, ExitCode.REACHED), (away, ExitCode.ENDPOINTS)):
-            grader = {"kind": "judge", "server": [reachable, other], "concurrency": verdicts}
-            result = site.run(site.write(models=models, grader=grader), "--dry-run")
+            grader = {"kind": "judge", "server": [reachable, other]}
+            config = site.write(models=models, grader=grader, concurrency={"retry_for": 0})
+            result = site.run(config, "--dry-run")
             assert result.exit_code == code, result.output
             assert "ok    the judge 1" in result.output
             assert ("FAIL  the judge 2  http://127.0.0.1:9/v1" in result.output) == (code is ExitCode.ENDPOINTS)

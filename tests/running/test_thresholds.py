@@ -19,16 +19,16 @@ FIRST = 3
 """Trials per question before the first look."""
 SHORT = {
     "categories": [
-        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"at_most": "p40"}}},
+        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": "p40"}}},
         {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
         {"name": "wrong", "weight": 0},
     ],
 }
 BRIEF = {
     "categories": [
-        {"name": "wrong and long", "weight": 0, "when": {"is_correct": False, "length_ratio": {"above": 1.2}}},
+        {"name": "wrong and long", "weight": 0, "when": {"is_correct": False, "length_ratio": {"at_least": 1.2}}},
         {"name": "wrong", "weight": 0.2, "when": {"is_correct": False}},
-        {"name": "right and long", "weight": 0.75, "when": {"length_ratio": {"above": 1.2}}},
+        {"name": "right and long", "weight": 0.75, "when": {"length_ratio": {"at_least": 1.2}}},
         {"name": "right", "weight": 1},
     ],
 }
@@ -55,7 +55,7 @@ def by_hand(trials: list[TrialRecord]) -> float:
 
 def require_labels(trials: list[TrialRecord], threshold: float) -> None:
     for trial in trials:
-        short = trial.answer.completion_tokens <= threshold
+        short = trial.answer.completion_tokens < threshold
         assert trial.category == (2 if not trial.signals["is_correct"] else 0 if short else 1)
 
 
@@ -150,7 +150,7 @@ def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(sit
     for trial in stored_trials(site.directory()):
         ratio = trial.answer.completion_tokens / event.medians[trial.question]
         assert trial.signals["length_ratio"] == pytest.approx(ratio)
-        assert trial.category == 2 * bool(trial.signals["is_correct"]) + (ratio <= 1.2)
+        assert trial.category == 2 * bool(trial.signals["is_correct"]) + (ratio < 1.2)
     assert "the median length of the answers to each of 8 questions" in site.report()
     assert command("rescore", site.directory()).exit_code == 0
 

@@ -23,7 +23,7 @@ from adaptive_eval.store.verify import Integrity
 KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
 SURE = {
     "categories": [
-        {"name": "sure", "weight": 1, "when": {"is_correct": True, "worst_bpt": {"at_most": "p50"}}},
+        {"name": "sure", "weight": 1, "when": {"is_correct": True, "worst_bpt": {"below": "p50"}}},
         {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
         {"name": "wrong", "weight": 0},
     ],

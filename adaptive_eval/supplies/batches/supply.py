@@ -28,8 +28,9 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBat
         assert config.batch is not None
         if (problem := config.missing_key(context.keys)) is not None:
             raise ConfigError(problem)
+        limits = context.config.concurrency.with_limits(config.concurrency)
         service = open_batches(
-            config, config.sampling, config.concurrency, config.batch, keys=context.keys, folder=context.config.folder
+            config, config.sampling, limits, config.batch, keys=context.keys, folder=context.config.folder
         )
         opened[number] = ModelBatches(
             number,
