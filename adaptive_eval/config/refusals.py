@@ -57,9 +57,17 @@ def suggestion(path: KeyPath, kind: object) -> str:
     key = str(path[-1])
     keys = {name for section in sections_at(path[:-1], kind) for name in section.model_fields}
     keys -= {"folder"} if len(path) == 1 else set()  # set by loading, not by users
+    # a judge is not a model under test: what one has is not meant for the other
+    is_of_grader = path[0] == "grader"
+    other_places = [
+        place for place in _all_paths() if place[-1] == key and (place[0] == "grader") == is_of_grader and place != path
+    ]
+    within = [place for place in other_places if len(path) > 1 and _common_length(place, path) == len(path) - 1]
+    if within:
+        places = dict.fromkeys(written_path((*path[:-1], *place[len(path) - 1 :])) for place in within)
+        return f"did you mean {' or '.join(places)}?"
     if close := get_close_matches(key.lower(), sorted(keys), 1, cutoff=0.7):
         return f"did you mean `{close[0]}`?"
-    other_places = [place for place in _all_paths() if place[-1] == key]
     if other_places and key != "name":  # many sections have a name, so another one's is not meant
         distance = {place: (-_common_length(place, path), len(place)) for place in other_places}
         nearest = [place for place in distance if distance[place] == min(distance.values())]

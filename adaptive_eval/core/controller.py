@@ -613,7 +613,8 @@ class Controller:
             return
         self._look()
         for model in np.flatnonzero(self.plan.bench.asked).tolist():
-            if before.models[model] is None:
+            is_new = before.models[model] is None
+            if is_new or not flight.issued[model].any():  # no budget has covered its first round
                 self._join(model, before.counted.get(model))
         self._compose()
         self._advance()  # rounds in flight may be complete

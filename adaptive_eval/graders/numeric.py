@@ -3,12 +3,14 @@ r"""The grader for numbers: compares the answer's last number with the key, with
 Numbers are decimals of up to 1,000 digits, not binary floats, so 0.1 + 0.2 is 0.3, and 1e999999999 costs nothing.
 """
 
+import math
 import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator
 
+from adaptive_eval.base.sections import config_error
 from adaptive_eval.graders.answer_text import final_text, last_box, last_match
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
@@ -24,8 +26,14 @@ FRACTION = re.compile(r"(?:(-)\s*+)?\\[dt]?frac\s*\{\s*(-?\d+(?:\.\d+)?)\s*\}\s*
 UNITS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{[^{}]*\}|\\[,!;: $]|\^\s*\\circ|\^\s*\{\\circ\}")
 """Markup in a box that does not change the value of a number, unlike a root."""
 ANSWER_PHRASE = re.compile(r"(?i:####|\banswer\b[^\n]{0,40}?(?:\bis\b|[:=]))")
-SHARE = r"^\d+(\.\d+)?%$"
+SHARE = re.compile(r"\d+(\.\d+)?%")
 SPELLING = str.maketrans({"−": "-", "–": "-", "\u2009": "", "\u202f": "", "\u00a0": " "})
+
+
+def _check_tolerance(tolerance: float | str) -> float | str:
+    if SHARE.fullmatch(tolerance) if isinstance(tolerance, str) else 0.0 <= tolerance < math.inf:
+        return tolerance
+    raise config_error("must be a number of at least 0, or a percentage", 'such as 0.01 or "1%"')
 
 
 class Numeric(GraderOptions):
@@ -36,7 +44,7 @@ class Numeric(GraderOptions):
     """
 
     kind: Literal["numeric"] = "numeric"
-    tolerance: Annotated[float, Field(ge=0)] | Annotated[str, Field(pattern=SHARE)] = 0.0
+    tolerance: Annotated[float | str, AfterValidator(_check_tolerance)] = 0.0
     """Maximum difference from the key: 0.01, or "1%" of the key."""
 
     def grade(self, text: str, question: Question) -> Marks:

@@ -226,6 +226,10 @@ def test_a_joining_model_that_cannot_be_paid_for_is_set_aside() -> None:
     run = Controller(after(before, second, (0, 1, 2, None)))
     assert run.finished is Reason.BUDGET and run.set_aside[3].cause is Cause.BUDGET
     assert trials_of(run, range(3)) == trials_of(before, range(3))
+    third = replace(second, budget=Budget(usd=spent.spent.usd + 0.1 * 4 * QUESTIONS))
+    again = straight(after(run, third), Answers(third, 3))
+    seen = [int(look.trials[3]) for look in again.looks if len(look.trials) == 4 and look.trials[3]]
+    assert seen[0] == 4 * QUESTIONS, "its first round"
 
 
 def test_a_budget_that_is_raised_changes_no_look_and_the_run_goes_on() -> None:
