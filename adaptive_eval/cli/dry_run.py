@@ -28,6 +28,7 @@ from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_w
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
+from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
 from adaptive_eval.show.text import NEXT, dollars
 
@@ -56,7 +57,8 @@ def rehearse(
 
     Raises `ConfigError` or `StoreError` if the run could not begin or resume.
     """
-    prepared, stored_trials, events = load_starting_point(prepared, directory)
+    chosen = asyncio.run(require_agreement(prepared, directory)) is not None
+    prepared, stored_trials, events = load_starting_point(prepared, directory, grader_chosen=chosen)
     prior = next(iter(events_of_kind(events, PriorTaken)), None)
     keys = asyncio.run(check_keys(prepared))
     typer.echo(QUESTION)

@@ -39,7 +39,7 @@ MIN_TRIALS, MAX_TRIALS = LEAST_TRIALS, TrialsConfig.model_fields["max"].default
 """Default trials per question before the first look, and at the horizon."""
 NO_GRADER = (
     "# No grader is set, since the grader that the logs name, or `exact`, does not reproduce their grades. Add a",
-    "# `grader:`, and have it grade the stored answers: adaptive-eval regrade RUN --config THIS_FILE",
+    "# `grader:` that does, or grade everything by another one: adaptive-eval regrade RUN --config THIS_FILE",
 )
 HALF_WIDTH = 0.02
 """Half width of the interval of a single model, which cannot be ranked, as a share of the score range."""

@@ -19,7 +19,7 @@ from adaptive_eval.questions.types import Question
 class Logged(GraderOptions):
     """Placeholder for the unknown grader of imported logs, which cannot grade new answers.
 
-    It occurs only in stored runs; to resume one, have a grader of your own grade its answers (`adaptive-eval regrade`).
+    It occurs only in stored runs; to resume one, choose a grader that gives the same grades.
     """
 
     reads_key = False

@@ -44,6 +44,15 @@ class TrialsRegraded(Event, kind="regraded"):
 
 
 @dataclass(frozen=True, slots=True)
+class GraderChosen(Event, kind="grader_chosen"):
+    """A grader was found that reproduces the grades of the imported logs on a sample."""
+
+    grader: str
+    compared: int = 0
+    """Stored answers in that sample."""
+
+
+@dataclass(frozen=True, slots=True)
 class ThresholdsFrozen(Event, kind="thresholds"):
     """The thresholds and typical lengths of the rubric were fitted, and are fixed from now on."""
 

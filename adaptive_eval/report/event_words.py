@@ -121,6 +121,10 @@ def _run_sentence(event: Event) -> str | None:
                 f"the stored answers are judged again, in other rounds than at the {event.looks} looks before: "
                 "verdicts may differ from those reported then"
             )
+        case notes.GraderChosen():
+            return (
+                f"graded by {event.grader} from now on, which agrees with the grades of {event.compared} stored answers"
+            )
         case notes.TrialsImported():
             return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
         case notes.PriorTaken():

@@ -60,17 +60,18 @@ class StartingPoint(NamedTuple):
     """Events that are not stored yet: outcomes and thresholds of earlier runs."""
 
 
-def load_starting_point(prepared: PreparedRun, directory: Path) -> StartingPoint:
+def load_starting_point(prepared: PreparedRun, directory: Path, *, grader_chosen: bool = False) -> StartingPoint:
     """Load the starting point of a new or resumed run in `directory`; nothing is written.
 
-    Raises `RunChanged` if stored trials would mean something else, and `ConfigError` if settings contradict what the
-    run has done (`report.changes`), or if outcomes or thresholds that it needs of earlier runs are not available.
+    Raises `RunChanged` if stored trials would mean something else; with `grader_chosen` their grader may differ. Raises
+    `ConfigError` if settings contradict what the run has done (`report.changes`), or if outcomes or thresholds that it
+    needs of earlier runs are not available.
     """
     events: Sequence[Event] = ()
     trials, first, imported, capped = None, None, None, None
     with RunReader.if_begun(directory) as reader:
         if reader is not None:
-            _require_same_meaning(reader, prepared, directory)
+            _require_same_meaning(reader, prepared, directory, grader_chosen=grader_chosen)
             trials, events = reader.trial_count(), reader.events()
             prepared = _begin_as_before(prepared, reader)
             require_compatible(with_pace(stored_config(reader.header())), prepared.config, reader, reader.log.spent())
@@ -141,12 +142,14 @@ def first_cells(config: RunConfig, roster: Roster, reader: RunReader, events: Se
     return first
 
 
-def _require_same_meaning(reader: RunReader, prepared: PreparedRun, directory: Path) -> None:
+def _require_same_meaning(reader: RunReader, prepared: PreparedRun, directory: Path, *, grader_chosen: bool) -> None:
     stored, now = reader.header(), prepared.header
+    grader = {"grader": now.meaning["grader"]} if grader_chosen else {}
     try:
+        as_now = replace(stored, meaning={**stored.meaning, **grader})
         has_changed = any(now.models.get(name, settings) != settings for name, settings in stored.models.items())
         unanswered = reader.unanswered_models() if has_changed else ()  # all rows are read for that
-        require_same_meaning(stored, now, directory, unanswered)
+        require_same_meaning(as_now, now, directory, unanswered)
     except RunChanged:
         reader.require_intact()  # the difference may be damage
         raise

@@ -66,6 +66,7 @@ from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
+from adaptive_eval.running.imported_grades import adopt_grader, require_agreement
 from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.notify import end_line, error_line, notify_end
@@ -149,7 +150,10 @@ class _Start:
         """Begin or resume the run in `directory`."""
         if self._ask_again:
             _require_answers_to_repeat(directory)
-        beginning = load_starting_point(prepared, directory)
+        agreement = await require_agreement(prepared, directory)
+        beginning = load_starting_point(prepared, directory, grader_chosen=agreement is not None)
+        if agreement is not None:
+            adopt_grader(prepared, directory, agreement)
         if not beginning.trials:
             await check_keys(beginning.prepared)
         with _opened_store(beginning, directory, self._redactor) as opened, stops or Interrupts() as interrupts:

@@ -237,7 +237,7 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
     go_on(site)
     heartbeats: list[int] = []
 
-    def reading(prepared: PreparedRun, directory: Path) -> StartingPoint:
+    def reading(prepared: PreparedRun, directory: Path, *, grader_chosen: bool) -> StartingPoint:
         import ray
 
         keeper = ray.get_actor(keeper_in(ray)["Name"], namespace=NAMESPACE)
@@ -245,7 +245,7 @@ def test_a_head_that_reads_its_run_for_long_is_known_to_live(
         while heartbeats[-1] < heartbeats[0] + 2:  # in the main thread, which does nothing else meanwhile
             time.sleep(0.1)
             heartbeats.append(ray.get(keeper.heartbeats.remote()))
-        return load_starting_point(prepared, directory)
+        return load_starting_point(prepared, directory, grader_chosen=grader_chosen)
 
     monkeypatch.setattr(start, "load_starting_point", reading)
     ended = site.run(config, "--ray", raylets.address)
