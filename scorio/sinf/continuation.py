@@ -49,23 +49,19 @@ def _crossing(c: FloatArray, w: FloatArray, t: FloatArray, kappa: float, sides: 
     times = t + (1.0 - t) * u**3
     slope = 3.0 * (1.0 - t) * u**2 / steps
     shape = times**exponent  # the boundary is c times this
-    tangent = exponent * shape / times
-    lag = times - t
+    tangent, lag = exponent * shape / times, times - t
     flow = np.zeros((steps, *c.shape))
     for start in (w, -w)[:sides]:
         distance = c * shape[:, :, None] - start[:, None]
-        density = normal_density(distance, lag[:, :, None])
-        flow -= density * (c * tangent[:, :, None] - distance / lag[:, :, None])
+        drift = c * tangent[:, :, None] - distance / lag[:, :, None]
+        flow -= normal_density(distance, lag[:, :, None]) * drift
     flow *= slope[:, :, None]
-    kernels, c_squared = np.empty_like(flow), c * c
     for i in range(1, steps):
-        since, kernel = times[i] - times[:i], kernels[:i]
+        since = times[i] - times[:i]
         for distance in (shape[i] - shape[:i], shape[i] + shape[:i])[:sides]:
-            np.multiply((distance * distance / (-2.0 * since))[:, :, None], c_squared, out=kernel)
-            np.exp(kernel, out=kernel)
-            kernel *= flow[:i]
+            kernel = np.exp((distance * distance / (-2.0 * since))[:, :, None] * (c * c))
             share = slope[i] * (tangent[i] - distance / since) / np.sqrt(2.0 * np.pi * since)
-            flow[i] += c * np.einsum("in,inc->nc", share, kernel)
+            flow[i] += c * np.einsum("in,inc->nc", share, kernel * flow[:i])
     flow[-1] /= 2.0
     return np.asarray(flow.sum(axis=0))
 

@@ -48,16 +48,13 @@ def _crossing(c: FloatArray, kappa: float, start: float, sides: int, steps: int)
     shape = times**exponent  # the boundary is c times this, so that exponents are c^2 times what all c have in common
     weights = np.full(steps + 1, 1.0 / steps)
     weights[0] /= 2.0
-    kernels = np.empty_like(flow)
     for i in range(1, steps + 1):
         now, before, lag = shape[i], shape[:i], times[i] - times[:i]
-        tangent, kernel = exponent * now / times[i], kernels[:i]
+        tangent = exponent * now / times[i]
         for distance in (now - before, now + before)[:sides]:
-            np.multiply.outer(distance * distance / (-2.0 * lag), c * c, out=kernel)
-            np.exp(kernel, out=kernel)
-            kernel *= flow[:i]
+            kernel = np.exp(np.multiply.outer(distance * distance / (-2.0 * lag), c * c))
             share = weights[:i] * (tangent - distance / lag) / np.sqrt(2.0 * np.pi * lag)
-            flow[i] += slope[i - 1] * c * (share @ kernel)
+            flow[i] += slope[i - 1] * c * (share @ (kernel * flow[:i]))
     weights[-1] /= 2.0
     return np.asarray(sides * (ndtr(-first[:, 0] / np.sqrt(start)) + weights @ flow))
 

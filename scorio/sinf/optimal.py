@@ -38,10 +38,6 @@ GROWTH = 0.25
 """The longest step of the grid, as a share of the information so far."""
 CELL, GRID_END = 0.03, 6.0
 """Width of the grid's cells, and its end on either side."""
-REACH = 5.0
-"""How many standard deviations a normal kernel extends on either side."""
-MARGIN = int(np.ceil(REACH / CELL))
-"""Cells of the widest kernel on either side."""
 OVERSHOOT = 0.5826
 ROUNDING = 1e-9
 LAGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -151,21 +147,17 @@ def _likelihoods(times: FloatArray) -> tuple[FloatArray, FloatArray]:
 @lru_cache(maxsize=2048)
 def _kernel(lag: float) -> FloatArray:
     """How |x| spreads over cells in so much more information; kept, since a search for the price asks again."""
-    reach = int(np.ceil(REACH * np.sqrt(lag) / CELL))
+    reach = int(np.ceil(5.0 * np.sqrt(lag) / CELL))
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * CELL) ** 2 / lag)
     return np.asarray(kernel / kernel.sum())
 
 
 def _onwards(values: FloatArray, lag: float) -> FloatArray:
-    """The mean of `_extended` values on |x| after so much more information, under an exact tie."""
+    """The mean of a symmetric function, given on |x|, after so much more information under an exact tie."""
     kernel = _kernel(lag)
-    unused = MARGIN - len(kernel) // 2
-    return np.correlate(values[unused : len(values) - unused], kernel, "valid")
-
-
-def _extended(values: FloatArray) -> FloatArray:
-    """A symmetric function on |x| with a margin on either side: its mirror image, and its last value."""
-    return np.concatenate((values[MARGIN:0:-1], values, np.full(MARGIN, values[-1])))
+    reach = len(kernel) // 2
+    padded = np.concatenate([values[reach:0:-1], values, np.full(reach, values[-1])])
+    return np.convolve(padded, kernel, "valid")
 
 
 def _solve(
@@ -177,7 +169,7 @@ def _solve(
     running = steps[:, None] * densities[:-1]
     value = ended[-1]
     for at in range(len(steps) - 1, -1, -1):
-        goes_on[at] = _onwards(_extended(value), steps[at]) - running[at]
+        goes_on[at] = _onwards(value, steps[at]) - running[at]
         value = np.maximum(ended[at], goes_on[at])
     call = _first_above(called - np.maximum(goes_on, 0.0))
     return call, np.minimum(_first_above(np.maximum(goes_on, called)), call)
@@ -207,14 +199,11 @@ def _call_chances(
     lasts = np.where(give[:, None] > 0.0, np.clip((x - give[:, None]) / CELL + 0.5, 0.0, 1.0), 1.0)
     on = (1.0 - calls) * lasts
     furthest = np.searchsorted(times, times * (1.0 + stride) + step - ROUNDING)
-    chances, extended = calls, np.empty((last + 1, calls.shape[1] + 2 * MARGIN))
-    extended[last] = _extended(chances[last])
+    chances = calls
     for at in range(last - 1, -1, -1):
         furthest_index = min(max(int(furthest[at]), at + 1), last)
         ahead = {at + lag for lag in LAGS if at + lag < furthest_index} | {furthest_index}
-        best = reduce(np.maximum, (_onwards(extended[then], times[then] - times[at]) for then in ahead))
-        chances[at] += on[at] * best
-        extended[at] = _extended(chances[at])
+        chances[at] += on[at] * reduce(np.maximum, (_onwards(chances[then], times[then] - times[at]) for then in ahead))
     return chances
 
 
