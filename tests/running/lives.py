@@ -24,7 +24,7 @@ from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.types import Look
-from adaptive_eval.endpoints.types import Answer, Endpoint, Prompt, RetryGate
+from adaptive_eval.endpoints.types import Answer, Endpoint, Limits, Prompt, RetryGate
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.graders.pool import GradingPool
@@ -178,7 +178,7 @@ class World:
         self.log_at_commit = self.entered = len(self.log)
         with ExitStack() as stack:
             for place, value in {
-                "supplies.opening.open_endpoint": lambda model, *_, **__: self._endpoint(model),
+                "supplies.opening.open_endpoint": lambda model, _, limits, **__: self._endpoint(model, limits),
                 "running.answer_keys.GradingPool": self._pool,
                 "exchange.importing.GradingPool": self._pool,
                 "machine.driver.GATHER_SECONDS": 0.0,
@@ -217,7 +217,7 @@ class World:
 
         return tell
 
-    def _endpoint(self, model: ModelConfig) -> Endpoint:
+    def _endpoint(self, model: ModelConfig, limits: Limits) -> Endpoint:
         return _Endpoint(self, model.name)
 
     def _pool(self, *arguments: object, **named: object) -> "_Pool":

@@ -88,9 +88,9 @@ class Spender(World):
         with clock, asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(timed())
 
-    def _endpoint(self, model: ModelConfig) -> Endpoint:
+    def _endpoint(self, model: ModelConfig, limits: Limits) -> Endpoint:
         wire = _Wire(self, model.name, self.usage, self.faults)
-        return ModelEndpoint(model, model.sampling, model.concurrency, wire)
+        return ModelEndpoint(model, model.sampling, limits, wire)
 
     @contextmanager
     def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
