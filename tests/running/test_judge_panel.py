@@ -35,7 +35,7 @@ def server(url: str, **fields: object) -> dict[str, object]:
 
 def settings(first: str, *further: str, **changes: object) -> dict[str, object]:
     models = [{"name": name, "base_url": first} for name in MODELS]
-    grader = {"kind": "judge", "concurrency": 4, "server": [server(url) for url in (first, *further)]}
+    grader = {"kind": "judge", "concurrency": {"in_flight": 4}, "server": [server(url) for url in (first, *further)]}
     return {"models": models, "grader": grader | changes, "trials": {"min": 3, "max": 6}, "concurrency": QUICK}
 
 
