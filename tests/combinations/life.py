@@ -150,8 +150,9 @@ class Leading:
         command = self.commands.begin(*arguments)
         interrupted = ""
         if befall and wait_until(lambda: self.is_time(command, begun, after), command):
-            (command.kill if befall == "killed" else command.interrupt)()
-            interrupted = befall
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                (command.kill if befall == "killed" else command.interrupt)()
+                interrupted = befall
         done = command.wait()
         outputs = read_outputs(self.commands, self.folder, self.run, reading) if reading is not None else None
         stage = Stage(name, done, begun, self.lines(), outputs, self.config, self.run, interrupted)

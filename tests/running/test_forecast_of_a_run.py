@@ -40,6 +40,7 @@ def test_the_forecast_counts_every_answer_that_the_run_asks(
     long, as the forecast says that it assumes."""
     p = binary(np.array([with_mean(np.linspace(0.02, 0.98, 8), mean) for mean in (0.85, 0.5, 0.15)]))
     world = replace(small_world(), p=p, latency=Latency(median=seconds))
+    monkeypatch.chdir(tmp_path)  # a plan goes by the run and the dry run that are there
     monkeypatch.setattr("adaptive_eval.study.forecast.prior_chances", lambda *_: iter([world.p] * 10))
     pace = {"trials": {"min": 4, "max": 80, "optimize": optimize}, "concurrency": 16}
     with serving(SimulatedServer(world)) as url:
