@@ -465,8 +465,7 @@ class Machine:
             for trial in trials:
                 self.account.enter(trial, -1)
             dropped = [Dropped(trial.key) for trial in trials]
-            # a supply that remembers its requests would have claimed those that it has sent
-            if event.killed and model not in self.setting.remembers:
+            if event.killed:
                 charge = self._charge(ChargeKind.KILLED, model, [trial.cost for trial in trials])
                 self._write(charge, *dropped)
             else:

@@ -139,19 +139,6 @@ def test_capped_request_is_sent_when_its_reservation_is_on_disk() -> None:
     assert 0 < len(played.sent) < len(reserved)
 
 
-@pytest.mark.parametrize("remembers", [True, False])
-def test_kill_loses_nothing_that_a_batch_service_was_not_sent(*, remembers: bool) -> None:
-    """Such a service would claim what it has been sent."""
-    batched = replace(setting(budget=Budget(tokens=1000)), remembers=frozenset(range(3) if remembers else ()))
-    played = Played(batched)
-    played.do(Opened())
-    again = played.replayed()
-    claimed = {request.keys[0] for request in played.sent[:2]}
-    rows = [row for action in again.handle(Opened(claimed), 0.0) if isinstance(action, Write) for row in action.rows]
-    charges = [record for _, record in rows if isinstance(record, Charge)]
-    assert sum(charge.number for charge in charges) == (0 if remembers else len(played.sent) - 2)
-
-
 def test_request_of_several_trials_holds_a_slot_until_the_last_has_come() -> None:
     played = Played(setting(samples=dict.fromkeys(range(3), 2), slots=dict.fromkeys(range(3), 1)))
     played.do(Opened())
