@@ -6,10 +6,9 @@ usage of each, see `wire`); an echoed prompt precedes the text and its log-proba
 trusted: anything that is not an answer is a `Failure`.
 
 Token counts are not trusted either. If `usage` is missing, tokens are estimated, one per `BYTES_PER_TOKEN` bytes;
-likewise if it claims less than one per `MAX_BYTES_PER_TOKEN`. If it claims more than that many times the limit, which
-is more than the bytes of any answer, the limit is counted. A smaller excess is accepted, and a text too long for the
-limit is estimated, since it was generated. Each case raises a notice. Cached tokens count only as part of a prompt
-whose reported tokens are counted.
+likewise if it claims less than one per `MAX_BYTES_PER_TOKEN`. If it claims more than `ABSURD_FACTOR` times the limit,
+the limit is counted. A smaller excess is accepted, and a text too long for the limit is estimated, since it was
+generated. Each case raises a notice. Cached tokens count only as part of a prompt whose reported tokens are counted.
 """
 
 from collections.abc import Callable, Sequence
@@ -103,6 +102,7 @@ def _text(value: object) -> str:
 
 BYTES_PER_TOKEN = 3
 """English prose has four or five bytes per token, formulas and code three, Chinese three to five."""
+ABSURD_FACTOR = 16
 
 
 def _bytes(text: str) -> int:
@@ -297,7 +297,7 @@ class AnswerReader:
         counts = []
         for tokens, draft in zip(reported, drafts, strict=True):
             limit, length = self._max_answer_tokens, draft.length
-            if limit is not None and tokens > MAX_BYTES_PER_TOKEN * limit:
+            if limit is not None and tokens > ABSURD_FACTOR * limit:
                 replacement = self._estimate(draft) if self._exceeds_limit(draft) else limit
                 self._note(Notice("absurd_usage", f"{_ABSURD_ANSWER_TEXT.format(tokens)}: {replacement} are counted"))
                 tokens = replacement
@@ -327,11 +327,11 @@ class AnswerReader:
 
     def _prompt_tokens(self, reported: int, prompt: Prompt) -> int:
         """Tokens of the prompt: a template may add some to its text, but not many times its length."""
-        if 0 < reported <= MAX_BYTES_PER_TOKEN * TEMPLATE_TOKENS:
+        if 0 < reported <= ABSURD_FACTOR * TEMPLATE_TOKENS:
             return reported
         contents = [prompt.text or "", *(message.content for message in prompt.messages or ())]
         length = sum(map(_bytes, contents))
-        if reported > MAX_BYTES_PER_TOKEN * (length + TEMPLATE_TOKENS):
+        if reported > ABSURD_FACTOR * (length + TEMPLATE_TOKENS):
             self._note(
                 Notice(
                     "absurd_usage", f"{_ABSURD_PROMPT_TEXT.format(reported)}: {length + TEMPLATE_TOKENS} are counted"

@@ -23,7 +23,7 @@ from adaptive_eval.endpoints.failures import (
     web_page,
 )
 from adaptive_eval.endpoints.open_files import is_out_of_files
-from adaptive_eval.endpoints.parsing import MAX_LINE_BYTES, StreamReader, is_comment, parse_server_json
+from adaptive_eval.endpoints.parsing import StreamReader, is_comment, parse_server_json
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
@@ -40,8 +40,7 @@ from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
 
 PROBE_SECONDS = CONNECT_SECONDS
 """Limit on the time of a request that is not for answers."""
-AUX_MAX_BYTES = MAX_LINE_BYTES
-"""A response that is not an answer is no longer than a line of one may be."""
+AUX_MAX_BYTES = 4 * 1024 * 1024
 
 
 class Reply(NamedTuple):

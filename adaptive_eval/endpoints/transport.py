@@ -20,23 +20,17 @@ import httpx2
 from aiohttp.http_exceptions import ContentEncodingError, ContentLengthError, HttpProcessingError, TransferEncodingError
 from yarl import URL
 
-from adaptive_eval.endpoints.connection import (
-    MAX_FRAMING_BYTES,
-    PARSE_CHUNK_BYTES,
-    Connector,
-    StaleConnection,
-    close_all_idle,
-)
+from adaptive_eval.endpoints.connection import MAX_FRAMING_BYTES, Connector, StaleConnection, close_all_idle
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.wire import MAX_BODY
 
 CONNECT_SECONDS = 10.0
-READ_BUFFER_BYTES = PARSE_CHUNK_BYTES * 4
+READ_BUFFER_BYTES = 64 * 1024
 """Bytes of a body that are buffered for its reader; at twice as many the connection stops reading."""
 FIRST_PIECES = 8
 PAUSE_SECONDS = 0.1
-SMALL_BYTES = PARSE_CHUNK_BYTES
+SMALL_BYTES = READ_BUFFER_BYTES // 4
 """The first chunks of a response are passed on at once, later small ones together: waking the reader costs most."""
 
 Header = tuple[bytes, bytes]

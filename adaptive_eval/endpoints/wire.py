@@ -35,9 +35,12 @@ _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 SERVER_DEFAULT = "server default"
 
 _ENVELOPE_BYTES = 1024 * 1024
-_TOKEN_BYTES = 1024
-"""Upper bound on the mean bytes of a token, of its event, and of a log-probability: the longest token in any vocabulary
-has 128 bytes, JSON turns some into six, and a log-probability has them twice."""
+_TOKEN_BYTES = 256
+"""Upper bound on the mean bytes of a token: the longest in any vocabulary have 128, and JSON turns some into six."""
+_EVENT_BYTES = 1024
+"""Bytes around a token in its own event."""
+_LOGPROB_BYTES = 512
+"""Bytes of a token or alternative with its log-probability: the token as text and as a list of bytes."""
 
 
 def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
@@ -78,7 +81,7 @@ def longest_response(body: Mapping[str, object], length: int) -> int:
     if isinstance(logprobs, int) and not isinstance(logprobs, bool):
         alternatives = logprobs
     logprobs_per_token = 1 + alternatives if logprobs and isinstance(alternatives, int) else 0
-    token = _TOKEN_BYTES * (1 + bool(body.get("stream")) + logprobs_per_token)
+    token = _TOKEN_BYTES + _EVENT_BYTES * bool(body.get("stream")) + _LOGPROB_BYTES * logprobs_per_token
     prompt_bytes = length * (token if "prompt_logprobs" in body or body.get("echo") else 1)
     answers = answers_asked if isinstance(answers_asked, int) else 1
     return min(_ENVELOPE_BYTES + prompt_bytes * answers + max_tokens * answers * token, MAX_BODY)
