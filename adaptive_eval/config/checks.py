@@ -221,26 +221,29 @@ def check_templates(
         fields = _template_fields(questions.benchmarks.get(part.name))
         for at, model in asked_models(models):
             complete = part.complete_prompt(prompt.with_template(model.prompt))
-            templates[("benchmarks", number, "prompt"), complete.template] = fields
-            if complete.few_shot and (beyond := beyond_examples(complete.template)):
-                key: KeyPath = ("models", at, "prompt", "template")
-                if complete.template != model.prompt.template:
-                    key = ("benchmarks", number, "prompt")
-                yield Problem(key, f"has {beyond}, which few_shot has not", "leave it out of the template")
+            place: KeyPath = ("benchmarks", number, "prompt")
+            templates[place, complete.template] = fields
+            is_own = complete.template == model.prompt.template
+            at_fault = ("models", at, "prompt", "template") if is_own else place
+            yield from _unfilled_by_examples(complete, at_fault, "few_shot")
     if not benchmarks:
         fields = _template_fields(questions)
         templates[("prompt", "template"), prompt.template] = fields
         for at, model in valid_models(models):
-            templates[("models", at, "prompt", "template"), model.prompt.template] = fields
-            beyond = beyond_examples(model.prompt.template)
-            if prompt.few_shot and beyond:
-                path: KeyPath = ("models", at, "prompt", "template")
-                yield Problem(path, f"has {beyond}, which prompt.few_shot has not", "leave it out of the template")
+            place = ("models", at, "prompt", "template")
+            templates[place, model.prompt.template] = fields
+            yield from _unfilled_by_examples(prompt.with_template(model.prompt), place, "prompt.few_shot")
     problems = (
         (path, problem) for (path, text), fields in templates.items() for problem in template_problems(text, fields)
     )
     for path, problem in dict.fromkeys(problems):
         yield Problem(path, "has a name in braces that is not a field", problem)
+
+
+def _unfilled_by_examples(prompt: PromptConfig, path: KeyPath, key: str) -> Iterator[Problem]:
+    """A problem if the template has fields that the examples of the prompt lack."""
+    if prompt.few_shot and (beyond := beyond_examples(prompt.template)):
+        yield Problem(path, f"has {beyond}, which {key} has not", "leave it out of the template")
 
 
 def _template_fields(section: QuestionsConfig | None) -> Sequence[str]:

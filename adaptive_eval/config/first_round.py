@@ -39,7 +39,7 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
     """A warning for each cap that does not cover the worst case of the first round."""
     plan, config = prepared.plan, prepared.config
     yield from unbounded_models(plan, prepared.models)
-    opening, worst = asked_first(plan), np.array([(1.0, *cost) for cost in bounded_costs(plan)])
+    opening, worst = asked_first(plan), bounded_costs(plan)
     trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst
     needs, minimum = trials @ worst, np.minimum(trials, 1) @ worst
     minimum[0] = needs[0]

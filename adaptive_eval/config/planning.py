@@ -35,15 +35,13 @@ from adaptive_eval.graders.rubric import best_is_sure, grades_cut_answers, open_
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
-from scorio.moments import CountArray
+from scorio.moments import CountArray, FloatArray
 
 ENDING_SECONDS = GRACE_SECONDS + 1.0
 """Seconds for the run to notice that a server must end, and for the server to end."""
 MIN_GPU_SECONDS = 1e-9
 SAMPLE_MARGIN = 2
 """Factor on an Inspect sample's token limit for caps: its last call may exceed it, and its scorer may call models."""
-
-
 WORST_TO_MEAN = 3.0
 """The least that the worst cost of an answer usually is beside the mean: a budget for less may end within the first
 round, and with more a first round of usual size decides more than a small one (benchmarks/limits.md)."""
@@ -169,15 +167,16 @@ def asked_first(plan: Plan) -> NDArray[np.integer]:
     return np.maximum(plan.opening - (0 if plan.first is None else plan.first), 0)
 
 
-def bounded_costs(plan: Plan) -> tuple[Cost, ...]:
-    """The most that a trial of each model may cost, and 0 USD if nothing bounds it."""
-    return tuple(cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
+def bounded_costs(plan: Plan) -> FloatArray:
+    """(L, 4): the most that a trial of each model may cost in each currency of a budget; 0 USD if nothing bounds it."""
+    costs = (cost._replace(usd=0.0) if cost.is_unbounded else cost for cost in plan.bench.worst_cost)
+    return np.array([(1.0, *cost) for cost in costs])
 
 
 def caps_probably_cover_first_round(plan: Plan) -> bool:
     """Whether the caps cover the first round if its answers cost a third of the worst case on average. How long they
     take is unknown: a request's time limit says little about it."""
-    trials, tokens, usd, _ = asked_first(plan).sum(axis=1) @ np.array([(1.0, *cost) for cost in bounded_costs(plan)])
+    trials, tokens, usd, _ = asked_first(plan).sum(axis=1) @ bounded_costs(plan)
     needs = {"trials": trials, "tokens": tokens / WORST_TO_MEAN, "usd": usd / WORST_TO_MEAN}
     return all(need <= cap for name, need in needs.items() if (cap := getattr(plan.budget, name)) is not None)
 
