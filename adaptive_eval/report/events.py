@@ -34,33 +34,25 @@ class ChargeLine(NamedTuple):
     estimated: bool
 
 
-class LogCounts(NamedTuple):
-    """Contents of a log at one of its notes."""
-
-    trials: int
-    looks: int
-
-
 def events_of_log(
     notes: Sequence[TimedNote],
     charges: Sequence[ChargeLine],
     models: Mapping[int, str],
-    counts_at: Mapping[int, LogCounts],
+    looks: Mapping[int, int],
 ) -> list[Event]:
-    """All events in their order; `counts_at`: what the log had at each start and change of the settings."""
+    """All events in their order; `looks`: how many precede each change of the settings, by its place in the log."""
     rows: list[tuple[int, Event]] = [(charge.seq, loss_of(charge)) for charge in charges if charge.model]
-    rows += _from_notes(notes, models, counts_at)
+    rows += _from_notes(notes, models, looks)
     return [event for _, event in sorted(rows, key=lambda row: row[0])]
 
 
 def _from_notes(
-    notes: Sequence[TimedNote], models: Mapping[int, str], counts_at: Mapping[int, LogCounts]
+    notes: Sequence[TimedNote], models: Mapping[int, str], looks: Mapping[int, int]
 ) -> Iterator[tuple[int, Event]]:
     for seq, at, note in notes:
         if note.kind == DISCARDED:  # its charge says the same
             continue
-        counts = counts_at[seq]._asdict() if seq in counts_at else {}
-        yield seq, event_of(note, models, at, **counts)
+        yield seq, event_of(note, models, at, **({"looks": looks[seq]} if seq in looks else {}))
 
 
 def loss_of(charge: ChargeLine) -> AnswersLost:

@@ -27,6 +27,7 @@ from adaptive_eval.report.snapshot import (
     take_state,
 )
 from adaptive_eval.report.spending import HeldServers
+from adaptive_eval.report.trial_sums import STORED_EVERY, sums_to_store
 from adaptive_eval.store.read import LogReader, StoredReport
 
 
@@ -45,10 +46,13 @@ class Reporter:
         questions: Sequence[Question],
         created: float,
         labels: Callable[[], RunLabels | None] = lambda: None,
+        sums_every: int = STORED_EVERY,
     ) -> None:
-        """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now."""
+        """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now; `sums_every`:
+        trials after which a report stores sums anew."""
         self._config, self._labels = config, labels
         self._subject = run_subject(config, questions, created)
+        self.sums_every = sums_every
         self.latest: Results | None = None
         """The newest report that was stored."""
 
@@ -109,13 +113,16 @@ class Draft:
 
     def __call__(self, log: LogReader) -> StoredReport:
         """Make the report, with all rows that are written."""
-        state = self._state
-        self.results = results = self._reporter.build(state, self._usages, RunReader(log), is_over=self._is_over)
+        state, reader = self._state, RunReader(log)
+        self.results = results = self._reporter.build(state, self._usages, reader, is_over=self._is_over)
         prior, _ = prior_and_recorded_counts(state.plan.bench)
         cells = CellCounts(
             self._roster, state.arrived, state.judged, np.asarray(prior, np.int64) if prior.any() else None
         )
-        return StoredReport(self._look, log.database.last_seq(), to_json(results), cells.to_bytes())
+        seq = log.database.last_seq()
+        return StoredReport(
+            self._look, seq, to_json(results), cells.to_bytes(), sums_to_store(reader, self._reporter.sums_every)
+        )
 
     def publish(self, log: HasDirectory) -> None:
         """Write results.json, once the report is stored."""

@@ -20,13 +20,12 @@ from adaptive_eval.base.roster import Names, Roster
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.machine.charges import NO_MODEL, ChargeKind
 from adaptive_eval.machine.clocks import HeldTime
-from adaptive_eval.machine.records import BEGUN, SETTINGS
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.machine.usage import NO_GRADING, AnswerFault, GradingUse
 from adaptive_eval.notes import AlarmRaised, Event, OutcomesRecorded, PriorTaken
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report import queries
-from adaptive_eval.report.events import ChargeLine, LogCounts, TimedNote, events_of_log
+from adaptive_eval.report.events import ChargeLine, TimedNote, events_of_log
 from adaptive_eval.report.records import (
     AWAITS_VERDICT,
     CellExtent,
@@ -184,11 +183,9 @@ class RunReader:
         """All events of the run, or those after this sequence number."""
         notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes() if seq > after]
         charges = [charge for charge in self.charges() if charge.seq > after]
-        counted = [timed.seq for timed in notes if timed.note.kind in {*BEGUN, SETTINGS}]
-        looks = {end.seq: end.looks for end in self.log.settings_ends().values()} if counted else {}
-        counts = {seq: LogCounts(self._trials_before(seq), looks.get(seq, 0)) for seq in counted}
+        looks = {end.seq: end.looks for end in self.log.settings_ends().values()}
         try:
-            events = events_of_log(notes, charges, self.model_names, counts)
+            events = events_of_log(notes, charges, self.model_names, looks)
         except StoreError as error:
             raise StoreError(f"{self.directory}: {error}. Restore a copy of the run, or {NEW_RUN}") from error
         return [self.with_example(event) for event in events]
@@ -203,11 +200,6 @@ class RunReader:
             key = str(parse_object(body, "a stored question").get("answer", ""))
             return replace(event, example=describe_example(record, key))
         return event
-
-    def _trials_before(self, seq: int) -> int:
-        """Number of answers before a place in the log."""
-        ((trials,),) = self._rows(f"SELECT count(*) FROM trials WHERE seq < ? AND {queries.ANSWERED}", seq)
-        return _whole(trials)
 
     def charges(self) -> list[ChargeLine]:
         """Charges that belong to no trial, by kind and model."""
@@ -292,12 +284,12 @@ class RunReader:
             sums = merge_sums(sums, [ReplicaSums(self.model_names[_whole(model)], *values) for model, *values in rows])  # type: ignore[arg-type]
         return sums
 
-    def spending(self, steps: int) -> list[Spending]:
-        """Cumulative spending at about `steps` evenly spaced trials, in the order of the log."""
-        spending, parts = [NO_SPENDING], list(self._parts(0))
-        for after, until in parts:
-            moments = -(-steps * (until - after) // parts[-1][1])
-            for row in self._rows(queries.SPENDING, after, until, after, moments, until - after):
+    def spending(self, after: int, steps: int) -> list[Spending]:
+        """Cumulative spending since a place in the log, at about `steps` evenly spaced trials."""
+        spending, parts = [NO_SPENDING], list(self._parts(after))
+        for first, until in parts:
+            moments = -(-steps * (until - first) // (parts[-1][1] - after))
+            for row in self._rows(queries.SPENDING, first, until, first, moments, until - first):
                 spending.append(spending[-1].and_then(Spending(*row)))  # type: ignore[arg-type]
         return thin_out(spending[1:], steps)
 

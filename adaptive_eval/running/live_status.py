@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.types import NO_COST, Look
+from adaptive_eval.core.types import NO_COST, Cost, Look
 from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.machine.charges import Charge
 from adaptive_eval.machine.clocks import HeldTime, RunClock
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import event_of
-from adaptive_eval.machine.records import BEGUN, DISCARDED, LookTaken, Note
+from adaptive_eval.machine.records import DISCARDED, LookTaken, Note
 from adaptive_eval.machine.supply import Supply
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.notes.event import Event
@@ -46,7 +46,8 @@ class LiveStatus:
         servers = self._servers()
         rows = extra_costs(reader, self._roster, servers, self.events)
         self._removed = [row for row in rows if row.what in ("left", "baseline")]
-        self._before = reader.trial_count(), sum(row.tokens for row in reader.sums())
+        self._before = 0, 0
+        """Trials and tokens of earlier starts."""
         self.machine: Machine | None = None
         self.reporter: Reporter | None = None
         self.supplies: Mapping[int, Supply] = {}
@@ -62,8 +63,7 @@ class LiveStatus:
     def on_note(self, note: Note) -> None:
         """Keep and show an event."""
         if note.kind != DISCARDED:  # its charge says the same
-            trials = {"trials": self._before[0]} if note.kind in BEGUN else {}
-            self.tell(event_of(note, self.names, time.time(), **trials))
+            self.tell(event_of(note, self.names, time.time()))
 
     def on_charge(self, charge: Charge) -> None:
         """Keep and show answers that were lost."""
@@ -82,22 +82,22 @@ class LiveStatus:
         self.events.append(event)
         self._watcher.happened(event)
 
+    def follow(self, machine: Machine | None) -> None:
+        """Follow a machine that has come to the end of the log; None if the start is stopped before."""
+        self.machine = machine
+        trials, usage = self._stored()
+        self._before = trials, usage.tokens
+
     # -- the status ------------------------------------------------------------------------------------------------
 
     def take(self) -> Status:
         """The status now."""
         machine, elapsed = self.machine, self._clock.elapsed()
-        paid = [NO_COST if machine is None else machine.account.models[number].paid.cost for number in self._numbers]
-        trials = 0 if machine is None else sum(machine.account.models[number].answers for number in self._numbers)
-        usage = NO_COST._replace(
-            tokens=sum(cost.tokens for cost in paid),
-            usd=sum(cost.usd for cost in paid),
-            gpu_seconds=sum(cost.gpu_seconds for cost in paid),
-        )
+        trials, usage = self._stored()
         servers = self._servers()
         times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
-        counted = counted_gpu_seconds(servers, [cost.gpu_seconds for cost in paid], beside)
+        counted = counted_gpu_seconds(servers, [cost.gpu_seconds for cost in self._paid()], beside)
         latest = None if self.reporter is None else self.reporter.latest
         return Status(
             looks=0 if machine is None else len(machine.controller.looks),
@@ -118,6 +118,17 @@ class LiveStatus:
             sites=self._site_rows(),
             held=HeldTime(sum(held.seconds for held in times), sum(held.gpu_seconds for held in times)),
         )
+
+    def _paid(self) -> list[Cost]:
+        machine = self.machine
+        return [NO_COST if machine is None else machine.account.models[number].paid.cost for number in self._numbers]
+
+    def _stored(self) -> tuple[int, Cost]:
+        """Number and cost of the stored answers."""
+        machine, paid = self.machine, self._paid()
+        trials = 0 if machine is None else sum(machine.account.models[number].answers for number in self._numbers)
+        gpu_seconds = sum(cost.gpu_seconds for cost in paid)
+        return trials, Cost(sum(cost.tokens for cost in paid), sum(cost.usd for cost in paid), gpu_seconds)
 
     def _servers(self) -> HeldServers:
         held = self._clock.held_times()

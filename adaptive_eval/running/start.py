@@ -241,12 +241,12 @@ class _Start:
                 store.reader,
                 stages,
                 lambda trial: reserve(trial.answer, trial.question, trial.number),
-                about=_about_start(prepared),
+                about=_about_start(prepared, reader.trial_count()),
                 waited=waited,
                 ask_again=self._ask_again,
                 is_resumed=is_resumed,
             )
-            status.machine = machine
+            status.follow(machine)
             if machine is not None:
                 await driver.run(machine, first)
         except Aborted as error:
@@ -397,10 +397,11 @@ def _note_fatal_error(store: RunStore, error: Exception) -> None:
         store.append(note_of(RunStopped(kind, reason, error_exit_code(error)), {}))
 
 
-def _about_start(prepared: PreparedRun) -> dict[str, object]:
-    """Contents of the note of a start."""
+def _about_start(prepared: PreparedRun, trials: int) -> dict[str, object]:
+    """Contents of the note of a start with these stored trials."""
     longest = dict(zip(prepared.models, longest_prompts(prepared.prompts), strict=True))
     begun = RunResumed(
+        trials,
         pid=os.getpid(),
         host=socket.gethostname(),
         version=__version__,
@@ -408,7 +409,7 @@ def _about_start(prepared: PreparedRun) -> dict[str, object]:
         arguments=prepared.arguments,
         overrides=prepared.overrides or None,
     )
-    return {name: value for name, value in begun.body().items() if name != "trials"}
+    return begun.body()
 
 
 def _open_clock(config: RunConfig, prepared: PreparedRun, setting: Setting, log: LogReader) -> RunClock:

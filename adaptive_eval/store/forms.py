@@ -49,7 +49,9 @@ def _conditions(table: str) -> Iterator[str]:
         yield f"{none.get(table, '')}model IN (SELECT id FROM models)"
 
 
-_CHECKED = {table: next(iter(DECLARED[table])) for table in ("trials", "charges", "looks", "reports", "cells", "notes")}
+_CHECKED = {
+    table: next(iter(DECLARED[table])) for table in ("trials", "charges", "looks", "reports", "cells", "sums", "notes")
+}
 """The tables whose values are read as they are, with their keys; `run` has values of any type, and the others JSON."""
 MISFORMED = {
     table: f"SELECT {key} FROM {table} WHERE NOT ({' AND '.join(map('({})'.format, _conditions(table)))}) LIMIT 1"

@@ -44,6 +44,7 @@ WHOLE_COLUMNS = [column for column in COVERED["trials"] if column not in ("diges
 _WHOLE = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM trials"
 _CHARGES = "SELECT at, seq, kind, what, model, number, tokens, usd, gpu_seconds, estimated FROM charges ORDER BY seq"
 _NOTES = "SELECT at, seq, kind, model, body FROM notes ORDER BY seq"
+_SUMS = "SELECT {} FROM sums WHERE configuration = (SELECT max(id) FROM configurations)"
 _LOOKS = "SELECT at, seq, number, configuration, body FROM looks ORDER BY seq"
 _ACCOUNT = """
 SELECT model, state, '' AS kind, count(*), sum(tokens), sum(usd), sum(gpu_seconds),
@@ -84,6 +85,15 @@ class StoredReport(NamedTuple):
     """JSON without the rows of questions."""
     cells: bytes = b""
     """Counts from which these rows are made."""
+    sums: "PackedSums | None" = None
+    """Sums to be stored with it, if there are new ones."""
+
+
+class PackedSums(NamedTuple):
+    """Sums over the trials up to a place in the log."""
+
+    seq: int
+    body: bytes
 
 
 class AccountLine(NamedTuple):
@@ -204,8 +214,18 @@ class LogReader:
         for look, seq, body in self._rows(query):
             counts = [*self._rows("SELECT body FROM cells WHERE look = ?", look)] if cells else []
             unpacked = [decompress(part) if isinstance(part, bytes) else b"" for (part,) in ((body,), *counts)]
-            return StoredReport(_whole_number(look), _whole_number(seq), *unpacked)
+            return StoredReport(_whole_number(look), _whole_number(seq), unpacked[0], b"".join(unpacked[1:]))
         return None
+
+    def sums(self) -> PackedSums | None:
+        """The stored sums under the newest configuration; None if there are none."""
+        for seq, body in self._rows(_SUMS.format("seq, body")):
+            return PackedSums(_whole_number(seq), decompress(body if isinstance(body, bytes) else b""))
+        return None
+
+    def sums_seq(self) -> int:
+        """The newest trial that these sums count; 0 if there are none."""
+        return max((_whole_number(seq) for (seq,) in self._rows(_SUMS.format("seq"))), default=0)
 
     def settings_ends(self) -> dict[int, SettingsEnd]:
         """By configuration: where it was changed. A regrade that takes all looks anew leaves none to those before."""

@@ -22,7 +22,7 @@ Stored = str | bytes | int | float | None
 
 APPLICATION_ID = 0x61644576
 """Marks the file as one of adaptive-eval (PRAGMA application_id)."""
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """PRAGMA user_version; a file with another number is refused."""
 
 TABLES = """
@@ -125,6 +125,13 @@ CREATE TABLE reports (
 CREATE TABLE cells (
     look INTEGER PRIMARY KEY,      -- of the newest report alone
     body BLOB NOT NULL,            -- zlib of integers: trials by model, question and category
+    checksum INTEGER NOT NULL
+);
+
+CREATE TABLE sums (
+    seq INTEGER PRIMARY KEY,       -- the newest trial that they count; there is one row at most
+    configuration INTEGER NOT NULL,
+    body BLOB NOT NULL,            -- zlib: sums over the trials, so that readers of a large run need not read them all
     checksum INTEGER NOT NULL
 );
 

@@ -43,6 +43,12 @@ ChangeGrade = Callable[[int, Trial], Trial | None]
 REGRADED_AT_ONCE = 256
 """Answers that are read at a time: a bound for the memory that their texts take."""
 _DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
+_DROP_SUMS = """
+DELETE FROM sums WHERE seq >= (
+    SELECT seq FROM trials WHERE model = ? AND question = ? AND number = ? AND state IN ('done', 'ungraded')
+)
+"""
+"""Removes sums that count a trial."""
 _IN_PLACE = "SELECT model, question, number, at FROM trials WHERE seq = ?"
 
 
@@ -135,6 +141,10 @@ class RunStore:
                     )
                     connection.execute("DELETE FROM cells")
                     connection.execute(_INSERT["cells"], sealed(made.look, compress(made.cells)))
+                    if made.sums is not None:
+                        connection.execute("DELETE FROM sums")
+                        body = compress(made.sums.body)
+                        connection.execute(_INSERT["sums"], sealed(made.sums.seq, self._configuration, body))
         self._note_written(rows)
         if failure is not None:
             raise failure
@@ -163,7 +173,8 @@ class RunStore:
     def _settings_note(self, changes: Sequence[Sequence[object]]) -> Note:
         """The note that the next configuration begins."""
         ((looks, newest),) = self._database.rows("SELECT count(*), max(configuration) FROM looks")
-        body = {"configuration": self._configuration + 1, "changes": list(changes), "looks": looks}
+        ((trials,),) = self._database.rows("SELECT count(*) FROM trials WHERE state != 'reserved'")
+        body = {"configuration": self._configuration + 1, "changes": list(changes), "trials": trials, "looks": looks}
         return Note(SETTINGS, None, {**body, "has_looked": newest == self._configuration})
 
     def _insert_configuration(self, connection: sqlite3.Connection, header: RunHeader) -> None:
@@ -205,11 +216,12 @@ class RunStore:
         at = self._last_at = max(time.time(), self._last_at + TICK_SECONDS)
         trials: dict[Key, tuple[int, Trial, float | None]] = {}
         others: dict[str, list[tuple[Stored, ...]]] = {"charges": [], "notes": [], "looks": []}
-        dropped: list[tuple[int, int, int]] = []
+        dropped, in_place = list[Key](), list[int]()
         for seq, record in written:
             stored_at = self._require_new(seq, record)
             if type(record) is Trial:
                 trials[record.key] = seq, record, stored_at
+                in_place += [] if stored_at is None else [seq]
             elif type(record) is Dropped:
                 trials.pop(record.key, None)
                 dropped.append(record.key)
@@ -225,7 +237,10 @@ class RunStore:
                 connection.execute("DELETE FROM reports WHERE look >= ?", (record.number,))
             elif type(record) is Note:
                 others["notes"].append(sealed(seq, record.kind, record.model, at, dump_json(record.body)))
+        connection.executemany(_DROP_SUMS, dropped)
         connection.executemany(_DROP, dropped)
+        if in_place:
+            connection.execute("DELETE FROM sums WHERE seq >= ?", (min(in_place),))
         connection.executemany(
             _INSERT["trials"],
             [trial_row(seq, trial, at if stored is None else stored) for seq, trial, stored in trials.values()],

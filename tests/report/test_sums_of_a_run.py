@@ -89,7 +89,7 @@ def test_comparisons_are_counted_by_how_they_came_out(store: RunStore, reader: R
 def test_what_is_summed_while_a_run_goes_on_is_in_the_order_of_the_log(store: RunStore, reader: RunReader) -> None:
     for number in range(6):
         store.append(free(number=number), free(LARGE, number=number))
-    assert [spent.trials for spent in reader.spending(4)] == [3, 6, 9, 12]
+    assert [spent.trials for spent in reader.spending(0, 4)] == [3, 6, 9, 12]
     assert [tuple(cell) for cell in reader.cells(5)] == [("small", "q1", 3), ("large", "q1", 2)]
     assert [trial.trial for trial in reader.model_trials("large")] == list(range(6))
     store.append(Dropped((LARGE, Q1, 5)), Dropped((LARGE, Q1, 4)))

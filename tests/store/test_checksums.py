@@ -18,14 +18,14 @@ from adaptive_eval.machine.records import LookTaken, Note
 from adaptive_eval.machine.trial import RESERVED, Trial
 from adaptive_eval.store.bulk import BulkImport
 from adaptive_eval.store.errors import DATABASE_FILE
-from adaptive_eval.store.read import LogReader, StoredReport
+from adaptive_eval.store.read import LogReader, PackedSums, StoredReport
 from adaptive_eval.store.schema import COVERED
 from adaptive_eval.store.verify import Integrity
 from adaptive_eval.store.write import RunStore
 
 COLUMNS = [(table, column) for table, columns in COVERED.items() for column in columns]
 KEYS = {"run": "key", "models": "id", "questions": "id", "configurations": "id", "looks": "number"}
-KEYS |= {"reports": "look", "cells": "look"}
+KEYS |= {"reports": "look", "cells": "look", "sums": "seq"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
             rows = [
                 *enumerate([named._replace(state=RESERVED), LookTaken(0, {"order": [elapsed]})], store.last_seq + 1)
             ]
-            report = StoredReport(0, store.last_seq, b"{}", b"cells")
+            sums = PackedSums(store.last_seq, b"sums")
+            report = StoredReport(0, store.last_seq, b"{}", b"cells", sums)
             held = {"small": {"seconds": elapsed}}
             store.commit(rows, elapsed=elapsed, held=held, report=lambda reader, report=report: report)
         charge = Charge(ChargeKind.LOST, "answer", SMALL, 2, Cost(10, 0.25, 1.5))

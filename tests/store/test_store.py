@@ -204,7 +204,7 @@ def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenSto
     assert reader.models() == {"small": SMALL, "large": LARGE, "third": 2}, "one that left keeps its number"
     ((_, note),) = reader.notes()
     changes = [["budget.trials", 100, 500]]
-    assert note.body == {"configuration": 1, "changes": changes, "looks": 1, "has_looked": True}
+    assert note.body == {"configuration": 1, "changes": changes, "trials": 1, "looks": 1, "has_looked": True}
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_another_format_is_refused(open_store: OpenStore, directory: Path) -> No
     store.close()
     lock = (directory / "lock").read_bytes()
     for use in (open_store, lambda: LogReader.open(directory), lambda: Integrity.check(directory)):
-        with pytest.raises(StoreError, match="has format 99, and this version reads format 8; use the version"):
+        with pytest.raises(StoreError, match="has format 99, and this version reads format 9; use the version"):
             use()
     assert (directory / "lock").read_bytes() == lock
 

@@ -1,0 +1,87 @@
+"""Sums over the graded trials of a run. A large run stores them every so often, with a report: its readers then read
+only the trials since."""
+
+from collections.abc import Container
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from adaptive_eval.base.errors import DamagedValue
+from adaptive_eval.config.prepare import StoredSetup, stored_setup
+from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import ReplicaSums, Spending
+from adaptive_eval.report.summing import Counts, merge_sums, total_spending
+from adaptive_eval.store.read import PackedSums
+
+STEPS = 200
+"""Number of moments at which the spending is kept."""
+STORED_EVERY = 100_000
+"""Trials after which sums are stored anew: reading so many takes half a second."""
+_INTEGER = np.dtype("<i4")
+_LISTS = TypeAdapter(tuple[list[ReplicaSums], list[Spending]])
+
+
+class TrialSums(NamedTuple):
+    """Sums over the graded trials up to a place in the log."""
+
+    counts: Counts
+    """By model, question and category (L, M, K)."""
+    replicas: list[ReplicaSums]
+    spending: list[Spending]
+    """Cumulative, at up to twice as many moments as `STEPS`."""
+
+    @property
+    def last(self) -> int:
+        """The place of the newest of these trials; 0 without any."""
+        return max((row.last for row in self.replicas), default=0)
+
+    def spent(self, models: Container[str] | None = None) -> Spending:
+        """Usage of these models or of all."""
+        return total_spending([row for row in self.replicas if models is None or row.model in models])
+
+    def with_newer(self, reader: RunReader, setup: StoredSetup) -> "TrialSums":
+        """The sums with those over all trials that were stored since."""
+        newer = reader.sums(self.last)
+        if not newer:
+            return self
+        replicas, before = merge_sums(self.replicas, newer), self.spent()
+        trials = sum(row.trials for row in newer)
+        moments = -(-STEPS * trials // (before.trials + trials))
+        spending = [*self.spending, *map(before.and_then, reader.spending(self.last, moments))]
+        while len(spending) > 2 * STEPS:
+            spending = spending[::-2][::-1]  # the last one stays
+        return TrialSums(self.counts + reader.counts(setup.roster, self.counts.shape[2], self.last), replicas, spending)
+
+    def to_bytes(self) -> bytes:
+        """A line of JSON, and the counts as little-endian integers."""
+        return _LISTS.dump_json((self.replicas, self.spending)) + b"\n" + self.counts.astype(_INTEGER).tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, nothing: Counts) -> "TrialSums":
+        """Sums from `to_bytes`, with counts of this shape; raises `DamagedValue` if they are anything else."""
+        lists, _, counts = data.partition(b"\n")
+        try:
+            replicas, spending = _LISTS.validate_json(lists)
+            return cls(np.frombuffer(counts, _INTEGER).reshape(nothing.shape), replicas, spending)
+        except (ValueError, ValidationError) as error:
+            raise DamagedValue("the stored sums over trials are not those of this run") from error
+
+
+def read_sums(reader: RunReader, setup: StoredSetup) -> TrialSums:
+    """Sums over all graded trials."""
+    shape = len(setup.roster.models), len(setup.roster.questions), len(open_rubric(setup.config.rubric).weights)
+    nothing: Counts = np.zeros(shape, dtype=np.int32)
+    stored = reader.log.sums()
+    sums = TrialSums(nothing, [], []) if stored is None else TrialSums.from_bytes(stored.body, nothing)
+    return sums.with_newer(reader, setup)
+
+
+def sums_to_store(reader: RunReader, every: int) -> PackedSums | None:
+    """New sums, if there are `every` or more trials that the stored ones do not count."""
+    stored = reader.log.sums_seq()
+    if reader.newest_trial_id - stored < every:
+        return None
+    sums = read_sums(reader, stored_setup(reader.header()))
+    return PackedSums(sums.last, sums.to_bytes()) if sums.last > stored else None
