@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from adaptive_eval.core.result import TWO_SIDED_95
+from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.report.choice import part_in_words
 from adaptive_eval.report.finding import (
     comparison_state,
@@ -29,7 +30,8 @@ COLUMN_MEANINGS = {
     "ties within": "Ties within: the smallest delta at which the remaining trials could still show a tie.",
 }
 PERCENT = Scale(0.0, 1.0)
-SAMPLING_KEYS = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort")
+UNSENT: Sequence[object] = (None, [], {})
+"""Values of sampling settings that are not in requests."""
 
 
 def score_blocks(results: Results) -> Iterator[Block]:
@@ -119,7 +121,9 @@ def _metrics(results: Results) -> Iterator[Block]:
     values = {(row.metric, row.model): row for row in results.metrics}
     if values:
         names = list(dict.fromkeys(metric for metric, _ in values))
-        cells = ([row.name, *(_interval(values[name, row.name], PERCENT) for name in names)] for row in results.models)
+        cells = (
+            [row.name, *(_interval(values.get((name, row.name)), PERCENT) for name in names)] for row in results.models
+        )
         yield Table("Metrics over several trials", ("model", *names), tuple(map(tuple, cells)))
         yield (
             "Each is the mean over all subsets of that many trials per question, with a 95% interval on these "
@@ -127,7 +131,9 @@ def _metrics(results: Results) -> Iterator[Block]:
         )
 
 
-def _interval(row: GroupRow | MetricRow, scale: Scale) -> str:
+def _interval(row: GroupRow | MetricRow | None, scale: Scale) -> str:
+    if row is None:
+        return "-"
     value, gate = (row.value, None) if isinstance(row, MetricRow) else (row.score, row.gate)
     shown = f"{scale.score(value)} ({scale.interval(row.lo, row.hi)})"
     return "-" if value is None else shown if gate is None else f"{shown} {gate}"
@@ -214,14 +220,15 @@ def recipe_blocks(view: RunView) -> Iterator[Block]:
     rubric = ([name, f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield Table("Rubric", ("category", "weight"), tuple(map(tuple, rubric)))
     recorded = {row.name for row in (() if view.results is None else view.results.models) if row.recorded is not None}
+    keys = [key for key in Sampling.model_fields if key != "timeout"]
     alike: dict[tuple[str, ...], list[str]] = {}
     models = cast(Sequence[Mapping[str, Any]], view.configuration["models"])
     for model in models:
         if model["name"] not in recorded:
-            values = (model["sampling"][key] for key in SAMPLING_KEYS)
-            alike.setdefault(tuple("" if value is None else str(value) for value in values), []).append(model["name"])
+            values = (model["sampling"][key] for key in keys)
+            alike.setdefault(tuple("" if value in UNSENT else str(value) for value in values), []).append(model["name"])
     everyone = f"all {len(models)} models" if len(models) > 1 else models[0]["name"]
     rows = ([everyone if len(names) == len(models) else ", ".join(names), *values] for values, names in alike.items())
-    yield Table.of("Sampling", ["model", *(key.replace("_", " ") for key in SAMPLING_KEYS)], rows)
+    yield Table.of("Sampling", ["model", *(key.replace("_", " ") for key in keys)], rows)
     others = " For recorded models see the reports of their runs." if recorded else ""
     yield f"Empty settings were not sent: the server's defaults applied.{others}"
