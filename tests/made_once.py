@@ -12,7 +12,7 @@ import typer.main
 from pydantic import BaseModel
 
 from adaptive_eval import cli, notes
-from adaptive_eval.report import looks, question_rows, results_file
+from adaptive_eval.report import looks, results_file
 
 
 def make_once() -> None:
@@ -34,5 +34,5 @@ def make_once() -> None:
     ]
     for model in dict.fromkeys(models):
         model.model_rebuild()
-    for reader in (*notes._READERS.values(), question_rows._reader, results_file._reader, looks._parsers):
+    for reader in (*notes._READERS.values(), results_file._reader, looks._parsers):
         reader()

@@ -11,7 +11,7 @@ from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_do
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
-from adaptive_eval.show.changes_markdown import changes_markdown
+from adaptive_eval.show.changes_shown import changes_blocks
 
 FORMAT = "adaptive-eval.comparison/1"
 
@@ -33,7 +33,7 @@ def compare(
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
         diff = diff_runs(a, read_counts(run_a), b, read_counts(run_b))
         document = {"format": FORMAT, "changes": diff.to_plain()}
-        write_document(changes_markdown(diff, a.weights), document, kind, output)
+        write_document(f"{a.name} → {b.name}", changes_blocks(diff, a.weights), document, kind, output)
 
 
 def _require_comparable(a: RunView, b: RunView, runs: str) -> None:

@@ -18,8 +18,8 @@ from adaptive_eval.report.lines import several
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.running.reporting import apply_labels
-from adaptive_eval.show.labelled import label_sections
-from adaptive_eval.show.text import markdown_cell, strip_markup
+from adaptive_eval.show.labelled import label_blocks
+from adaptive_eval.show.text import Block, as_text
 from adaptive_eval.store.lock import is_held
 
 
@@ -50,7 +50,7 @@ def label(
         elif not show:
             typer.echo("choosing the answers to label ...", err=True)
             _serve_page(LabelSession(run, number), port or 0)
-        typer.echo(strip_markup("\n\n".join(_findings(run, _results_by_labels(run)))))
+        typer.echo(as_text(_findings(run, _results_by_labels(run))))
 
 
 def _results_by_labels(run: Path) -> Results | None:
@@ -60,12 +60,12 @@ def _results_by_labels(run: Path) -> Results | None:
         return stored.results(running=is_held(run), rows=False)
 
 
-def _findings(run: Path, results: Results | None) -> Iterator[str]:
+def _findings(run: Path, results: Results | None) -> Iterator[Block]:
     if results is None:
         yield "no look yet: labels count from the first look on"
     elif results.labelled is not None:
-        yield from (markdown_cell(sentence, 1000) for sentence in finding(results))
-        yield from label_sections(results)
+        yield from finding(results)
+        yield from label_blocks(results)
     elif labels := len(read_labels(run)):  # readers of a run load no plug-ins
         yield f"{several(labels, 'label')} stored; they count from the next start of the run on"
     else:

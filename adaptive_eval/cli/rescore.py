@@ -12,7 +12,7 @@ from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.report.rescore import rescore as rescore_run
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.show.rescored import rescored_markdown
+from adaptive_eval.show.rescored import rubric_blocks
 
 FORMAT = "adaptive-eval.rescoring/1"
 
@@ -33,7 +33,8 @@ def rescore(
     """
     with report_errors(run):
         rescoring = rescore_run(run, _rubrics(run, rubric) if rubric else None)
-        write_document(rescored_markdown(rescoring), {"format": FORMAT, "rescoring": rescoring}, kind, output)
+        title, plain = f"{rescoring.run} under other rubrics", {"format": FORMAT, "rescoring": rescoring}
+        write_document(title, rubric_blocks(rescoring), plain, kind, output)
 
 
 def _rubrics(run: Path, files: list[Path]) -> dict[str, RubricConfig]:

@@ -149,7 +149,7 @@ def _announce_regraded(directory: Path) -> None:
         events = () if reader is None else events_since_start(reader.events())
     if not any(event.opening is not None for event in events_of_kind(events, TrialsRegraded)):
         return
-    results = read_results(directory, rows=False)
+    results = read_results(directory)
     cost_to_finish = None if results is None else cost_to_go_on(results)
     if cost_to_finish is None:
         return

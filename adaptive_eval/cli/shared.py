@@ -2,16 +2,19 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import orjson
 import typer
 
 from adaptive_eval.base.errors import AdaptiveEvalError, Alarmed, ExitCode, error_exit_code, stop_in_words
+
+if TYPE_CHECKING:
+    from adaptive_eval.show.text import Block
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
 Run = Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]
@@ -62,14 +65,17 @@ TextKind = Annotated[
 TextFile = Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: the terminal.")]
 
 
-def write_document(markdown: str, plain: object, kind: TextKind, output: TextFile) -> None:
-    """Write a document as Markdown, as text without markup, or as JSON of its `plain` values."""
-    from adaptive_eval.show.text import strip_markup
+def write_document(title: str, blocks: "Iterable[Block]", plain: object, kind: TextKind, output: TextFile) -> None:
+    """Write a document as Markdown, as text, or as JSON of its `plain` values."""
+    from adaptive_eval.show.text import as_markdown, as_text
 
-    if kind == "json":
-        text = orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE).decode()
-    else:
-        text = markdown if (kind or ("text" if output is None else "md")) == "md" else strip_markup(markdown)
+    match kind or ("text" if output is None else "md"):
+        case "json":
+            text = orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE).decode()
+        case "md":
+            text = as_markdown(title, blocks)
+        case _:
+            text = f"{as_text([title, *blocks])}\n"
     if output is None:
         typer.echo(text, nl=False)
     else:

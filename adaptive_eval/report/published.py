@@ -17,12 +17,7 @@ PLACE_SECTIONS = {"folder", "store"}
 
 def published_text(configuration: Mapping[str, object]) -> str:
     """The stored configuration as YAML, without defaults and paths on the machine."""
-    return to_yaml(published_configuration(stored_configuration(configuration)))
-
-
-def stored_configuration(configuration: Mapping[str, object]) -> RunConfig:
-    """The configuration of a view, validated again."""
-    return RunConfig.model_validate_json(orjson.dumps(configuration))
+    return to_yaml(_published_configuration(RunConfig.model_validate_json(orjson.dumps(configuration))))
 
 
 def to_yaml(settings: Mapping[str, object]) -> str:
@@ -41,7 +36,7 @@ def _escaped(value: Any) -> Any:
     return escape_variables(value) if isinstance(value, str) else value
 
 
-def published_configuration(config: RunConfig) -> dict[str, object]:
+def _published_configuration(config: RunConfig) -> dict[str, object]:
     """The configuration without defaults and paths on the machine."""
     published: dict[str, Any] = config.model_dump(mode="json", exclude_defaults=True, exclude=PLACE_SECTIONS)
     for model in published["models"]:

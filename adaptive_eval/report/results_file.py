@@ -15,7 +15,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.files import read_file, write_atomic
-from adaptive_eval.report.question_rows import CountedRows, WrittenRows, rows_within
+from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.results import FORMAT, Results, Unjudged
 
 RESULTS_FILE = "results.json"
@@ -23,14 +23,14 @@ MAX_BYTES = 2**30
 """More than the file of a million questions has."""
 
 
-def read_results(directory: Path, *, rows: bool = True) -> Results | None:
+def read_results(directory: Path) -> Results | None:
     """Read the file in `directory`; None before the first look, or if it is damaged or of an unknown version.
 
-    Without `rows`, the rows of questions, most of a large file, are left out unread.
+    The rows of questions, most of a large file, are left out unread.
     """
     try:
         data = read_file(directory / RESULTS_FILE, MAX_BYTES)
-        return _parse_file(data, rows) if data.startswith(_JUDGED) and _has_valid_checksum(data) else None
+        return _parse_results(_without_rows(data)) if data.startswith(_JUDGED) and _has_valid_checksum(data) else None
     except (OSError, ValidationError):
         return None
 
@@ -41,16 +41,10 @@ _BEFORE_ROWS, _AFTER_ROWS = b'],"questions":[{"id":', b'}],"warnings":['
 plug-in may have the first one as JSON, but they stand before the rows."""
 
 
-def _parse_file(data: bytes, rows: bool) -> Results:
-    """Parse the file; rows of questions stay text if they are in the format written here."""
+def _without_rows(data: bytes) -> bytes:
     before = data.rfind(_BEFORE_ROWS)
-    begin, end = before + _BEFORE_ROWS.index(b"{"), data.find(_AFTER_ROWS, max(before, 0)) + 1
-    if before >= 0 and end > 0:
-        written = rows_within(data, begin, end) if rows else ()
-        if written is not None:
-            return replace(_parse_results(data[:begin] + data[end:]), questions=written)
-    results = _parse_results(data)
-    return results if rows else replace(results, questions=())
+    end = data.find(_AFTER_ROWS, max(before, 0))
+    return data if before < 0 or end < 0 else data[: before + _BEFORE_ROWS.index(b"{")] + data[end + 1 :]
 
 
 def _parse_results(data: bytes) -> Results:
@@ -89,7 +83,7 @@ def _json_parts(results: Results | Unjudged) -> Iterator[bytes]:
     for number, field in enumerate(fields(results)):
         value = getattr(results, field.name)
         yield b'%b"%b":' % (b"," if number else b"{", field.name.encode())
-        if isinstance(value, CountedRows | WrittenRows):
+        if isinstance(value, CountedRows):
             yield b"["
             for place, part in enumerate(value.parts()):
                 yield b"," + part if place else part

@@ -27,22 +27,17 @@ from adaptive_eval.report.ending import find_ending
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.finding import (
-    counted_sentence,
-    finding,
     has_tiers,
-    model_verdicts,
     pairing_sentences,
     state_word,
 )
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.looks import changed_horizons, read_look
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.other_costs import summarize_other_costs
-from adaptive_eval.report.published import published_text
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic, Spending
-from adaptive_eval.report.results import BatchRow, OtherCostRow, Results
+from adaptive_eval.report.results import BatchRow, Results
 from adaptive_eval.report.sites import SiteView, site_views
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.stored import StoredRun, open_run
@@ -179,18 +174,8 @@ class RunView:
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     orders: str | None = None
     """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
-    besides: tuple[OtherCostRow, ...] = ()
-    """Spending that caps count besides the stored answers of the current models."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
-    finding: tuple[str, ...] = ()
-    """The finding in sentences; empty before the first look, and until the view is made for a page."""
-    counted: str | None = None
-    """Which answers the scores include, in a sentence; None if it is all that were asked."""
-    verdicts: tuple[str, ...] = ()
-    """Comparisons of each model of `results.models` in words; empty whenever `finding` is."""
-    published: str = ""
-    """The configuration as YAML, to repeat the run; empty until the view is made for a page."""
 
 
 PRIVATE_FIELDS = {"host", "pid", "key", "planned", "asked_as"}
@@ -215,16 +200,6 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
     return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
-
-
-def drop_rows(view: RunView) -> RunView:
-    """Convert the view for a page: add texts, and remove the rows of questions, which `posteriors` repeats."""
-    view = replace(view, published=published_text(view.configuration))
-    if view.results is None:
-        return view
-    results = replace(view.results, questions=())
-    compact = replace(view, results=results, finding=finding(results), verdicts=model_verdicts(results))
-    return replace(compact, counted=counted_sentence(results))
 
 
 def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:
@@ -265,7 +240,6 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         events=tuple(map(event_view, events)),
         batches=batch_rows(pending_batches(events)),
         sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
-        besides=() if results is None else summarize_other_costs(results.cost.beside),
         has_tiers=results is None or has_tiers(results),
         elapsed=sums.elapsed,
         stopped=None if (error := ending.fatal_error) is None else stop_in_words(error.headline, error.exit_code),

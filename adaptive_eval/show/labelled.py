@@ -1,4 +1,4 @@
-"""A run and its labels as Markdown: how often the grader errs, and the ranking by corrected scores."""
+"""A run and its labels in paragraphs and tables: how often the grader errs, and the ranking by corrected scores."""
 
 from collections.abc import Iterator
 
@@ -7,18 +7,18 @@ from adaptive_eval.report.finding import state_word
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.lines import Scale, count, several
 from adaptive_eval.report.results import PairRow, Results
-from adaptive_eval.show.text import markdown_cell, markdown_table
+from adaptive_eval.show.text import Block, Table
 
 MAX_PAIRS = 66
 
 
-def label_sections(results: Results) -> Iterator[str]:
-    """Render tables of labels, grades and corrected scores; empty without labels."""
+def label_blocks(results: Results) -> Iterator[Block]:
+    """Labels, grades and corrected scores; empty without labels."""
     labelled = results.labelled
     if labelled is None:
         return
     if labelled.problem is not None:
-        yield f"The labels cannot be used: {markdown_cell(labelled.problem, 500)}"
+        yield f"The labels cannot be used: {labelled.problem}"
         return
     wrong = sum(row.disagreements for row in labelled.models)
     with_label = f"{count(labelled.labels)} answer{' has' if labelled.labels == 1 else 's have'} a label"
@@ -27,24 +27,21 @@ def label_sections(results: Results) -> Iterator[str]:
         yield (
             "A corrected score estimates the score if all answers had labels (prediction-powered inference); its "
             "interval includes the error of the correction. Labelled answers must not be selected by their content; "
-            "`adaptive-eval label` selects none. Ranking, verdicts and gate use the corrected scores."
+            "adaptive-eval label selects none. Ranking, verdicts and gate use the corrected scores."
         )
     if labelled.alone:
         yield "These scores use only the answers of this run: earlier outcomes (R0) have no labels."
     if labelled.differ:
-        yield "**The grader's error differs between models.**"
+        yield "The grader's error differs between models."
     scale = Scale.of(results.weights)
     head = ["model", "labels", "disagree", "without correction", "with correction", "95% interval", "rank", "before"]
-    yield markdown_table(head, _rows(results, labelled, scale), left_columns=1)
-    yield "Grades (columns) of answers with each label (rows):"
-    columns = [*labelled.levels, "nothing"]
-    yield markdown_table(["model", "label", *columns], _confusions(labelled), left_columns=2)
+    yield Table.of("Scores as graded and as corrected", head, _rows(results, labelled, scale))
+    columns = ["model", "label", *labelled.levels, "nothing"]
+    yield Table("Grades (columns) of answers with each label (rows)", tuple(columns), tuple(_confusions(labelled)), 2)
     if changed := [pair for pair in results.pairs if _is_changed(pair)][:MAX_PAIRS]:
-        yield "Comparisons that labels have changed:"
         head = ["ahead with correction", "behind", "difference with correction", "verdict", "without labels"]
-        yield markdown_table(head, (_pair_cells(pair, scale) for pair in changed), left_columns=2)
-    if notes := list(_label_notes(labelled)):
-        yield "\n".join(f"- {note}" for note in notes)
+        yield Table.of("Comparisons that labels have changed", head, (_pair_cells(pair, scale) for pair in changed), 2)
+    yield from _label_notes(labelled)
 
 
 def _is_changed(pair: PairRow) -> bool:
@@ -55,10 +52,10 @@ def _is_changed(pair: PairRow) -> bool:
 def _pair_cells(pair: PairRow, scale: Scale) -> list[str]:
     graded = pair.by_grades
     assert graded is not None
-    ahead = f": {markdown_cell(graded.first)} by {scale.width(graded.difference)}"
+    ahead = f": {graded.first} by {scale.width(graded.difference)}"
     return [
-        markdown_cell(pair.first),
-        "the value" if pair.second is None else markdown_cell(pair.second),
+        pair.first,
+        pair.second or "the value",
         f"{scale.width(pair.difference)} ± {scale.width(pair.sigma)}",
         state_word(pair.verdict),
         state_word(graded.verdict) + (ahead if graded.difference is not None else ""),
@@ -70,7 +67,7 @@ def _rows(results: Results, labelled: LabelledRun, scale: Scale) -> Iterator[lis
     for place, model in enumerate(labelled.models, start=1):
         mu, sigma = model.corrected, model.corrected_sigma
         yield [
-            markdown_cell(model.name),
+            model.name,
             count(model.labels),
             count(model.disagreements),
             f"{scale.score(model.score)} ± {scale.width(model.sigma)}",
@@ -83,15 +80,15 @@ def _rows(results: Results, labelled: LabelledRun, scale: Scale) -> Iterator[lis
         ]
 
 
-def _confusions(labelled: LabelledRun) -> Iterator[list[str]]:
+def _confusions(labelled: LabelledRun) -> Iterator[tuple[str, ...]]:
     for model in labelled.models:
         for level, row in zip(labelled.levels, model.confusion, strict=True):
             if any(row):
-                yield [markdown_cell(model.name), level, *map(count, row)]
+                yield (model.name, level, *map(count, row))
 
 
 def _label_notes(labelled: LabelledRun) -> Iterator[str]:
-    few = [markdown_cell(model.name) for model in labelled.models if model.corrected is None]
+    few = [model.name for model in labelled.models if model.corrected is None]
     if few:
         yield f"Fewer than {MIN_LABELS} labels in a benchmark, too few to correct a score: {', '.join(few)}."
     if labelled.left_out:

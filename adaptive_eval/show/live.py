@@ -25,7 +25,7 @@ from adaptive_eval.report.sites import SiteRow, SiteState
 from adaptive_eval.report.status import Cap, Standing, Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_text
-from adaptive_eval.show.summary import grading_in_short, last_screen, other_costs_in_short, pending_in_short
+from adaptive_eval.show.summary import further_costs, last_screen, pending_in_short
 from adaptive_eval.show.text import Rates, number_or_dash, stopping_line
 
 REFRESH_SECONDS = 0.25
@@ -96,7 +96,7 @@ class LiveDisplay(Display):
         status = self._status
         if status is None:
             return Text("starting")
-        below = [line for line in self._lines_below(status) if line is not None]
+        below = list(self._lines_below(status))
         above = [Text(line) for line in status.finding[:SHOWN_FINDINGS]]
         height = sum(len(self._console.render_lines(part)) for part in (*above, *below))
         rows = max(self._console.height - OTHER_LINES - height, MIN_ROWS)
@@ -114,13 +114,12 @@ class LiveDisplay(Display):
             *below,
         )
 
-    def _lines_below(self, status: Status) -> Iterator[RenderableType | None]:
+    def _lines_below(self, status: Status) -> Iterator[RenderableType]:
         """Lines below the ranking, which have priority over its rows."""
-        yield budgets(status.caps) if status.caps else None
+        if status.caps:
+            yield budgets(status.caps)
         yield traffic(status, self._rates)
-        yield None if status.grading is None else Text(f"grading: {grading_in_short(status.grading)}", style="dim")
-        beside = other_costs_in_short(status.beside)
-        yield None if beside is None else Text(f"also: {beside}", style="dim")
+        yield from (Text(f"{label}: {text}", "dim") for label, text in further_costs(status.grading, status.beside))
         for line in list(self._events):
             yield Text(shorten(line, 2 * self._console.width, placeholder=" …"), style="yellow")
 

@@ -1,22 +1,16 @@
-"""A run under other rubrics as Markdown: how scores, ranks and tiers move, and which rubrics are unavailable."""
+"""A run under other rubrics: how scores, ranks and tiers move, and which rubrics are unavailable."""
 
 from collections.abc import Callable, Iterator
 
 from adaptive_eval.report.lines import Scale, count
 from adaptive_eval.report.rescore import RescoredModel, RescoredRubric, Rescoring
-from adaptive_eval.show.text import markdown_cell, markdown_table, number_or_dash
+from adaptive_eval.show.text import Block, Table, number_or_dash
 
 MAX_MOVES = 3
 
 
-def rescored_markdown(rescoring: Rescoring) -> str:
-    """Render the whole document."""
-    parts = [f"# {markdown_cell(rescoring.run)} under other rubrics", *rubric_sections(rescoring)]
-    return "\n\n".join(parts) + "\n"
-
-
-def rubric_sections(rescoring: Rescoring) -> Iterator[str]:
-    """Render tables of scores, ranks and tiers by rubric."""
+def rubric_blocks(rescoring: Rescoring) -> Iterator[Block]:
+    """Tables of scores, ranks and tiers by rubric."""
     exclusion = (
         "without outcomes of another run (R0, or recorded), whose category is fixed" if rescoring.with_prior else ""
     )
@@ -26,35 +20,27 @@ def rubric_sections(rescoring: Rescoring) -> Iterator[str]:
         "rubric chosen after seeing these results."
     )
     head = ["", "rubric", "tau-b", "tiers", "first", "moves"]
-    yield markdown_table(
-        head, (_summary_cells(number, rubric, rescoring) for number, rubric in _numbered(rescoring)), left_columns=2
-    )
+    rows = (_summary_cells(number, rubric, rescoring) for number, rubric in enumerate(rescoring.rubrics))
+    yield Table.of("Rubrics", head, rows, 2)
     yield (
         "tau-b: Kendall's agreement with the scores of the run's rubric. tiers: their number after a single look at "
         "these trials; the run may have decided more comparisons at an earlier look."
     )
-    numbers = [str(number) for number, _ in _numbered(rescoring)]
+    head = ["model", *map(str, range(len(rescoring.rubrics)))]
     if len({tuple(map(_rank_cell, rubric.models)) for rubric in rescoring.rubrics}) > 1:
-        yield "Rank, and tier in brackets:"
-        yield markdown_table(["model", *numbers], _by_model(rescoring, lambda model, _: _rank_cell(model)))
+        yield Table.of("Rank, and tier in brackets", head, _by_model(rescoring, lambda model, _: _rank_cell(model)))
     else:
         yield "Ranks and tiers are the same under all rubrics."
-    yield "Score and its standard error:"
-    yield markdown_table(["model", *numbers], _by_model(rescoring, _score_cell))
-    if notes := list(_rubric_notes(rescoring)):
-        yield "\n".join(f"- {note}" for note in notes)
-
-
-def _numbered(rescoring: Rescoring) -> Iterator[tuple[int, RescoredRubric]]:
-    return enumerate(rescoring.rubrics)
+    yield Table.of("Score and its standard error", head, _by_model(rescoring, _score_cell))
+    yield from _rubric_notes(rescoring)
 
 
 def _summary_cells(number: int, rubric: RescoredRubric, rescoring: Rescoring) -> list[str]:
     tiers = [model.tier for model in rubric.models if model.tier is not None]
-    first = [markdown_cell(model.name) for model in rubric.models if model.rank == 1]
+    first = [model.name for model in rubric.models if model.rank == 1]
     return [
         str(number),
-        markdown_cell(rubric.name),
+        rubric.name,
         "" if number == 0 else number_or_dash(rubric.tau_b),
         str(max(tiers, default=0)),
         ", ".join(first),
@@ -67,7 +53,7 @@ def _rank_moves(rubric: RescoredRubric, run_rubric: RescoredRubric) -> Iterator[
     ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(rubric.models, run_rubric.models, strict=True))
     changes = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
     moved = sorted((pair for pair in changes if pair[1]), key=lambda pair: -abs(pair[1]))
-    yield from (f"{markdown_cell(name)} {by:+d}" for name, by in moved[:MAX_MOVES])
+    yield from (f"{name} {by:+d}" for name, by in moved[:MAX_MOVES])
     if len(moved) > MAX_MOVES:
         yield f"{len(moved) - MAX_MOVES} more"
 
@@ -76,7 +62,7 @@ def _by_model(rescoring: Rescoring, shown: Callable[[RescoredModel, Scale], str]
     scales = [Scale.of(rubric.weights) for rubric in rescoring.rubrics]
     for at, model in enumerate(rescoring.rubrics[0].models):
         cells = (shown(rubric.models[at], scale) for rubric, scale in zip(rescoring.rubrics, scales, strict=True))
-        yield [markdown_cell(model.name), *cells]
+        yield [model.name, *cells]
 
 
 def _rank_cell(model: RescoredModel) -> str:
@@ -89,7 +75,7 @@ def _score_cell(model: RescoredModel, scale: Scale) -> str:
 
 def _rubric_notes(rescoring: Rescoring) -> Iterator[str]:
     for rubric in rescoring.rubrics:
-        name = markdown_cell(rubric.name)
+        name = rubric.name
         if rubric.fitted:
             thresholds = ", ".join(f"{key} {rubric.thresholds[key]:.4g}" for key in rubric.fitted)
             yield f"{name}: thresholds fitted on these trials ({thresholds}); more trials would change them."
@@ -98,9 +84,9 @@ def _rubric_notes(rescoring: Rescoring) -> Iterator[str]:
             yield f"{name}: {count(left_out)} trials lack a signal and are excluded."
     assumed = {key: value for rubric in rescoring.rubrics for key, value in rubric.assumed.items()}
     for key, value in assumed.items():
-        names = ", ".join(markdown_cell(rubric.name) for rubric in rescoring.rubrics if key in rubric.assumed)
+        names = ", ".join(rubric.name for rubric in rescoring.rubrics if key in rubric.assumed)
         yield f"No trial has {key}: {names} assume {value:g}."
     reasons = dict.fromkeys(rubric.why for rubric in rescoring.unavailable)
     for reason in reasons:
-        names = ", ".join(markdown_cell(rubric.name) for rubric in rescoring.unavailable if rubric.why == reason)
-        yield f"{names}: {markdown_cell(reason, 500)}."
+        names = ", ".join(rubric.name for rubric in rescoring.unavailable if rubric.why == reason)
+        yield f"{names}: {reason}."

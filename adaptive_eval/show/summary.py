@@ -103,7 +103,7 @@ def findings(
         total = count(results.max_trials_per_model)
         yield f"drawn     {asked} of {total} questions per model; scores are for all of them"
     yield f"cost      {cost_line(results, elapsed)}"
-    yield from _further_costs(results.cost.grading, results.cost.beside)
+    yield from _further_cost_lines(results.cost.grading, results.cost.beside)
     for row in results.turns:
         loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
         yield f"in turn   {row.models} models on {safe_name(row.on, MAX_NAME_WIDTH)}: {loads}, {duration(row.seconds)}"
@@ -118,14 +118,11 @@ def _cost_without_results(status: Status) -> Iterator[str]:
         used = [*unstored_answers(status.beside), *usage_parts(*status.usage, " of requests")]
         held = _server_time(status.held.seconds, status.held.gpu_seconds) if status.held.gpu_seconds else ()
         yield f"cost      {', '.join([f'{count(status.trials)} trials', *used, *held, duration(status.elapsed)])}"
-        yield from _further_costs(status.grading, status.beside)
+        yield from _further_cost_lines(status.grading, status.beside)
 
 
-def _further_costs(grading: GradingCost | None, rows: Sequence[OtherCostRow]) -> Iterator[str]:
-    if grading is not None:
-        yield f"grading   {grading_in_short(grading)}"
-    if (beside := other_costs_in_short(rows)) is not None:
-        yield f"also      {beside}"
+def _further_cost_lines(grading: GradingCost | None, rows: Sequence[OtherCostRow]) -> Iterator[str]:
+    return (f"{label:<10}{text}" for label, text in further_costs(grading, rows))
 
 
 def _next_steps(ended: Ended, brevity: int) -> Iterator[str]:
@@ -242,15 +239,21 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
 # -- costs and pending batches, for every display ---------------------------------------------------------------------
 
 
-def other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
-    """Other spending that caps count, in one line; None if there is none."""
+def further_costs(grading: GradingCost | None, rows: Sequence[OtherCostRow]) -> Iterator[tuple[str, str]]:
+    """The cost of grades, and other spending that caps count, each in one line after a label."""
+    if grading is not None:
+        yield "grading", _grading_in_short(grading)
+    if (beside := _other_costs_in_short(rows)) is not None:
+        yield "also", beside
+
+
+def _other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
     trials, *used = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens", "usd", "counted_gpu_seconds"))
     parts = [f"{count(trials)} trials"] * (trials > 0) + usage_parts(*used)
     return f"{', '.join(parts)} on {'; '.join(row.what for row in summarize_other_costs(rows))}" if parts else None
 
 
-def grading_in_short(row: GradingCost) -> str:
-    """Cost of grades by a judge or a verifier, in one line."""
+def _grading_in_short(row: GradingCost) -> str:
     parts = [f"{_grading_usage(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
     parts += [] if row.in_vain is None else [f"{_grading_usage(row.in_vain)} {wasted_words(row.in_vain)}"]
     return ", ".join(parts)

@@ -8,8 +8,10 @@ Markdown is readable as source too: columns are as wide as their contents.
 import math
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
+from typing import Self
 
 from rich.cells import cell_len, set_cell_size
 
@@ -122,6 +124,7 @@ def dollars(value: float, among: Iterable[float] = ()) -> str:
 
 
 EMPTY_CELLS = ("", "-")
+MAX_CELL, MAX_PARAGRAPH = 500, 2000
 MARKUP = "\\`*_{}[]<>#|!~&"
 
 
@@ -133,37 +136,72 @@ def markdown_cell(text: str, longest: int = 200) -> str:
 def markdown_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], left_columns: int = 1, *, last: bool = False
 ) -> str:
-    """Render a table; the first `left_columns` and, if `last`, the last column are texts, the others numbers."""
-    lines = [head, *rows]
+    """Render a table of plain texts; the first `left_columns` and, if `last`, the last column are texts, the others
+    numbers."""
     texts = {*range(left_columns), *([len(head) - 1] if last else [])}
-    widths = [max(3, *(cell_len(line[column]) for line in lines)) for column in range(len(head))]
+    cells = [[markdown_cell(cell, MAX_CELL) for cell in line] for line in (head, *rows)]
+    first, *others = (f"| {' | '.join(line)} |" for line in _padded(cells, texts, 3))
+    widths = map(cell_len, first[2:-2].split(" | "))
     rule = [f":{'-' * (width - 1)}" if at in texts else f"{'-' * (width - 1)}:" for at, width in enumerate(widths)]
-    padded = ([_pad(text, widths[at], at in texts) for at, text in enumerate(line)] for line in lines)
-    first, *others = (f"| {' | '.join(line)} |" for line in padded)
     return "\n".join([first, f"| {' | '.join(rule)} |", *others])
 
 
-ESCAPED = re.compile(rf"\\([{re.escape(MARKUP)}])")
+def _padded(lines: Sequence[Sequence[str]], texts: Container[int], least: int = 1) -> Iterator[list[str]]:
+    """Cells as wide as their column, at least `least`: texts begin at its left end, numbers end at its right."""
+    widths = [max(least, *map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        spaces = [" " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)]
+        yield [cell + spaces[at] if at in texts else spaces[at] + cell for at, cell in enumerate(line)]
 
 
-def strip_markup(document: str) -> str:
-    """Convert a Markdown document of this program to plain text: tables as columns, nothing escaped."""
-    lines = document.splitlines()
-    rules = {at for at, line in enumerate(lines) if re.fullmatch(r"\|( :?-+:? \|)+", line)}
-    shown, align_left = [], []
-    for at, line in enumerate(lines):
-        if at + 1 in rules:
-            align_left = [cell.startswith(":") for cell in lines[at + 1][2:-2].split(" | ")]
-        if line.startswith("| "):
-            line = "  ".join(map(_unescape_cell, line[2:-2].split(" | "), align_left)).rstrip()
-        if at not in rules:
-            shown.append(ESCAPED.sub(r"\1", re.sub(r"^#+ ", "", line)))
-    return "\n".join(shown) + "\n"
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of plain texts under a title, however it is drawn."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    texts: int = 1
+    """So many first columns are no numbers."""
+    last: bool = False
+    """Nor is the last column."""
+
+    @classmethod
+    def of(cls, title: str, head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> Self:
+        """A table without the columns that are empty in all rows."""
+        columns, cells = informative_columns(head, rows)
+        return cls(title, tuple(columns), tuple(map(tuple, cells)), texts)
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return ""
+        lines = [[safe_line(cell, MAX_CELL) for cell in line] for line in (self.head, *self.rows)]
+        return "\n".join([self.title, *("  ".join(line).rstrip() for line in _padded(lines, range(self.texts)))])
 
 
-def _unescape_cell(cell: str, align_left: bool) -> str:
-    """Remove escapes but keep the width."""
-    return _pad(ESCAPED.sub(r"\1", cell).strip(), cell_len(cell), align_left)
+Block = str | Table
+"""A paragraph or a table: a document is a title and blocks, which the page draws as well."""
+
+
+def markdown_blocks(blocks: Iterable[Block], heading: str = "###") -> Iterator[str]:
+    """Render paragraphs, and tables under their titles."""
+    for block in blocks:
+        if isinstance(block, str):
+            yield markdown_cell(block, MAX_PARAGRAPH)
+        elif block.rows:
+            yield f"{heading} {markdown_cell(block.title)}"
+            yield markdown_table(block.head, block.rows, block.texts, last=block.last)
+
+
+def as_markdown(title: str, blocks: Iterable[Block]) -> str:
+    """Render a document as Markdown."""
+    return "\n\n".join([f"# {markdown_cell(title)}", *markdown_blocks(blocks, "##")]) + "\n"
+
+
+def as_text(blocks: Iterable[Block]) -> str:
+    """Render a document as text for a terminal."""
+    parts = (safe_line(block, MAX_PARAGRAPH) if isinstance(block, str) else str(block) for block in blocks)
+    return "\n\n".join(filter(None, parts))
 
 
 def informative_columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
@@ -179,8 +217,3 @@ def fenced_block(text: str, language: str) -> str:
     while fence in text:
         fence += "`"
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def _pad(text: str, width: int, align_left: bool) -> str:
-    space = " " * (width - cell_len(text))
-    return text + space if align_left else space + text

@@ -21,7 +21,8 @@ from adaptive_eval.config.prepare import prepare
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import OWN_RUBRIC, RescoredRubric, RubricUnavailable, rescore
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.show.rescored import rubric_sections
+from adaptive_eval.show.rescored import rubric_blocks
+from adaptive_eval.show.text import as_text
 from adaptive_eval.store.errors import DATABASE_FILE
 
 LOGGED = {"grader": "math", "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}}
@@ -69,13 +70,13 @@ def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
     rescored = rescore(run)
     rubric, why = rescored.rubrics[0], "needs has_box, which no trial has"
     lacking = tuple(RubricUnavailable(name, why) for name in ("format_aware", "strict_compliance"))
-    alike = "\n\n".join(
-        rubric_sections(replace(rescored, rubrics=(rubric, replace(rubric, name="again")), unavailable=lacking))
+    alike = as_text(
+        rubric_blocks(replace(rescored, rubrics=(rubric, replace(rubric, name="again")), unavailable=lacking))
     )
     assert "Ranks and tiers are the same under all rubrics." in alike and "Rank, and tier" not in alike
-    assert alike.endswith("- format\\_aware, strict\\_compliance: needs has\\_box, which no trial has.")
+    assert alike.endswith("format_aware, strict_compliance: needs has_box, which no trial has.")
     worse = replace(rubric, name="worse", models=(replace(rubric.models[0], rank=9), *rubric.models[1:]))
-    assert "Rank, and tier" in "\n".join(rubric_sections(replace(rescored, rubrics=(rubric, worse))))
+    assert "Rank, and tier" in as_text(rubric_blocks(replace(rescored, rubrics=(rubric, worse))))
 
 
 def test_scores_under_the_rubric_of_the_run_are_its_results(run: Path) -> None:
@@ -151,7 +152,7 @@ def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path)
     assert not set("|\\#") & set(shown) and "---" not in shown
     path = tmp_path / "rescored.md"
     assert CliRunner().invoke(app, ["rescore", str(run), "--output", str(path)]).stdout == f"{path}\n"
-    assert "No trial has verifier_c: exact\\_match" in path.read_text()
+    assert "No trial has verifier\\_c: exact\\_match" in path.read_text()
     again = CliRunner().invoke(app, ["rescore", str(run), "--format", "md"])
     assert again.stdout == path.read_text()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
-from result_rows import rows_of
+from result_rows import rows_in_file
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -53,7 +53,7 @@ def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_u
         assert ("verdict" in trial.signals) == trial.question.startswith("open/")
     results = read_results(site.directory())
     assert results is not None and results.cost.grading is not None
-    judged = sum(sum(row.trials) for row in rows_of(results) if row.id.startswith("open/"))
+    judged = sum(sum(row.trials) for row in rows_in_file(site.directory()) if row.id.startswith("open/"))
     assert results.cost.grading.answers == judged > 0
     assert "judged" in {warning.kind for warning in results.warnings}
     verified = CliRunner().invoke(app, ["verify", str(site.directory())])

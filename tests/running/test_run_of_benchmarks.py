@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from live_runs import ENDED, Site, small_world
-from result_rows import rows_of
+from result_rows import rows_in_file
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -77,7 +77,7 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
 
 def test_questions_are_named_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
     results = results_of(ended)
-    trials = {row.id: sum(row.trials) for row in rows_of(results)}
+    trials = {row.id: sum(row.trials) for row in rows_in_file(ended)}
     assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
     open_longest = [row for row in results.models if row.trials > 8 * 6]
     assert open_longest, "some model is asked beyond the opening"

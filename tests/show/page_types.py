@@ -12,14 +12,14 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from adaptive_eval.report.glossary import GLOSSARY, Term
-from adaptive_eval.report.question_rows import CountedRows, WrittenRows
+from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.transcripts import TranscriptEnd
-from adaptive_eval.report.view import RunView
+from adaptive_eval.show.page.sent import PageView
 from adaptive_eval.show.serve.folder import RunBrief
 from adaptive_eval.show.serve.page_state import AnswersPage, RunProgress
 
-SENT = (RunView, RunProgress, RunBrief, AnswersPage, TranscriptEnd, Term)
-NO_ROWS = (CountedRows, WrittenRows, tuple[()])
+SENT = (PageView, RunProgress, RunBrief, AnswersPage, TranscriptEnd, Term)
+NO_ROWS = (CountedRows, tuple[()])
 """Rows of questions, which no page is sent."""
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", object: "any", NoneType: "null"}
 FILE = Path(__file__).with_name("sent.d.ts")

@@ -15,8 +15,9 @@ from adaptive_eval.report.run_counts import RunCounts
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.changes import diff_runs
-from adaptive_eval.show.changes_markdown import changes_markdown
+from adaptive_eval.show.changes_shown import changes_blocks
 from adaptive_eval.show.markdown import markdown
+from adaptive_eval.show.text import as_text
 
 TRIALS = {"min": 12, "max": 12}
 
@@ -61,7 +62,7 @@ def test_the_comparison_shows_server_time_where_the_report_does(site: Site, run_
     directory = run_as("a", models=models)
     view, counts = read_view(directory), read_counts(directory)
     assert view.results is not None and view.results.cost.server_seconds
-    text = changes_markdown(diff_runs(view, counts, view, counts), view.weights)
+    text = as_text(changes_blocks(diff_runs(view, counts, view, counts), view.weights))
     assert ("server time of all models" in text) == ("server time" in markdown(view)) == (gpus is not None)
 
 
@@ -99,8 +100,8 @@ def test_the_largest_changes_come_first_where_all_p_values_are_zero(run_as: RunA
     assert {model.p for model in diff.models[:2]} == {0.0}
     assert [change.model for change in diff.questions_changed] == [MODELS[2]] * 8 + [MODELS[1]] * 4 + [MODELS[0]] * 8
     assert {change.adjusted_p for change in diff.questions_changed[:12]} == {0.0}
-    text = changes_markdown(diff, view.weights)
-    assert "| < 0.0001 |" in text and "0.0000" not in text and "Sorted by certainty" in text
+    text = as_text(changes_blocks(diff, view.weights))
+    assert "  < 0.0001  " in text and "0.0000" not in text
 
 
 def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) -> None:
@@ -117,7 +118,7 @@ def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) ->
     )
     first = diff.models[0]
     assert first.difference == pytest.approx((1 / 80 - 0.5) / 8)
-    assert "q3" in changes_markdown(diff, view.weights)
+    assert "q3" in as_text(changes_blocks(diff, view.weights))
 
 
 @pytest.mark.slow
@@ -138,11 +139,10 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
 def test_outcomes_that_two_runs_may_share_are_mentioned(run_as: RunAs) -> None:
     first = run_as("a")
     second = run_as("b", seed=3, prior={"run": str(first)})
-    text = changes_markdown(
-        diff_runs(read_view(first), read_counts(first), read_view(second), read_counts(second)), (0.0, 1.0)
-    )
+    diff = diff_runs(read_view(first), read_counts(first), read_view(second), read_counts(second))
+    text = as_text(changes_blocks(diff, (0.0, 1.0)))
     assert "outcomes of an earlier run (R0) count in the scores of b: " in text
-    assert "(R0)" not in changes_markdown(diff_runs(*[read_view(first), read_counts(first)] * 2), (0.0, 1.0))
+    assert "(R0)" not in as_text(changes_blocks(diff_runs(*[read_view(first), read_counts(first)] * 2), (0.0, 1.0)))
 
 
 def test_only_common_questions_count(run_as: RunAs) -> None:
@@ -198,5 +198,5 @@ def test_a_gate_is_compared_by_its_outcomes_and_differences_are_points(run_as: R
     other = replace(view, results=replace(view.results, gate=(replace(first, outcome=outcome), *others)))
     diff = diff_runs(view, counts, other, counts)
     assert [(verdict.verdict_a, verdict.verdict_b) for verdict in diff.verdicts] == [(first.outcome, outcome)]
-    text = changes_markdown(diff, view.weights)
-    assert "resolved" not in text and f"| {first.outcome} " in text and " 0.0 points " in text
+    text = as_text(changes_blocks(diff, view.weights))
+    assert "resolved" not in text and f"  {first.outcome} " in text and " 0.0 points " in text

@@ -36,8 +36,8 @@ def test_corrected_scores_and_the_error_are_on_the_page(tabs: Tabs) -> None:
     page.locator("#labels").scroll_into_view_if_needed()
     text = page.locator("#labels").inner_text()
     assert "160 comparisons 25.0% depend on the order" in text
-    assert "Of 35 labels 4 differ from the grade (judge)" in text
-    assert "61.2%" in text and "55.3% to 67.1%" in text and "errs differently" in text
+    assert "35 answers have a label; the grader (judge) disagrees with 4 of them." in text
+    assert "61.2%" in text and "55.3% .. 67.1%" in text and "error differs between models" in text
     assert HOSTILE in text and page.locator("#labels img").count() == 0
 
 

@@ -26,12 +26,14 @@ from adaptive_eval.report.view import RunView, event_view, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 from adaptive_eval.show.repeatable import questions_digest
 from adaptive_eval.show.text import (
+    Table,
     amount,
+    as_markdown,
+    as_text,
     fenced_block,
     informative_columns,
     markdown_cell,
     markdown_table,
-    strip_markup,
 )
 
 
@@ -310,15 +312,20 @@ def test_small_costs_add_up_as_they_are_shown() -> None:
     assert amount(0.000000001, ()) == "0.000000"
 
 
-def test_a_document_without_markup_has_its_columns_and_its_texts() -> None:
+def test_a_document_is_text_for_a_terminal_or_markdown() -> None:
     cells = ["a_b", "x|y", r"back\slash", "<b>", "- [1](2)"]
-    rows = [[markdown_cell(cell), str(number)] for number, cell in enumerate(cells)]
-    document = f"# {markdown_cell('runs_of*')}\n\n{markdown_table(['name', 'trials'], rows)}\n\n8 -\\> 32\n"
-    title, _, head, *body, _, last = strip_markup(document).splitlines()
-    assert (title, last) == ("runs_of*", "8 -> 32") and head.split() == ["name", "trials"]
+    blocks = [
+        Table.of("Runs_of*", ["name", "trials", "no"], [[cell, f"{at}", ""] for at, cell in enumerate(cells)]),
+        "8 -> 32",
+    ]
+    title, head, *body, _, last = as_text(blocks).splitlines()
+    assert (title, last) == ("Runs_of*", "8 -> 32") and head.split() == ["name", "trials"]
     ends = {line.rindex(str(number)) for number, line in enumerate(body)}
     assert ends == {len(head) - 1}
     assert [line[: line.rindex(" ")].strip() for line in body] == cells
+    text = as_markdown("a_b", blocks)
+    assert text.startswith("# a\\_b\n\n## Runs\\_of\\*\n\n| name ") and text.endswith("\n\n8 -\\> 32\n")
+    assert "x\\|y" in text and as_text([Table("none", (), ()), "x"]) == "x"
 
 
 def test_the_first_warning_in_a_pull_request_names_its_model_and_is_cut_between_words(view: RunView) -> None:

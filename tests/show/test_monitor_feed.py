@@ -22,7 +22,8 @@ from adaptive_eval.report import stored_sums
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.stored_sums import StoredSums
-from adaptive_eval.report.view import RunView, drop_rows, read_report, read_view
+from adaptive_eval.report.view import RunView, read_report, read_view
+from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
@@ -33,7 +34,7 @@ Play = Callable[..., Played]
 def same(view: RunView, other: RunView) -> None:
     """Both views show the same, except for when spending was recorded and for rounding."""
     plain = {"spending": (), "traffic": (), "elapsed": 0.0}
-    assert replace(drop_rows(view), **plain) == replace(drop_rows(other), **plain)
+    assert replace(page_view(view), **plain) == replace(page_view(other), **plain)
     assert view.spending[-1:] == [] or view.spending[-1].trials == other.spending[-1].trials
     assert [spent.trials for spent in view.spending] == sorted(spent.trials for spent in view.spending)
     for server, other_server in zip(view.traffic, other.traffic, strict=True):

@@ -23,7 +23,8 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import RunFinished, RunStopped, TrialsRegraded
 from adaptive_eval.report.question_rows import as_json
-from adaptive_eval.report.view import drop_rows, read_view
+from adaptive_eval.report.view import read_view
+from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve import site as sites
 from adaptive_eval.show.serve.page_state import to_json
@@ -257,7 +258,7 @@ async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> Non
         run.finish()
         last = await client.get("/api/run/played/view", headers=etag)
         assert last.status_code == 200
-        expected = orjson.loads(orjson.dumps(drop_rows(read_view(run.directory))))
+        expected = orjson.loads(orjson.dumps(page_view(read_view(run.directory))))
         assert {key: last.json()[key] for key in ("results", "looks", "z", "trials", "events")} == {
             key: expected[key] for key in ("results", "looks", "z", "trials", "events")
         }

@@ -14,10 +14,11 @@ import pytest
 from page_views import simulated, world
 
 from adaptive_eval.report.glossary import GLOSSARY
-from adaptive_eval.report.view import RunView, drop_rows
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.markdown import summary
 from adaptive_eval.show.page import documents as bundle
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, report_page, runs_page
+from adaptive_eval.show.page.sent import page_view
 
 NASTY = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>&amp;\u2028\u2029\u202e\x00\"'"
 PACKAGE = Path(bundle.__file__).parents[2]
@@ -67,7 +68,7 @@ def nasty() -> RunView:
 def test_a_report_carries_the_view_as_it_is(view: RunView, nasty: RunView) -> None:
     for run in (view, nasty):
         _, data, _ = Elements(report_page(run)).text("script")
-        assert orjson.loads(data) == orjson.loads(orjson.dumps(drop_rows(run)))
+        assert orjson.loads(data) == orjson.loads(orjson.dumps(page_view(run)))
 
 
 def test_a_report_without_its_script_has_the_ranking(view: RunView) -> None:

@@ -23,8 +23,9 @@ import orjson
 
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.report.glossary import GLOSSARY
-from adaptive_eval.report.view import RunView, drop_rows
+from adaptive_eval.report.view import RunView
 from adaptive_eval.show.markdown import summary
+from adaptive_eval.show.page.sent import page_view
 
 STATIC = files("adaptive_eval.show.page") / "static"
 ENTRY = "main.js"
@@ -108,7 +109,7 @@ def runs_page() -> str:
 def report_page(view: RunView) -> str:
     """The report: one file with everything about a run except the models' texts, without server and network."""
     code, css = script(), style()
-    tail = f'<script id="view" type="application/json">{_to_json(drop_rows(view))}</script>\n<script>{code}</script>\n'
+    tail = f'<script id="view" type="application/json">{_to_json(page_view(view))}</script>\n<script>{code}</script>\n'
     without_script = f"{_NO_SCRIPT}\n<p>The findings, without the script:</p>\n<pre>{escape(summary(view))}</pre>"
     return _document(f"{view.name} · adaptive-eval", _file_head(css, code), tail, {}, without_script)
 

@@ -25,7 +25,8 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import Spending, TrialRecord
 from adaptive_eval.report.summing import Counts
 from adaptive_eval.report.transcripts import is_from_inspect
-from adaptive_eval.report.view import PosteriorView, QuestionView, drop_rows, posterior_views
+from adaptive_eval.report.view import PosteriorView, QuestionView, posterior_views
+from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
 from adaptive_eval.store.packing import valid_text
@@ -201,7 +202,7 @@ class PageState:
         self._feed.poll()
         etag = f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
         if self._published is None or self._published[1] != etag:
-            self._published = to_json(drop_rows(self._feed.view())), etag
+            self._published = to_json(page_view(self._feed.view())), etag
         return self._published
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { term } from "./terms.js";
-import { count, duration, listed, number, percent, plain, plural, usd } from "./text.js";
+import { count, duration, number, percent, plural, usd } from "./text.js";
 /** @import { Child } from "./dom.js" */
 /** @import { State } from "./parts.js" */
 
@@ -63,32 +63,6 @@ function tile(label, value, remark) {
     h("dt", null, label),
     h("dd", null, h("span", { class: "figure" }, value), remark ? h("span", { class: "note" }, remark) : null),
   ]);
-}
-
-/** What grades have used, and what was spent besides the stored answers of today's models. @param {RunView} view */
-export function besides({ besides, results }) {
-  const grading = results?.cost.grading ?? null;
-  if (!besides.length && !grading) return null;
-  const lines = besides.map((row) => `Also spent on ${plain(row.what)}: ${listed(amounts(row))}.`);
-  if (grading?.in_vain) lines.unshift(`Unreadable or replaced verdicts: ${gradingAmounts(grading.in_vain)}.`);
-  if (grading) lines.unshift(`Grading ${plural(grading.answers, "answer")}: ${gradingAmounts(grading)} of it.`);
-  const items = lines.map((line) => h("li", null, line));
-  return h("ul", { class: "quiet", "data-key": "besides" }, items);
-}
-
-/** @param {GradingCost | WastedCost} row */
-function gradingAmounts(row) {
-  return listed([plural(row.tokens, "token"), ...money(row.usd, row.gpu_seconds)]);
-}
-
-/** @param {OtherCostRow} row @returns {string[]} */
-function amounts(row) {
-  const parts = [
-    row.trials ? plural(row.trials, "trial") : "",
-    row.answers ? plural(row.answers, row.trials ? "lost answer" : "answer") : "",
-    row.tokens ? plural(row.tokens, "token") : "",
-  ];
-  return [...parts.filter(Boolean), ...money(row.usd, row.counted_gpu_seconds)];
 }
 
 /** @typedef {Omit<Spending, "at"> & {elapsed: number}} Used */

@@ -161,7 +161,7 @@ function isOfInspect(trial) {
   return trial.replica.startsWith(`${INSPECT_LOGS}/`);
 }
 
-/** @param {RunView} view @param {TrialView} trial @param {TranscriptEnd | string} [end] */
+/** @param {PageView} view @param {TrialView} trial @param {TranscriptEnd | string} [end] */
 function answer(view, trial, end) {
   const grade = trial.category === null ? "not graded" : categoryName(view, trial.category);
   const isBest = trial.value !== null && trial.value === Math.max(...view.weights);

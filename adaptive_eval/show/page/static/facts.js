@@ -34,7 +34,7 @@ export function verdictWord(verdict) {
   return verdict.replaceAll("_", " ");
 }
 
-/** Everything that is derived from a view once. @param {RunView} view */
+/** Everything that is derived from a view once. @param {PageView} view */
 export function factsOf(view) {
   const { results, weights } = view;
   const rows = results?.models ?? [];
@@ -63,7 +63,7 @@ export function factsOf(view) {
   };
 }
 
-/** The gate with its outcomes. @param {RunView} view @param {boolean} inPercent @param {Decisions} decisions */
+/** The gate with its outcomes. @param {PageView} view @param {boolean} inPercent @param {Decisions} decisions */
 function gateOf({ results, objective: { baseline } }, inPercent, decisions) {
   if (!results?.gate.length) return null;
   const delta = size({ inPercent }, decisions.stopping?.delta ?? 0);
@@ -145,7 +145,7 @@ export function pairKey(a, b) {
   return JSON.stringify(b === null ? [a] : [a, b].sort());
 }
 
-/** The results of a run that has taken a look. @param {RunView} view */
+/** The results of a run that has taken a look. @param {PageView} view */
 export function resultsOf(view) {
   if (view.results === null) throw new Error("there are no results before the first look");
   return view.results;
@@ -165,13 +165,13 @@ export function last(list) {
 
 /**
  * The posterior of a model, by its name, on a question, by its number.
- * @param {RunView} view @param {Facts} facts @param {string} model @param {number} question
+ * @param {PageView} view @param {Facts} facts @param {string} model @param {number} question
  */
 export function posteriorOf(view, facts, model, question) {
   return view.posteriors[view.posterior_of[entry(facts.columnOf, model)][question]];
 }
 
-/** Trials by category: `4 of 6 correct`, or `1 right, 2 half`. @param {RunView} view @param {number[]} counts */
+/** Trials by category: `4 of 6 correct`, or `1 right, 2 half`. @param {PageView} view @param {number[]} counts */
 export function countsText(view, counts) {
   const total = counts.reduce((sum, trials) => sum + trials, 0);
   if (!total) return "no trials";
@@ -181,12 +181,12 @@ export function countsText(view, counts) {
   return parts.filter(Boolean).join(", ");
 }
 
-/** What the rubric calls a category. @param {RunView} view @param {number} category */
+/** What the rubric calls a category. @param {PageView} view @param {number} category */
 export function categoryName(view, category) {
   return plain(view.categories[category] ?? `category ${category}`, 40);
 }
 
-/** Trials of a model that no look has judged yet. @param {RunView} view @param {Facts} facts @param {string} model */
+/** Trials of a model that no look has judged yet. @param {PageView} view @param {Facts} facts @param {string} model */
 export function notJudged(view, facts, model) {
   const graded = view.trials[entry(facts.columnOf, model)].reduce((sum, trials) => sum + trials, 0);
   const look = view.looks.at(-1);
@@ -226,7 +226,7 @@ export function unit(facts) {
 
 /**
  * Every comparison of any look, as a line over the looks: positive z favours `first`, who is ahead now.
- * @param {RunView} view @param {Gate} gate
+ * @param {PageView} view @param {Gate} gate
  */
 function seriesOf(view, gate) {
   /** @type {Map<string, Series>} */
@@ -254,7 +254,7 @@ function turn(line) {
   for (const point of line.points) if (point.z !== null) point.z = -point.z;
 }
 
-/** Whether the time of servers is what somebody pays, and is known. @param {RunView} view */
+/** Whether the time of servers is what somebody pays, and is known. @param {PageView} view */
 function isServerTimePaid({ results }) {
   if (!results || results.cost.server_seconds === null) return false;
   return results.servers.length > 0 || (results.cost.server_gpu_seconds ?? 0) > 0;

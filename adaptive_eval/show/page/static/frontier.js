@@ -3,22 +3,13 @@
 import { fitted, plot, roomFor } from "./chart.js";
 import { s } from "./dom.js";
 import { clipped, score } from "./facts.js";
-import { column, note, titledTable } from "./parts.js";
-import { name, plain } from "./text.js";
+import { blocks } from "./parts.js";
+import { plain } from "./text.js";
 /** @import { Section, State } from "./parts.js" */
 
 /** @typedef {{row: FrontierRow, model: ModelRow, usd: number, low: number, high: number}} Point */
 
 const SIDES = 1.96;
-/** @type {Record<string, string>} */
-const PARTS = {
-  chosen: "chosen",
-  candidate: "may do",
-  undecided: "may do",
-  ruled_out: "ruled out",
-  set_aside: "set aside",
-  dearer: "costs more",
-};
 
 /** @type {Section} */
 export const frontier = {
@@ -28,14 +19,7 @@ export const frontier = {
   isThere: ({ view }) => (view.results?.frontier ?? []).length > 0,
   render(state) {
     const points = pointsOf(state);
-    return [
-      points.length ? chart(points, state) : null,
-      costs(state),
-      note(
-        "Costs are those of the first round, in which",
-        " all models answer the same questions, with 95% intervals; the axis is logarithmic.",
-      ),
-    ];
+    return [points.length ? chart(points, state) : null, blocks(state.view, "frontier")];
   },
 };
 
@@ -82,22 +66,4 @@ function chart(points, { facts, width }) {
       ]);
     }),
   );
-}
-
-/** The costs in a table. @param {State} state */
-function costs({ view: { results }, facts }) {
-  const scores = new Map(results?.models.map((model) => [model.name, model.score]));
-  const half = (/** @type {FrontierRow} */ { usd_sigma: sigma }) =>
-    sigma ? ` ± $${(SIDES * sigma).toPrecision(2)}` : "";
-  return titledTable({
-    caption: "From the cheapest to the dearest",
-    columns: [
-      column("Model", (/** @type {FrontierRow} */ { model }) => name(model, 60)),
-      column("USD an answer", (row) => (row.usd === null ? "–" : `$${row.usd.toPrecision(3)}${half(row)}`)),
-      column("Score", ({ model }) => score(facts, scores.get(model) ?? null)),
-      column("Choice", ({ part, behind }) => PARTS[part] + (behind === null ? "" : `: behind ${plain(behind, 60)}`)),
-    ],
-    rows: results?.frontier ?? [],
-    key: ({ model }) => model,
-  });
 }

@@ -52,7 +52,7 @@ function layout({ view, facts, width }) {
   return { left, bin, columns, width: Math.min(26, room / columns) };
 }
 
-/** @param {RunView} view */
+/** @param {PageView} view */
 function mostTrials(view) {
   return view.trials.flat().reduce((most, trials) => Math.max(most, trials), 1);
 }

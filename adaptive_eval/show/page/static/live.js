@@ -4,7 +4,7 @@ import { Unreachable, readProgress, readView } from "./sent.js";
 
 /** @typedef {"live" | "waiting" | "ended"} Connection */
 /**
- * @typedef {{onView: (view: RunView) => void, onPulse: (pulse: RunProgress) => void,
+ * @typedef {{onView: (view: PageView) => void, onPulse: (pulse: RunProgress) => void,
  *   onConnection: (connection: Connection) => void}} Handlers
  */
 

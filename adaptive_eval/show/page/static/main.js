@@ -2,13 +2,12 @@
 // drawn again in place when something changes.
 
 import { onNight } from "./chart.js";
-import { details } from "./details.js";
+import { details, labels } from "./details.js";
 import { questionDialog } from "./dialog.js";
 import { h, update } from "./dom.js";
 import { entry, factsOf, pairKey, pairText } from "./facts.js";
 import { frontier } from "./frontier.js";
 import { heat } from "./heat.js";
-import { labels } from "./labels.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
 import { cost, decided, statusOf, subtitle } from "./overview.js";
@@ -40,7 +39,7 @@ const CIRCUMSTANCES = [labels, trouble, recipe, glossary, decided];
 const PAPER_WIDTH = 1000;
 const MAX_ANNOUNCED = 5;
 
-/** A page with its state. @param {HTMLElement} page @param {RunView} view @param {string | null} api */
+/** A page with its state. @param {HTMLElement} page @param {PageView} view @param {string | null} api */
 function openPage(page, view, api) {
   const initial = { ui: {}, pulse: null, live: false, waiting: false, printing: false, width: 0 };
   /** @type {State} */
@@ -114,7 +113,7 @@ function openPage(page, view, api) {
   drawAll();
 
   return {
-    onView(/** @type {RunView} */ fresh) {
+    onView(/** @type {PageView} */ fresh) {
       const before = state.view;
       Object.assign(state, { view: fresh, facts: factsOf(fresh) });
       announce(announcer, before, state.facts);
@@ -141,7 +140,7 @@ function openPage(page, view, api) {
   };
 }
 
-/** Updates the posterior of a model on a question. @param {RunView} view @param {CellUpdate} cell */
+/** Updates the posterior of a model on a question. @param {PageView} view @param {CellUpdate} cell */
 function takeIn(view, { model, question, posterior }) {
   if (view.trials[model]?.[question] === undefined) return; // of a run with other models, whose view is read next
   view.trials[model][question] = sumOf(posterior.counts, Number);
@@ -172,7 +171,7 @@ function title({ view, live, waiting }) {
   ];
 }
 
-/** @param {RunView} view */
+/** @param {PageView} view */
 function footer({ results }) {
   const version = results ? ` ${plain(results.run.version)}` : "";
   return h("footer", { class: "quiet" }, [
@@ -183,7 +182,7 @@ function footer({ results }) {
 
 /**
  * Says which verdicts are new, for those who do not see them.
- * @param {HTMLElement} announcer @param {RunView} before @param {Facts} facts
+ * @param {HTMLElement} announcer @param {PageView} before @param {Facts} facts
  */
 function announce(announcer, before, facts) {
   const earlier = new Map(before.results?.pairs.map((pair) => [pairKey(pair.first, pair.second), pair.verdict]));

@@ -121,7 +121,7 @@ function key(level) {
   ]);
 }
 
-/** @param {RunView} view @param {Facts} facts @param {[string, string]} models */
+/** @param {PageView} view @param {Facts} facts @param {[string, string]} models */
 function detail(view, facts, [first, second]) {
   const [row, column] = [entry(facts.rankOf, first), entry(facts.rankOf, second)];
   const { models, adjusted_p: p } = resultsOf(view);

@@ -1,8 +1,8 @@
 // What stands around the ranking: the state of the run, what it cost, and how it was decided.
 
-import { besides, budget, inShort, tiles } from "./costs.js";
+import { budget, inShort, tiles } from "./costs.js";
 import { h } from "./dom.js";
-import { sumOf } from "./parts.js";
+import { blocks, sumOf } from "./parts.js";
 import { moment, name, plain, plural } from "./text.js";
 /** @import { Section, State } from "./parts.js" */
 
@@ -11,7 +11,7 @@ export const cost = {
   id: "cost",
   title: "What it cost",
   shown: true,
-  render: (state) => [tiles(state), warnings(state.view), besides(state.view), budget(state)],
+  render: (state) => [tiles(state), warnings(state.view), blocks(state.view, "costs"), budget(state)],
 };
 
 /** @type {Section} */
@@ -36,12 +36,12 @@ export const decided = {
 /** Outcomes of a gate, the worst first. */
 const OUTCOMES = ["FAIL", "open", "UNDECIDED", "PASS"];
 
-/** The worst outcome of a gate; undefined if there is none. @param {RunView} view */
+/** The worst outcome of a gate; undefined if there is none. @param {PageView} view */
 function worstOutcome({ results }) {
   return OUTCOMES.find((outcome) => results?.gate.some((row) => row.outcome === outcome));
 }
 
-/** The run's state in one word: of a finished gate its outcome. @param {RunView} view @param {boolean} live */
+/** The run's state in one word: of a finished gate its outcome. @param {PageView} view @param {boolean} live */
 export function statusOf(view, live) {
   const status = view.results?.run.status;
   if (status) return (status === "finished" && worstOutcome(view)) || status;
@@ -74,7 +74,7 @@ export function headline({ view, live }) {
   ];
 }
 
-/** What to do next, each command on a line of its own. @param {RunView} view */
+/** What to do next, each command on a line of its own. @param {PageView} view */
 export function nextSteps(view) {
   if (!view.next_steps.length) return null;
   const steps = view.next_steps.map(({ text, command }, index) => [
@@ -84,12 +84,12 @@ export function nextSteps(view) {
   return h("div", { class: "next" }, steps);
 }
 
-/** How the run has ended; if by an error or alarm, its first line. @param {RunView} view */
+/** How the run has ended; if by an error or alarm, its first line. @param {PageView} view */
 function ending({ stopped, ended }) {
   return plain(stopped === null ? (ended ?? "") : `S${stopped.slice(1).replace(/[.:]$/, "")}.`, 1000);
 }
 
-/** @param {RunView} view */
+/** @param {PageView} view */
 function warnings(view) {
   const rows = view.results?.warnings ?? [];
   if (!rows.length) return null;
@@ -103,7 +103,7 @@ function warnings(view) {
   return h("div", { class: "warnings" }, h("h3", null, plural(rows.length, "warning")), h("ul", null, items));
 }
 
-/** The line under the run's name: its size, its cost, and where the answers are. @param {RunView} view */
+/** The line under the run's name: its size, its cost, and where the answers are. @param {PageView} view */
 export function subtitle(view) {
   const run = view.results?.run;
   return [

@@ -1,7 +1,8 @@
 // Pieces of which several sections are made.
 
 import { h } from "./dom.js";
-import { count, plural } from "./text.js";
+import { term } from "./terms.js";
+import { count, name, plain, plural } from "./text.js";
 /** @import { Attributes, Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { Place } from "./grid.js" */
@@ -14,7 +15,7 @@ import { count, plural } from "./text.js";
 
 /**
  * What a page shows, and how its parts reach each other.
- * @typedef {{view: RunView, facts: Facts, ui: Ui, pulse: RunProgress | null, live: boolean, waiting: boolean,
+ * @typedef {{view: PageView, facts: Facts, ui: Ui, pulse: RunProgress | null, live: boolean, waiting: boolean,
  *   printing: boolean, width: number, refresh: (id: string) => void,
  *   openQuestion: (question: number, model?: string) => void}} State
  */
@@ -39,7 +40,7 @@ import { count, plural } from "./text.js";
  * rows move.
  * @template R
  * @typedef {{caption: string, columns: (Column<R> | false | null)[], rows: readonly R[], texts?: number,
- *   shown?: boolean, key?: (row: R) => string, className?: string}} Table
+ *   shown?: boolean, key?: (row: R) => string, className?: string}} TableOf
  */
 
 /** A column built from data. @template R @param {Child} title @param {(row: R) => Child} cell @returns {Column<R>} */
@@ -60,7 +61,7 @@ export function region(label, className, ...content) {
   return h("div", { class: `scroll ${className}`.trim(), tabindex: 0, role: "region", "aria-label": label }, content);
 }
 
-/** A table in a region that scrolls; nothing if it has no rows. @template R @param {Table<R>} given */
+/** A table in a region that scrolls; nothing if it has no rows. @template R @param {TableOf<R>} given */
 export function table({ caption, columns, rows, texts = 1, shown = false, key, className = "" }) {
   if (!rows.length) return null;
   const present = columns.filter((column) => column !== false && column !== null);
@@ -80,9 +81,44 @@ export function table({ caption, columns, rows, texts = 1, shown = false, key, c
   return region(caption, className, content);
 }
 
-/** A table under its caption as a heading; nothing if it has no rows. @template R @param {Table<R>} given */
+/** A table under its caption as a heading; nothing if it has no rows. @template R @param {TableOf<R>} given */
 export function titledTable(given) {
   return given.rows.length ? [h("h3", null, given.caption), table(given)] : null;
+}
+
+/** Words of the glossary, by the headings of tables that are sent. @type {Record<string, TermKey>} */
+const TERMS = {
+  alike: "letters",
+  "avg@N": "score",
+  "Bayes@N mu": "bayes",
+  "σ here": "sigma",
+  "σ like these": "sigma",
+  R0: "prior_trials",
+  trials: "trials",
+  "server time": "server_time",
+};
+
+/** The paragraphs and tables that were sent for a section. @param {PageView} view @param {string} section */
+export function blocks(view, section) {
+  return (view.blocks[section] ?? []).map((block) =>
+    typeof block === "string" ? note(plain(block, 2000)) : sent(block),
+  );
+}
+
+/** A table as it was sent. @param {Table} sent */
+function sent({ title, head, rows, texts }) {
+  const heading = (/** @type {string} */ word) => (word in TERMS ? term(TERMS[word], word) : plain(word));
+  const cell = (/** @type {string[]} */ row, /** @type {number} */ at) =>
+    at < texts ? name(row[at], 120) : plain(row[at] || "–", 500);
+  const columns = head.map((word, at) => column(heading(word), (/** @type {string[]} */ row) => cell(row, at)));
+  return titledTable({
+    caption: title,
+    className: "tall",
+    rows,
+    texts,
+    columns,
+    key: (row) => row.slice(0, texts).join("\n"),
+  });
 }
 
 /** The numbers that the reader has unfolded. @type {Set<string>} */
@@ -91,7 +127,7 @@ const unfolded = new Set();
 /**
  * The numbers behind a chart, to be unfolded: only then are they drawn.
  * @template R
- * @param {string} caption @param {() => Omit<Table<R>, "caption" | "shown">} content @param {string} [key]
+ * @param {string} caption @param {() => Omit<TableOf<R>, "caption" | "shown">} content @param {string} [key]
  */
 export function data(caption, content, key) {
   const fold = key ?? caption;

@@ -64,7 +64,7 @@ function orders(facts, chosen = "") {
   return h("label", null, "Order ", h("select", { "data-order": "" }, options));
 }
 
-/** Trials that no look has used, though they are shown here. @param {RunView} view @param {Facts} facts */
+/** Trials that no look has used, though they are shown here. @param {PageView} view @param {Facts} facts */
 function unjudged(view, facts) {
   const rows = facts.names
     .map((model) => ({ model, trials: notJudged(view, facts, model) }))

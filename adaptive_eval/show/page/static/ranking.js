@@ -65,7 +65,7 @@ export const ranking = {
   },
 };
 
-/** A gate and a pick put no model in a tier. @param {Row[]} rows @param {RunView} view */
+/** A gate and a pick put no model in a tier. @param {Row[]} rows @param {PageView} view */
 function tiersOf(rows, { has_tiers: hasTiers }) {
   /** @type {Tier[]} */
   const tiers = [];

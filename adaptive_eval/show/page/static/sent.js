@@ -6,7 +6,7 @@ export function embedded(id) {
   return element && JSON.parse(element.textContent);
 }
 
-/** The view of the run behind `api`. @param {string} api @returns {Promise<RunView>} */
+/** The view of the run behind `api`. @param {string} api @returns {Promise<PageView>} */
 export function readView(api) {
   return json(`${api}view`);
 }

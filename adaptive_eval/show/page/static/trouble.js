@@ -1,7 +1,7 @@
 // Answers worth a note, requests that were repeated, and the events of the run.
 
 import { h } from "./dom.js";
-import { column, note, titledTable } from "./parts.js";
+import { blocks, column, note, titledTable } from "./parts.js";
 import { INSPECT_LOGS } from "./sent.js";
 import { sites } from "./sites.js";
 import { count, duration, moment, name, number, percent, plain, plural } from "./text.js";
@@ -15,11 +15,11 @@ export const trouble = {
   title: "Answers, requests, events",
   render(state) {
     const { view } = state;
-    return [sites(state), answers(view), traffic(view), batches(view), turns(view), events(view)];
+    return [sites(state), answers(view), traffic(view), blocks(view, "batches"), turns(view), events(view)];
   },
 };
 
-/** @param {RunView} view */
+/** @param {PageView} view */
 function answers({ results }) {
   const models = results?.models ?? [];
   if (!models.length) return null;
@@ -50,7 +50,7 @@ function answers({ results }) {
   });
 }
 
-/** @param {RunView} view */
+/** @param {PageView} view */
 function traffic({ traffic }) {
   const hasLogs = traffic.some((row) => row.replica.startsWith(`${INSPECT_LOGS}/`));
   const command = h("code", null, `inspect view --log-dir ${INSPECT_LOGS}`);
@@ -84,7 +84,7 @@ function logLink(replica) {
   return isLog ? h("a", { href: replica }, name(replica, 60)) : name(replica, 60);
 }
 
-/** Places where models were served a after the b. @param {RunView} view */
+/** Places where models were served a after the b. @param {PageView} view */
 function turns({ results }) {
   return titledTable({
     className: "tall",
@@ -99,28 +99,12 @@ function turns({ results }) {
   });
 }
 
-/** Pending batches. @param {RunView} view */
-function batches({ batches }) {
-  return titledTable({
-    className: "tall",
-    caption: "Pending at batch services",
-    texts: 3,
-    rows: batches,
-    columns: [
-      ["Model", (row) => name(row.model, 60)],
-      ["Batch", (row) => plain(row.batch ?? "being handed in", 60)],
-      ["Since", (row) => moment(row.since)],
-      ["Requests", (row) => count(row.requests)],
-    ],
-  });
-}
-
 /** @param {number | null} value */
 function seconds(value) {
   return value !== null && value < 1 ? `${Math.round(1000 * value)} ms` : duration(value);
 }
 
-/** @param {RunView} view */
+/** @param {PageView} view */
 function events({ events }) {
   const shown = events.slice(-MAX_EVENTS).reverse();
   const earlier = events.length - shown.length;

@@ -1,4 +1,4 @@
-"""The cost section of a Markdown report."""
+"""The costs of a run in a table."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,11 +9,11 @@ from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.results import GradingCost, ModelRow, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.summary import allowed_in_words, unstored_answers, wasted_words
-from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, informative_columns, markdown_cell, markdown_table
+from adaptive_eval.show.text import SECONDS_PER_HOUR, Block, Table, amount
 
 
-def cost_section(view: RunView, results: Results) -> str:
-    """Render a row per model and kind of other spending, their sum, and explanations."""
+def cost_blocks(view: RunView, results: Results) -> Iterator[Block]:
+    """A row per model and kind of other spending, their sum, and explanations."""
     retries: dict[str, int] = {}
     for row in view.traffic:
         retries[row.model] = retries.get(row.model, 0) + row.retries
@@ -27,7 +27,7 @@ def cost_section(view: RunView, results: Results) -> str:
     if cost.grading is not None:
         rows += _grading_costs(cost.grading, usd, hours)
     rows += [_other_cost_row(row, usd, hours, paid=paid) for row in others]
-    total = ["**all**", count(cost.asked), _or_dash(cost.in_all("tokens"), count)]
+    total = ["all", count(cost.asked), _or_dash(cost.in_all("tokens"), count)]
     total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_PER_HOUR, hours)]
     total += _server_time(cost, hours, paid=paid)
     rows.append([*total, "", "", count(sum(retries.values()))])
@@ -39,7 +39,8 @@ def cost_section(view: RunView, results: Results) -> str:
         f"Duration: {duration(view.elapsed)}."
     )
     notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
-    return f"{markdown_table(*informative_columns(head, rows))}\n\n{notes}{_cached_tokens(view)}"
+    yield Table.of("Cost by model", head, rows)
+    yield notes + _cached_tokens(view)
 
 
 def _cached_tokens(view: RunView) -> str:
@@ -61,9 +62,9 @@ def _cost_row(
 ) -> list[str]:
     share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
     if row.recorded is not None:
-        return [markdown_cell(row.name), f"recorded: {markdown_cell(row.recorded)}", *["-"] * 5, "-", "-", "-"]
+        return [row.name, f"recorded: {row.recorded}", *["-"] * 5, "-", "-", "-"]
     return [
-        markdown_cell(row.name),
+        row.name,
         count(row.stored_trials),
         _or_dash(row.tokens, count),
         _or_dash(row.usd, usd),
@@ -80,7 +81,7 @@ def _other_cost_row(
 ) -> list[str]:
     used = [_or_dash(row.trials + row.answers, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
     used += [_or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours), *_server_time(row, hours, paid=paid)]
-    return [markdown_cell(row.what), *used, *["-"] * 3]
+    return [row.what, *used, *["-"] * 3]
 
 
 def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""Differences between two runs as Markdown that is readable on a terminal."""
+"""Differences between two runs, in paragraphs and tables."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,18 +6,21 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.report.finding import state_word
 from adaptive_eval.report.lines import Scale, count, duration, several
 from adaptive_eval.show.changes import SIGNIFICANCE_LEVEL, ModelChange, RunDiff
-from adaptive_eval.show.text import markdown_cell, markdown_table, number_or_dash
+from adaptive_eval.show.text import Block, Table, number_or_dash
 
 MAX_ITEMS = 20
 """Longest list of questions, names or settings."""
 
 
-def changes_markdown(diff: RunDiff, weights: Sequence[float]) -> str:
-    """Render the whole comparison; `weights` are those of the rubric."""
+def changes_blocks(diff: RunDiff, weights: Sequence[float]) -> Iterator[Block]:
+    """The whole comparison; `weights` are those of the rubric."""
     scale = Scale.of(weights)
-    parts = [f"# {markdown_cell(diff.a.run)} → {markdown_cell(diff.b.run)}", _headline(diff), *_models(diff, scale)]
-    parts += [*_verdicts(diff), *_questions(diff, scale), *_caveats(diff), *_settings(diff)]
-    return "\n\n".join(parts) + "\n"
+    yield _headline(diff)
+    yield from _models(diff, scale)
+    yield from _verdicts(diff)
+    yield from _questions(diff, scale)
+    yield from _caveats(diff)
+    yield from _settings(diff)
 
 
 def _headline(diff: RunDiff) -> str:
@@ -44,22 +47,19 @@ def _cost_changes(diff: RunDiff) -> Iterator[str]:
             yield f"{what} {shown(before)} → {shown(after)}"
 
 
-def _models(diff: RunDiff, scale: Scale) -> Iterator[str]:
+def _models(diff: RunDiff, scale: Scale) -> Iterator[Block]:
     if diff.models:
-        head = ["model", "rank", "score before", "after", "difference", "95% interval", "z", "p", "trials"]
-        yield markdown_table(head, (_model_cells(change, scale) for change in diff.models))
-        yield "Sorted by certainty (|z|)."
+        head = ("model", "rank", "score before", "after", "difference", "95% interval", "z", "p", "trials")
+        yield Table(
+            "Models, the most certain change first", head, tuple(_model_cells(change, scale) for change in diff.models)
+        )
 
 
-def _model_cells(change: ModelChange, scale: Scale) -> list[str]:
-    rank = (
-        f"{change.rank_a or '-'}"
-        if change.rank_a == change.rank_b
-        else f"{change.rank_a or '-'} → {change.rank_b or '-'}"
-    )
-    return [
-        markdown_cell(change.name),
-        rank,
+def _model_cells(change: ModelChange, scale: Scale) -> tuple[str, ...]:
+    ranks = dict.fromkeys([change.rank_a, change.rank_b])
+    return (
+        change.name,
+        " → ".join(str(rank or "-") for rank in ranks),
         scale.score(change.score_a),
         scale.score(change.score_b),
         _points(scale, change.difference),
@@ -67,7 +67,7 @@ def _model_cells(change: ModelChange, scale: Scale) -> list[str]:
         number_or_dash(change.z),
         _p_text(change.p),
         f"{change.trials_a:,} → {change.trials_b:,}",
-    ]
+    )
 
 
 def _p_text(value: float) -> str:
@@ -78,28 +78,31 @@ def _points(scale: Scale, value: float) -> str:
     return f"{'+' if value > 0 else ''}{scale.rounded_points(value)}"
 
 
-def _verdicts(diff: RunDiff) -> Iterator[str]:
+def _verdicts(diff: RunDiff) -> Iterator[Block]:
     if diff.verdicts:
-        yield "## Comparisons that are decided differently"
         rows = (
             [
-                markdown_cell(change.first if change.second is None else f"{change.first} and {change.second}"),
-                *(markdown_cell(state_word(verdict)) for verdict in (change.verdict_a, change.verdict_b)),
+                " and ".join(filter(None, [change.first, change.second])),
+                *map(state_word, (change.verdict_a, change.verdict_b)),
             ]
             for change in diff.verdicts
         )
-        yield markdown_table(["comparison", "before", "after"], rows, left_columns=3)
+        yield Table.of("Comparisons that are decided differently", ["comparison", "before", "after"], rows, 3)
 
 
-def _questions(diff: RunDiff, scale: Scale) -> Iterator[str]:
+def _questions(diff: RunDiff, scale: Scale) -> Iterator[Block]:
     if diff.questions_changed:
-        yield "## Questions that have changed by more than chance (corrected for all questions and models)"
         rows = (
-            [markdown_cell(change.question), markdown_cell(change.model)]
-            + [scale.score(change.mean_a), scale.score(change.mean_b), _p_text(change.adjusted_p)]
+            [
+                change.question,
+                change.model,
+                *map(scale.score, (change.mean_a, change.mean_b)),
+                _p_text(change.adjusted_p),
+            ]
             for change in diff.questions_changed[:MAX_ITEMS]
         )
-        yield markdown_table(["question", "model", "before", "after", "adjusted p"], rows, left_columns=2)
+        title = "Questions that have changed by more than chance (corrected for all questions and models)"
+        yield Table.of(title, ["question", "model", "before", "after", "adjusted p"], rows, 2)
         if (more := len(diff.questions_changed) - MAX_ITEMS) > 0:
             yield f"and {more} more"
 
@@ -129,17 +132,17 @@ def _caveats(diff: RunDiff) -> Iterator[str]:
             "other of the two, both share them, and differ less than their new trials do"
         )
     if lines:
-        yield "## Caveats"
-        yield "\n".join(lines)
+        yield "Caveats:"
+        yield from lines
 
 
 def _listed(names: Sequence[str]) -> str:
-    return first_few(list(map(markdown_cell, names)), MAX_ITEMS)
+    return first_few(list(names), MAX_ITEMS)
 
 
 def _settings(diff: RunDiff) -> Iterator[str]:
     if diff.settings:
-        yield "## Settings that differ"
-        lines = [f"- {markdown_cell(str(change))}" for change in diff.settings[:MAX_ITEMS]]
-        more = [f"- and {len(diff.settings) - MAX_ITEMS} more"] if len(diff.settings) > MAX_ITEMS else []
-        yield "\n".join(lines + more)
+        yield "Settings that differ:"
+        yield from (f"- {change}" for change in diff.settings[:MAX_ITEMS])
+        if len(diff.settings) > MAX_ITEMS:
+            yield f"- and {len(diff.settings) - MAX_ITEMS} more"

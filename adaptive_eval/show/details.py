@@ -1,0 +1,234 @@
+"""What a report says of the scores beyond the ranking, and of how they came about, as paragraphs and tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from adaptive_eval.core.result import TWO_SIDED_95
+from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.report.choice import part_in_words
+from adaptive_eval.report.finding import (
+    comparison_state,
+    difference_text,
+    has_tiers,
+    letters_tell_more,
+    state_word,
+)
+from adaptive_eval.report.gate import gate_terms
+from adaptive_eval.report.lines import Scale, count, several
+from adaptive_eval.report.results import FrontierRow, GroupRow, MetricRow, PairRow, Results
+from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
+from adaptive_eval.report.view import RunView
+from adaptive_eval.report.words import compares_bayes, draws_questions
+from adaptive_eval.show.summary import batch_state, pending_since
+from adaptive_eval.show.text import Block, Table, dollars, number_or_dash
+
+COLUMN_MEANINGS = {
+    "z now": "z now: over all trials; positive z favours the model named first.",
+    "ρ": "ρ: Φ(|z|).",
+    "boundary now": "boundary now: the |z| needed for a decision.",
+    "decided at": "decided at: the look of the decision, with |z| and the boundary then; a tie has none.",
+    "ties within": "Ties within: the smallest delta at which the remaining trials could still show a tie.",
+}
+PERCENT = Scale(0.0, 1.0)
+UNSENT: Sequence[object] = (None, [], {})
+"""Values of sampling settings that are not in requests."""
+
+
+def score_blocks(results: Results) -> Iterator[Block]:
+    """Standard errors and Bayes@N, scores without outcomes of another run, by group of questions, and metrics."""
+    yield _score_table(results)
+    yield _column_notes(results)
+    yield from _prior_effect(results)
+    yield from _groups(results)
+    yield from _metrics(results)
+
+
+def _score_table(results: Results) -> Table:
+    scale, alike = Scale.of(results.weights), letters_tell_more(results.models)
+    drawn = draws_questions(results.decisions)
+    rows = (
+        [
+            row.name,
+            row.letters if alike else "",
+            scale.score(row.score),
+            scale.width(row.sigma),
+            "" if drawn else scale.width(row.sampled_sigma),
+            "" if drawn else number_or_dash(row.bayes, 4),
+            "" if drawn else number_or_dash(row.bayes_sigma, 4),
+        ]
+        for row in results.models
+    )
+    head = ["model", "alike", "avg@N", "σ here", "σ like these", "Bayes@N mu", "Bayes@N σ"]
+    return Table.of("Scores with their standard errors", head, rows)
+
+
+def _column_notes(results: Results) -> str:
+    drawn = draws_questions(results.decisions)
+    notes = (
+        "avg@N: the average over all questions, estimated from the questions that were asked."
+        if drawn
+        else "avg@N: the mean over questions of each question's mean. σ here: its standard error on these questions. "
+        "σ like these: its standard error on other questions of this kind. Bayes@N starts each question with one "
+        "imagined answer of every category, which pulls it to the middle of the scale, more so with fewer trials. "
+        f"Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
+    )
+    if has_tiers(results):
+        notes += (
+            " A new tier begins where neighbours are shown to differ, so the first and last model of a tier may differ."
+        )
+    if letters_tell_more(results.models):
+        notes += " Two models that share no letter (alike) differ; all pairs are compared."
+    return notes
+
+
+def _prior_effect(results: Results) -> Iterator[Block]:
+    if any(row.prior_depth for row in results.models):
+        scale = Scale.of(results.weights)
+        rows = (
+            [
+                row.name,
+                f"{row.prior_depth:.3g}",
+                str(row.rank),
+                scale.score(row.score),
+                "-" if row.rank_without_prior is None else str(row.rank_without_prior),
+                scale.score(row.score_without_prior),
+            ]
+            for row in results.models
+        )
+        head = ["model", "R0", "rank", "avg@N", "rank without R0", "avg@N without R0"]
+        yield Table.of("Scores with and without outcomes of another run (R0: its trials per question)", head, rows)
+
+
+def _groups(results: Results) -> Iterator[Block]:
+    """A table per grouping of the questions."""
+    for by in dict.fromkeys(row.by for row in results.groups):
+        yield group_table(results, by)
+        decides = "" if any(row.gate for row in results.groups if row.by == by) else " No decision uses them alone."
+        yield f"Each with a 95% interval on these questions.{decides}"
+
+
+def group_table(results: Results, by: str) -> Table:
+    """Scores on groups of questions, with a row per model."""
+    rows, scale = {(row.group, row.model): row for row in results.groups if row.by == by}, Scale.of(results.weights)
+    of_groups = {row.group: row for row in rows.values()}
+    head = ["model", *(f"{group} ({several(row.questions, 'question')})" for group, row in of_groups.items())]
+    shares = ["of the score", *(f"{row.share:.0%}" for row in of_groups.values())]
+    cells = ([row.name, *(_interval(rows[group, row.name], scale) for group in of_groups)] for row in results.models)
+    return Table.of(f"Scores by {by}", head, [shares, *cells])
+
+
+def _metrics(results: Results) -> Iterator[Block]:
+    values = {(row.metric, row.model): row for row in results.metrics}
+    if values:
+        names = list(dict.fromkeys(metric for metric, _ in values))
+        cells = (
+            [row.name, *(_interval(values.get((name, row.name)), PERCENT) for name in names)] for row in results.models
+        )
+        yield Table("Metrics over several trials", ("model", *names), tuple(map(tuple, cells)))
+        yield (
+            "Each is the mean over all subsets of that many trials per question, with a 95% interval on these "
+            "questions. No decision uses them."
+        )
+
+
+def _interval(row: GroupRow | MetricRow | None, scale: Scale) -> str:
+    if row is None:
+        return "-"
+    value, gate = (row.value, None) if isinstance(row, MetricRow) else (row.score, row.gate)
+    shown = f"{scale.score(value)} ({scale.interval(row.lo, row.hi)})"
+    return "-" if value is None else shown if gate is None else f"{shown} {gate}"
+
+
+def frontier_blocks(results: Results) -> Iterator[Block]:
+    """Score against cost, for the choice of the cheapest."""
+    if results.frontier:
+        models, scale = {row.name: row for row in results.models}, Scale.of(results.weights)
+        rows = []
+        for row in results.frontier:
+            model, (words, names) = models[row.model], part_in_words(results, row)
+            cells = (row.model, _cost_of_answer(row), scale.score(model.score), scale.interval(model.lo, model.hi))
+            rows.append((*cells, " ".join([words, *names])))
+        head = ("model", "cost", "score", "95% interval", "choice")
+        yield Table("From the cheapest to the dearest", head, tuple(rows), last=True)
+        yield "Costs are those of an answer in the first round, in which all models answer the same questions."
+
+
+def _cost_of_answer(row: FrontierRow) -> str:
+    """With half of its 95% interval, if that is known."""
+    if row.usd is None:
+        return "-"
+    half = TWO_SIDED_95 * (row.usd_sigma or 0.0)
+    return f"{dollars(row.usd, [half])} ± {dollars(half, [row.usd])}" if half else dollars(row.usd)
+
+
+def comparison_blocks(results: Results) -> Iterator[Block]:
+    """Every comparison of the objective."""
+    if not results.pairs:
+        return
+    z, needed = "z now", f"{needed_in_words(results, 0.0)[1]} needed"
+    meanings = COLUMN_MEANINGS | {needed: f"{needed.capitalize()}: for a decision if nothing else changed."}
+    if (terms := gate_terms(results.decisions, results.weights)) is not None:
+        z, of = f"z of (difference + {terms.scale.points(terms.delta)})", ""
+        if any(row.gate for row in results.groups):
+            z, of = "z of the gate", ", with its delta, of the one that decides or is nearest to failing"
+        meanings = {z: f"{z}: over all trials{of}; positive speaks for a pass, negative for a fail."} | meanings
+    head = ["comparison" if results.compares else "score", "verdict", "difference", z, "boundary now", "ρ"]
+    head += ["decided at", needed, "ties within"]
+    title = "Comparisons" if results.compares else "How precise the scores are"
+    table = Table.of(title, head, (_comparison_cells(results, pair) for pair in results.pairs))
+    yield table
+    yield " ".join(meanings[column] for column in table.head if column in meanings)
+
+
+def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
+    open_, scale = pair.verdict in UNDECIDED, Scale.of(results.weights)
+    gate = next((row for row in results.gate if row.model in (pair.first, pair.second)), None)
+    model, over, other = (pair.first, "over", pair.second) if gate is None else (gate.model, "against", gate.baseline)
+    return [
+        model if other is None else f"{model} {over} {other}",
+        state_word(comparison_state(results, pair)),
+        difference_text(results, pair, model) if results.compares else "",
+        number_or_dash(pair.signed_z(model)),
+        number_or_dash(pair.boundary) if open_ else "",
+        number_or_dash(pair.rho, 4) if gate is None else "",
+        _call_text(pair),
+        needed_in_words(results, pair.trials_needed)[0] if open_ and pair.trials_needed is not None else "",
+        scale.rounded_points(pair.certifiable_delta) if gate is None and open_ and pair.certifiable_delta else "",
+    ]
+
+
+def _call_text(pair: PairRow) -> str:
+    if pair.called is None:
+        return ""
+    if pair.verdict == "tied":  # by its own test, without a boundary for |z|
+        return f"look {pair.called.look}"
+    then = "" if pair.called.z is None else f": z {number_or_dash(pair.called.z)}"
+    boundary = "" if pair.called.boundary is None else f", boundary {number_or_dash(pair.called.boundary)}"
+    return f"look {pair.called.look}{then}{boundary}"
+
+
+def batch_blocks(view: RunView) -> Iterator[Block]:
+    """Batches that are pending at batch services."""
+    if view.batches:
+        rows = ([row.model, batch_state(row), pending_since(row), count(row.requests)] for row in view.batches)
+        yield Table.of("Pending at batch services", ["model", "batch", "since", "requests"], rows, texts=3)
+        yield "The same command collects their results."
+
+
+def recipe_blocks(view: RunView) -> Iterator[Block]:
+    """The rubric, and how answers were sampled; models that were asked alike share a row."""
+    rubric = ([name, f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
+    yield Table("Rubric", ("category", "weight"), tuple(map(tuple, rubric)))
+    recorded = {row.name for row in (() if view.results is None else view.results.models) if row.recorded is not None}
+    keys = [key for key in Sampling.model_fields if key != "timeout"]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    models = cast(Sequence[Mapping[str, Any]], view.configuration["models"])
+    for model in models:
+        if model["name"] not in recorded:
+            values = (model["sampling"][key] for key in keys)
+            alike.setdefault(tuple("" if value in UNSENT else str(value) for value in values), []).append(model["name"])
+    everyone = f"all {len(models)} models" if len(models) > 1 else models[0]["name"]
+    rows = ([everyone if len(names) == len(models) else ", ".join(names), *values] for values, names in alike.items())
+    yield Table.of("Sampling", ["model", *(key.replace("_", " ") for key in keys)], rows)
+    others = " For recorded models see the reports of their runs." if recorded else ""
+    yield f"Empty settings were not sent: the server's defaults applied.{others}"
