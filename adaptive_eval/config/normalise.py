@@ -26,7 +26,7 @@ PART = re.compile(r"[\w-]+")
 
 
 def apply_override(document: Document, override: str, environment: Mapping[str, str]) -> None:
-    """Set `key.path=value` in a document, or record a problem."""
+    """Set `key.path=value` in a document, or record a problem; without a value the document's own holds."""
     name, equals, text = override.partition("=")
     name = name.strip()
     if not equals or not PATH.fullmatch(name):
@@ -36,7 +36,7 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     place = f"--set {name}"
     keys = PART.findall(name)
     path = _resolve_path(document, keys, place)
-    if path is None:
+    if path is None or not text.strip():
         return
     document.forget(path)
     created = (path[:cut] for cut in range(1, len(path)) if document.value(path[:cut]) is None)
