@@ -16,10 +16,7 @@ from adaptive_eval.base.errors import AdaptiveEvalError, Alarmed, ExitCode, erro
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
 Run = Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]
 Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="Change a setting, as in trials.max=40; KEY= without a value undoes that.", metavar="KEY=VALUE"
-    ),
+    list[str] | None, typer.Option("--set", help="Change a setting, as in trials.max=40.", metavar="KEY=VALUE")
 ]
 
 MAX_LINE = 2000
