@@ -17,10 +17,11 @@ from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import first_round_problems, is_in_vain
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.report.lines import safe_line
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
-from adaptive_eval.store.locate import has_database, newest_directory
+from adaptive_eval.store.locate import newest_directory
 from adaptive_eval.study.forecast import make_forecast
 
 MIN_SIMULATIONS = 10
@@ -84,7 +85,9 @@ def plan(
 def _hints(prepared: PreparedRun, pilot: Path | None) -> Iterator[str]:
     """Hints on stored trials as a pilot, and on drawing questions."""
     directory = newest_directory(prepared.config.store, prepared.config.name)
-    if pilot is None and has_database(directory):
+    with RunReader.if_begun(directory) as reader:
+        has_trials = reader is not None and reader.trial_count() > 0
+    if pilot is None and has_trials:
         yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"
     if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):
         opening, blocks = int(prepared.plan.opening.sum()), QUESTIONS_PER_BLOCK * len(prepared.config.asked)

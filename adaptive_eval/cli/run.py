@@ -95,6 +95,8 @@ def run(
         elsewhere = {"--run-dir": run_dir, "--ray": ray}
         more = [word for key, value in elsewhere.items() if value is not None for word in (key, str(value))]
         command = typed_command("run", config, overrides, *options.typed, *more)
+        holding = typed_command("run", config, [*chosen.remembered, *(overrides or ())])
+        config_words = None if typed is not None else shlex.join(shlex.split(holding)[2:])
         if dry_run:
             # imported here: only a dry run needs it
             from adaptive_eval.cli.dry_run import rehearse
@@ -106,9 +108,11 @@ def run(
             forecast = typed_command("plan", config, overrides, *options.typed)
             command += " --fresh" * fresh
             on_cluster = ray is not None
-            raise typer.Exit(
-                rehearse(prepared, directory, command, forecast, on_cluster=on_cluster, start_servers=start_servers)
-            )
+            with _naming_config(config_words):
+                code = rehearse(
+                    prepared, directory, command, forecast, on_cluster=on_cluster, start_servers=start_servers
+                )
+            raise typer.Exit(code)
         print_damage_notes(directory)
         _announce_regraded(directory)
         _announce_dry_run(prepared, directory)
@@ -118,13 +122,19 @@ def run(
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _open_sites(ray, prepared.config, directory) as sites:
             running = execute(prepared, directory, live_display, live_display.ended, sites=sites, ask_again=ask_again)
-            try:
+            with _naming_config(config_words):
                 code = run_to_end(running)
-            except RunChanged as error:
-                if typed is None:
-                    raise
-                raise RunChanged(f"{error}\n{NO_CONFIG}") from error
     raise typer.Exit(code)
+
+
+@contextmanager
+def _naming_config(words: str | None) -> Iterator[None]:
+    """Put these words for the CONFIG of a command in an error; for None add how to print a configuration."""
+    try:
+        yield
+    except RunChanged as error:
+        text = f"{error}\n{NO_CONFIG}" if words is None else str(error).replace("--config CONFIG", f"--config {words}")
+        raise RunChanged(text) from error
 
 
 def _warn_of_caps(prepared: PreparedRun, directory: Path) -> None:

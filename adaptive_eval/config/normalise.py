@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
-from adaptive_eval.config.run import COMMANDS_AT_ONCE, SOURCES
+from adaptive_eval.config.run import SOURCES
 from adaptive_eval.questions.benchmark import LmEvalConfig
 
 if TYPE_CHECKING:
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 PATH = re.compile(r"[\w-]+(?:\.[\w-]+|\[\d+\])*")
 PART = re.compile(r"[\w-]+")
+COMMANDS_AT_ONCE = 4
+"""Commands of a model that run at the same time by default."""
 
 
 def apply_override(document: Document, override: str, environment: Mapping[str, str]) -> None:
-    """Set `key.path=value` in a document, or record a problem."""
+    """Set `key.path=value` in a document, or record a problem; without a value the document's own holds."""
     name, equals, text = override.partition("=")
     name = name.strip()
     if not equals or not PATH.fullmatch(name):
@@ -36,7 +38,7 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     place = f"--set {name}"
     keys = PART.findall(name)
     path = _resolve_path(document, keys, place)
-    if path is None:
+    if path is None or not text.strip():
         return
     document.forget(path)
     created = (path[:cut] for cut in range(1, len(path)) if document.value(path[:cut]) is None)
@@ -146,10 +148,10 @@ def complete_settings(document: Document, name: str) -> None:
     for path, model in document.entries("models"):
         for section in INHERITED:
             general, settings = tree.get(section), model.get(section)
+            if section == "concurrency" and model.get("command") is not None:
+                general = _limits_of_command({} if general is None else general, has_servers=has_servers)
             if isinstance(general, dict):
                 general = {key: value for key, value in general.items() if key != FOR_THE_RUN.get(section)}
-                if section == "concurrency" and has_servers and model.get("command") is not None:
-                    _limit_commands(general)
             if isinstance(general, dict) and (settings is None or isinstance(settings, dict)):
                 model[section] = _merge_over(document, general, settings or {}, (section,), (*path, section))
         for source in (("inspect", "model"), ("inspect",), ("name",)):
@@ -159,10 +161,12 @@ def complete_settings(document: Document, name: str) -> None:
                 document.origins[(*path, "model")] = (*path, *source)
 
 
-def _limit_commands(limits: dict[str, Any]) -> None:
-    """Lower the run's limits to those of a command where they are meant for servers."""
-    if isinstance(in_flight := limits.get("in_flight"), int):
-        limits["in_flight"] = min(in_flight, COMMANDS_AT_ONCE)
+def _limits_of_command(limits: Any, *, has_servers: bool) -> Any:
+    """The run's limits for a command: few processes by default, and no more where the limits are meant for servers."""
+    in_flight = limits.get("in_flight", COMMANDS_AT_ONCE) if isinstance(limits, dict) else None
+    if not isinstance(in_flight, int):
+        return limits
+    return {**limits, "in_flight": min(in_flight, COMMANDS_AT_ONCE) if has_servers else in_flight}
 
 
 def _join_benchmarks(document: Document) -> None:

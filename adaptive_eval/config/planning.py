@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.sections import Price
 from adaptive_eval.config.benchmarks import weigh_questions
-from adaptive_eval.config.decisions import BudgetConfig, Decisions, TrialsConfig
+from adaptive_eval.config.decisions import LEAST_UNDER_CAPS, BudgetConfig, Decisions, TrialsConfig
 from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
@@ -173,12 +173,21 @@ def bounded_costs(plan: Plan) -> FloatArray:
     return np.array([(1.0, *cost) for cost in costs])
 
 
-def caps_probably_cover_first_round(plan: Plan) -> bool:
+def _caps_probably_cover_first_round(plan: Plan) -> bool:
     """Whether the caps cover the first round if its answers cost a third of the worst case on average. How long they
     take is unknown: a request's time limit says little about it."""
     trials, tokens, usd, _ = asked_first(plan).sum(axis=1) @ bounded_costs(plan)
     needs = {"trials": trials, "tokens": tokens / WORST_TO_MEAN, "usd": usd / WORST_TO_MEAN}
     return all(need <= cap for name, need in needs.items() if (cap := getattr(plan.budget, name)) is not None)
+
+
+def affordable_trials(trials: TrialsConfig, plan: Plan) -> TrialsConfig:
+    """These settings, with the default of `trials.min` for a budget that may not cover the first round of `plan`."""
+    if "min" in trials.model_fields_set or trials.min <= LEAST_UNDER_CAPS or _caps_probably_cover_first_round(plan):
+        return trials
+    affordable = trials.model_copy(update={"min": LEAST_UNDER_CAPS})
+    affordable.model_fields_set.discard("min")
+    return affordable
 
 
 def _block_size(trials: TrialsConfig, questions: int, first: NDArray[np.integer] | None) -> int:

@@ -22,9 +22,8 @@ from adaptive_eval.base.imports import DIGITS, MAX_DESCRIPTION, docstring_summar
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.base.seeds import SHARED, hashed_base
 from adaptive_eval.config.commands import command_problems, command_sources
-from adaptive_eval.config.decisions import LEAST_UNDER_CAPS
 from adaptive_eval.config.pace import choose_optimize
-from adaptive_eval.config.planning import caps_probably_cover_first_round, longest_prompts, make_plan, worst_costs
+from adaptive_eval.config.planning import affordable_trials, longest_prompts, make_plan, worst_costs
 from adaptive_eval.config.run import SOURCES, ModelConfig, RunConfig
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Plan
@@ -304,13 +303,10 @@ def at_first_start(config: RunConfig, questions: tuple[Question, ...]) -> Prepar
 def _with_affordable_min(prepared: PreparedRun) -> PreparedRun:
     """With the default of `trials.min` for a budget that may not cover the first round."""
     config, plan = prepared.config, prepared.plan
-    if "min" in config.trials.model_fields_set or config.trials.min <= LEAST_UNDER_CAPS:
+    trials = affordable_trials(config.trials, plan)
+    if trials is config.trials:
         return prepared
-    if caps_probably_cover_first_round(plan):
-        return prepared
-    config = with_trials(config, {"min": LEAST_UNDER_CAPS})
-    config.trials.model_fields_set.discard("min")
-    return replace(with_decisions(prepared, config), usual=plan)
+    return replace(with_decisions(prepared, config.model_copy(update={"trials": trials})), usual=plan)
 
 
 def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:

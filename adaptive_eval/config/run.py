@@ -35,8 +35,6 @@ from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig, TemplateConfig
 from adaptive_eval.questions.types import Question, QuestionsConfig
 
-COMMANDS_AT_ONCE = 4
-"""Commands of a model that run at the same time by default."""
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -116,13 +114,6 @@ class ModelConfig(EndpointConfig, CommandKeys):
             return self
         body = {key: value for key, value in self.sampling.extra_body.items() if key != "service_tier"}
         return self.model_copy(update={"sampling": self.sampling.model_copy(update={"extra_body": body})})
-
-    @model_validator(mode="after")
-    def _run_few_commands(self) -> "ModelConfig":
-        if self.command is None or "in_flight" in self.concurrency.model_fields_set:
-            return self
-        limits = self.concurrency.model_copy(update={"in_flight": COMMANDS_AT_ONCE})
-        return self.model_copy(update={"concurrency": limits})
 
     @property
     def title(self) -> str:

@@ -159,8 +159,11 @@ def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     """Keep the settings that the run began with where the configuration leaves them open, and the order of its models
     and questions, whose numbers are places in the store."""
     header, chosen = reader.header(), prepared.why_optimized is not None
-    stored = with_pace(stored_config(header))
-    config = in_order_of_joining(adopt_stored_trials(prepared.config, stored, at_any_pace=chosen), header)
+    config, starts = prepared.config, events_of_kind(reader.events(), RunBegun)
+    was_set = "trials.min" in ((starts[-1].overrides if starts else None) or {})
+    if reader.looks() or not was_set or "trials.min" in prepared.overrides:  # else --set trials.min was undone
+        config = adopt_stored_trials(config, with_pace(stored_config(header)), at_any_pace=chosen)
+    config = in_order_of_joining(config, header)
     order = {key: place for place, key in enumerate(header.questions)}
     questions = tuple(sorted(prepared.questions, key=lambda question: order[question.id]))
     if config.models != prepared.config.models or questions != prepared.questions:

@@ -1,8 +1,8 @@
 """Settings that a run remembers: those given with `--set` hold at later starts as well.
 
-Each holds until it is set again, or until the same key is changed in the file. Settings of single models (by their
-place in the list), of the name and of the store hold for one start, since the file may order its models anew, and since
-name and store say which run is meant.
+Each holds until it is set again or undone (`--set KEY=`), or until the same key is changed in the file. Settings of
+single models (by their place in the list), of the name and of the store hold for one start, since the file may order
+its models anew, and since name and store say which run is meant.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ def choose_run(
     remembered = tuple(f"{key}={value}" for key, value in remaining.items())
     if remembered:
         prepared = prepare(load([*remembered, *overrides]))
-    holding = {key: Override(value, in_file[key]) for key, value in {**remaining, **typed}.items()}
+    holding = {key: Override(value, in_file[key]) for key, value in {**remaining, **typed}.items() if value.strip()}
     return ChosenRun(replace(prepared, overrides=holding), place, remembered)
 
 
@@ -61,7 +61,7 @@ def remembered_note(remembered: Sequence[str]) -> str:
     """A note to the user about remembered settings."""
     return (
         f"note: settings of an earlier start still apply ({', '.join(remembered)}); change them with --set, "
-        "or in the file"
+        "undo one with --set KEY= (no value), or change it in the file"
     )
 
 

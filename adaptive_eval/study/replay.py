@@ -14,7 +14,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import Weighing
 from adaptive_eval.config.decisions import BudgetConfig, Decisions
 from adaptive_eval.config.load import load_decisions
-from adaptive_eval.config.planning import plan_on
+from adaptive_eval.config.planning import affordable_trials, plan_on
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
@@ -148,6 +148,8 @@ def prepare_replay(
         decisions = load_decisions(config, overrides, source.models)  # may name omitted models
     _require_countable(decisions.budget)
     _require_no_costs(decisions)
+    usual = plan_on(source.bench, decisions, source.models)
+    decisions = decisions.model_copy(update={"trials": affordable_trials(decisions.trials, usual)})
     return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
 
 

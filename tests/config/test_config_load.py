@@ -224,6 +224,7 @@ class TestOverrides:
             ("grader=exact", lambda c: c.grader.kind == "exact"),
             ("grader.timeout=3", lambda c: c.grader.timeout == 3.0),
             ("stopping.delta=2%", lambda c: c.stopping.delta == 0.02),
+            ("trials.max=", lambda c: "max" not in c.trials.model_fields_set),
             ("budget.wall_time=1h", lambda c: c.budget.wall_time == 3600),
             ("name=${WHO:-x}-run", lambda c: c.name == "x-run"),
             ("prompt.template=a=b {prompt}", lambda c: c.models[0].prompt.template == "a=b {prompt}"),

@@ -56,8 +56,20 @@ def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_t
         assert reader.header().configuration["stopping"]["confidence"] == 0.9
     once_more = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=0.8")
     assert "settings of an earlier start" not in once_more.stderr
+    undone = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=")
+    assert "settings changed: stopping.confidence" in undone.stdout and "still apply" not in undone.stderr
+    assert "still apply" not in site.run(site.folder / "run.yaml").stderr
     fresh = site.run(site.folder / "run.yaml", "--run-dir", str(site.directory("other")))
     assert "settings of an earlier start" not in fresh.stderr
+
+
+@pytest.mark.slow
+def test_trials_min_of_a_run_without_a_look_can_be_undone(site: Site) -> None:
+    config = site.write(trials={"max": 30}, budget={"trials": 100})
+    assert "does not cover the first round" in site.run(config, "--set", "trials.min=8").stdout
+    assert "still apply (trials.min=8)" in site.run(config).stderr
+    undone = site.run(config, "--set", "trials.min=")
+    assert undone.exit_code in ENDED and sum(looks(site)[0]["trials"]) == 96, undone.output
 
 
 def test_settings_that_contradict_the_run_are_refused_with_what_to_type(site: Site, ended_runs: EndedRuns) -> None:

@@ -1,6 +1,7 @@
 """Stored answers are graded again without a request."""
 
 import json
+import shlex
 from contextlib import closing
 from pathlib import Path
 
@@ -84,7 +85,10 @@ def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Si
     site.run(site.write(trials=trials))
     before = RunOutcome.of(site.directory())
     contains = site.write(trials=trials, grader="contains")
-    assert f"adaptive-eval regrade {site.directory()} --config CONFIG" in site.run(contains).stderr
+    command = f"adaptive-eval regrade {site.directory()} --config"
+    assert f"{command} {contains}\n" in site.run(contains).stderr
+    by_set = ["--set", "grader=exact"]
+    assert shlex.join([*command.split(), str(contains), *by_set]) in site.run(contains, *by_set, "--dry-run").stderr
     done = regrade(site.directory(), "--config", contains)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     assert f"graded {len(before.outcomes)} answers again" in done.stdout

@@ -54,6 +54,12 @@ def test_a_world_is_ranked_and_written_as_a_run_is() -> None:
     assert "look " in done.stderr and "look " not in done.stdout
 
 
+def test_a_small_budget_lowers_the_first_round_as_in_a_run() -> None:
+    done = replayed(record(), "--set", "budget.trials=100")
+    assert done.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "better than" in done.stdout, done.output
+    assert results("runs/replay-record")["decisions"]["trials"]["min"] == 2
+
+
 def test_questions_are_drawn_in_another_order_by_each_seed() -> None:
     """Only some recorded questions are asked, once each; rows keep the names and outcomes of their questions."""
     rng = np.random.default_rng(6)
