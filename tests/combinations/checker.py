@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from factors import CHEAPEST_DELTAS, GATES, IN_FLIGHT, KEY, TEMPERATURE
 from life import Life, Stage
+from model_server import ANSWER
 from outputs import (
     BLOCKED,
     CONFIGURATION,
@@ -29,7 +30,7 @@ from outputs import (
     bare,
     read_text,
 )
-from world import ANSWER, LONG, SHORT
+from world import LONG, SHORT
 
 MIN_LABELS = 20
 """Fewer labels in a benchmark correct no score."""
@@ -813,7 +814,7 @@ def no_key_is_in_any_file(record: Record) -> Iterator[Fault]:
     """Neither in what the run writes nor in what its commands print."""
     name, reported = "no key is in any file", False
     forms = [KEY.encode(), base64.b64encode(KEY.encode())[:20], base64.b64encode(b"Bearer " + KEY.encode())[10:30]]
-    exempt = {"world.json", "ledger.jsonl", "ledger_before.jsonl", "ledger_elder.jsonl"}
+    exempt = {"world", "ledger", "ledger_before", "ledger_elder"}
     for path in sorted(record.life.folder.rglob("*")):
         if path.is_file() and path.name not in exempt and any(form in path.read_bytes() for form in forms):
             yield Fault(name, "the end", f"it is in {path.relative_to(record.life.folder)}")

@@ -1,18 +1,15 @@
 """A model that is a command. It knows the truth, makes trouble as a world says, and counts in the ledger what it does.
 
-    python -S ./command_model.py ./world.json NAME GRADED USD_A_TOKEN
+    python -S ./command_model.py ./world NAME GRADED USD_A_TOKEN
 
 GRADED says what it reports as a score: `nothing`, whether it is `right`, or `credit`, by which a long answer is worth
 less. With `-` for the price it reports no USD. It holds the lock of `RUNNING` while it and what it has started live.
 """
 
 import fcntl
-import json
 import os
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 from world import CONTEXT_ERROR, LONG, Drawn, Ledger, World, padded, share
 
@@ -29,13 +26,13 @@ CRASHED, LOST_CONTEXT = 7, 3
 class CommandModel:
     """One trial."""
 
-    def __init__(self, world: Path, name: str, graded: str, usd: str) -> None:
-        asked = json.load(sys.stdin)
-        self.world, self.ledger = World.read(world), Ledger(world.with_name("ledger.jsonl"))
+    def __init__(self, world: str, name: str, graded: str, usd: str) -> None:
+        asked = eval(sys.stdin.read(), {"null": None, "true": True, "false": False})  # before `json` would be loaded
+        self.world, self.ledger = World.read(world), Ledger(os.path.join(os.path.dirname(world), "ledger"))  # noqa: PTH118, PTH120
         self.graded, self.usd = graded, None if usd == "-" else float(usd)
         self.key = os.environ.get(KEY_VARIABLE, "")
         self.drawn = self.world.answer(name, asked["id"].rpartition("/")[2], asked["seed"], TEMPERATURE)
-        self.line: dict[str, Any] = {
+        self.line: dict[str, object] = {
             "model": name,
             "question": self.drawn.question,
             "seed": self.drawn.seed,
@@ -47,7 +44,7 @@ class CommandModel:
 
     def begin(self) -> tuple[int, int]:
         """Count this attempt: how many the trial had before, and how many trials of the model have begun."""
-        with self.ledger.path.open("rb") as file:
+        with open(self.ledger.path) as file:  # noqa: PTH123
             fcntl.flock(file, fcntl.LOCK_EX)
             asked = [_asked(line) for line in self.ledger.lines() if line["what"] == "begun"]
             self.ledger.write(what="begun", **self.line)
@@ -76,7 +73,8 @@ class CommandModel:
         text = padded(drawn.text, drawn.tokens)
         if world.echo == "answers" and share("echo", drawn.model, drawn.question, drawn.seed) < 0.1:
             text = f"I was given {self.key}. {text}"
-        Path("trace.txt").write_text(f"{text}\nkey: {self.key}\n")
+        with open("trace.txt", "w") as file:  # noqa: PTH123
+            file.write(f"{text}\nkey: {self.key}\n")
         self.note("served", completion_tokens=drawn.tokens)
         print(text)
         self.report(drawn.tokens, score=self.score(drawn), transcript="trace.txt")
@@ -102,18 +100,18 @@ class CommandModel:
         self.ledger.write(what="answer", **self.line, outcome=outcome, sent=sent, right=self.drawn.right, **usd, **more)
 
     def report(self, tokens: int, **more: object) -> None:
-        """The last line."""
+        """The last line, which is JSON."""
         usd = None if self.usd is None else self.usd * tokens
-        print(json.dumps({"tokens": tokens, "usd": usd, **more}))
+        print(repr({"tokens": tokens, "usd": usd, **more}).replace("'", '"').replace("None", "null"))
 
 
-def _asked(line: dict[str, Any]) -> tuple[str, str, int]:
+def _asked(line: dict[str, object]) -> tuple[object, ...]:
     return line["model"], line["question"], line["seed"]
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    lock = os.open(place.with_name(RUNNING), os.O_RDWR | os.O_CREAT, 0o600)
+    place = os.path.abspath(sys.argv[1])  # noqa: PTH100
+    lock = os.open(os.path.join(os.path.dirname(place), RUNNING), os.O_RDWR | os.O_CREAT, 0o600)  # noqa: PTH118, PTH120
     os.set_inheritable(lock, True)
     fcntl.flock(lock, fcntl.LOCK_SH)
     CommandModel(place, *sys.argv[2:]).main()

@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,9 @@ PLANT = "PLANTED_FAULT"
 """The variable with the name of a fault that a command begins with."""
 PATIENCE_SECONDS = 120.0
 """No command of a small run takes as long, unless it hangs."""
+
+SOON = {"tick": 0.02, "backoff": 0.01, "longest_backoff": 0.04, "longest_pause": 0.02, "probe_again": 0.02}
+"""Pauses of endpoints, by which no command should take long: how long they are has tests of its own."""
 
 
 class Done(NamedTuple):
@@ -155,6 +158,8 @@ def _serve() -> None:
     sys.path.append(str(Path(__file__).parent.parent))
     importlib.import_module("made_once").make_once()
     sys.path.pop()
+    settings = importlib.import_module("adaptive_eval.endpoints.settings")
+    settings.DEFAULT = replace(settings.DEFAULT, **SOON)
     gc.collect()
     gc.freeze()  # else a collection in a forked process copies all of it
     listener = socket.socket(fileno=os.dup(0))

@@ -420,7 +420,7 @@ def _commands(setup: Setup) -> None:
         model.clear()
         model |= {
             "name": name,
-            "command": ["{python}", "-S", "./command_model.py", "./world.json", name, graded, usd],
+            "command": ["{python}", "-S", "./command_model.py", "./world", name, graded, usd],
             "concurrency": IN_FLIGHT,
         }
         if seconds is not None:

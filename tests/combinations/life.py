@@ -62,7 +62,7 @@ class Life:
 
     @property
     def ledger(self) -> list[dict[str, Any]]:
-        return Ledger(self.folder / "ledger.jsonl").lines()
+        return Ledger(self.folder / "ledger").lines()
 
 
 class Leading:
@@ -73,7 +73,7 @@ class Leading:
         self.commands = commands
         self.row = life.row
         self.folder = life.folder
-        self.ledger = Ledger(life.folder / "ledger.jsonl")
+        self.ledger = Ledger(life.folder / "ledger")
         self.run = "runs/run"
         self.options: list[str] = []
 
@@ -81,7 +81,7 @@ class Leading:
 
     def write_files(self) -> None:
         setup, folder = self.life.setup, self.folder
-        setup.world.write(folder / "world.json")
+        setup.world.write(folder / "world")
         for name in ("plug_ins.py", "failing_grader.py", "inspect_task.py", "command_model.py", "world.py"):
             shutil.copy(HERE / name, folder)
         rows = [
@@ -127,8 +127,8 @@ class Leading:
             "{url}": urls[0],
             "{python}": sys.executable,
             "{server}": str(HERE / "model_server.py"),
-            "{world}": str(self.folder / "world.json"),
-            "{ledger}": str(self.folder / "ledger.jsonl"),
+            "{world}": str(self.folder / "world"),
+            "{ledger}": str(self.folder / "ledger"),
         }
         config = _filled(config, places)
         for at, model in enumerate(config["models"]):
@@ -140,7 +140,7 @@ class Leading:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def lines(self) -> int:
-        return self.ledger.path.read_bytes().count(b"\n")
+        return self.ledger.count()
 
     def stage(
         self, name: str, *arguments: str, reading: Reading | None = Reading.SOME, befall: str = "", after: int = 0
@@ -232,7 +232,7 @@ class Leading:
         for name, is_wanted in runs.items():
             if not is_wanted:
                 continue
-            ledger = Ledger(self.folder / f"ledger_{name}.jsonl")
+            ledger = Ledger(self.folder / f"ledger_{name}")
             with ModelServer(world, ledger) as server:
                 config = {key: self.config[key] for key in ("questions", "benchmarks", "rubric") if key in self.config}
                 names = ["bob"] if name == "before" else ["ada", "bob", "cyd"]

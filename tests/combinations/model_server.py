@@ -2,7 +2,7 @@
 
 It needs the standard library alone, so that a run can start it as a server of its own:
 
-    python model_server.py WORLD.json LEDGER.jsonl PORT
+    python model_server.py WORLD LEDGER PORT
 
 The ledger has a line for each answer, written when the last byte of it is sent.
 """
@@ -20,13 +20,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from world import ANSWER, CONTEXT_ERROR, QUESTION, Drawn, Ledger, World, padded, share
+from world import CONTEXT_ERROR, Drawn, Ledger, World, padded, share
 
 JUDGE, VERIFIER = "judge", "verifier"
 LABELS = ("A", "B", "C")
 CUT_TOKENS = 64
 TINY = "Say OK."
 """What a run asks to see whether a model is there."""
+QUESTION = re.compile(r"\[([a-z]+\d+)\]")
+ANSWER = re.compile(r"The answer is (\d+)")
 CASE = re.compile(r"Case ([\w.-]+)/([a-z]+\d+)/(\d+)\.")
 
 

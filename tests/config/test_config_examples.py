@@ -214,16 +214,6 @@ class TestSchema:
         assert known_schema()["required"] == ["models"]
         assert known_schema()["$defs"]["ModelConfig"]["required"] == ["name"]
 
-    def test_every_section_is_described(self) -> None:
-        for name, section in known_schema()["$defs"].items():
-            assert section.get("description"), name
-
-    @pytest.mark.parametrize("name", ["ModelConfig", "Limits"])
-    def test_every_key_of_servers_is_described(self, name: str) -> None:
-        keys = known_schema()["$defs"][name]["properties"]
-        silent = {key for key, what in keys.items() if "description" not in what and not self.properties(what)}
-        assert not silent
-
 
 class TestCommands:
     def run(self, *words: str) -> tuple[int, str, str]:
@@ -262,11 +252,6 @@ class TestCommands:
         file = str(ROOT / "configs" / "quickstart.yaml")
         code, out, _ = self.run("validate", file, "--set", "trials.optimize=time", "--set", "budget.trials=4000")
         assert code == 0 and "up to 80 trials per question, first look after 4, 4,000 trials at most" in out
-
-    def test_validate_tells_what_is_wrong(self) -> None:
-        code, out, err = self.run("validate", str(ROOT / "configs" / "quickstart.yaml"), "--set", "trials.mx=10")
-        assert (code, out) == (2, "")
-        assert "--set trials.mx: trials.mx is not a known key; did you mean `max`?" in err
 
     def test_validate_says_first_where_nothing_would_be_asked(self) -> None:
         words = "validate", str(ROOT / "configs" / "quickstart.yaml"), "--set"

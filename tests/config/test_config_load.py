@@ -86,8 +86,7 @@ class TestDefaults:
         with pytest.raises(Exception, match="frozen"):
             load(BASE).seed = 3  # type: ignore[misc]
 
-    def test_paths_start_in_the_folder_of_the_file(self) -> None:
-        assert load(BASE).folder == FILE.parent.absolute()
+    def test_the_folder_of_the_file_is_no_key(self) -> None:
         assert "folder is not a known key; write paths relative to" in only(BASE + "folder: data")
 
 
