@@ -10,15 +10,16 @@ import typer
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import write_atomic
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import Overrides, report_errors, typed_command
+from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
-from adaptive_eval.config.first_round import first_round_problems, is_in_vain
-from adaptive_eval.config.prepare import PreparedRun, prepare
+from adaptive_eval.config.first_round import is_in_vain
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
+from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
 from adaptive_eval.store.locate import newest_directory
@@ -60,7 +61,10 @@ def plan(
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
             raise ConfigError(f"--json must be a file in an existing folder, but got {json}")
         _, load = read_config(config, options, overrides or ())
-        prepared = prepare(load(overrides or ()))
+        chosen = choose_run(load, overrides or (), None, fresh=False)
+        prepared, obstacle = chosen.prepared, chosen.obstacle
+        if chosen.remembered:
+            typer.echo(remembered_note(chosen.remembered), err=True)
         with Progress(1.0) as progress:
             forecast = make_forecast(prepared, progress.to, pilot, simulations, seed)
         if json is not None:
@@ -73,12 +77,13 @@ def plan(
     typer.echo(f"optimize  {safe_line(optimizing_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
-    first_round = list(first_round_problems(prepared))
-    for hint in (*(f"warning   {problem}" for problem in first_round), *_hints(prepared, pilot)):
+    first_round = chosen.first_round_problems
+    warnings = [*first_round, *([] if obstacle is None else [f"`run` will not start: {safe_line(obstacle, MAX_LINE)}"])]
+    for hint in (*(f"warning   {problem}" for problem in warnings), *_hints(prepared, pilot)):
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
-    if not is_in_vain(first_round):
+    if obstacle is None and not is_in_vain(first_round):
         typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
 
 

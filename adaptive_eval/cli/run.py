@@ -14,7 +14,6 @@ from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.cli.shared import Overrides, print_damage_notes, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
-from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notes import events_of_kind, events_since_start
@@ -116,7 +115,8 @@ def run(
         print_damage_notes(directory)
         _announce_regraded(directory)
         _announce_dry_run(prepared, directory)
-        _warn_of_caps(prepared, directory)
+        for problem in chosen.first_round_problems:
+            typer.echo(f"warning: {problem}", err=True)
         live_display = open_display(display, prepared.rubric.weights)
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
@@ -135,14 +135,6 @@ def _naming_config(words: str | None) -> Iterator[None]:
     except RunChanged as error:
         text = f"{error}\n{NO_CONFIG}" if words is None else str(error).replace("--config CONFIG", f"--config {words}")
         raise RunChanged(text) from error
-
-
-def _warn_of_caps(prepared: PreparedRun, directory: Path) -> None:
-    """Warn of caps below the cost of the first round, if the run has no trials yet."""
-    with RunReader.if_begun(directory) as reader:
-        begun = reader is not None and reader.trial_count() > 0
-    for problem in () if begun else first_round_problems(prepared):
-        typer.echo(f"warning: {problem}", err=True)
 
 
 def _announce_dry_run(prepared: PreparedRun, directory: Path) -> None:

@@ -45,8 +45,8 @@ def simulate(
     """Serve simulated models with known true scores. It runs on this machine until Ctrl-C.
 
     The server has the OpenAI chat, completions and models API, and the batch APIs of OpenAI and Anthropic.
-    To use it, set `questions: {world: ...}` and this address as `base_url`. If WORLD is a configuration, its models are
-    simulated on its questions, with made-up scores.
+    To use it, set `questions: {world: ...}`, `grader: math`, and this address as `base_url`. If WORLD is a
+    configuration, its models are simulated on its questions, with made-up scores.
 
     Faults that are shares of the requests, as in --fault server_error=0.1: rate_limited (429), server_error (500),
     reset (the connection breaks), hang (no answer). Times START:LENGTH in seconds, as in --fault down=20:10: down (no
@@ -128,7 +128,7 @@ def _world_from_config(path: Path) -> tuple[World, OwnQuestions | None]:
 async def _serve(server: SimulatedServer, world: World, own_questions: OwnQuestions | None) -> None:
     async with server:
         typer.echo(f"Serving {world.name} at {server.base_url}. Ctrl-C stops it.")
-        questions = "" if own_questions is not None else f"questions: {{world: {world.name}}} and "
+        questions = "" if own_questions is not None else f"questions: {{world: {world.name}}}, grader: math, and "
         typer.echo(f"In a configuration, set {questions}this address as base_url.")
         if own_questions is not None:
             typer.echo("It answers only prompts that match the configuration exactly.")

@@ -11,14 +11,15 @@ from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
-from adaptive_eval.config.first_round import first_round_problems, is_in_vain
-from adaptive_eval.config.prepare import missing_programs, prepare
+from adaptive_eval.config.first_round import is_in_vain
+from adaptive_eval.config.prepare import missing_programs
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.read_prior_outcomes import recorded_settings
+from adaptive_eval.running.remembered import choose_run, remembered_note
 
 QUESTION = "Is the configuration correct?"
 
@@ -37,11 +38,14 @@ def validate(
     """
     with report_errors():
         _, load = read_config(config, options, overrides or ())
-        prepared = prepare(load(overrides or ()))
+        chosen = choose_run(load, overrides or (), None, fresh=False)
+        prepared, obstacle = chosen.prepared, chosen.obstacle
+        if chosen.remembered:
+            typer.echo(remembered_note(chosen.remembered), err=True)
         answer_keys = asyncio.run(check_keys(prepared))
     max_trials = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
     max_trials = min(max_trials, prepared.config.budget.trials or max_trials)
-    first_round = list(first_round_problems(prepared))
+    first_round = chosen.first_round_problems
     in_vain = is_in_vain(first_round)
     verdict = f"{config} is valid, but a run of it would request no answers" if in_vain else f"Yes, {config} is valid"
     typer.echo(f"{QUESTION} {verdict}: {run_in_words(prepared)}, {max_trials:,} trials at most")
@@ -52,9 +56,10 @@ def validate(
         typer.echo(f"warning: {answer_keys.summary}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
     uncoupled = why_uncoupled(prepared.config, recorded_settings(prepared.config))
-    for warning in chain(repeated, first_round, uncoupled, _missing_requirements(prepared.config)):
+    stops = [] if obstacle is None else [f"`run` will not start: {obstacle}"]
+    for warning in chain(repeated, first_round, stops, uncoupled, _missing_requirements(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, MAX_LINE)}")
-    if not in_vain:
+    if obstacle is None and not in_vain:
         typer.echo(f"Next: {typed_command('run', config, overrides, *options.typed, '--dry-run')}")
 
 

@@ -123,7 +123,8 @@ def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
     if has_changed_server(results):
         again = "fix the server; then discard its answers since the change, and request them again"
         yield _step(ending, again, flag="--ask-again")
-        yield Advice("or remove the model from the configuration to continue without it")
+        if len(results.models if results else ()) > 1:
+            yield Advice("or remove the model from the configuration to continue without it")
     if has_silent_answers(results):
         hint = "check the server's responses, max_tokens and the reasoning settings; after a change, start over"
         yield _step(ending, hint, fresh=True)

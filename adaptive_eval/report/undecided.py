@@ -274,16 +274,18 @@ def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grow
 def larger_caps(
     results: Results, further: float, short_caps: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, float]:
-    """Caps that are too small for so many further trials at the mean cost of all so far, and the values that allow
-    them. Time cannot be known beforehand. A cap also covers the last of these rounds at its worst, as `short_caps` do
-    the next one."""
+    """Caps that are too small for so many further trials at the mean cost of the current models' so far, and the values
+    that allow them. Time cannot be known beforehand. A cap also covers the last of these rounds at its worst, as
+    `short_caps` do the next one."""
     cost = results.cost
     hours = (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     used = {key: cost.in_all(key) for key in ("trials", "tokens", "usd")} | {"gpu_hours": hours}
-    growth = further / max(cost.trials, 1)
+    once = [row for row in cost.beside if row.what != "failed"]  # what a kill lost, say, is not lost again
+    spent_once = {key: sum(getattr(row, key) for row in once) for key in ("trials", "tokens", "usd")}
+    spent_once["gpu_hours"] = sum(row.counted_gpu_seconds for row in once) / 3600
+    growth = {key: (used[key] - spent_once[key]) * further / max(cost.trials, 1) for key in used}
     needed = {
-        key: max(RESERVE * used[key] * (1 + growth), short_caps.get(key, 0.0) + used[key] * growth)
-        for key in sorted(used)
+        key: max(RESERVE * (used[key] + growth[key]), short_caps.get(key, 0.0) + growth[key]) for key in sorted(used)
     }
     caps = {key: results.setting("budget", key) for key in needed}
     return {f"budget.{key}": round_up(need) for key, need in needed.items() if caps[key] and need > caps[key]}

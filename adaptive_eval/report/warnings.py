@@ -483,6 +483,7 @@ def signal_cautions(
             if kind is AnswerKind.TRUNCATED and model in rows and rows[model].cut:
                 best = scale.score(min(rows[model].highest, scale.high))
                 text += (
-                    f"; no comparison that they could reverse is decided; with all of them right the score is {best}"
+                    "; no comparison that they could reverse is decided; were all cut ones among its scored answers "
+                    f"right, its score would be {best}"
                 )
             yield Caution(kind.signal, name, text)

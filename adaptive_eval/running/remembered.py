@@ -10,13 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError
+from adaptive_eval.config.first_round import first_round_problems
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.lives import Override, RunBegun
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.directories import run_directory
+from adaptive_eval.store.database import has_tables
 
 FOR_ONE_START = ("name", "store")
 
@@ -28,6 +31,23 @@ class ChosenRun(NamedTuple):
     directory: Path
     remembered: tuple[str, ...]
     """Settings of earlier starts that hold, as `key=value`."""
+
+    @property
+    def first_round_problems(self) -> list[str]:
+        """Problems of the budget with the first round of a run without answers."""
+        with RunReader.if_begun(self.directory) as reader:
+            begun = reader is not None and reader.trial_count() > 0
+        return [] if begun else list(first_round_problems(self.prepared))
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the run that was begun in the directory cannot go on with these settings; None if it can, or is new."""
+        try:
+            if has_tables(self.directory):
+                load_starting_point(self.prepared, self.directory)
+        except AdaptiveEvalError as error:
+            return str(error)
+        return None
 
 
 def choose_run(

@@ -25,7 +25,7 @@ from adaptive_eval.report.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
 from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, wrap_lines
 
-REPEATED = "repeated  the run had already finished, and no requests were sent"
+UNASKED = "requests  this start sent none"
 ANSWERS_SHARE = re.compile(r"^[\d.]+% of its [\d,]+ stored answers ")
 """Begins a warning that several models may share."""
 SHOWN_MODELS = 30
@@ -64,7 +64,7 @@ def _last_screen(ended: Ended, width: int | None, brevity: int = 0) -> str:
     lines = findings(results, ended.status.elapsed, ended.directory, width, brevity)
     above = [] if ended.gate and why.startswith(sentences) else [why]
     is_repeated = ended.reason is not None and ended.trials and not (ended.asked or ended.gated)
-    below = [REPEATED] if is_repeated else []
+    below = [UNASKED] if is_repeated else []
     return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *below, *steps])
 
 

@@ -39,7 +39,7 @@ from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.show.summary import grading_in_short
+from adaptive_eval.show.summary import further_costs
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -94,7 +94,11 @@ def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url
     ended = site.run(site.write(**settings(fair_url, grader=priced)))
     assert ended.exit_code in ENDED
     used = grading_is_told(site)
-    assert f"grading   {grading_in_short(used)}" in ended.stdout and used.usd > 0.0 and used.gpu_seconds > 0.0
+    assert (
+        f"grading   {dict(further_costs(used, ()))['grading']}" in ended.stdout
+        and used.usd > 0.0
+        and used.gpu_seconds > 0.0
+    )
     results = read_results(site.directory())
     assert results is not None and "judged" in {warning.kind for warning in results.warnings}
     keyed = site.write("keyed", **settings(fair_url, grader="math"))
@@ -118,7 +122,7 @@ def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_u
         grading = grading_is_told(site)
         in_vain = grading.in_vain
         assert in_vain is not None and in_vain.verdicts == len(failed)
-        assert " of it for the grades of " in grading_in_short(grading)
+        assert " of it for the grades of " in dict(further_costs(grading, ()))["grading"]
         assert_sums_up(site)
     config = site.write(**settings(fair_url))  # another address of the judge changes no meaning
     assert site.run(config).exit_code in ENDED

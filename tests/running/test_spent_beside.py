@@ -30,7 +30,7 @@ from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.summary import other_costs_in_short
+from adaptive_eval.show.summary import further_costs
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.write import RunStore
 
@@ -133,9 +133,10 @@ def test_answers_that_never_came_count_as_the_caps_count_them() -> None:
     servers = HeldServers([None, HeldTime(100.0, 50.0)], {0, 1})
     assert servers.counted == {1}, "of ada it is not known for how long a server was held"
     assert counted_gpu_seconds(servers, [7.0, 8.0], rows) == 50.0 + 7.0 + 31.0
-    text = other_costs_in_short(rows)
+    ((label, text),) = further_costs(None, rows)
+    assert label == "also"
     assert text is not None and text.startswith(
         "3 trials, 166 tokens, $1.85, 0.0086 GPU hours on cyd, no longer in the run"
     )
     assert text.endswith("run; lost answers of 2 models; lost verdicts on answers of ada")
-    assert other_costs_in_short(()) is None
+    assert not list(further_costs(None, ()))
