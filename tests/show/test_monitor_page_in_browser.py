@@ -15,6 +15,7 @@ from page_views import simulated, world
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
+from adaptive_eval.show.page.sent import page_view
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -78,7 +79,7 @@ class Server(ThreadingHTTPServer):
         if self.view is None:
             return None
         if path == "api/run/page/view":
-            return "application/json", orjson.dumps(self.view, default=as_json).decode()
+            return "application/json", orjson.dumps(page_view(self.view), default=as_json).decode()
         if path.startswith("api/run/page/progress?"):
             status = "running" if self.view.results is None else self.view.results.run.status
             progress = {**self.progress, "edition": f"{id(self)} {self.edition}", "status": status}
