@@ -126,7 +126,7 @@ def test_a_model_that_is_added_changes_no_look_and_takes_no_answer_from_a_score(
 
 @pytest.mark.slow
 def test_a_model_that_replaces_another_is_not_told_as_a_repeated_command(site: Site) -> None:
-    repeated, settings = "no requests were sent", {"trials": {"min": 2, "max": 2}}
+    repeated, settings = "this start sent none", {"trials": {"min": 2, "max": 2}}
     pairs = [[{"name": name, "base_url": site.base_url} for name in names] for names in (MODELS[:2], MODELS[1:])]
     assert repeated not in site.run(site.write(models=pairs[0], **settings)).stdout
     assert repeated not in site.run(site.write(models=pairs[1], **settings)).stdout
