@@ -25,6 +25,7 @@ from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrad
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import (
     ALARM,
+    ASKED_AGAIN,
     BEGUN,
     CORE_SET_ASIDE,
     DISCARDED,
@@ -242,7 +243,7 @@ def _unanswered(reader: StoredLog, aside: Collection[int], last: int) -> Iterato
     for model, number in asked_again.items():
         if number:
             text = f"{number} of its requests had no answer when it was set aside, and were asked again"
-            yield Note("noticed", model, {"notice": "asked_again", "text": text})
+            yield Note("noticed", model, {"notice": ASKED_AGAIN, "text": text})
 
 
 async def _regrade(

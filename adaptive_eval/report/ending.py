@@ -14,13 +14,16 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
+from adaptive_eval.machine.records import ASKED_AGAIN
 from adaptive_eval.notes import (
+    AnswersLost,
     Event,
     ModelSetAside,
     RunBegun,
     RunFinished,
     RunResumed,
     RunStopped,
+    ServersNoticed,
     TrialsImported,
     TrialsRegraded,
     events_of_kind,
@@ -253,9 +256,17 @@ def find_ending(
         imported=is_imported_alone(events),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
-        asked=not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
+        asked=_has_dropped_answers(events)
+        or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
     )
+
+
+def _has_dropped_answers(events: Sequence[Event]) -> bool:
+    """Whether the start dropped answers, to ask for them again."""
+    notices = events_of_kind(events, ServersNoticed)
+    discarded = any(event.discarded for event in events_of_kind(events, AnswersLost))
+    return discarded or any(event.notice == ASKED_AGAIN for event in notices)
 
 
 def build_ended(

@@ -3,15 +3,16 @@
 from collections.abc import Container, Sequence
 
 from adaptive_eval.config.prepare import StoredSetup
-from adaptive_eval.notes import Event, RunBegun, SettingsChanged, TrialsRegraded
+from adaptive_eval.machine.records import ASKED_AGAIN, BEGUN, DISCARDED, REGRADED, SETTINGS
+from adaptive_eval.notes import Event
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.summing import Counts, thin_out
 from adaptive_eval.report.trial_sums import STEPS, TrialSums, read_sums
 from adaptive_eval.store.read import StoredLook
 
-RESET_EVENTS = (RunBegun, SettingsChanged, TrialsRegraded)
-"""Events after which looks may be retaken, or grades may have changed."""
+RESETS = BEGUN | {SETTINGS, REGRADED, DISCARDED, ASKED_AGAIN}
+"""Kinds of notes after which looks may be retaken, grades may have changed, or answers may have been dropped."""
 
 
 class StoredSums:
@@ -27,18 +28,20 @@ class StoredSums:
         """Time of each of these looks, in seconds since 1970."""
         self.events: Sequence[Event] = reader.events() if events is None else events
         self.elapsed = reader.elapsed
+        self._newest = reader.newest_seq
 
     def update(self, reader: RunReader) -> bool:
         """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
-        events = reader.events()
-        anew = any(isinstance(event, RESET_EVENTS) for event in events[len(self.events) :])
+        newer = (note for _, (seq, note) in reader.log.timed_notes() if seq > self._newest)
+        anew = any({note.kind, str(note.body.get("notice"))} & RESETS for note in newer)
         if anew or reader.newest_configuration_id() != self._configuration:
             return False
         self._trials = self._trials.with_newer(reader, self._setup)
         self.looks += reader.looks(len(self.looks))
         self.look_times = reader.look_times()
-        self.events = events
+        self.events = reader.events()
         self.elapsed = reader.elapsed
+        self._newest = reader.newest_seq
         return True
 
     @property

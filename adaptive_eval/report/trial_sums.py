@@ -2,17 +2,18 @@
 only the trials since."""
 
 from collections.abc import Container
+from dataclasses import astuple
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from adaptive_eval.base.errors import DamagedValue
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaSums, Spending
 from adaptive_eval.report.summing import Counts, merge_sums, total_spending
+from adaptive_eval.store.forms import MAX_VALUE
 from adaptive_eval.store.read import PackedSums
 
 STEPS = 200
@@ -59,14 +60,28 @@ class TrialSums(NamedTuple):
         return _LISTS.dump_json((self.replicas, self.spending)) + b"\n" + self.counts.astype(_INTEGER).tobytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes, nothing: Counts) -> "TrialSums":
-        """Sums from `to_bytes`, with counts of this shape; raises `DamagedValue` if they are anything else."""
+    def from_bytes(cls, data: bytes, nothing: Counts) -> "TrialSums | None":
+        """Sums from `to_bytes`, with counts of this shape; None if they cannot be sums over trials."""
         lists, _, counts = data.partition(b"\n")
         try:
             replicas, spending = _LISTS.validate_json(lists)
-            return cls(np.frombuffer(counts, _INTEGER).reshape(nothing.shape), replicas, spending)
-        except (ValueError, ValidationError) as error:
-            raise DamagedValue("the stored sums over trials are not those of this run") from error
+            sums = cls(np.frombuffer(counts, _INTEGER).reshape(nothing.shape), replicas, spending)
+        except ValueError:  # of pydantic, too
+            return None
+        return sums if sums._is_possible() else None
+
+    def _is_possible(self) -> bool:
+        numbers = [value for row in self.replicas for value in row[2:]]
+        numbers += [value for spent in self.spending for value in astuple(spent)]
+        trials = sum(row.trials for row in self.replicas)
+        return (
+            all(0 <= value <= MAX_VALUE for value in numbers)
+            and all(0 <= row.timed <= row.trials and row.trials for row in self.replicas)
+            and bool(self.spending)
+            and self.spending[-1].trials == trials
+            and bool(np.all(self.counts >= 0))
+            and int(self.counts.sum(dtype=np.int64)) <= trials
+        )
 
 
 def read_sums(reader: RunReader, setup: StoredSetup) -> TrialSums:
@@ -74,8 +89,11 @@ def read_sums(reader: RunReader, setup: StoredSetup) -> TrialSums:
     shape = len(setup.roster.models), len(setup.roster.questions), len(open_rubric(setup.config.rubric).weights)
     nothing: Counts = np.zeros(shape, dtype=np.int32)
     stored = reader.log.sums()
-    sums = TrialSums(nothing, [], []) if stored is None else TrialSums.from_bytes(stored.body, nothing)
-    return sums.with_newer(reader, setup)
+    sums = None if stored is None else TrialSums.from_bytes(stored.body, nothing)
+    if sums is not None and stored is not None:
+        is_of_run = {row.model for row in sums.replicas} <= set(reader.model_names.values())
+        sums = sums if is_of_run and sums.last == stored.seq <= reader.newest_trial_id else None
+    return (TrialSums(nothing, [], []) if sums is None else sums).with_newer(reader, setup)
 
 
 def sums_to_store(reader: RunReader, every: int) -> PackedSums | None:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from played import Played, prepared
 
-from adaptive_eval.base.errors import DamagedValue
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.machine.records import Dropped, Note
 from adaptive_eval.machine.trial import UNGRADED, Trial
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.trial_sums import TrialSums, read_sums
+from adaptive_eval.store.read import PackedSums, StoredReport
 
 EVERY = 40
 
@@ -91,7 +91,29 @@ def test_sums_stay_where_a_later_trial_changes(run: Played) -> None:
     run.close()
 
 
-@pytest.mark.parametrize("body", [b"", b"[[], []]", b"[[], []]\n\0\0\0\0", b"[[1], []]\n"])
-def test_sums_of_another_run_are_damage(body: bytes) -> None:
-    with pytest.raises(DamagedValue, match="not those of this run"):
-        TrialSums.from_bytes(body, np.zeros((2, 3, 2), np.int32))
+def forged(sums: TrialSums, seq: int) -> list[tuple[TrialSums | bytes, int]]:
+    """Sums that no run has stored, with the place up to which they are said to count."""
+    first, *others = sums.replicas
+    bad_rows = [{"trials": 0}, {"trials": -3}, {"usd": float("nan")}, {"tokens": 2**70}, {"model": "nobody"}]
+    negative = sums.counts.copy()
+    negative[0, 0, 0] = -1
+    more = [sums._replace(replicas=[first._replace(**changes), *others]) for changes in bad_rows]  # type: ignore[arg-type]
+    bodies = [b"", b"[[], []]", b"[[], []]\n\0\0\0\0", b"[[1], []]\n"]
+    return [
+        *((one, seq) for one in [*more, sums._replace(counts=negative), sums._replace(counts=sums.counts + 2**20)]),
+        *((body, seq) for body in bodies),
+        (sums, seq - 1),
+    ]
+
+
+def test_sums_that_no_run_has_stored_are_not_used(run: Played) -> None:
+    forget(run.directory)
+    true = sums(run)
+    for one, seq in forged(true, true.last):
+        body = one if isinstance(one, bytes) else one.to_bytes()
+        report = StoredReport(run.controller.looks[-1].index, 0, b"{}", b"", PackedSums(seq, body))
+        run.store.commit([], report=lambda _, report=report: report)  # type: ignore[misc]
+        assert run.store.reader.sums_seq() == seq
+        used = sums(run)
+        assert np.array_equal(used.counts, true.counts) and used.replicas == true.replicas
+    run.close()

@@ -15,7 +15,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import usage_signals
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.records import Row
+from adaptive_eval.machine.records import ASKED_AGAIN, DISCARDED, Dropped, Note, Row
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report import stored_sums
@@ -186,6 +186,20 @@ def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -
     (run.directory / "run.sqlite").unlink()
     with pytest.raises(StoreError, match="has no run"):
         feed.poll()
+
+
+@pytest.mark.parametrize(
+    "note", [Note(DISCARDED, 0, {"answers": 1, "discarded": True}), Note("noticed", 0, {"notice": ASKED_AGAIN})]
+)
+def test_answers_that_a_start_drops_leave_an_open_page(play: Play, note: Note) -> None:
+    run = play()
+    run.step(50)
+    feed = Feed(run.directory)
+    feed.poll()
+    _, dropped = next(run.store.reader.trials())
+    run.store.append(Dropped(dropped.key), note)
+    feed.poll()
+    assert feed.sums.spent().trials == feed.sums.counts.sum() == 49
 
 
 def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
