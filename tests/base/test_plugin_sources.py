@@ -41,7 +41,7 @@ def test_an_edited_grader_is_noticed_and_regrading_mends_it(site: Site, marked: 
     refused = site.run(marked)
     assert refused.exit_code == ExitCode.CONFIGURATION
     assert f"marking/{edited} was edited after the start of the run" in refused.stderr
-    assert f"regrade {site.directory()} --config CONFIG" in refused.stderr
+    assert f"regrade {site.directory()} --config {marked}" in refused.stderr
     assert "--fresh" in refused.stderr
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(marked)])
     assert f"graded {len(before)} answers again: 0 have another category" in done.stdout, done.stderr
