@@ -15,14 +15,11 @@ from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import is_in_vain
-from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.report.lines import safe_line
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
-from adaptive_eval.running.remembered import choose_run, remembered_note
+from adaptive_eval.running.remembered import ChosenRun, choose_run, remembered_note
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
-from adaptive_eval.store.locate import newest_directory
 from adaptive_eval.study.forecast import make_forecast
 
 MIN_SIMULATIONS = 10
@@ -78,8 +75,9 @@ def plan(
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
     first_round = chosen.first_round_problems
-    warnings = [*first_round, *([] if obstacle is None else [f"`run` will not start: {safe_line(obstacle, MAX_LINE)}"])]
-    for hint in (*(f"warning   {problem}" for problem in warnings), *_hints(prepared, pilot)):
+    for problem in filter(None, [*first_round, obstacle]):
+        typer.echo(f"warning   {safe_line(problem, MAX_LINE)}")
+    for hint in _hints(chosen, pilot):
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
@@ -87,12 +85,10 @@ def plan(
         typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
 
 
-def _hints(prepared: PreparedRun, pilot: Path | None) -> Iterator[str]:
+def _hints(chosen: ChosenRun, pilot: Path | None) -> Iterator[str]:
     """Hints on stored trials as a pilot, and on drawing questions."""
-    directory = newest_directory(prepared.config.store, prepared.config.name)
-    with RunReader.if_begun(directory) as reader:
-        has_trials = reader is not None and reader.trial_count() > 0
-    if pilot is None and has_trials:
+    prepared, directory = chosen.prepared, chosen.directory
+    if pilot is None and chosen.has_answers:
         yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"
     if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):
         opening, blocks = int(prepared.plan.opening.sum()), QUESTIONS_PER_BLOCK * len(prepared.config.asked)

@@ -95,7 +95,7 @@ def run(
         more = [word for key, value in elsewhere.items() if value is not None for word in (key, str(value))]
         command = typed_command("run", config, overrides, *options.typed, *more)
         holding = typed_command("run", config, [*chosen.remembered, *(overrides or ())])
-        config_words = None if typed is not None else shlex.join(shlex.split(holding)[2:])
+        config_words = None if typed is not None else holding.removeprefix("adaptive-eval run ")
         if dry_run:
             # imported here: only a dry run needs it
             from adaptive_eval.cli.dry_run import rehearse

@@ -56,7 +56,7 @@ def validate(
         typer.echo(f"warning: {answer_keys.summary}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
     uncoupled = why_uncoupled(prepared.config, recorded_settings(prepared.config))
-    stops = [] if obstacle is None else [f"`run` will not start: {obstacle}"]
+    stops = filter(None, [obstacle])
     for warning in chain(repeated, first_round, stops, uncoupled, _missing_requirements(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, MAX_LINE)}")
     if obstacle is None and not in_vain:

@@ -33,20 +33,25 @@ class ChosenRun(NamedTuple):
     """Settings of earlier starts that hold, as `key=value`."""
 
     @property
+    def has_answers(self) -> bool:
+        """Whether the run in the directory has stored answers."""
+        with RunReader.if_begun(self.directory) as reader:
+            return reader is not None and reader.trial_count() > 0
+
+    @property
     def first_round_problems(self) -> list[str]:
         """Problems of the budget with the first round of a run without answers."""
-        with RunReader.if_begun(self.directory) as reader:
-            begun = reader is not None and reader.trial_count() > 0
-        return [] if begun else list(first_round_problems(self.prepared))
+        return [] if self.has_answers else list(first_round_problems(self.prepared))
 
     @property
     def obstacle(self) -> str | None:
-        """Why the run that was begun in the directory cannot go on with these settings; None if it can, or is new."""
+        """Why the run that was begun in the directory cannot go on with these settings, in a sentence; None if it can,
+        or is new."""
         try:
             if has_tables(self.directory):
                 load_starting_point(self.prepared, self.directory)
         except AdaptiveEvalError as error:
-            return str(error)
+            return f"`run` will not start: {error}"
         return None
 
 
