@@ -59,7 +59,8 @@ class HungGrading(FakeGrading):
 
 
 def some_answers(answer: Answer, question: Question) -> bool:
-    return answer.seed % 5 == 0
+    """None of the first ones, on which a start would end, in whatever order they come."""
+    return answer.seed % 5 == 2
 
 
 def all_of_one_question(answer: Answer, question: Question) -> bool:
