@@ -167,7 +167,7 @@ class ModelEndpoint:
             try:
                 answers = await self._sender.send(request)
             except Failure as failure:
-                answers = await self._retry(request, failure)
+                answers = await self._retry(request, failure, self._new_retries(request, failure))
         except Refusal as error:
             if len(seeds) == 1 or not request.concerns_option(error):
                 raise
@@ -189,8 +189,8 @@ class ModelEndpoint:
             self._servers.note(Notice("fewer_together", f"its server {problem}; it is asked for 1 at a time"))
         return answers
 
-    async def _retry(self, request: AttemptedRequest, failure: Failure) -> list[Answer]:
-        """Retry a failed request until it is answered or given up."""
+    def _new_retries(self, request: AttemptedRequest, failure: Failure) -> Retries:
+        """For a request that has failed once."""
         sender = self._sender
         retries = Retries(self._limits, sender.max_refusal_wait, self._settings, sender.clock, sender.traffic)
         if len(request.seeds) > 1:  # so that one long answer does not cost the others
@@ -198,7 +198,10 @@ class ModelEndpoint:
         refusal = failure.refusal if isinstance(failure, Refused) else None
         if refusal is not None and request.concerns_option(refusal) and not request.concerns_stream(refusal):
             retries.refusals = 2
-        pending: Failure | None = failure
+        return retries
+
+    async def _retry(self, request: AttemptedRequest, pending: Failure | None, retries: Retries) -> list[Answer]:
+        """Retry a request until it is answered or given up; `pending` is a failure that is not counted yet."""
 
         async def attempt() -> list[Answer]:
             nonlocal pending
@@ -212,10 +215,10 @@ class ModelEndpoint:
         except Refused as refused:
             raise refused.refusal from None
         except Failure as last_failure:
-            return await self._give_up(request, last_failure, is_request_at_fault=retries.is_request_at_fault)
+            return await self._give_up(request, last_failure, retries)
         finally:
             retries.close()
-        if request.refusal is not None and all(replica.is_usable for replica in sender.replicas.replicas):
+        if request.refusal is not None and all(replica.is_usable for replica in self._sender.replicas.replicas):
             self._servers.note_first(Notice("stray_refusal", STRAY_REFUSAL_TEXT.format(request.refusal)))
         return answers
 
@@ -232,16 +235,22 @@ class ModelEndpoint:
             request.body = self._bodies.body(request.prompt, request.seeds, sender.streaming)
         return await sender.send(request)
 
-    async def _give_up(self, request: AttemptedRequest, failure: Failure, *, is_request_at_fault: bool) -> list[Answer]:
+    async def _give_up(self, request: AttemptedRequest, failure: Failure, retries: Retries) -> list[Answer]:
         """Answers without text for a request that timed out or fails alone; raises `Unavailable` otherwise."""
-        replica = request.replica.url if request.replica is not None else ""
+        traffic, replica = self._sender.traffic, request.replica.url if request.replica is not None else ""
         timed_out = failure.kind is FailureKind.TIMED_OUT
-        may_blame = can_blame_request(failure.kind, self._sender.traffic)
-        if not (timed_out or is_request_at_fault or (may_blame and await self._is_tiny_answered(request, replica))):
-            raise Unavailable(
-                f"model {self._model!r} at {replica}: given up after {request.attempts} attempts; "
-                f"the last one failed with {failure.kind}: {failure}"
-            ) from None
+        if not (timed_out or retries.is_request_at_fault):
+            may_blame = can_blame_request(failure.kind, traffic)
+            if not (may_blame and await self._is_tiny_answered(request, replica)):
+                raise Unavailable(
+                    f"model {self._model!r} at {replica}: given up after "
+                    f"{max(request.attempts, traffic.failed_rounds)} attempts; the last one failed with "
+                    f"{failure.kind}: {failure}"
+                ) from None
+            if retries.failures < self._settings.attempts:  # others failed more often
+                retries.is_proven = True
+                traffic.end_failures()
+                return await self._retry(request, None, retries)
         if len(request.seeds) > 1:
             await _require_allowed(request)
             return await self._request_all(request.prompt, _groups(request.seeds, 1), request.retry_gate)

@@ -6,6 +6,9 @@ without capacity are waited out for as long as one answer may take. A failure to
 suspended, and probes decide whether another is available. A request over its time limit is sent again `attempts` times;
 then its caller turns it into an answer. A request that is refused `refusals` times is given up, too.
 
+A server that fails everything is sent one request at a time, and each would need its own `attempts` failures. So a
+request is also given up once the whole model has failed as often and as long, without an answer in between.
+
 Some requests fail at every attempt while others are answered: for example, a server that cannot parse the output for
 one seed returns 500 each time. Such a request is given up on its own, and has no answer. A failure counts towards this
 if other requests were answered since the last failure of the same kind. If `share` of their attempts failed, a request
@@ -100,8 +103,15 @@ class Retries:
             return self._counts[kind] >= self.timeouts
         if self.is_request_at_fault or self._is_among_others:
             return self.is_request_at_fault
-        failures = sum(count for kind, count in self._counts.items() if HANDLING[kind].counts)
-        return failures >= self._settings.attempts and waited >= self._retry_for
+        if self.failures >= self._settings.attempts and waited >= self._retry_for:
+            return True
+        has_all_failed = self._traffic.failed_rounds >= self._settings.attempts and not self.is_proven
+        return has_all_failed and self._clock() - self._traffic.failing_since >= self._retry_for
+
+    @property
+    def failures(self) -> int:
+        """Failures that count towards the attempts after which the request is given up."""
+        return sum(count for kind, count in self._counts.items() if HANDLING[kind].counts)
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
         """Seconds until the next attempt."""

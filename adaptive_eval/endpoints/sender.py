@@ -275,6 +275,8 @@ class RequestSender:
             self._servers.note_first(Notice("out_of_files", open_files.shortage_message()))
             return
         self.traffic.on_failure(failure.kind, failure)
+        if handling.counts:
+            self.traffic.on_failed_round(sent_at, now)
         if handling.may_have_cost:
             self._count_lost(request)
         if handling.health == "gone":

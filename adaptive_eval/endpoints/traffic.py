@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.replica import Replica
@@ -117,6 +118,12 @@ class Traffic:
     """Number of answered requests."""
     failed_before: int = 0
     """Failed attempts of requests that were answered later."""
+    failed_rounds: int = 0
+    """Failures since the last answer; those of requests in flight together count once."""
+    failing_since: float = inf
+    """Time of the first of them."""
+    counted_until: float = -inf
+    """Requests sent before this time belong to a round that is already counted."""
     stuck_requests: int = 0
     """Requests that keep failing while others are answered: they are repeated without taking others' places."""
 
@@ -135,12 +142,23 @@ class Traffic:
         self.has_answered = True
         self.answered += 1
         self.failed_before += attempts - 1
+        self.end_failures()
         return self.prompt_tokens + self.completion_tokens - tokens_before
 
     def on_failure(self, kind: FailureKind, failure: Failure | Refusal) -> None:
         """Count a failed attempt."""
         self.errors[kind.value] += 1
         self.last_error = str(failure)
+
+    def on_failed_round(self, sent_at: float, now: float) -> None:
+        """A request that was sent at a time has failed, maybe with others."""
+        if sent_at >= self.counted_until:
+            self.failed_rounds += 1
+            self.failing_since, self.counted_until = min(self.failing_since, now), now
+
+    def end_failures(self) -> None:
+        """Its servers answer: count further failures from the start."""
+        self.failed_rounds, self.failing_since = 0, inf
 
     def stats(self) -> EndpointStats:
         """The counts so far, without the endpoint's facts about its servers."""

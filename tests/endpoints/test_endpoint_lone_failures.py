@@ -148,17 +148,10 @@ async def test_under_caps_one_tiny_request_is_asked_of_a_server_that_is_down(end
 
 
 async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_request(endpoint: Opener) -> None:
-    all_fail, failed = asyncio.Event(), 0
-
     async def script(asked: Exchange) -> None:
-        nonlocal failed
         if asked.body["max_tokens"] != 500:
-            await all_fail.wait()
-        elif asked.body["seed"]:
-            failed += 1
+            await asyncio.sleep(1.0)  # all the others wait for it by then
         await failing(*range(1, 7))(asked)
-        if failed == 6 * 5:
-            all_fail.set()
 
     async with raw_server(script) as server:
         model = endpoint(server.base_url, max_tokens=500, settings=UNPAUSED)
@@ -166,6 +159,7 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
         asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1), with_leave)) for seed in range(1, 7)]
         answers = [answer for batch in await asyncio.gather(*asked) for answer in batch]
     assert [answer.signals for answer in answers] == [{"unanswered"}] * 6
+    assert min(answer.attempts for answer in answers) == 5, "none is at fault because others failed"
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
@@ -201,6 +195,27 @@ async def test_a_server_that_fails_everything_loses_the_model(
             await model.sample(CHAT, range(1), leave)
         with pytest.raises(Unavailable, match="given up after 5 attempts"):
             await model.sample(CHAT, range(BAD, BAD + 1), leave)
+
+
+@pytest.mark.parametrize("has_answered", [False, True])
+@pytest.mark.parametrize("in_flight", [1, 32])
+async def test_a_server_that_fails_everything_is_given_up_as_soon_with_many_requests(
+    endpoint: Opener, has_answered: bool, in_flight: int
+) -> None:
+    async def script(asked: Exchange) -> None:
+        await asked.reply(200, {"choices": []})
+
+    loop, settings = asyncio.get_running_loop(), EndpointSettings()
+    async with raw_server(script) as server:
+        model = endpoint(
+            server.base_url, in_flight=in_flight, retry_for=60.0, settings=settings, has_answered=has_answered
+        )
+        asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1))) for seed in range(in_flight)]
+        done, others = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert isinstance(done.pop().exception(), Unavailable)
+        for task in others:
+            task.cancel()
+    assert 60.0 <= loop.time() <= 60.0 + 2 * settings.longest_pause + settings.longest_backoff
 
 
 class Played:
