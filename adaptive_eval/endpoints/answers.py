@@ -145,7 +145,7 @@ def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     if not isinstance(first, dict):
         return ()
     alternatives = first.get("top_logprobs")
-    candidates = [first, *(alternatives[:_MAX_ALTERNATIVES] if isinstance(alternatives, list) and alternatives else ())]
+    candidates = [first, *(alternatives[:_MAX_ALTERNATIVES] if isinstance(alternatives, list) else ())]
     if len(candidates) == 1:  # no alternatives were asked for
         return ()
     return tuple((candidate["token"], float(candidate["logprob"])) for candidate in candidates if _is_token(candidate))

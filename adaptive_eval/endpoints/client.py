@@ -36,11 +36,10 @@ from adaptive_eval.endpoints.transport import (
     incoming_response,
 )
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import MAX_BODY, PATHS, longest_response
+from adaptive_eval.endpoints.wire import ANY_BODY, MAX_BODY, PATHS, longest_response
 
 PROBE_SECONDS = CONNECT_SECONDS
 """Limit on the time of a request that is not for answers."""
-AUX_MAX_BYTES = 4 * 1024 * 1024
 
 
 class Reply(NamedTuple):
@@ -127,7 +126,7 @@ class Caller:
         headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}
         access = ServerAccess(config, folder)
         self._http = access.client(headers, MAX_BODY)
-        self._aux_http = access.client(headers, AUX_MAX_BYTES)
+        self._aux_http = access.client(headers, ANY_BODY)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
         post_headers = httpx2.Headers({"Content-Type": "application/json", **headers})

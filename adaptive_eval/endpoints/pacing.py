@@ -1,13 +1,10 @@
 """Rate limits on requests and tokens per minute: the generic cell rate algorithm.
 
 A reservation takes the next free stretch of time, of length amount / rate, and returns the wait until then. In any
-window of T seconds at most rate * T + burst + one reservation pass.
+window of T seconds at most rate * T + one reservation pass.
 """
 
 from collections.abc import Awaitable, Callable
-
-BURST_SECONDS = 0.1
-"""Unused time that may be made up for, so that late timers do not lower the rate."""
 
 
 class RateLimit:
@@ -21,7 +18,7 @@ class RateLimit:
     def reserve(self, amount: float) -> float:
         """Reserve an amount and return the seconds to wait for it."""
         now = self._clock()
-        start = max(self._free_at, now - BURST_SECONDS)
+        start = max(self._free_at, now)
         self._free_at = start + amount * self._seconds_each
         return max(0.0, start - now)
 

@@ -35,7 +35,7 @@ from adaptive_eval.endpoints.secrets import (
 )
 from adaptive_eval.endpoints.types import EndpointConfig
 
-MIN_PIECE = 4
+MIN_PIECE = SECRET_LENGTH // 2
 """Shortest piece of a secret that is removed."""
 MIN_KEY_LENGTH = 20
 """Length from which a text without spaces is not a word."""

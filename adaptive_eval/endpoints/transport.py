@@ -20,17 +20,20 @@ import httpx2
 from aiohttp.http_exceptions import ContentEncodingError, ContentLengthError, HttpProcessingError, TransferEncodingError
 from yarl import URL
 
-from adaptive_eval.endpoints.connection import MAX_FRAMING_BYTES, Connector, StaleConnection, close_all_idle
+from adaptive_eval.endpoints.connection import (
+    MAX_FRAMING_BYTES,
+    PARSE_CHUNK_BYTES,
+    Connector,
+    StaleConnection,
+    close_all_idle,
+)
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.wire import MAX_BODY
 
 CONNECT_SECONDS = 10.0
-READ_BUFFER_BYTES = 64 * 1024
-"""Bytes of a body that are buffered for its reader; at twice as many the connection stops reading."""
 FIRST_PIECES = 8
 PAUSE_SECONDS = 0.1
-SMALL_BYTES = READ_BUFFER_BYTES // 4
 """The first chunks of a response are passed on at once, later small ones together: waking the reader costs most."""
 
 Header = tuple[bytes, bytes]
@@ -92,7 +95,7 @@ class _BodyStream(httpx2.AsyncByteStream):
             if size > self._max_bytes:
                 raise _too_long()
             yield chunk
-            if pieces >= FIRST_PIECES and len(chunk) < SMALL_BYTES and not content.is_eof():
+            if pieces >= FIRST_PIECES and len(chunk) < PARSE_CHUNK_BYTES and not content.is_eof():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PAUSE_SECONDS):
                         await finished.wait()
@@ -197,7 +200,6 @@ class Transport(httpx2.AsyncBaseTransport):
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=_HEADERS_OF_AIOHTTP,
                 trust_env=False,  # True would also read ~/.netrc
-                read_bufsize=READ_BUFFER_BYTES,
                 max_line_size=MAX_FRAMING_BYTES,
                 max_field_size=MAX_FRAMING_BYTES,  # a policy or cookie of a gateway may be long
             )

@@ -34,13 +34,11 @@ response 200 in all; shorter ones are streamed as soon as one takes far longer t
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 SERVER_DEFAULT = "server default"
 
-_ENVELOPE_BYTES = 1024 * 1024
-_TOKEN_BYTES = 256
-"""Upper bound on the mean bytes of a token: the longest in any vocabulary have 128, and JSON turns some into six."""
-_EVENT_BYTES = 1024
-"""Bytes around a token in its own event."""
-_LOGPROB_BYTES = 512
-"""Bytes of a token or alternative with its log-probability: the token as text and as a list of bytes."""
+ANY_BODY = 4 * 1024 * 1024
+"""Bytes that any response may have, whatever was asked."""
+_TOKEN_BYTES = 1280
+"""Upper bound on the mean bytes of a token in its own event, or of a token or alternative with its log-probability: the
+longest tokens of any vocabulary have 128 bytes, and JSON turns some into six."""
 
 
 def _logprob_keys(config: EndpointConfig, sampling: Sampling) -> dict[str, object]:
@@ -81,10 +79,10 @@ def longest_response(body: Mapping[str, object], length: int) -> int:
     if isinstance(logprobs, int) and not isinstance(logprobs, bool):
         alternatives = logprobs
     logprobs_per_token = 1 + alternatives if logprobs and isinstance(alternatives, int) else 0
-    token = _TOKEN_BYTES + _EVENT_BYTES * bool(body.get("stream")) + _LOGPROB_BYTES * logprobs_per_token
+    token = _TOKEN_BYTES * (1 + logprobs_per_token)
     prompt_bytes = length * (token if "prompt_logprobs" in body or body.get("echo") else 1)
     answers = answers_asked if isinstance(answers_asked, int) else 1
-    return min(_ENVELOPE_BYTES + prompt_bytes * answers + max_tokens * answers * token, MAX_BODY)
+    return min(ANY_BODY + prompt_bytes * answers + max_tokens * answers * token, MAX_BODY)
 
 
 def streams(config: EndpointConfig, sampling: Sampling) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.endpoints.pacing import BURST_SECONDS, RateLimit, RateLimits
+from adaptive_eval.endpoints.pacing import RateLimit, RateLimits
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
 def test_requests_are_spaced_evenly() -> None:
     clock = Clock()
     pace = RateLimit(120.0, clock)
-    assert [pace.reserve(1.0) for _ in range(3)] == pytest.approx([0.0, 0.5 - BURST_SECONDS, 1.0 - BURST_SECONDS])
+    assert [pace.reserve(1.0) for _ in range(3)] == pytest.approx([0.0, 0.5, 1.0])
     clock.now += 60.0
     assert pace.reserve(1.0) == 0.0
 
@@ -40,7 +40,7 @@ def test_no_window_holds_more_than_its_share(rate: float, steps: list[tuple[floa
     for i, (start, _) in enumerate(passed):
         for j in range(i, len(passed)):
             used = sum(amount for _, amount in passed[i : j + 1])
-            allowed = rate / 60.0 * (passed[j][0] - start + BURST_SECONDS) + largest
+            allowed = rate / 60.0 * (passed[j][0] - start) + largest
             assert used <= allowed * (1 + 1e-9) + 1e-6
 
 
@@ -62,9 +62,9 @@ def test_what_was_expected_is_corrected_by_what_was_used() -> None:
     pacer = RateLimits(None, 60.0, Clock(), waits.sleep)
     assert waits.after(pacer, 10.0) == 0.0
     pacer.correct(expected=10.0, used=40.0)
-    assert waits.after(pacer, 1.0) == pytest.approx(40.0 - BURST_SECONDS)
+    assert waits.after(pacer, 1.0) == pytest.approx(40.0)
     pacer.correct(expected=1.0, used=0.0)
-    assert waits.after(pacer, 1.0) == pytest.approx(40.0 - BURST_SECONDS)
+    assert waits.after(pacer, 1.0) == pytest.approx(40.0)
 
 
 def test_the_later_of_both_limits_holds() -> None:
@@ -72,10 +72,10 @@ def test_the_later_of_both_limits_holds() -> None:
     pacer = RateLimits(60.0, 600.0, clock, waits.sleep)
     assert not pacer.unlimited
     waits.after(pacer, 50.0)
-    assert waits.after(pacer, 1.0) == pytest.approx(5.0 - BURST_SECONDS)
+    assert waits.after(pacer, 1.0) == pytest.approx(5.0)
     clock.now += 100.0
     waits.after(pacer, 1.0)
-    assert waits.after(pacer, 1.0) == pytest.approx(1.0 - BURST_SECONDS)
+    assert waits.after(pacer, 1.0) == pytest.approx(1.0)
 
 
 def test_without_limits_nothing_waits() -> None:
