@@ -25,6 +25,7 @@ from adaptive_eval.report.lines import safe_name, several
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.undecided import (
     UNDECIDED,
+    MoreAnswers,
     has_spent_error,
     labels_needed,
     lacks_labels,
@@ -257,20 +258,19 @@ def _lacks_labels_alone(results: Results | None) -> bool:
 
 def _for_more(ending: Ending) -> Iterator[Advice]:
     """How to decide what the budget or the horizon has left open; a recording is made before it is used."""
-    recording = None
-    if ending.results is not None and ending.reason is Reason.OUT_OF_REACH:
+    need = None
+    if ending.results is not None and ending.reason in (Reason.BUDGET, Reason.OUT_OF_REACH):
         need = more_answers(ending.results, ending.reason, ending.short_caps)
-        recording = None if need is None else need.recording
-    if recording is not None:
-        number, name = f"{recording.trials:,}", safe_name(recording.model, LONGEST_NAME)
+    if need is not None and need.recording is not None:
+        number, name = f"{need.recording.trials:,}", safe_name(need.recording.model, LONGEST_NAME)
         yield Advice(
             f"record {name} again with more answers: trials.min and trials.max about {number} (now "
-            f"{recording.recorded_trials:,.0f}), and name that run in `recorded`"
+            f"{need.recording.recorded_trials:,.0f}), and name that run in `recorded`"
         )
-    yield _answers_for_more(ending)
+    yield _answers_for_more(ending, need)
 
 
-def _answers_for_more(ending: Ending) -> Advice:
+def _answers_for_more(ending: Ending, need: MoreAnswers | None) -> Advice:
     """The step of `_for_more` with a command."""
     covering = {f"budget.{key}": value for key, value in ending.short_caps.items()}
     results = ending.results
@@ -284,7 +284,6 @@ def _answers_for_more(ending: Ending) -> Advice:
         return Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
     if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
         return more_budget
-    need = more_answers(results, ending.reason, ending.short_caps)
     settings = {} if need is None else {key: value for key, (_, value) in need.settings.items()}
     if ending.reason is Reason.BUDGET:
         return _step(ending, f"raise {_list_settings(settings)}", settings) if settings else more_budget
