@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
+from adaptive_eval.config.prepare import with_questions
 from adaptive_eval.machine.replay import Stage
 
 Patch = Callable[[], None]
@@ -180,7 +181,7 @@ def moving_voids_the_promise() -> None:
         "report.changes:_promise_settings", lambda old: lambda config: [*old(config), {"": config.trials.optimize}]
     )
     module: Any = import_module("adaptive_eval.exchange.run_directory")
-    module.choose_pace = lambda config: (config, None)  # a run still chooses one
+    module.at_first_start = with_questions  # a run still chooses one
 
 
 @planted("the cost is what was served", supply="inspect", grader="failing")
