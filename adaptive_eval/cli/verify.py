@@ -11,8 +11,8 @@ MAX_LINES = 50
 
 
 def verify(run: Run) -> None:
-    """Check RUN for damage. It checks the database, results.json, and every stored row by its checksum. Nothing is
-    changed.
+    """Check RUN for damage. It checks the database, results.json, every stored row by its checksum, and sums against
+    the trials. Nothing is changed.
 
     Exit code 0: everything that can be checked is intact; 1: something is damaged; all damage is listed.
     """

@@ -276,11 +276,11 @@ class RunReader:
         answered.update(batch.model for batch in pending_batches(events))
         return frozenset(self.model_names.values()) - answered
 
-    def sums(self, after: int = 0) -> list[ReplicaSums]:
-        """Sums over the graded trials after a place in the log, by model and replica."""
+    def sums(self, after: int = 0, until: int | None = None) -> list[ReplicaSums]:
+        """Sums over the graded trials after a place in the log, or between two, by model and replica."""
         sums: list[ReplicaSums] = []
-        for first, until in self._parts(after):
-            rows = self._rows(queries.SUMS, first, until)
+        for part in self._parts(after, until):
+            rows = self._rows(queries.SUMS, *part)
             sums = merge_sums(sums, [ReplicaSums(self.model_names[_whole(model)], *values) for model, *values in rows])  # type: ignore[arg-type]
         return sums
 
@@ -334,9 +334,14 @@ class RunReader:
             uses[name] = uses.get(name, NO_GRADING).plus(use)
         return uses
 
-    def _parts(self, after: int) -> Iterator[tuple[int, int]]:
+    def place_of_graded(self, after: int, number: int) -> int:
+        """The place of the graded trial that has this number after another place; of the newest trial without any."""
+        rows = self._rows(queries.GRADED_PLACES, after, number - 1)
+        return next((_whole(place) for (place,) in rows), self.newest_trial_id)
+
+    def _parts(self, after: int, until: int | None = None) -> Iterator[tuple[int, int]]:
         """Ranges of places in the log, each small enough to be grouped in memory."""
-        last = self.newest_trial_id
+        last = self.newest_trial_id if until is None else until
         for first in range(after, last, queries.ROWS_PER_READ):
             yield first, min(first + queries.ROWS_PER_READ, last)
 

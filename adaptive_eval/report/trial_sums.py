@@ -1,8 +1,10 @@
 """Sums over the graded trials of a run. A large run stores them every so often, with a report: its readers then read
 only the trials since."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import astuple
+from itertools import chain
+from math import isclose
 from typing import NamedTuple
 
 import numpy as np
@@ -86,14 +88,56 @@ class TrialSums(NamedTuple):
 
 def read_sums(reader: RunReader, setup: StoredSetup) -> TrialSums:
     """Sums over all graded trials."""
-    shape = len(setup.roster.models), len(setup.roster.questions), len(open_rubric(setup.config.rubric).weights)
-    nothing: Counts = np.zeros(shape, dtype=np.int32)
-    stored = reader.log.sums()
-    sums = None if stored is None else TrialSums.from_bytes(stored.body, nothing)
-    if sums is not None and stored is not None:
-        is_of_run = {row.model for row in sums.replicas} <= set(reader.model_names.values())
-        sums = sums if is_of_run and sums.last == stored.seq <= reader.newest_trial_id else None
+    nothing, stored = _no_counts(setup), reader.log.sums()
+    sums = None if stored is None else _parse(stored, reader, nothing)
     return (TrialSums(nothing, [], []) if sums is None else sums).with_newer(reader, setup)
+
+
+def _no_counts(setup: StoredSetup) -> Counts:
+    shape = len(setup.roster.models), len(setup.roster.questions), len(open_rubric(setup.config.rubric).weights)
+    return np.zeros(shape, dtype=np.int32)
+
+
+def _parse(stored: PackedSums, reader: RunReader, nothing: Counts) -> TrialSums | None:
+    """Stored sums; None if they cannot be sums over trials of the run."""
+    sums = TrialSums.from_bytes(stored.body, nothing)
+    if sums is None or not {row.model for row in sums.replicas} <= set(reader.model_names.values()):
+        return None
+    return sums if sums.last == stored.seq <= reader.newest_trial_id else None
+
+
+def fault_of_sums(reader: RunReader) -> str | None:
+    """What is wrong with the sums that readers take from the store; None if they are those of the trials."""
+    if (stored := reader.log.sums()) is None:
+        return None
+    setup = stored_setup(reader.header())
+    if (sums := _parse(stored, reader, _no_counts(setup))) is None:
+        return f"sums: the row {stored.seq} cannot be sums over trials of the run"
+    differing = _difference(sums, reader, setup)
+    return None if differing is None else f"sums: the row {stored.seq} has other {differing} than the trials"
+
+
+def _difference(sums: TrialSums, reader: RunReader, setup: StoredSetup) -> str | None:
+    """What differs between stored sums and the trials that they count."""
+    replicas, before = list[ReplicaSums](), 0
+    for spent in sums.spending:
+        last = max((row.last for row in replicas), default=0)
+        replicas = merge_sums(replicas, reader.sums(last, reader.place_of_graded(last, spent.trials - before)))
+        if not _are_close(astuple(total_spending(replicas)), astuple(spent)):
+            return f"spending up to trial {spent.trials:,}"
+        before = spent.trials
+    if not _are_close([*chain(*sorted(replicas))], [*chain(*sorted(sums.replicas))]):
+        return "sums of replicas"
+    newer, every = (reader.counts(setup.roster, sums.counts.shape[2], after) for after in (sums.last, 0))
+    return None if np.array_equal(sums.counts + newer, every) else "counts of categories"
+
+
+def _are_close(one: Sequence[object], other: Sequence[object]) -> bool:
+    """Whether values are equal; sums of fractions depend on their order in the last digits."""
+    return len(one) == len(other) and all(
+        a == b or (isinstance(a, float) and isinstance(b, float) and isclose(a, b, rel_tol=1e-9))
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def sums_to_store(reader: RunReader, every: int) -> PackedSums | None:

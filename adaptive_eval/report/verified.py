@@ -1,4 +1,4 @@
-"""Check that a run is intact: its stored rows, and results.json against them."""
+"""Check that a run is intact: its stored rows, and sums and results.json against them."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +10,7 @@ from adaptive_eval.notes import RunFinished, newest_turn
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
+from adaptive_eval.report.trial_sums import fault_of_sums
 from adaptive_eval.store.database import reindex_instructions
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import is_held
@@ -32,6 +33,8 @@ def verify_run(directory: Path) -> Verified:
     """Check all of a run; raises `StoreError` if it cannot be opened."""
     stored = Integrity.check(directory)
     notes, damages = list[str](), [*stored.damages]
+    if not stored.damages:
+        damages += _faults_of_sums(directory)
     results, is_valid = read_results(directory), is_intact(directory)
     if is_valid is False:
         damages.append(f"{RESULTS_FILE}: is not what was written")
@@ -51,6 +54,16 @@ def harmless_damage(directory: Path) -> Iterator[str]:
     if is_intact(directory) is False:
         path = directory / RESULTS_FILE
         yield f"{path} is not what was written, and is ignored: it is computed from {DATABASE_FILE}"
+
+
+def _faults_of_sums(directory: Path) -> list[str]:
+    """Compare stored sums with the trials."""
+    try:
+        with closing(RunReader.open(directory)) as reader, reader.consistent_read():
+            fault = fault_of_sums(reader)
+    except StoreError as error:
+        return [str(error)]
+    return [] if fault is None else [fault]
 
 
 def _compare_with_store(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:

@@ -4,20 +4,25 @@ import random
 import shutil
 import sqlite3
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from forging import forging
 from live_runs import Site
+from played import Played, prepared
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.exchange.export import EXPORTS
+from adaptive_eval.report.trial_sums import TrialSums
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.packing import compress
 
 FLIPS = [20, pytest.param(80, marks=pytest.mark.slow)]
 
@@ -116,6 +121,45 @@ def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
     result = command("verify", copy)
     assert result.exit_code == ExitCode.FAILED
     assert "they belong to different runs, or trials are lost" in result.stderr
+
+
+def summed(folder: Path) -> tuple[Path, TrialSums]:
+    """A run that has stored sums, and those sums."""
+    run = Played(folder / "run", prepared(folder), sums_every=40)
+    while run.controller.finished is None:
+        run.step(10)
+    assert (stored := run.store.reader.sums()) is not None and stored.seq < run.store.last_seq
+    counts = np.zeros((3, 6, 2), np.int32)
+    sums = TrialSums.from_bytes(stored.body, counts)
+    run.close()
+    assert sums is not None and len(sums.replicas) > 1 and len(sums.spending) > 1
+    return run.directory, sums
+
+
+def changed(sums: TrialSums) -> Iterator[TrialSums]:
+    """Sums with a number that is not that of the trials, though it could be."""
+    (first, *others), (begun, *later) = sums.replicas, sums.spending
+    for name in ("retries", "prompt_tokens", "latency", "usd", "cached_tokens", "at"):
+        yield sums._replace(replicas=[first._replace(**{name: getattr(first, name) + 3}), *others])
+    yield sums._replace(replicas=[first._replace(last=first.last - 1), *others])
+    for name in ("trials", "tokens", "usd", "gpu_seconds", "at"):
+        yield sums._replace(spending=[replace(begun, **{name: getattr(begun, name) + 3}), *later])
+    yield sums._replace(counts=sums.counts[..., ::-1])
+
+
+def test_sums_that_are_not_those_of_the_trials_are_found(tmp_path: Path) -> None:
+    run, sums = summed(tmp_path)
+    assert command("verify", run).output.endswith("intact\n")
+    bodies = [(one.to_bytes(), "than the trials") for one in changed(sums)]
+    for body, fault in [*bodies, (b"[[], []]", "cannot be sums over trials of the run")]:
+        with forging(run) as database:
+            database.execute("UPDATE sums SET body = ?", (compress(body),))
+        result = command("verify", run)
+        assert result.exit_code == ExitCode.FAILED and "damaged: sums: the row " in result.stderr
+        assert fault in result.stderr and "in 1 place." in result.stderr, result.stderr
+    with forging(run) as database:
+        database.execute("UPDATE sums SET body = 'no zlib'")
+    assert command("verify", run).exit_code == ExitCode.FAILED
 
 
 READING = [
