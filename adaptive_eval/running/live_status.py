@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
@@ -39,6 +40,7 @@ class LiveStatus:
         self._reader = reader
         self._config, self.names, self._clock, self._watcher = config, list(names), clock, watcher
         self._roster = Names(model.name for model in config.models)
+        self._numbers = [self.names.index(name) for name in self._roster]
         self._launched = frozenset(config.launched)
         self.events: list[Event] = reader.events()
         """All events of the run."""
@@ -85,19 +87,20 @@ class LiveStatus:
     def follow(self, machine: Machine | None) -> None:
         """Follow a machine that has come to the end of the log; None if the start is stopped before."""
         self.machine = machine
-        trials, usage = self._stored()
-        self._before = trials, usage.tokens
+        trials, paid = self._stored()
+        self._before = trials, sum(cost.tokens for cost in paid)
 
     # -- the status ------------------------------------------------------------------------------------------------
 
     def take(self) -> Status:
         """The status now."""
         machine, elapsed = self.machine, self._clock.elapsed()
-        trials, usage = self._stored()
+        trials, paid = self._stored()
+        usage = reduce(Cost.plus, paid, NO_COST)
         servers = self._servers()
         times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
-        counted = counted_gpu_seconds(servers, [cost.gpu_seconds for cost in self._paid()], beside)
+        counted = counted_gpu_seconds(servers, [cost.gpu_seconds for cost in paid], beside)
         latest = None if self.reporter is None else self.reporter.latest
         return Status(
             looks=0 if machine is None else len(machine.controller.looks),
@@ -119,16 +122,12 @@ class LiveStatus:
             held=HeldTime(sum(held.seconds for held in times), sum(held.gpu_seconds for held in times)),
         )
 
-    def _paid(self) -> list[Cost]:
-        machine = self.machine
-        return [NO_COST if machine is None else machine.account.models[number].paid.cost for number in self._numbers]
-
-    def _stored(self) -> tuple[int, Cost]:
-        """Number and cost of the stored answers."""
-        machine, paid = self.machine, self._paid()
-        trials = 0 if machine is None else sum(machine.account.models[number].answers for number in self._numbers)
-        gpu_seconds = sum(cost.gpu_seconds for cost in paid)
-        return trials, Cost(sum(cost.tokens for cost in paid), sum(cost.usd for cost in paid), gpu_seconds)
+    def _stored(self) -> tuple[int, list[Cost]]:
+        """Number of the stored answers, and their cost by model."""
+        if self.machine is None:
+            return 0, [NO_COST] * len(self._numbers)
+        accounts = [self.machine.account.models[number] for number in self._numbers]
+        return sum(account.answers for account in accounts), [account.paid.cost for account in accounts]
 
     def _servers(self) -> HeldServers:
         held = self._clock.held_times()
@@ -146,10 +145,6 @@ class LiveStatus:
             replicas=len(replicas),
         )
 
-    @property
-    def _numbers(self) -> list[int]:
-        return [self.names.index(name) for name in self._roster]
-
     def _stats(self, number: int) -> EndpointStats:
         supply = self.supplies.get(number)
         return EndpointStats() if supply is None else supply.stats(number)
@@ -159,9 +154,7 @@ class LiveStatus:
         if machine is None or not machine.setting.judged:
             return None
         accounts = [machine.account.models[number] for number in self._numbers]
-        cost = NO_COST
-        for account in accounts:
-            cost = cost.plus(account.verdicts.cost)
+        cost = reduce(Cost.plus, (account.verdicts.cost for account in accounts), NO_COST)
         return GradingCost(sum(account.answers for account in accounts), *cost)
 
     def _site_rows(self) -> tuple[SiteRow, ...]:
