@@ -4,14 +4,13 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import typer
 
 from adaptive_eval.base.errors import ExitCode, GraderError
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.shared import MAX_LINE
-from adaptive_eval.config.first_round import first_round_problems, is_in_vain
+from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.planning import SAMPLE_MARGIN
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
@@ -30,6 +29,7 @@ from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
+from adaptive_eval.running.remembered import ChosenRun
 from adaptive_eval.show.text import NEXT, dollars
 
 QUESTION = "Do the models answer? The dry run asks every model, and grades what it answers."
@@ -42,8 +42,7 @@ MAX_NAMED_MODELS = 3
 
 
 def rehearse(
-    prepared: PreparedRun,
-    directory: Path,
+    chosen: ChosenRun,
     command: str,
     forecast: str,
     *,
@@ -57,8 +56,9 @@ def rehearse(
 
     Raises `ConfigError` or `StoreError` if the run could not begin or resume.
     """
-    chosen = asyncio.run(require_agreement(prepared, directory)) is not None
-    prepared, stored_trials, events = load_starting_point(prepared, directory, grader_chosen=chosen)
+    prepared, directory = chosen.prepared, chosen.directory
+    grader_chosen = asyncio.run(require_agreement(prepared, directory)) is not None
+    prepared, stored_trials, events = load_starting_point(prepared, directory, grader_chosen=grader_chosen)
     prior = next(iter(events_of_kind(events, PriorTaken)), None)
     keys = asyncio.run(check_keys(prepared))
     typer.echo(QUESTION)
@@ -72,7 +72,7 @@ def rehearse(
     tried = asyncio.run(try_answers(prepared, answering))
     healthy &= show_answers(tried, prepared)
     saved_answers = keep_answers(prepared, directory, tried) if stored_trials is None else 0
-    first_round = [] if stored_trials else list(first_round_problems(prepared))
+    first_round = chosen.first_round_problems
     place = "a new run" if stored_trials is None else f"resumes with {count(stored_trials)} trials"
     repeated = repeated_questions(prepared.questions)
     for line in (

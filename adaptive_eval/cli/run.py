@@ -108,9 +108,7 @@ def run(
             command += " --fresh" * fresh
             on_cluster = ray is not None
             with _naming_config(config_words):
-                code = rehearse(
-                    prepared, directory, command, forecast, on_cluster=on_cluster, start_servers=start_servers
-                )
+                code = rehearse(chosen, command, forecast, on_cluster=on_cluster, start_servers=start_servers)
             raise typer.Exit(code)
         print_damage_notes(directory)
         _announce_regraded(directory)
