@@ -157,6 +157,16 @@ def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored(play: Play) 
     assert feed.results.cost.trials == feed.sums.spent().trials
 
 
+def test_a_start_while_a_run_is_read_is_not_killed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = play()
+    held = iter([False])
+    monkeypatch.setattr(feed_module, "is_held", lambda directory: next(held, True))
+    feed = Feed(run.directory)
+    feed.poll()
+    assert feed.status == "running" and feed.running
+    run.close()
+
+
 def test_time_is_what_the_run_has_committed_and_never_falls(play: Play) -> None:
     """The clock does not count: nothing is asked at the end of a run, while its results are computed."""
     run = play()

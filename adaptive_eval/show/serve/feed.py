@@ -100,6 +100,7 @@ class Feed:
             if is_new and not reader.is_large:
                 reader.require_intact()
             self._read_trials(reader, is_new=is_new)
+            mark = mark._replace(running=mark.running or is_held(self.directory))  # what began meanwhile is not killed
             self._read_results(reader, mark)
         # files that are still changing are read again, even if their times stay the same
         self._mark = mark if mark.is_quiet else mark._replace(log=(-1, 0, 0))

@@ -15,6 +15,7 @@ from adaptive_eval.report.results import setting
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.show.serve.feed import FileMark
 from adaptive_eval.store.locate import has_database, runs_in
+from adaptive_eval.store.lock import is_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,10 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
     """Summarize a run from its newest stored report and a few counts."""
     with closing(RunReader.open(path)) as reader, reader.consistent_read():
         events, config = reader.events(), reader.configurations()[-1]
-        results = StoredRun(reader, events=events).results(running=mark.running, rows=False, sums=False)
-        status, reason = ("running", None) if mark.running else status_at_end(events, reader.trial_count())
-        gate = (OPEN if mark.running else UNDECIDED) if setting(config, "objective", "gate") else None
+        running = mark.running or is_held(path)  # what began meanwhile is not killed
+        results = StoredRun(reader, events=events).results(running=running, rows=False, sums=False)
+        status, reason = ("running", None) if running else status_at_end(events, reader.trial_count())
+        gate = (OPEN if running else UNDECIDED) if setting(config, "objective", "gate") else None
         verdicts = Counter[str](() if results is None else (pair.verdict for pair in results.pairs))
         scored = [] if results is None else [row.name for row in results.models if row.score is not None]
         return RunBrief(
