@@ -35,7 +35,7 @@ class BulkImport:
         self._models: dict[str, int] = {}
         """Their numbers, in the order in which they occurred."""
         self._questions: dict[str, int] = {}
-        self._seq = 0
+        self._seq, self._at = 0, 0.0
 
     @classmethod
     def begin(cls, directory: Path, redactor: Redactor | None = None) -> Self:
@@ -58,11 +58,11 @@ class BulkImport:
 
     def add(self, trials: Iterable[Trial]) -> None:
         """Add answers; the numbers of those of one model and question must differ."""
-        at, rows = time.time(), []
+        self._at, rows = max(time.time(), self._at), []  # a clock may be set back
         for trial in trials:
             self._seq += 1
             clean = trial if trial.answer is None else redact_trial(trial, trial.answer, self._redactor)
-            rows.append(trial_row(self._seq, clean, at))
+            rows.append(trial_row(self._seq, clean, self._at))
         with translate_errors(self._directory):
             self._connection.executemany(_TRIALS, rows)
 
@@ -79,7 +79,7 @@ class BulkImport:
 
     def finish(self, header: RunHeader, keys: Mapping[str, str], notes: Sequence[Note]) -> None:
         """Make it a run; `keys` gives the key under which the trials of a question were added, if it is another."""
-        now = time.time()
+        now = max(time.time(), self._at)
         with translate_errors(self._directory):
             models = [self.model(name) for name in header.models]
             questions = [self.question(keys.get(key, key)) for key in header.questions]
