@@ -374,7 +374,8 @@ def _delta(record: Record) -> float:
 
 @check
 def what_was_decided_stays(record: Record) -> Iterator[Fault]:
-    """A verdict is not undone by going on, by the same command again, by a model that joins, or by a move."""
+    """A verdict is not undone by going on, by the same command again, by a model that joins, or by a move: only by an
+    alarm about the server whose answers it was based on."""
     before: dict[frozenset[str | None], tuple[str, str]] = {}
     for stage, outputs, _ in record.read:
         results = outputs.results
@@ -396,6 +397,8 @@ def what_was_decided_stays(record: Record) -> Iterator[Fault]:
         for models, (verdict, winner) in now.items():
             was = before.get(models)
             if was is None or was[0] not in DECIDED or record.row["rule"] == "published":
+                continue
+            if verdict == "blocked" and results.reason == "alarm" and record.troubled in models:
                 continue
             if stage.name == LABELLED:  # labels may undo a verdict, and only those that overturn it may turn it round
                 turned = winner != was[1] and record.row["labels"] == "agree"

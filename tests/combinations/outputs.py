@@ -54,6 +54,12 @@ class Results:
     raw: dict[str, Any]
 
     @property
+    def reason(self) -> str | None:
+        """Why the run ended."""
+        reason: str | None = self.raw["run"]["reason"]
+        return reason
+
+    @property
     def pairs(self) -> list[Pair]:
         return [
             Pair(pair["first"], pair["second"], pair["verdict"], pair["difference"] or 0.0)
