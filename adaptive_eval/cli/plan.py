@@ -15,9 +15,10 @@ from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import is_in_vain
+from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
-from adaptive_eval.running.remembered import ChosenRun, choose_run, remembered_note
+from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
 from adaptive_eval.study.forecast import make_forecast
@@ -50,8 +51,8 @@ def plan(
 ) -> None:
     """Forecast what the run of CONFIG will cost and decide.
 
-    It simulates the run many times, with true scores as a pilot suggests, or else widely spread. If the pilot is the
-    run of CONFIG itself, the forecast continues from it. The options from --model to --budget are for a file of
+    It simulates the run many times, with true scores as a pilot suggests, or else widely spread. A run that has begun
+    is its own pilot, and the forecast continues from it. The options from --model to --budget are for a file of
     questions or a task of Inspect, as for `run`.
     """
     with report_errors():
@@ -77,7 +78,7 @@ def plan(
     first_round = chosen.first_round_problems
     for problem in filter(None, [*first_round, obstacle]):
         typer.echo(f"warning   {safe_line(problem, MAX_LINE)}")
-    for hint in _hints(chosen, pilot):
+    for hint in _hints(prepared):
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
@@ -85,11 +86,8 @@ def plan(
         typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
 
 
-def _hints(chosen: ChosenRun, pilot: Path | None) -> Iterator[str]:
-    """Hints on stored trials as a pilot, and on drawing questions."""
-    prepared, directory = chosen.prepared, chosen.directory
-    if pilot is None and chosen.has_answers:
-        yield f"hint      {directory} has trials of this run; --pilot {directory} continues from them"
+def _hints(prepared: PreparedRun) -> Iterator[str]:
+    """A hint on drawing questions."""
     if len(prepared.questions) >= WORTH_DRAWING and may_draw(prepared.config):
         opening, blocks = int(prepared.plan.opening.sum()), QUESTIONS_PER_BLOCK * len(prepared.config.asked)
         drawn = f"trials: {{min: 1, max: 1, draw: {QUESTIONS_PER_BLOCK}}}"

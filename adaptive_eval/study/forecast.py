@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
-from adaptive_eval.config.fingerprint import require_same_meaning
 from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_config
 from adaptive_eval.core import Budget
 from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.finding import pairing_in_words
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
 from adaptive_eval.store.locate import fresh_directory, newest_directory
@@ -58,19 +56,22 @@ def make_forecast(
     seed: int = 0,
 ) -> Forecast:
     """Forecast how a run will go in at most so many worlds; raises `StoreError` if the pilot in `directory` cannot be
-    read."""
+    read. Without one the run itself is the pilot, if it has graded answers and can go on."""
     bench = prepared.plan.bench
     own_directory = newest_directory(prepared.config.store, prepared.config.name)
+    if directory is None and _can_continue(own_directory, prepared):
+        directory = own_directory
     is_continued = directory is not None and directory.resolve() == own_directory.resolve()
     beginning = _starting_point(prepared, directory if is_continued else None)
     prepared = beginning.prepared
     if prepared.plan.before is not None:
         prepared.plan.before.run.forget_arrivals()  # they are among the recorded outcomes
     pilot = None if directory is None else read_pilot(directory, prepared)
-    answers_of, stored = ("the pilot", pilot) if pilot is not None else _stored_answers(own_directory, prepared)
+    stored = _dry_run(own_directory, prepared) if pilot is None else pilot
     continued = pilot if is_continued else None
     usage, guesses = _usage(prepared, stored)
-    grade = expected_grade(prepared, usage, None if stored is None else stored.grading, answers_of)
+    seen, source = None if stored is None else stored.grading, "the dry run" if pilot is None else "the pilot"
+    grade = expected_grade(prepared, usage, seen, source)
     measured = None if pilot is None else pilot.start_seconds
     scenario = _make_scenario(prepared, usage, continued, seed, grade, measured or GUESSED_START_SECONDS)
     watch(0.0, "drawing true scores")
@@ -79,7 +80,7 @@ def make_forecast(
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, is_continued, len(bench.recorded)),
-        *([STORED_BASIS.format(int(stored.counts.sum()), answers_of)] if pilot is None and stored is not None else []),
+        *([DRY_RUN_BASIS.format(int(stored.counts.sum()))] if pilot is None and stored is not None else []),
         *guesses,
         *grade.remarks,
         *_server_starts(prepared, scenario, measured=measured is not None),
@@ -97,20 +98,23 @@ def make_forecast(
     )
 
 
-STORED_BASIS = "tokens and times are those of {:,} answers of {}"
+DRY_RUN_BASIS = "tokens and times are those of {:,} answers of the dry run"
 
 
-def _stored_answers(directory: Path, prepared: PreparedRun) -> tuple[str, Pilot | None]:
-    """The answers of the run, or else of its dry run, under the same settings, for their tokens and times, and where
-    they are from; none if none has a grade."""
-    with suppress(ConfigError, RunChanged, StoreError), RunReader.if_begun(directory) as reader:
-        if reader is not None:
-            require_same_meaning(reader.header(), prepared.header, directory)
-            return "the run so far", read_pilot(directory, prepared)
+def _can_continue(directory: Path, prepared: PreparedRun) -> bool:
+    """Whether the run in `directory` has graded answers and can go on."""
+    with suppress(ConfigError, RunChanged, StoreError):
+        read_pilot(directory, load_starting_point(prepared, directory).prepared)
+        return True
+    return False
+
+
+def _dry_run(directory: Path, prepared: PreparedRun) -> Pilot | None:
+    """The run's dry run with the same settings, for its tokens and times; None if no answer has a grade."""
     with suppress(ConfigError, RunChanged):
         folder = matching_dry_run(directory, prepared.header)
-        return "the dry run", None if folder is None else read_pilot(folder, prepared)
-    return "the dry run", None
+        return None if folder is None else read_pilot(folder, prepared)
+    return None
 
 
 def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
@@ -177,9 +181,9 @@ def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]
         else:
             yield "no pilot: true scores are drawn from a wide prior"
     else:
-        per_question, continuing = pilot.counts.sum(axis=-1), ", which the run continues" if continued else ""
+        per_question, source = pilot.counts.sum(axis=-1), "the run so far" if continued else f"the pilot {pilot.name}"
         trials = f"{int(per_question.sum()):,} trials, {per_question.min()} to {per_question.max()} per question"
-        yield f"true scores are drawn from the posterior of the pilot {pilot.name}: {trials}{continuing}"
+        yield f"true scores are drawn from the posterior of {source}: {trials}"
         yield from pilot.remarks
 
 

@@ -121,14 +121,17 @@ def test_a_finished_run_needs_nothing_more() -> None:
 def test_a_run_goes_on_from_what_it_has() -> None:
     path = write_config(Path())
     trials = store_run(prepared_from(path), Path("runs/small"), rounds=3)
-    result = forecast(str(path), "--pilot", "runs/small")
+    result = forecast(str(path))
     assert result["spent"]["trials"] == trials
     assert result["need"]["costs"]["trials"]["low"] >= trials
-    assert "which the run continues" in result["basis"][0]
+    assert result["basis"][0].startswith(f"true scores are drawn from the posterior of the run so far: {trials} trials")
+    assert result == forecast(str(path), "--pilot", "runs/small")
+    refused = forecast(str(path), "--set", "sampling.max_tokens=1000")
+    assert refused["spent"] is None and "warning   `run` will not start" in refused["shown"]
     moved = Path("elsewhere")
     Path("runs/small").rename(moved)
     other = forecast(str(path), "--pilot", str(moved))
-    assert other["spent"] is None and "goes on" not in other["basis"][0]
+    assert other["spent"] is None and "posterior of the pilot small" in other["basis"][0]
 
 
 @pytest.mark.slow
