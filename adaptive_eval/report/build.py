@@ -350,6 +350,7 @@ def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | N
 def _run_cost(snapshot: Snapshot) -> RunCost:
     result, usages, held = snapshot.result, snapshot.usages, snapshot.held
     cap = setting(snapshot.subject.decisions, "budget", "trials")
+    of_removed = sum(row.trials for row in snapshot.beside)
     servers = HeldServers(held, snapshot.subject.launched)
     requests = [usage.gpu_seconds for usage in usages]
     has_server_times = any(held) and all(
@@ -360,7 +361,7 @@ def _run_cost(snapshot: Snapshot) -> RunCost:
     ]
     return RunCost(
         trials=sum(usage.trials for usage in usages),
-        allowed_trials=result.fixed_trials if cap is None else min(result.fixed_trials, int(cap)),
+        allowed_trials=result.fixed_trials if cap is None else min(result.fixed_trials, int(cap) - of_removed),
         max_trials=result.fixed_trials,
         tokens=sum(usage.tokens for usage in usages),
         usd=sum(usage.usd for usage in usages),

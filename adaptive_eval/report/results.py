@@ -352,7 +352,7 @@ class RunCost:
 
     trials: int
     allowed_trials: int
-    """The most that `trials.max`, and `budget.trials` if it is set, allow now."""
+    """The most that `trials.max`, and what removed models have left of `budget.trials`, allow now."""
     max_trials: int
     """`trials.max` of every question for every asked model."""
     tokens: int

@@ -30,6 +30,7 @@ from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.show.summary import further_costs
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.write import RunStore
@@ -50,9 +51,9 @@ def sums(site: Site) -> dict[str, tuple[int, int, float]]:
 @pytest.mark.slow
 def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url, "price": PRICE, "gpus": 1} for name in ("ada", "bob", "cyd")]
-    few = {"trials": {"min": 4, "max": 4}, "budget": CAPS}
-    assert site.run(site.write(models=models, **few)).exit_code in ENDED
-    ended = site.run(site.write(models=models[:2], **few))
+    capped = {"budget": CAPS | {"trials": 3 * 8 * 4}}
+    assert site.run(site.write(models=models, trials={"min": 4, "max": 4}, **capped)).exit_code in ENDED
+    ended = site.run(site.write(models=models[:2], trials={"min": 4, "max": 5}, **capped))
     assert ended.exit_code in ENDED
     spent = sums(site)
     trials, tokens, usd = spent["cyd"]
@@ -60,6 +61,8 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
     assert results is not None
     (row,) = results.cost.beside
     assert (row.what, row.model, row.trials, row.tokens, row.usd) == ("left", "cyd", trials, tokens, pytest.approx(usd))
+    assert results.cost.trials == results.cost.allowed_trials == 2 * 8 * 4 < results.cost.max_trials
+    assert [(brief.trials, brief.cap) for brief in RunsFolder(site.directory()).briefs()] == [(96, 96)]
     assert results.cost.in_all("usd") == pytest.approx(sum(amounts[2] for amounts in spent.values()))
     with closing(RunReader.open(site.directory())) as reader:
         held = reader.held_times()

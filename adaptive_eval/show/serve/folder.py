@@ -31,7 +31,7 @@ class RunBrief:
     questions: int
     trials: int
     cap: int | None
-    """Largest possible number of trials; None before the first look."""
+    """Largest possible number of trials, with those of removed models; None before the first look."""
     resolved: int
     tied: int
     open: int
@@ -88,6 +88,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         status, reason = ("running", None) if running else status_at_end(events, reader.trial_count())
         gate = (OPEN if running else UNDECIDED) if setting(config, "objective", "gate") else None
         verdicts = Counter[str](() if results is None else (pair.verdict for pair in results.pairs))
+        cost = None if results is None else results.cost
         scored = [] if results is None else [row.name for row in results.models if row.score is not None]
         return RunBrief(
             name=path.name,
@@ -96,7 +97,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             models=len(cast(list[object], config["models"])),
             questions=len(reader.ids("questions", "key")),
             trials=reader.trial_count(),
-            cap=None if results is None else results.cost.allowed_trials,
+            cap=None if cost is None else cost.allowed_trials + cost.stored_trials - cost.trials,
             **{str(verdict): verdicts[verdict] for verdict in Verdict},
             best=next(iter(scored), None),
             gate=gate if results is None else gate_outcome(results.gate),
