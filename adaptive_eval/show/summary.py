@@ -138,7 +138,7 @@ def _next_steps(ended: Ended, brevity: int) -> Iterator[str]:
 
 
 def _read_answers(directory: Path) -> Advice:
-    return Advice("read the answers:", f"adaptive-eval export {shlex.quote(str(directory))} --format jsonl")
+    return Advice("read the answers:", f"adaptive-eval monitor {shlex.quote(str(directory))} --web")
 
 
 def _step_lines(steps: Iterable[Advice]) -> Iterator[str]:
