@@ -8,6 +8,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
+from adaptive_eval.report.run_counts import RunCounts
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
@@ -31,9 +32,18 @@ def compare(
         _require_comparable(a, b, f"{run_a} and {run_b}")
         if a.name == b.name:
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
-        diff = diff_runs(a, read_counts(run_a), b, read_counts(run_b))
+        counts_a, counts_b = _scored_answers(run_a), _scored_answers(run_b)
+        diff = diff_runs(a, counts_a, b, counts_b)
         document = {"format": FORMAT, "changes": diff.to_plain()}
         write_document(f"{a.name} → {b.name}", changes_blocks(diff, a.weights), document, kind, output)
+
+
+def _scored_answers(run: Path) -> RunCounts:
+    """The counts of a run; raises `ConfigError` if there are none."""
+    counts = read_counts(run)
+    if not counts.cells.any():
+        raise ConfigError(f"{run} has no look yet, so there is nothing to compare; let it run on")
+    return counts
 
 
 def _require_comparable(a: RunView, b: RunView, runs: str) -> None:

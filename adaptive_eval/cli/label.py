@@ -88,7 +88,7 @@ def _serve_page(session: LabelSession, port: int) -> None:
     from adaptive_eval.labels.site import serve_labelling
 
     if session.current is None:
-        typer.echo("every judged answer already has a label")
+        typer.echo("no answers are left to label")
         return
     message = "label at {}  q on the page or Ctrl-C ends it; anyone with this address can label"
     asyncio.run(serve_labelling(session, port, lambda url: typer.echo(message.format(url))))

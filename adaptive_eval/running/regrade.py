@@ -88,6 +88,8 @@ async def regrade(
     """
     with closing(RunStore.attach(directory, run_redactor(config))) as store:
         stored, reader = store.reader.header(), RunReader(store.reader)
+        if not reader.trial_count():
+            raise ConfigError(f"{directory} has no answers yet, so there is nothing to regrade; let it run on")
         config = adopt_stored_trials(config, stored_config(stored), at_any_pace=config.trials.optimize == "auto")
         if strange := [model.name for model in config.models if model.name not in stored.models]:
             raise ConfigError(

@@ -14,7 +14,7 @@ from live_runs import MODELS, EndedRuns, Site
 from played import Played, prepared
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
@@ -141,9 +141,12 @@ def test_a_model_that_the_budget_leaves_without_drawn_questions_has_no_score(tmp
 
 
 def test_a_run_without_a_look_is_refused(site: Site) -> None:
-    site.run(site.write(budget={"trials": 5}))
-    with pytest.raises(ConfigError, match="has no look yet"):
-        rescore(site.directory())
+    config, run = site.write(budget={"trials": 5}), str(site.directory())
+    site.run(config)
+    for words in (["rescore", run], ["compare", run, run], ["regrade", run, "--config", str(config)]):
+        refused = CliRunner().invoke(app, words)
+        assert refused.exit_code == ExitCode.CONFIGURATION
+        assert f" yet, so there is nothing to {words[0]}" in " ".join(refused.stderr.split())
 
 
 def test_a_terminal_shows_no_markup_and_a_file_has_it(run: Path, tmp_path: Path) -> None:
