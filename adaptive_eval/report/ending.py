@@ -295,11 +295,9 @@ def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:
 
 
 def was_killed(events: Sequence[Event]) -> bool:
-    """Whether a run that is not running was killed: its last start has stored no end."""
+    """Whether a run that is not running was killed: its last start has stored no end, or not even its beginning."""
     last = events_since_start(events)
-    return any(isinstance(event, RunBegun) for event in last) and not any(
-        isinstance(event, RunFinished | RunStopped) for event in last
-    )
+    return not is_imported_alone(events) and not any(isinstance(event, RunFinished | RunStopped) for event in last)
 
 
 def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None]:

@@ -38,7 +38,7 @@ from adaptive_eval.show.details import (
 )
 from adaptive_eval.show.labelled import label_blocks
 from adaptive_eval.show.ranking import model_remark, ranking_table
-from adaptive_eval.show.repeatable import published_version, questions_digest
+from adaptive_eval.show.repeatable import questions_digest
 from adaptive_eval.show.summary import (
     allowed_in_words,
     cost_line,
@@ -277,7 +277,7 @@ def _repeat(view: RunView) -> Iterator[str]:
         f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{questions_digest(view.questions)}`. "
         f"This report was written by adaptive-eval {__version__}, Python {platform.python_version()}, numpy "
         f"{np.__version__}, scipy {scipy.__version__}. The configuration, without settings at the defaults of "
-        f"adaptive-eval {published_version(view)}:"
+        f"adaptive-eval {__version__}:"
     )
     yield fenced_block(published_text(view.configuration), "yaml")
     if events := [(minute(event.at), event.text) for event in view.events if event.text is not None]:

@@ -37,6 +37,11 @@ def test_what_supplies_note_after_the_end_changes_nothing_about_it(later: Event)
     assert status_at_end(events, 72) == ("finished", "wall_time")
 
 
+def test_a_run_that_has_stored_nothing_of_its_first_start_was_killed() -> None:
+    assert status_at_end([], 0) == ("killed", None)
+    assert find_ending([], None, 0, Decisions()).why.startswith("Killed: ")
+
+
 def test_a_run_whose_answers_were_graded_again_is_finished_no_more() -> None:
     events = [RunStarted(), RunFinished(Reason.WALL_TIME), TrialsRegraded(72)]
     assert find_ending(events, None, 72, Decisions()).exit_code == ExitCode.STOPPED
