@@ -68,16 +68,16 @@ def _how_close(results: Results, pair: PairRow) -> str:
     if results.gate or results.frontier:
         return f"{both} {'is' if pair.second is None else 'are'} undecided"
     if pair.second is None and is_open:
-        return f"{both} is not decided yet against {scale.score(asked.value)}{ended_by}{apart}"
+        return f"Whether {both} is above or below {scale.score(asked.value)} is still open{ended_by}{apart}"
     if pair.second is None:
         return f"There are too few answers to tell {both} from {scale.score(asked.value)}{apart}"
     scored = [row for row in results.models if row.score is not None]
     if asked.baseline is None and asked.first is None and {pair.first, pair.second} == {row.name for row in scored[:2]}:
         apart = ""  # the sentence before has it, with the names of all in the first tier
         if asked.in_order and sum(row.tier == scored[0].tier for row in scored) in (2, len(scored)):
-            both = "These two" if is_open else "these two"
+            both = "these two"
     if is_open:
-        return f"{both} are not decided yet{ended_by}{apart}"
+        return f"The comparison of {both} is still open{ended_by}{apart}"
     return f"There are too few answers to tell {both} apart{apart}"
 
 

@@ -181,10 +181,10 @@ def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
     many = f"resolves as many comparisons ({smallest.called:.1f} on average; ties are not counted)"
     if smallest.number is None:
         yield f"  no fixed design within trials.max {many};"
-        yield f"  on average the run needs {smallest.cost:.2f} times as many trials as the largest of them"
+        yield f"  the run takes {smallest.cost:.0%} of the largest design's trials, on average"
         return
     yield f"  a fixed design with {smallest.number:.0f} answers per question from each model {many};"
-    yield f"  on average the run needs {smallest.cost:.2f} times as many trials as that design"
+    yield f"  the run takes {smallest.cost:.0%} of that design's trials, on average"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:

@@ -131,7 +131,7 @@ def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
     sentence, step = undecided_sentence(results), advice(results)
     assert (
         sentence is not None
-        and " not decided yet, since the budget ended the run: they differ by 25.0 points" in sentence
+        and " is still open, since the budget ended the run: they differ by 25.0 points" in sentence
     )
     assert sentence.endswith(f"About {further} more answers give them a 50% chance of a decision.")
     raised = step.text.removeprefix("raise budget.trials to ").removesuffix(":")
