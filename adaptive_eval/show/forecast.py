@@ -88,13 +88,14 @@ def answer_line(forecast: Forecast) -> str:
     name = next(key for key in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, key) is not None)
     (label, written), cost = FORMATS[name], getattr(outlook.costs, name).median
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]
+    spent = "" if forecast.spent is None else f" ({written(getattr(forecast.spent, name))} so far)"
     trials = forecast.decisions["trials"]
     answers = several(int(trials["max"]), "answer") if isinstance(trials, Mapping) else ""
     compared = f", {cost / fixed:.0%} of the cost of {answers} per question from each model" if fixed else ""
     decides = f"{_decided_text(outlook)} comparisons decided. Chance that all are decided: {outlook.reached:.0%}"
     if forecast.equal is not None:
         decides = f"a build exactly as good as the baseline: {_gate_chances(forecast.equal)}"
-    return f"Median: {written(cost)}{unit}{compared}; {decides}"
+    return f"Median: {written(cost)}{unit}{spent}{compared}; {decides}"
 
 
 def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[str]:

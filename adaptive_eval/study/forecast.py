@@ -155,6 +155,7 @@ def _make_scenario(
         seed=seed,
         elapsed=0.0 if continued is None else continued.elapsed,
         held_before=0.0 if continued is None else continued.held_gpu_seconds,
+        spent_beside={} if continued is None else continued.spent_beside,
         facts=RunFacts(
             first=prepared.plan.first,
             before=prepared.plan.before,

@@ -26,8 +26,10 @@ from adaptive_eval.endpoints.batching import MAX_REQUESTS
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.notes import BatchEnded, BatchTaken, Event, Json, ServerLaunched
+from adaptive_eval.report.other_costs import extra_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import JudgeUse, TrialFacts
+from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.store.header import RunHeader
 from scorio.moments import FloatArray
 
@@ -198,6 +200,7 @@ def _concurrent_answers(model: ModelConfig, models: Sequence[ModelConfig]) -> in
 
 
 OTHERS = "others"
+CAPS_BESIDE = "trials", "tokens", "usd", "gpu_seconds"
 MAX_SHOWN = 3
 """Names or differences listed in one sentence."""
 
@@ -225,6 +228,8 @@ class Pilot:
     """The median over models of the longest start of a server; None if it started none."""
     held_gpu_seconds: float = 0.0
     """For which it held the servers that the planned run starts itself."""
+    spent_beside: Mapping[str, float] = field(default_factory=dict)
+    """Its spending besides the stored answers of the planned models, by cap."""
 
 
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
@@ -233,6 +238,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         header, elapsed, events, held = reader.header(), reader.elapsed, reader.events(), reader.held_times()
         graded = list(reader.trial_facts())
         grading = reader.judge_use()
+        beside = extra_costs(reader, prepared.roster.models, HeldServers((), ()), events)
     _require_same_rubric(directory, header, prepared)
     models, questions = prepared.models, tuple(question.id for question in prepared.questions)
     matched, roster = _matching(directory, graded, prepared.roster), prepared.roster
@@ -263,6 +269,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         held_gpu_seconds=sum(
             held[models[index]].gpu_seconds for index in prepared.config.launched if models[index] in held
         ),
+        spent_beside={cap: sum(getattr(row, cap) for row in beside) for cap in CAPS_BESIDE},
     )
 
 

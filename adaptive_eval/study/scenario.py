@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from scorio.moments import FloatArray, IntArray
 UNCAPPED_FACTOR = 10**9
 """A factor that disables any cap."""
 TINY = float(np.finfo(float).tiny)
-CAPS = tuple(field.name for field in fields(Budget))
+CAPS = tuple(cap.name for cap in fields(Budget))
 
 
 def uncapped(budget: Budget) -> Budget:
@@ -83,12 +83,14 @@ class Scenario:
     """Seconds that the continued run has been active."""
     held_before: float = 0.0
     """GPU seconds for which the continued run has held its servers."""
+    spent_beside: Mapping[str, float] = field(default_factory=dict)
+    """What the continued run has spent besides the answers of these models, by cap."""
     facts: RunFacts = NO_FACTS
     """Facts about the run for its plan, except the budget."""
 
     def plan(self, budget: Budget) -> Plan:
-        """The run's plan with this budget, minus the time that has passed."""
-        spent = {"wall_seconds": self.elapsed, "held_gpu_seconds": self.held_before}
+        """The run's plan with this budget, minus the time that has passed and what was spent besides."""
+        spent = {"wall_seconds": self.elapsed, "held_gpu_seconds": self.held_before, **self.spent_beside}
         caps_left = {name: max(cap - used, TINY) for name, used in spent.items() if (cap := getattr(budget, name))}
         facts = self.facts._replace(budget=replace(budget, **caps_left))
         return plan_on(self.bench, self.decisions, self.names, facts)

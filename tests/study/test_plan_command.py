@@ -126,12 +126,23 @@ def test_a_run_goes_on_from_what_it_has() -> None:
     assert result["need"]["costs"]["trials"]["low"] >= trials
     assert result["basis"][0].startswith(f"true scores are drawn from the posterior of the run so far: {trials} trials")
     assert result == forecast(str(path), "--pilot", "runs/small")
+    assert f" (${result['spent']['usd']:.2f} so far), " in result["shown"].splitlines()[0]
     refused = forecast(str(path), "--set", "sampling.max_tokens=1000")
     assert refused["spent"] is None and "warning   `run` will not start" in refused["shown"]
     moved = Path("elsewhere")
     Path("runs/small").rename(moved)
     other = forecast(str(path), "--pilot", str(moved))
     assert other["spent"] is None and "posterior of the pilot small" in other["basis"][0]
+
+
+@pytest.mark.slow
+def test_a_budget_has_paid_for_the_answers_of_removed_models() -> None:
+    alike = WORLD[[1, 1, 1]]
+    trials = store_run(prepared_from(write_config(Path())), Path("runs/small"), alike, rounds=1)
+    path = write_config(Path(), models=MODELS[:2])
+    result = forecast(str(path), "--set", "budget.trials=180", "--set", "stopping.options.worth=50")
+    of_removed = trials - result["spent"]["trials"]
+    assert of_removed == trials / 3 and result["capped"]["costs"]["trials"]["high"] <= 180 - of_removed
 
 
 @pytest.mark.slow
