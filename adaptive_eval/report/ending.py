@@ -367,7 +367,7 @@ def _too_small(asked: bool) -> str:
 NO_ANSWER = "no usable answer came from any model"
 """They may have answered: samples of a task whose scorer fails cannot be used."""
 IMPORTED = "Imported: the trials are from logs, and were judged once."
-REGRADED = "Regraded: the run had finished, but with the new grades a comparison is open."
+REGRADED = "Regraded: the run had finished, but now a comparison is open."
 STOPPED = "Stopped. The same command continues from the stored answers."
 KILLED = "Killed: the process died before the run ended. The same command resumes it from the stored answers."
 PRECISE = "Finished: every score has the requested precision."

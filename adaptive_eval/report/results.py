@@ -37,7 +37,7 @@ class RunInfo:
     reason: str | None
     """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time, alarm."""
     kills: int = 0
-    """Number of starts that were killed before another start went on."""
+    """Number of starts that were killed."""
 
 
 @dataclass(frozen=True, slots=True)

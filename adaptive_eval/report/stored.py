@@ -170,7 +170,7 @@ class StoredRun:
             status, reason = "running", None
         elif status == "running":
             status, reason = status_at_end(self.events, results.cost.trials)
-        kills = count_kills(self.events)
+        kills = count_kills(self.events) + (status == "killed")
         run = replace(results.run, status=status, reason=reason, active_seconds=elapsed, kills=kills)
         gate = tuple(
             row if running or row.outcome != OPEN else replace(row, outcome=UNDECIDED, why=ENDED_FIRST)

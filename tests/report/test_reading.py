@@ -93,7 +93,7 @@ def test_a_run_that_was_killed_is_read_up_to_its_last_commit(site: Site) -> None
         kill(process)
     assert not is_held(site.directory())
     view = read_view(site.directory())
-    assert view.results is not None and view.results.run.status == "killed"
+    assert view.results is not None and view.results.run.status == "killed" and view.results.run.kills == 1
     assert live.looks == view.looks[: len(live.looks)]
     assert site.run(site.write(concurrency=64, **undecided)).exit_code in (0, 3)
     assert worked_out(read_view(site.directory())) == published(site.directory())
