@@ -228,7 +228,12 @@ class _Regrading:
         machine = self._replay()
         if machine is None:
             return done._replace(before=before)
-        looks = [record for record in machine.derived.collected if isinstance(record, LookTaken)] if opening else []
+        stored_looks = len(self._reader.looks())  # none if new grades were given; new limits may take a further one
+        looks = [
+            record
+            for record in machine.derived.collected
+            if isinstance(record, LookTaken) and record.number >= stored_looks
+        ]
         draft = reporter.draft(machine, is_over=True)
         store.commit([*enumerate(looks, store.last_seq + 1)], report=draft)
         if draft is not None:

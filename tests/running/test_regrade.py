@@ -17,6 +17,7 @@ from adaptive_eval.notes import SettingsChanged, TrialsRegraded, events_of_kind
 from adaptive_eval.report.ending import find_arguments
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.stored import read_counts
 
 FRAGILE = """
 from pathlib import Path
@@ -184,3 +185,16 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     back = read_results(site.directory())
     assert back is not None and back.run.status == "finished" and "Nothing more needs to be asked" in again.stdout
     assert sum(row.trials for row in back.models) == len(RunOutcome.of(site.directory()).outcomes)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_under_its_old_limits_after_a_regrade_under_others(site: Site) -> None:
+    few, more = ({"trials": {"min": 4, "max": 60}, "budget": {"trials": cap}} for cap in (120, 400))
+    assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
+    done = regrade(site.directory(), "--config", site.write(**more))
+    assert done.exit_code == ExitCode.REACHED and "0 have another category" in done.stdout
+    assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
+    with closing(RunReader.open(site.directory())) as reader:
+        report, look = reader.newest_report(), reader.looks()[-1]
+    assert report is not None and report.look == look.number
+    assert read_counts(site.directory()).cells.any()
