@@ -34,7 +34,10 @@ from scorio.sinf.multiplicity import holm_adjusted
 
 SIGNIFICANCE_LEVEL = 0.05
 COSTS = ("trials", "tokens", "gpu_seconds", "server_seconds", "server_gpu_seconds")
-FIELDS = ("reworded", "same_seeds", "recorded", "with_prior", "settings", "models", "questions_changed", "verdicts")
+FIELDS = (
+    *("reworded", "same_seeds", "recorded", "with_prior", "labelled"),
+    *("settings", "models", "questions_changed", "verdicts"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,8 @@ class RunDiff:
     """Models that one of the runs did not ask, because it reuses outcomes of an earlier run."""
     with_prior: tuple[str, ...]
     """Runs with outcomes of an earlier run in their scores, perhaps of the other one."""
+    labelled: tuple[str, ...]
+    """Runs whose ranks and verdicts are corrected by labels; their scores here are as graded."""
     settings: tuple[Change, ...]
     models: tuple[ModelChange, ...]
     questions_changed: tuple[QuestionChange, ...]
@@ -165,6 +170,7 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
         same_seeds=tuple(_equally_seeded(a, b, names)),
         recorded=tuple(name for name in both if name in recorded),
         with_prior=tuple(view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()),
+        labelled=tuple(view.name for view in (a, b) if view.results is not None and view.results.corrected),
         settings=tuple(_setting_changes(a, b)),
         # by z, since p may be rounded to 0
         models=tuple(

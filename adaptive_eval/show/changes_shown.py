@@ -131,6 +131,10 @@ def _caveats(diff: RunDiff) -> Iterator[str]:
             f"- outcomes of an earlier run (R0) count in the scores of {_listed(diff.with_prior)}: if that was the "
             "other of the two, both share them, and differ less than their new trials do"
         )
+    if diff.labelled:
+        lines.append(
+            f"- ranks and verdicts of {_listed(diff.labelled)} are corrected by labels, the scores here are as graded"
+        )
     if lines:
         yield "Caveats:"
         yield from lines

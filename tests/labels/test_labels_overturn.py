@@ -122,6 +122,8 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_r
         assert row["name"] == model["name"] and float(row["score"]) == model["score"]
         assert float(row["graded_score"]) == model["graded_score"] and int(row["labels"]) == model["labels"] == 25
     assert f"The grades alone: {WRONG}" in report(lenient_run, "summary")
+    compared = CliRunner().invoke(app, ["compare", str(lenient_run), str(lenient_run)]).stdout
+    assert "are corrected by labels, the scores here are as graded" in compared
     assert "adaptive-eval label" in report(lenient_run, "pr") and "is best:" not in headlines(lenient_run)["pr"]
 
 
