@@ -93,17 +93,20 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
         return f"{subject} {pair_need(results, pair)}."
     if pair.trials_needed is None and pair.horizon_needed is None:
         return f"How many answers would decide {it} is not known yet."
-    need = None if results.setting("trials", "max") is None else more_answers(results, reason)
+    max_trials = results.setting("trials", "max")
+    need = None if max_trials is None else more_answers(results, reason)
     given_up = pair.verdict == Verdict.OUT_OF_REACH
     if need is None or draws_questions(results.decisions) or given_up != (reason == Reason.OUT_OF_REACH):
         return f"{subject} {pair_need(results, pair)}."
     answers = "1 more answer" if need.answers == 1 else f"{count(need.answers)} more answers"
     undecided = sum(row.verdict in UNDECIDED for row in results.pairs)
-    pairs = it if need.pairs == (pair,) else _pairs_in_words(need.pairs, pair, undecided)
+    needs_more = (pair.trials_needed or 0.0) > max_trials
+    alike = [row for row in need.pairs if given_up or ((row.trials_needed or math.inf) > max_trials) == needs_more]
+    pairs = it if alike == [pair] else _pairs_in_words(alike, pair, undecided)
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
         return f"{begin} {answers} give {pairs} at least a 50% chance of a decision{_raised_settings(need)}."
-    if (pair.trials_needed or 0.0) > results.setting("trials", "max"):
+    if needs_more:
         return f"The {answers} that trials.max allows would decide {pairs} only if the difference grows."
     # of the next round's cost the next steps know more
     return f"About {answers} give {pairs} a 50% chance of a decision."

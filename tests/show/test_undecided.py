@@ -138,6 +138,10 @@ def test_budget_that_ended_a_run_is_raised_by_what_open_pairs_need() -> None:
     assert int(raised) >= results.cost.trials + further
     beyond = undecided_sentence(replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=99.0))))
     assert beyond is not None and "that trials.max allows would decide them only if the difference grows" in beyond
+    two = ended("rroo", Reason.BUDGET, 10.0, budget=60)
+    assert "give both comparisons a 50% chance of a decision" in (undecided_sentence(two) or "")
+    far = replace(two.pairs[3], trials_needed=99.0)
+    assert "give them a 50% chance" in (undecided_sentence(replace(two, pairs=(*two.pairs[:3], far))) or "")
 
 
 def test_raised_budget_covers_the_next_round() -> None:
