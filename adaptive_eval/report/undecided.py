@@ -146,7 +146,7 @@ def pair_need(results: Results, pair: PairRow) -> str:
         instead = "complete answers instead of cut ones" if cut & {pair.first, pair.second} else WHOLE_PRIOR
         return f"{need} {instead}"
     if pair.verdict == Verdict.BLOCKED:
-        return f"{need} a model that was set aside, or grades for ungraded answers"
+        return f"{need} answers of a model that was set aside, or grades for ungraded answers"
     if lacks_labels(results, pair):
         return f"{are} undecided because of labels, and {labels_needed(results, pair)}"
     if (recording := recording_need(results, pair)) is not None:
