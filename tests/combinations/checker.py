@@ -918,7 +918,7 @@ def _may_be_refused(record: Record, stage: Stage) -> bool:
             or (stage.name.startswith("regraded") and "--beyond-limits" in stage.done.err)
             or (stage.name == "continued after the regrade" and before.done.code != REACHED)
         )
-    ) or (stage.name == "exported" and before.outputs is not None and "has no trials yet" in stage.done.err)
+    ) or (before.outputs is not None and re.search("has no (trials|answers) yet", stage.done.err) is not None)
 
 
 def refusal_faults(life: Life, sentence: str, refused: str) -> list[Fault]:
