@@ -13,6 +13,7 @@ from adaptive_eval.endpoints.batching import MAX_REQUESTS, came_by_batch
 from adaptive_eval.endpoints.failures import Refusal
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.follow_up import RequestFailure
+from adaptive_eval.machine.supply import Demand
 from adaptive_eval.machine.trial import Key
 from adaptive_eval.notes.batches import BatchPlanned, BatchTaken
 from adaptive_eval.supplies.batches.calls import BatchCalls
@@ -275,6 +276,31 @@ async def test_requests_of_a_batch_that_cannot_be_read_fail_also_those_that_come
     assert len(desk.log.pending) == 1, "the next start reads it"
     await second.die()
     assert texts(await answered(desk.open(), keys)) == truths(keys) and desk.creations == 1
+
+
+async def test_a_batch_that_could_not_be_read_is_not_paid_twice() -> None:
+    """Its requests have failed, so that no row claims them: they are asked for anew, after servers were told of it."""
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(20))
+    await handed_in(desk, keys)
+    desk.log.reserved.clear()
+    second = desk.open()
+    second.supply.serve({ADA: Demand(is_owed=True)})
+    assert texts(await answered(second, keys)) == truths(keys)
+    await asyncio.sleep(1.0)
+    assert desk.creations == 1 and desk.log.pending == []
+
+
+async def test_a_batch_is_ended_once_other_trials_are_asked_for() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=HOUR))
+    await handed_in(desk, keys_of(range(20)))
+    desk.log.reserved.clear()
+    second = desk.open()
+    second.supply.serve({ADA: Demand(is_owed=True)})
+    await asyncio.sleep(0.0)
+    assert len(desk.log.pending) == 1
+    second.ask(keys_of(range(20, 22)))
+    await asyncio.sleep(0.0)
+    assert desk.log.pending == []
 
 
 async def test_a_stop_gives_back_what_is_in_no_batch() -> None:

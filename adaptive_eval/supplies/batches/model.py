@@ -71,6 +71,8 @@ class ModelBatches(Supply):
         self._awaiting_permit: set[int] = set()
         """Lost requests that the caps have neither allowed nor refused: the next batch waits for them."""
         self._is_stopping = False
+        self._has_new = False
+        """Whether this start has asked for trials that no earlier start had in flight."""
 
     def take_over(self, pending: Sequence[PendingBatch], known_ids: Collection[str]) -> None:
         """Continue batches of earlier starts; `known_ids` are the batch ids returned by services."""
@@ -90,6 +92,7 @@ class ModelBatches(Supply):
         """Let a request wait for its batch if it is in one, else put it into the next batch."""
         assert request.size == 1, "a request of a batch is for one answer"
         waiting = self._waiting[request.id] = WaitingRequest(request, self._calls.now())
+        self._has_new |= not claimed
         if (batch := self._batch_with(waiting.id)) is None:
             self._ask(waiting)
         elif batch.error is not None:
@@ -144,11 +147,15 @@ class ModelBatches(Supply):
             self._fail(waiting, RequestFailure.NOT_SENT, STOPPING)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
-        """Continue the batches of earlier starts, whose requests are claimed by now."""
+        """Continue the batches of earlier starts, whose requests are claimed by now.
+
+        A batch that an earlier start could not read has no claims: its requests are asked for anew, which may come.
+        """
+        may_come = not self._has_new and self._number in demand and demand[self._number].is_owed
         for batch in list(self._batches.values()):
             if not batch.is_begun and batch.waiting:
                 self._begin(batch)
-            elif not batch.is_begun:  # nothing of it is awaited: a run that ends at once must not leave it pending
+            elif not (batch.is_begun or may_come):  # a run that ends at once must not leave it pending
                 self._forget(batch)
                 self._calls.note(BatchEnded(self._calls.name, batch.record.key, "no answer is awaited"))
 
