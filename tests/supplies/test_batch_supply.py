@@ -303,6 +303,28 @@ async def test_a_batch_is_ended_once_other_trials_are_asked_for() -> None:
     assert desk.log.pending == []
 
 
+async def test_results_that_are_deleted_before_a_later_start_are_lost_and_asked_for_again() -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(20))
+    await handed_in(desk, keys)
+    second = desk.open()
+    lines, refused = desk.wire.lines, list[str]()
+
+    async def gone(path: str) -> list[object]:
+        if not refused:
+            refused.append(path)
+            raise Refusal(404, "no such file")
+        return await lines(path)
+
+    desk.wire.lines = gone
+    assert texts(await answered(second, keys)) == truths(keys)
+    await asyncio.sleep(1.0)
+    assert desk.creations == 2 and desk.log.lost == 20 and desk.log.pending == []
+    refused.clear()
+    second.ask(new := keys_of(range(20, 22)))
+    await second.answered()
+    assert {second.failed[key].kind for key in new} == {RequestFailure.REFUSED}, "a wrong address, for all it knows"
+
+
 async def test_a_stop_gives_back_what_is_in_no_batch() -> None:
     desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(20))
     start = desk.open()

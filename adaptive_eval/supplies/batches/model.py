@@ -25,7 +25,7 @@ from adaptive_eval.machine.supply import Demand, Post, Supply, receive
 from adaptive_eval.machine.trial import Key, Request
 from adaptive_eval.notes import BatchEnded, BatchPlanned
 from adaptive_eval.notes.batches import PendingBatch
-from adaptive_eval.supplies.batches.calls import BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest, trial_id
+from adaptive_eval.supplies.batches.calls import GONE, BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest, trial_id
 from adaptive_eval.supplies.batches.gatherer import BatchGatherer
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import ID, BatchResult, BatchStage, BatchState
@@ -270,12 +270,13 @@ class ModelBatches(Supply):
 
     async def _carry_out(self, batch: ServiceBatch) -> None:
         """Submit, poll and collect a batch; an error fails all its requests."""
+        is_inherited = not batch.bodies
         try:
             state = await self._calls.wait_for_end(batch)
             if isinstance(state, NoBatchAnswer):
                 self._give_up(batch, "lost" if state.lost else "not created", state)
             else:
-                await self._collect(batch, state)
+                await self._collect(batch, state, is_inherited=is_inherited)
         except EndpointError as error:
             if batch.record.batch is None:
                 self._forget(batch)
@@ -286,8 +287,9 @@ class ModelBatches(Supply):
         finally:
             batch.is_handed_in.set()
 
-    async def _collect(self, batch: ServiceBatch, state: BatchState) -> None:
-        """Post the answers of an ended batch, and request missing ones again."""
+    async def _collect(self, batch: ServiceBatch, state: BatchState, *, is_inherited: bool) -> None:
+        """Post the answers of an ended batch, and request missing ones again; `is_inherited`: an earlier start made it,
+        so that its results may have been deleted since."""
         if state.stage is BatchStage.FAILED:
             excerpt = safe_excerpt(state.reason, self._calls.service.wire.redactor) or "it does not say why"
             if state.busy:
@@ -297,7 +299,13 @@ class ModelBatches(Supply):
             self._calls.note(BatchEnded(self._calls.name, batch.record.key, state.status, missing=missing))
             self._forget(batch)
             raise Rejected(f"its batch service refuses a batch as a whole: {excerpt}")
-        results = await self._calls.service.format.results(state)
+        try:
+            results = await self._calls.service.format.results(state)
+        except Refusal as refusal:
+            if refusal.status not in GONE or not is_inherited:
+                raise
+            self._give_up(batch, "lost", NoBatchAnswer("its batch service no longer has the results", lost=True))
+            return
         is_any_answered = any(result.code == 200 and result.unanswered is None for result in results)
         size, failed = len(batch.waiting), list[tuple[WaitingRequest, NoBatchAnswer]]()
         read_names: set[str] = set()
