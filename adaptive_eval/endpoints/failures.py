@@ -47,10 +47,10 @@ TRUNCATED = frozenset(
 )
 """The last is vLLM's, for text that it cut off because it repeats itself."""
 REFUSED = frozenset({"refusal"})
-_ENDED = frozenset(
+ENDED = frozenset(
     {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "complete", "tool_calls", "tool_use", "function_call"}
 )
-FINISHED = _ENDED | TRUNCATED | FILTERED | REFUSED
+FINISHED = ENDED | TRUNCATED | FILTERED | REFUSED
 MAY_BE_NULL = TRUNCATED | FILTERED | REFUSED | {"tool_calls", "tool_use", "function_call"}
 """Reasons for which an answer may have no text although tokens were generated."""
 FAILED = frozenset(
@@ -61,6 +61,8 @@ FAILED = frozenset(
     }
 )
 """The server stopped in the middle; Qwen's API writes `null` while it goes on."""
+CUT = (FAILED - {"null"}) | TRUNCATED | FILTERED | REFUSED
+"""An `ENDED` after these in a stream is that of a gateway, which ends every stream so."""
 
 
 def finish_word(reason: str) -> str:

@@ -17,6 +17,8 @@ from typing import Any
 import orjson
 
 from adaptive_eval.endpoints.failures import (
+    CUT,
+    ENDED,
     FINISHED,
     Failure,
     FailureKind,
@@ -54,7 +56,9 @@ class _Choice:
             if piece and name in TEXT_FIELDS and isinstance(piece, str):
                 self.pieces.setdefault(name, []).append(piece)
                 has_text = True
-        if isinstance(reason := choice.get("finish_reason"), str):
+        if isinstance(reason := choice.get("finish_reason"), str) and not (
+            finish_word(reason) in ENDED and finish_word(self.finish_reason or "") in CUT
+        ):
             self.finish_reason = reason
         if isinstance(logprobs := choice.get("logprobs"), dict):
             targets = (("content", self.logprobs), ("token_logprobs", self.token_logprobs), ("tokens", self.tokens))

@@ -55,6 +55,27 @@ def test_a_stream_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
     assert reader.first_token_at == 0.0
 
 
+@pytest.mark.parametrize(
+    ("reasons", "last"),
+    [
+        (("error", "stop"), "error"),
+        (("length", "stop"), "length"),
+        (("content_filter", "end_turn"), "content_filter"),
+        (("length", "error"), "error"),
+        (("stop", "error"), "error"),
+        (("null", "stop"), "stop"),
+        (("tool_calls", "stop"), "stop"),
+    ],
+)
+def test_a_stop_after_another_finish_reason_does_not_make_half_an_answer_complete(
+    reasons: tuple[str, str], last: str
+) -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    for reason in reasons:
+        reader.feed(event([delta("4" if reason == reasons[0] else "", reason=reason)]))
+    assert reader.payload()["choices"][0]["finish_reason"] == last
+
+
 PIECES = st.sampled_from(
     [
         event([delta("a")]),
