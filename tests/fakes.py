@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -96,6 +96,7 @@ class FakeGrading:
     lost = NO_COST
     at_once = 16
     notices = ()
+    stats: Mapping[str, EndpointStats] = {}
 
     def __init__(self, fails: Callable[[Answer, Question], bool] = lambda answer, question: False) -> None:
         self.fails = fails

@@ -19,7 +19,15 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Refusal
-from adaptive_eval.endpoints.types import Answer, Endpoint, Limits, Notice, RetryGate
+from adaptive_eval.endpoints.types import (
+    Answer,
+    Endpoint,
+    EndpointStats,
+    Limits,
+    Notice,
+    RetryGate,
+    summed_stats,
+)
 from adaptive_eval.graders.asked import AskedGrader, GraderReply, Vote, usage_signals
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.pool import Grading, GradingPool, make_grade
@@ -50,6 +58,11 @@ class GraderClient:
         """Endpoints, keyed by whether the server enforces the format of replies."""
         self._structured = grader.may_be_structured
         self._notices, self._counted_lost = notices, 0
+
+    @property
+    def stats(self) -> EndpointStats:
+        """The traffic so far."""
+        return summed_stats([endpoint.stats for endpoint in self._endpoints.values()])
 
     async def votes(self, transcripts: Transcripts, first_seed: int, retry_gate: RetryGate | None) -> Sequence[Vote]:
         """Request all votes on an answer, each with its own seed."""
@@ -151,6 +164,14 @@ class AskingPool(Grading):
     def notices(self) -> Sequence[Notice]:
         return self._notices
 
+    @property
+    def stats(self) -> Mapping[str, EndpointStats]:
+        return {
+            _judge_name(benchmark, number, client, len(clients)): client.stats
+            for benchmark, clients in self._clients.items()
+            for number, client in enumerate(clients, 1)
+        }
+
     async def close(self) -> None:
         for client in chain.from_iterable(self._clients.values()):
             await client.close()
@@ -228,6 +249,12 @@ def _usage(cost: Cost, replies: Sequence[GraderReply]) -> dict[str, SignalValue]
     received = [reply.answer for reply in replies if reply.answer is not None]
     used = [(answer.prompt_tokens, answer.completion_tokens, answer.latency) for answer in received]
     return usage_signals(cost, *(sum(values) for values in zip(*used, strict=True)))
+
+
+def _judge_name(benchmark: str, number: int, client: GraderClient, judges: int) -> str:
+    """A judge's name in messages: judges of a panel may have the same name on their servers."""
+    parts = (benchmark, client.grader.host.model, f"({number} of {judges})" if judges > 1 else "")
+    return " ".join(filter(None, parts))
 
 
 def _lost_reply(grader: AskedGrader, lost: Cost) -> Cost:

@@ -11,13 +11,13 @@ for one of these, so that they do not delay others; a single worker grades them 
 
 import asyncio
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from adaptive_eval.base.errors import GraderError, GraderExhausted
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Answer, Notice, RetryGate
+from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate
 from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import (
     FLAGS,
@@ -192,6 +192,11 @@ class Grading:
     def notices(self) -> Sequence[Notice]:
         """Notices about the grading servers, oldest first."""
         return ()
+
+    @property
+    def stats(self) -> Mapping[str, EndpointStats]:
+        """The traffic with each grading server, by the name of its judge."""
+        return {}
 
     def asks(self, question: Question) -> bool:
         """Whether grading an answer to this question needs a request; if so, it is stored before it is graded."""

@@ -396,7 +396,7 @@ class Driver:
         unavailable = {model for model in stats if machine.is_gone(model)}
         for note in (
             *self._watch.notes(stats, unavailable, now),
-            *self._watch.grading_notes(self.grading.notices),
+            *self._watch.grading_notes(self.grading.notices, self.grading.stats, now),
         ):
             self.post(Noted(note))
         if machine.is_ending:

@@ -5,6 +5,7 @@ They are derived from the statistics of supplies at each commit, and twice a sec
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 
 from adaptive_eval.endpoints.types import EndpointStats, Notice, ReplicaStats
 from adaptive_eval.machine.notes import note_of
@@ -83,6 +84,7 @@ class ServerWatch:
         self._troubles: dict[int, ModelTroubles] = {}
         self._grading_notices = 0
         """Number of reported notices of the grader."""
+        self._grader_troubles: dict[str, ModelTroubles] = {}
 
     def notes(
         self, models: Mapping[int, Callable[[], EndpointStats]], absent_models: Collection[int], now: float
@@ -95,8 +97,15 @@ class ServerWatch:
             if model not in absent_models:
                 yield from (note_of(event, {})._replace(model=model) for event in events)
 
-    def grading_notes(self, notices: Collection[Notice]) -> Iterator[Note]:
-        """Notes about the grader's servers since the last call."""
+    def grading_notes(
+        self, notices: Collection[Notice], servers: Mapping[str, EndpointStats], now: float
+    ) -> Iterator[Note]:
+        """Notes about the grader's servers since the last call; `servers` is the traffic of each judge."""
+        for judge, stats in servers.items():
+            troubles = self._grader_troubles.setdefault(judge, ModelTroubles())
+            for event in troubles.events(stats, stats.prompt_tokens, now):
+                if isinstance(event, OnlyFailures):
+                    yield note_of(replace(event, judge=judge), {})
         for notice in list(notices)[self._grading_notices :]:
             self._grading_notices += 1
             yield note_of(ServersNoticed("", notice.kind, notice.text), {})

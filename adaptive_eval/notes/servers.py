@@ -35,14 +35,17 @@ class ReplicaBack(Event, kind="replica_back"):
 
 @dataclass(frozen=True, slots=True)
 class OnlyFailures(Event, kind="retrying"):
-    """All requests to a model have failed for a while; they are retried."""
+    """All requests to a model, or to a judge, have failed for a while; they are retried."""
 
     model: str
+    """Empty for a judge."""
     seconds: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
     """Number of errors so far, by kind."""
     last: str | None = optional_field()
     """The message of the last error, if possible from the server."""
+    judge: str | None = optional_field()
+    """The name of the judge, or verifier, on its server."""
 
 
 @dataclass(frozen=True, slots=True)

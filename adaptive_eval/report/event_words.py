@@ -47,7 +47,7 @@ def _model_sentence(event: Event) -> str | None:
             kinds = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in event.errors.items())
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
             silence = f"no answer for {event.seconds} s, requests are being retried"
-            return f"{event.model}: {silence} (errors so far: {kinds}{last})"
+            return f"{event.model or f'judge {event.judge}'}: {silence} (errors so far: {kinds}{last})"
         case notes.ServersAwaited():
             wait = f"no server for {event.seconds} s, and none is starting; the run waits"
             return f"{event.model}: {wait}. Ctrl-C stops it, and the same command resumes it"

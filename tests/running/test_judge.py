@@ -329,6 +329,7 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
                 answer = Answer(text=text, finish_reason="stop", seed=1, replica="r", latency=1.0)
                 await pool.grade(answer, Question("q", "?", "1"), again)
             errors.append(str(failed.value))
+        assert pool.stats["ada"].errors["server_error"] == server.statuses.count(500)
         await pool.close()
         return errors
 

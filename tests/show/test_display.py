@@ -503,6 +503,10 @@ def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
             "(errors so far: server error 4, reset 1; the last one: HTTP 500: on fire)",
         ),
         (
+            OnlyFailures(model="", seconds=12, errors={"reset": 2}, judge="my-judge (2 of 3)"),
+            "judge my-judge (2 of 3): no answer for 12 s, requests are being retried (errors so far: reset 2)",
+        ),
+        (
             ReplicaLost(model="m", replica="http://a/v1", reason="no connection"),
             "m: http://a/v1 is lost (no connection); its requests go elsewhere or wait until it is back",
         ),
