@@ -212,6 +212,8 @@ def _id_problems(question: Question, row: FileRow, names: FieldsConfig, seen: Ma
     given = _get(row.fields, names.id or "id") is not _ABSENT
     if not question.id:
         yield f"the id is empty (field {names.id or 'id'!r}); fill it in"
+    elif "\0" in question.id:  # it ends a name in the archives and logs of others
+        yield f"the id {question.id!r} has a NUL character; remove it"
     elif question.id in seen and given:
         yield f"the id {question.id!r} was used before, by {seen[question.id]}; ids must differ"
     elif question.id in seen:

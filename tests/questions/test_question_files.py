@@ -80,9 +80,10 @@ class TestJsonl:
             {"id": " ", "prompt": "no id", "answer": "1"},
             '{"id": "e", "prompt": "half \\ud800", "answer": "1"}',
             '{"id": "f", "prompt": "?", "answer": NaN}',
+            {"id": "g\0", "prompt": "?", "answer": "1"},
         )
         lines = refusal(path).splitlines()
-        assert lines[0] == f"{path}: 9 problems"
+        assert lines[0] == f"{path}: 10 problems"
         expected = {
             2: "is not JSON",
             3: "is a list, not an object",
@@ -93,6 +94,7 @@ class TestJsonl:
             8: "the id is empty",
             9: "half of a surrogate pair",
             10: "NaN is not a JSON value",
+            11: "the id 'g\\x00' has a NUL character; remove it",
         }
         for line, (number, problem) in zip(lines[1:], expected.items(), strict=True):
             assert line.startswith(f"  line {number}: ")
