@@ -130,6 +130,15 @@ async def test_batches_that_expire_or_find_no_room_do_not_count_as_failures(
     assert desk.creations > 4
 
 
+async def test_a_service_that_ends_every_batch_at_once_is_sent_fewer_and_fewer() -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0, expired=1.0))
+    start = desk.open()
+    start.ask(keys_of([1]))
+    await asyncio.sleep(HOUR)
+    assert 5 < desk.creations < 20
+    await start.die()
+
+
 async def test_a_refusal_of_all_is_believed_at_once_and_of_some_the_second_time() -> None:
     unknown = (ADA, 99, 1)
     desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))

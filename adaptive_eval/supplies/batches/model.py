@@ -380,7 +380,8 @@ class ModelBatches(Supply):
     ) -> Answer | NoBatchAnswer | Rejected:
         """Read the answer in a result, or why there is none."""
         if result.unanswered is not None:
-            return NoBatchAnswer(f"the request was {result.unanswered} with its batch", excused=True)
+            reason = f"the request was {result.unanswered} with its batch"
+            return NoBatchAnswer(reason, pause=True, excused=True)  # a service may end every batch at once
         request, seconds = waiting.request, max(0.0, self._calls.now() - batch.record.since)
         prompt, seed = self._model.prompt(request.question), self._model.seed(request.question, request.first)
         try:
