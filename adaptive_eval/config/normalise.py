@@ -228,6 +228,9 @@ def _expand_harness(document: Document, section: dict[str, Any], path: KeyPath) 
         return
     if "lm_eval" in benchmark:
         del section["benchmark"]
+        if isinstance(grading := document.tree.get("grading", {}), dict):
+            # each process loads the task, which takes time and memory
+            document.tree["grading"] = {"workers": 1, "timeout": 60, **grading}
         filled = _lm_eval_sections(document, benchmark, section.get("questions"), (*path, "benchmark"))
     else:
         task = {"task": benchmark["inspect"]} if isinstance(benchmark.get("inspect"), str) else {}
@@ -258,8 +261,6 @@ def _lm_eval_sections(
             "function": LM_EVAL_GRADE,
             "options": options,
             "key_is_answer": False,
-            "workers": 1,
-            "timeout": 60,
         },
     }
 

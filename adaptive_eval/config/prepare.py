@@ -62,7 +62,7 @@ SERVER_NOT_IN_FINGERPRINT = {
     "auth",
 }
 GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
-    **dict.fromkeys(("timeout", "workers", "memory", "key_is_answer", "concurrency"), True),
+    **dict.fromkeys(("key_is_answer", "concurrency"), True),
     "server": {"__all__": {*SERVER_NOT_IN_FINGERPRINT, "price", "gpus"}},
     "compare_to": {"run"},
 }

@@ -57,10 +57,13 @@ def suggestion(path: KeyPath, kind: object) -> str:
     key = str(path[-1])
     keys = {name for section in sections_at(path[:-1], kind) for name in section.model_fields}
     keys -= {"folder"} if len(path) == 1 else set()  # set by loading, not by users
-    # a judge is not a model under test: what one has is not meant for the other
-    is_of_grader = path[0] == "grader"
+    # a judge is not a model under test, nor another kind of grader: what one has is not meant for the other
+    is_of_grader = "grader" in path[:-1]
     other_places = [
-        place for place in _all_paths() if place[-1] == key and (place[0] == "grader") == is_of_grader and place != path
+        place
+        for place in _all_paths()
+        if place[-1] == key and (place[0] in ("grader", "grading")) == is_of_grader and place != path
+        if _common_length(place, path) < len(path) - 1 or keys.issuperset(place[len(path) - 1 : len(path)])
     ]
     within = [place for place in other_places if len(path) > 1 and _common_length(place, path) == len(path) - 1]
     if within:

@@ -29,6 +29,7 @@ from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchKind
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, ModelLimits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
+from adaptive_eval.graders.types import GradingLimits
 from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -240,6 +241,7 @@ class RunConfig(Decisions):
     or ["0,1", "2,3"] if a model takes two: other runs of the same user wait for a place of the same name until this run
     has ended. With `--ray` a number: at most so many places at a time, on the cluster's nodes as they become free."""
     grader: GraderConfig
+    grading: GradingLimits = GradingLimits()
     prior: PriorConfig | None = None
     store: Path = Path("runs")
     """Folder of all runs, relative to the current directory, with a directory for each run."""

@@ -18,7 +18,7 @@ from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.registry import GRADERS
-from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.graders.types import GraderOptions, GradingLimits
 from adaptive_eval.questions import Question
 from adaptive_eval.report.log_files import MOST_BYTES, LogError, LogFile
 from adaptive_eval.report.records import TrialRecord
@@ -95,8 +95,8 @@ class _Import:
     async def read_all(self, take: Take) -> None:
         """Pass all trials to `take`, in batches."""
         async with AsyncExitStack() as stack:
-            given, rubric, (folder, keys) = self._terms.grader, self._terms.rubric, self._grading_context
-            pool = None if given is None else GradingPool(given, rubric, folder=folder, keys=keys)
+            given, rubric, (limits, folder, keys) = self._terms.grader, self._terms.rubric, self._grading_context
+            pool = None if given is None else GradingPool(given, rubric, limits, folder=folder, keys=keys)
             grading_pool = None if pool is None else await stack.enter_async_context(pool)
             grader = RecordGrader(rubric, grading_pool, declared=self._terms.request.config is not None)
             batch, size = list[PlacedRecord](), 0
@@ -144,7 +144,8 @@ class _Import:
         result = await agreement(grader, terms.rubric, sample, *self._grading_context)
         if result.all_agree:
             return GraderComparison(grader, result)
-        return GraderComparison(None, result, tuple(await find_agreeing_graders(GRADERS, terms.rubric, sample)))
+        others = await find_agreeing_graders(GRADERS, terms.rubric, sample, self._grading_context[0])
+        return GraderComparison(None, result, tuple(others))
 
     def _require_question(self, placed: PlacedRecord) -> None:
         """Add the question; raises `LogError` if the grader cannot use its key."""
@@ -160,10 +161,12 @@ class _Import:
             raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
 
     @property
-    def _grading_context(self) -> tuple[Path, frozenset[str]]:
-        """The folder and the keys of graders."""
+    def _grading_context(self) -> tuple[GradingLimits, Path, frozenset[str]]:
+        """The limits, the folder and the keys of graders."""
         config = self._terms.request.config
-        return (Path(), frozenset()) if config is None else (config.folder, config.keys)
+        if config is None:
+            return GradingLimits(), Path(), frozenset()
+        return config.grading, config.folder, config.keys
 
 
 def _text_size(placed: PlacedRecord) -> int:

@@ -14,7 +14,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.by_benchmark import find_grader, grader_that_asks
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import GraderOptions, with_marks
+from adaptive_eval.graders.types import GraderOptions, GradingLimits, with_marks
 from adaptive_eval.questions.types import Question
 
 SAMPLE_SIZE = 256
@@ -76,13 +76,14 @@ async def agreement(
     grader: GraderOptions,
     rubric: Rubric,
     sample: Sequence[GradedAnswer],
+    limits: GradingLimits,
     folder: Path = Path(),
     keys: Collection[str] = (),
 ) -> Agreement:
     """Grade a sample again; an answer on which the grader fails counts as a disagreement."""
     if (asked := grader_that_asks(grader)) is not None:
         return Agreement(asked.kind, 0, 0, tried=False)
-    async with GradingPool(grader, rubric, folder=folder, keys=keys) as pool:
+    async with GradingPool(grader, rubric, limits, folder=folder, keys=keys) as pool:
         marked = (_with_stored_marks(grader, answer) for answer in sample)
         results = await asyncio.gather(*(_describe_difference(pool, rubric, answer) for answer in marked))
     differences = [difference for difference in results if difference is not None]
@@ -90,14 +91,14 @@ async def agreement(
 
 
 async def find_agreeing_graders(
-    graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer]
+    graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer], limits: GradingLimits
 ) -> list[str]:
     """The kinds of graders without required options that give every answer of a sample its stored grade."""
     candidates = [
         kind() for kind in graders.values() if not any(field.is_required() for field in kind.model_fields.values())
     ]
     usable = [grader for grader in candidates if not any(grader.key_problem(answer.question) for answer in sample)]
-    results = [await agreement(grader, rubric, sample) for grader in usable]
+    results = [await agreement(grader, rubric, sample, limits) for grader in usable]
     return [result.grader for result in results if result.all_agree]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer
@@ -45,19 +45,6 @@ class ByBenchmark(GraderOptions):
         Field(min_length=1)
     )
     """Graders by the name of the benchmark."""
-
-    @model_validator(mode="after")
-    def _share_largest_bounds(self) -> "ByBenchmark":
-        """Use the largest time and memory limits of all graders, since they share a pool of processes."""
-        graders = self.graders.values()
-        workers = [grader.workers for grader in graders if grader.workers is not None]
-        bounds = {
-            "timeout": max(grader.timeout for grader in graders),
-            "memory": max(grader.memory for grader in graders),
-            "workers": min(workers, default=None),
-        }
-        is_unchanged = all(getattr(self, name) == value for name, value in bounds.items())
-        return self if is_unchanged else self.model_copy(update=bounds)
 
     def for_question(self, question: Question) -> GraderOptions:
         """The grader of a question's benchmark."""

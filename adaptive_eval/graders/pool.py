@@ -23,6 +23,7 @@ from adaptive_eval.graders.types import (
     FLAGS,
     Grade,
     GraderOptions,
+    GradingLimits,
     MarkedAnswer,
     Marks,
     answer_facts,
@@ -53,9 +54,9 @@ POOL_CLOSED = TaskFailed("was closed before it graded this answer", process_ende
 class Workers:
     """The worker processes: the configured number, or two to eight."""
 
-    def __init__(self, grader: GraderOptions, folder: Path, keys: Collection[str]) -> None:
-        self._grader, self._folder, self._keys = grader, folder, keys
-        self._count = grader.workers or _default_workers()
+    def __init__(self, grader: GraderOptions, limits: GradingLimits, folder: Path, keys: Collection[str]) -> None:
+        self._grader, self._limits, self._folder, self._keys = grader, limits, folder, keys
+        self._count = limits.workers or _default_workers()
         self._places = asyncio.Semaphore(self._count)
         self._slow_places = asyncio.Semaphore(max(1, self._count - 1))
         """Those of the places that slow answers may use."""
@@ -134,10 +135,10 @@ class Workers:
                 places.release()
 
     async def _set_up(self, worker: Worker) -> TaskReply:
-        """Send its grader to a new worker."""
+        """Send its grader and its limits to a new worker."""
         if self._closed:
             return POOL_CLOSED
-        worker.send(self._grader)
+        worker.send((self._grader, self._limits))
         reply = await self._reply(worker, START_TIMEOUT)
         if not isinstance(reply, TaskFailed):
             self._started = True
@@ -148,7 +149,7 @@ class Workers:
     async def _ask(self, worker: Worker, task: GradingTask, held: list[asyncio.Semaphore], slow: bool) -> TaskReply:
         """Grade with a worker; after `SLOW_AFTER` the answer needs the place of a slow one, unless it has one."""
         worker.send(task)
-        limit = self._grader.timeout + KILL_GRACE
+        limit = self._limits.timeout + KILL_GRACE
         if slow:
             return await self._reply(worker, limit)
         try:
@@ -173,7 +174,7 @@ class Workers:
                 raise
             return TaskFailed(f"was silent for {limit:g} s and was killed", process_ended=True, may_retry=True)
         except WorkerDead as error:
-            reason = timeout_reason(self._grader.timeout) if error.out_of_time else str(error)
+            reason = timeout_reason(self._limits.timeout) if error.out_of_time else str(error)
             return TaskFailed(reason, process_ended=True, may_retry=not error.out_of_time)
 
 
@@ -233,11 +234,17 @@ class GradingPool(Grading):
     """Grades answers in worker processes; the rubric turns the grader's and the answer's signals into a category."""
 
     def __init__(
-        self, grader: GraderOptions, rubric: Rubric, *, folder: Path = Path(), keys: Collection[str] = ()
+        self,
+        grader: GraderOptions,
+        rubric: Rubric,
+        limits: GradingLimits = GradingLimits(),  # noqa: B008 - a value
+        *,
+        folder: Path = Path(),
+        keys: Collection[str] = (),
     ) -> None:
         """`keys` are environment variables to withhold from workers, besides those named like secrets."""
         self._grader, self.rubric = grader, rubric
-        self._workers = Workers(grader, folder, keys)
+        self._workers = Workers(grader, limits, folder, keys)
 
     async def grade(self, answer: Answer, question: Question, retry_gate: RetryGate | None = None) -> Grade:
         marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)

@@ -77,19 +77,24 @@ class SampleAnswer(MarkedAnswer):
     """Cost of other models that the sample called, such as a judge."""
 
 
-class GraderOptions(Section):
-    """Base class of graders, with the common options and the defaults of a cheap grader."""
+class GradingLimits(Section):
+    """Limits of the worker processes, which all graders of a run share."""
 
-    reads_key: ClassVar[bool] = True
-    """Whether it compares an answer with the answer key of the question."""
-    comes_with_answer: ClassVar[bool] = False
-    """Whether the marks come with the answers, so that a text alone cannot be graded; then `stored_marks` has them."""
     timeout: float = Field(10.0, gt=0, le=3600)
     """Maximum seconds per answer in a worker process; a timeout is a grader error, never a wrong answer."""
     workers: int | None = Field(None, ge=1, le=64)
     """Maximum worker processes; default: the number of cores minus one, but two to eight."""
     memory: float = Field(2.0, gt=0)
     """Maximum GiB of a worker process; exceeding it is a grader error."""
+
+
+class GraderOptions(Section):
+    """Base class of graders, with the defaults of a cheap grader."""
+
+    reads_key: ClassVar[bool] = True
+    """Whether it compares an answer with the answer key of the question."""
+    comes_with_answer: ClassVar[bool] = False
+    """Whether the marks come with the answers, so that a text alone cannot be graded; then `stored_marks` has them."""
 
     @property
     def gives(self) -> frozenset[str]:

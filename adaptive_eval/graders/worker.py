@@ -1,8 +1,8 @@
 """The worker process for grading, and its client in the event loop.
 
-The worker grades in its main thread, with limits on time and memory. It reads pickles from standard input: first the
-grader, then tasks. For each it writes one frame (a length of four bytes, then a pickle): None when the grader is ready,
-the marks, or `TaskFailed`. Standard output is only for frames; a grader's own output goes to standard error.
+The worker grades in its main thread, with limits on time and memory. It reads pickles from standard input: first
+grader and limits, then tasks. For each it writes one frame (four bytes of length, then a pickle): None when the grader
+is ready, the marks, or `TaskFailed`. Standard output is only for frames; a grader's own output goes to standard error.
 
 A periodic alarm raises `LimitExceeded` when time or memory is used up. No `except Exception` swallows it; Python code
 and long integer arithmetic stop at once. The kernel ends C code that does not (limits on CPU time and address space),
@@ -26,7 +26,7 @@ from typing import BinaryIO, NamedTuple
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.imports import python_command
 from adaptive_eval.endpoints.secrets import remove_keys
-from adaptive_eval.graders.types import GraderOptions, Marks
+from adaptive_eval.graders.types import GraderOptions, GradingLimits, Marks
 from adaptive_eval.questions.types import Question
 
 HEADER_BYTES = 4
@@ -77,13 +77,13 @@ def run_queue_seconds(process: int | str = "self") -> float:
 class TaskLimits:
     """Limits of a task, checked by an alarm every 0.1 s."""
 
-    def __init__(self, seconds: float, gib: float) -> None:
-        self._seconds, self._gib = seconds, gib
+    def __init__(self, limits: GradingLimits) -> None:
+        self._seconds, self._gib = limits.timeout, limits.memory
         self._began, self._began_cpu = 0.0, 0.0
         self._watching = False
         signal.signal(signal.SIGALRM, self._tick)
         with suppress(ValueError, OSError):  # not every system limits address space
-            ceiling = _memory()[0] + int(2 * gib * GIB)
+            ceiling = _memory()[0] + int(2 * self._gib * GIB)
             resource.setrlimit(resource.RLIMIT_AS, (ceiling, resource.RLIM_INFINITY))
 
     @contextmanager
@@ -147,13 +147,13 @@ def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskR
 
 def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:
     """Grade tasks until the input ends or a task exceeds a limit."""
-    grader: GraderOptions = pickle.load(inbox)
+    grader, limits_of_run = pickle.load(inbox)
     try:
         grader.warm_up()
     except Exception as error:
         outbox.write(frame(TaskFailed(f"cannot start: {error}", process_ended=True)))
         return
-    limits, process = TaskLimits(grader.timeout, grader.memory), os.getpid()
+    limits, process = TaskLimits(limits_of_run), os.getpid()
     reply: TaskReply = None
     while not (isinstance(reply, TaskFailed) and reply.process_ended):
         outbox.write(frame(reply))

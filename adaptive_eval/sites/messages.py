@@ -20,7 +20,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import MarkedAnswer, Marks
+from adaptive_eval.graders.types import GradingLimits, MarkedAnswer, Marks
 from adaptive_eval.launch.endpoint import ServerGone
 from adaptive_eval.launch.types import Pool
 from adaptive_eval.notes import Event
@@ -121,13 +121,14 @@ class SiteFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SiteData:
-    """Prompts, questions, grader and rubric, shared by models with equal prompts."""
+    """Prompts, questions and everything for grading, shared by models with equal prompts."""
 
     prompts: tuple[Prompt, ...]
     questions: tuple[Question, ...]
     grader: GraderConfig | None
     """None: answers are graded on the head, for example by a judge."""
     rubric: Rubric
+    limits: GradingLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,12 +167,12 @@ class SiteServices:
 
 
 def _site_inputs(prepared: PreparedRun, number: int) -> tuple[SiteData, str]:
-    """Prompts, questions and rubric that a model's sites need, with their digest."""
-    grader = prepared.config.grader
+    """Prompts, questions and grading that a model's sites need, with their digest."""
+    grader, limits = prepared.config.grader, prepared.config.grading
     site_grader = None if graders_that_ask(grader) else grader
-    site_data = SiteData(prepared.prompts[number], prepared.questions, site_grader, prepared.rubric)
+    site_data = SiteData(prepared.prompts[number], prepared.questions, site_grader, prepared.rubric, limits)
     parts = (
-        None if site_grader is None else site_grader.model_dump_json(),
+        None if site_grader is None else (site_grader.model_dump_json(), limits.model_dump_json()),
         prepared.config.rubric.model_dump_json(),
         site_data.prompts,
         site_data.questions,

@@ -203,13 +203,12 @@ class SiteWorker:
 
     async def _grade_with(self, site_data: SiteData, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
         """Create the grading pool for this data, unless it is unchanged."""
-        if (grades := (site_data.grader, site_data.rubric, setup.folder, site_secrets.hidden)) == self._grading_inputs:
+        grader, rubric, limits = site_data.grader, site_data.rubric, site_data.limits
+        if (grades := (grader, rubric, limits, setup.folder, site_secrets.hidden)) == self._grading_inputs:
             return
         await self._close_grading()
-        if site_data.grader is not None:
-            self._grading = GradingPool(
-                site_data.grader, site_data.rubric, folder=setup.folder, keys=site_secrets.hidden
-            )
+        if grader is not None:
+            self._grading = GradingPool(grader, rubric, limits, folder=setup.folder, keys=site_secrets.hidden)
             self._grading_inputs = grades
 
     async def _close_grading(self) -> None:

@@ -26,7 +26,9 @@ def marked(site: Site) -> Path:
     (package / "grader.py").write_text(GRADER)
     (package / "keys.py").write_text(KEYS)
     return site.write(
-        trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "marking.grader:grade", "workers": 1}
+        trials={"min": 2, "max": 2},
+        grader={"kind": "python", "function": "marking.grader:grade"},
+        grading={"workers": 1},
     )
 
 

@@ -147,7 +147,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
     named = site.write(
         objective={"kind": "evilrun.payload:Objective", "options": {"depth": 2}},
         stopping={"rule": "evilrun.payload:Rule"},
-        grader={"kind": "python", "function": "evilrun.payload:grade", "options": {"sign": "{"}, "workers": 1},
+        grader={"kind": "python", "function": "evilrun.payload:grade", "options": {"sign": "{"}},
+        grading={"workers": 1},
         trials={"min": 2, "max": 4, "policy": "evilrun.payload:Policy"},
     )
     with pytest.MonkeyPatch.context() as patch:

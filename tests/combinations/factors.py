@@ -191,7 +191,8 @@ def grader(setup: Setup, level: str) -> None:
         if setup.row["price"] != "none":
             setup.config["grader"]["server"]["price"] = PRICES[setup.row["price"]]
     elif level == "failing":
-        setup.config["grader"] = {"kind": "python", "function": "failing_grader:grade", "workers": 1}
+        setup.config["grader"] = {"kind": "python", "function": "failing_grader:grade"}
+        setup.config["grading"] = {"workers": 1}
     elif setup.row["supply"] == "command":
         setup.config["grader"] = "reported"
 

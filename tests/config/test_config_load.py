@@ -221,7 +221,7 @@ class TestOverrides:
             ("objective=best", lambda c: c.objective.kind == "best"),
             ("objective={kind: top_k, k: 1}", lambda c: c.objective.k == 1),
             ("grader=exact", lambda c: c.grader.kind == "exact"),
-            ("grader.timeout=3", lambda c: c.grader.timeout == 3.0),
+            ("grading.timeout=3", lambda c: c.grading.timeout == 3.0),
             ("stopping.delta=2%", lambda c: c.stopping.delta == 0.02),
             ("trials.max=", lambda c: "max" not in c.trials.model_fields_set),
             ("budget.wall_time=1h", lambda c: c.budget.wall_time == 3600),
@@ -351,7 +351,7 @@ sampling: {top_p: 3}
             "line 5: grader.pattern must be given",
             "line 5: grader.tolerance is not a known key",
         ]
-        assert "grader.kind must be given" in only(BASE.replace("grader: math", "grader: {timeout: 3}"))
+        assert "grader.kind must be given" in only(BASE.replace("grader: math", "grader: {tolerance: 3}"))
 
     def test_a_given_key_of_one_kind_of_grader_is_not_missing_from_another(self) -> None:
         text = BASE.replace("grader: math", "grader: {kind: judge, judge: {base_url: http://j/v1}}")

@@ -17,6 +17,7 @@ from adaptive_eval.core.settings import Margin
 from adaptive_eval.graders.by_benchmark import ByBenchmark
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
+from adaptive_eval.graders.types import GradingLimits
 from adaptive_eval.questions.types import Question
 
 MODELS = """\
@@ -61,7 +62,6 @@ def test_questions_and_graders_of_all_are_one_section_each() -> None:
     assert isinstance(config.grader, ByBenchmark)
     assert isinstance(config.grader.graders["easy"], Math)
     assert isinstance(config.grader.graders["hard"], Numeric)
-    assert config.grader.timeout == max(grader.timeout for grader in config.grader.graders.values())
 
 
 def test_an_override_reaches_an_entry() -> None:
@@ -75,7 +75,19 @@ def test_a_task_of_another_harness_may_be_one_of_them() -> None:
     assert config.questions.benchmarks["gsm"].options == {"task": "gsm8k_cot", "limit": 5}
     assert isinstance(config.grader, ByBenchmark)
     assert config.grader.functions == ("adaptive_eval.lm_eval.tasks:grade",)
-    assert config.grader.timeout == 60
+
+
+def test_all_graders_share_the_limits_of_the_run() -> None:
+    task = "  - {name: gsm, benchmark: {lm_eval: gsm8k_cot}}\n"
+    both = TWO.replace("grader: math", f"{task}grader: math") + MODELS
+    usual, quick = load(TWO + MODELS), load(TWO + MODELS, "grading.timeout=5")
+    assert (usual.grading, quick.grading) == (GradingLimits(), GradingLimits(timeout=5.0))
+    assert run_header(usual, ()).meaning == run_header(quick, ()).meaning, "no grade depends on them"
+    assert load(both).grading == GradingLimits(workers=1, timeout=60.0)
+    assert load(both, "grading={workers: 2, memory: 4}").grading == GradingLimits(workers=2, timeout=60.0, memory=4.0)
+    assert load("benchmark: {lm_eval: gsm8k_cot}\n" + MODELS, "grading.timeout=5").grading.timeout == 5.0
+    hint = "benchmarks[1].grader.timeout is not a known key; did you mean grading.timeout?"
+    assert hint in problems_in(TWO.replace("grader: numeric", "grader: {kind: numeric, timeout: 3}") + MODELS)[0]
 
 
 def test_ids_clusters_prompts_and_weights_are_those_of_the_benchmark(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.pool import KILL_GRACE, Grading, GradingPool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Regex
-from adaptive_eval.graders.types import Grade, GraderOptions, Marks
+from adaptive_eval.graders.types import Grade, GraderOptions, GradingLimits, Marks
 from adaptive_eval.graders.worker import Worker
 from adaptive_eval.machine.grading import GRADING_ATTEMPTS, grade_answer
 from adaptive_eval.machine.trial import GRADING, GradeDetails, Trial
@@ -29,12 +29,14 @@ from adaptive_eval.questions.types import Question
 HERE = Path(__file__).parent
 QUESTION = Question("q7", "?", "42")
 BINARY = open_rubric(RubricConfig())
+HANGING = Python(function="hanging:grade")
+LIMITS = GradingLimits(timeout=HANGS, workers=1)
 GradeText = Callable[[str], Any]
 
 
 @asynccontextmanager
-async def pool(grader: GraderOptions, question: Question = QUESTION) -> AsyncIterator[GradeText]:
-    opened = GradingPool(grader, BINARY, folder=HERE)
+async def pool(grader: GraderOptions, question: Question = QUESTION, **limits: Any) -> AsyncIterator[GradeText]:
+    opened = GradingPool(grader, BINARY, LIMITS.model_copy(update=limits), folder=HERE)
 
     async def grade(text: str) -> Any:
         return await opened.grade(Answer(text=text, finish_reason="stop", seed=0, replica="r", latency=1.0), question)
@@ -43,10 +45,6 @@ async def pool(grader: GraderOptions, question: Question = QUESTION) -> AsyncIte
         yield grade
     finally:
         await opened.close()
-
-
-def custom(**options: Any) -> Python:
-    return Python(**{"function": "hanging:grade", "timeout": HANGS, "workers": 1, **options})
 
 
 @pytest.fixture
@@ -82,7 +80,7 @@ async def test_a_defect_of_a_cheap_grader_is_a_grader_error() -> None:
 
 
 async def test_what_a_function_may_return_raise_and_print() -> None:
-    async with pool(custom()) as grade:
+    async with pool(HANGING) as grade:
         before = (await grade("pid")).extracted
         assert [(await grade(text)).category for text in ("yes", "no", "half", "less")] == [1, 0, 1, 0]
         assert (await grade("half")).signals["score"] == 0.5
@@ -103,7 +101,7 @@ async def test_what_a_function_may_return_raise_and_print() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("deed", ["spin", "swallow"])
 async def test_a_hung_worker_is_replaced_and_only_its_answer_is_lost(deed: str) -> None:
-    async with pool(custom()) as grade:
+    async with pool(HANGING) as grade:
         before = (await grade("pid")).extracted
         texts = ["yes"] * 5 + [deed] + ["no"] * 5
         results = await asyncio.gather(*map(grade, texts), return_exceptions=True)
@@ -116,7 +114,7 @@ async def test_a_hung_worker_is_replaced_and_only_its_answer_is_lost(deed: str) 
 @pytest.mark.slow
 async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is_lost(tmp_path: Path) -> None:
     holds = tmp_path / "holds"
-    async with pool(custom()) as grade:
+    async with pool(HANGING) as grade:
         before = (await grade("pid")).extracted
         fine, held, others = (
             asyncio.gather(*map(grade, texts), return_exceptions=True)
@@ -140,7 +138,7 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     tmp_path: Path, deed: str, tries: int
 ) -> None:
     """The one would compute as long again; the other may have waited for something that comes."""
-    opened = GradingPool(custom(), BINARY, folder=HERE)
+    opened = GradingPool(HANGING, BINARY, LIMITS, folder=HERE)
     answer = Answer(f"{deed} {tmp_path / 'tries'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
     graded = await grade_answer(opened, Trial(0, 0, 0, 0, GRADING, answer=answer), QUESTION, None)
     await opened.close()
@@ -169,10 +167,10 @@ async def test_an_answer_on_which_the_grader_failed_before_is_tried_once_more(
 async def test_time_without_a_processor_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither in the worker, nor for the parent that waits for it."""
     held, in_line = tmp_path / "held", 0.0
-    async with pool(custom()) as grade:
+    async with pool(HANGING) as grade:
         assert (await grade("starve")).category == 1
     monkeypatch.setattr(worker, "run_queue_seconds", lambda process: in_line)
-    async with pool(custom()) as grade:
+    async with pool(HANGING) as grade:
         waiting = asyncio.create_task(grade(f"hold {held}"))
         await until(held.exists)
         in_line = 2 * HANGS
@@ -189,14 +187,14 @@ def test_only_the_keeper_which_has_no_threads_runs_code_between_fork_and_exec() 
 
 @pytest.mark.slow
 async def test_memory_is_limited() -> None:
-    async with pool(custom(memory=0.3)) as grade:
+    async with pool(HANGING, memory=0.3) as grade:
         assert "used more than 0.3 GiB" in await refusal(grade, "eat")
         assert (await grade("yes")).category == 1
 
 
 @pytest.mark.slow
 async def test_a_crash_is_tried_again_before_it_is_an_error(tmp_path: Path) -> None:
-    async with pool(custom()) as grade:
+    async with pool(HANGING) as grade:
         assert (await grade(f"die_once {tmp_path / 'died'}")).category == 1
         message = await refusal(grade, "crash")
         assert message.startswith("the grader died (exit status -")
@@ -205,7 +203,7 @@ async def test_a_crash_is_tried_again_before_it_is_an_error(tmp_path: Path) -> N
 
 async def test_a_fork_that_returns_gives_no_marks() -> None:
     """Else its marks would be those of its answer, and the answer's own those of the next."""
-    async with pool(custom()) as grade:
+    async with pool(HANGING) as grade:
         assert [(await grade(text)).category for text in ("fork", "no", "yes", "no")] == [1, 0, 1, 0]
 
 
@@ -215,7 +213,7 @@ def test_a_worker_that_dies_while_idle_costs_no_answer(loop: str) -> None:
     """Such as one that the system ends for want of memory."""
 
     async def grade_around_a_death() -> int:
-        async with pool(custom()) as grade:
+        async with pool(HANGING) as grade:
             pid = int((await grade("pid")).extracted)
             os.kill(pid, signal.SIGKILL)
             await until(lambda: pid not in {int(name.name) for name in Path("/proc").iterdir() if name.name.isdigit()})
@@ -228,7 +226,7 @@ def test_a_worker_that_dies_while_idle_costs_no_answer(loop: str) -> None:
 async def test_a_grader_that_cannot_start_fails_every_answer_and_is_not_started_again(
     starts: list[Worker],
 ) -> None:
-    async with pool(custom(function="hanging:gone")) as grade:
+    async with pool(Python(function="hanging:gone")) as grade:
         errors = await asyncio.gather(*(grade("yes") for _ in range(20)), return_exceptions=True)
         errors += await asyncio.gather(grade("no"), return_exceptions=True)
     assert all("cannot start: hanging:gone: module hanging has no attribute gone" in str(error) for error in errors)
@@ -237,8 +235,7 @@ async def test_a_grader_that_cannot_start_fails_every_answer_and_is_not_started_
 
 async def test_catastrophic_patterns_are_stopped() -> None:
     for text, timeout in (("a" * 50, 0.2), ("ab", HANGS)):
-        grader = Regex(pattern=r"(?:a+)+b", timeout=timeout, workers=1)
-        async with pool(grader, Question("q", "?", "ab")) as grade:
+        async with pool(Regex(pattern=r"(?:a+)+b"), Question("q", "?", "ab"), timeout=timeout) as grade:
             if text == "ab":
                 assert (await grade(text)).category == 1
             else:
@@ -248,7 +245,7 @@ async def test_catastrophic_patterns_are_stopped() -> None:
 
 @pytest.mark.slow
 async def test_expressions_are_compared_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    math, question = Math(timeout=HANGS, workers=1), Question("q", "?", "x^2-1")
+    math, question = Math(), Question("q", "?", "x^2-1")
     monkeypatch.setattr(Math, "grade", lambda *_: pytest.fail("the event loop would stand still"))
     async with pool(math, question) as grade:
         right, wrong = await asyncio.gather(grade(r"\boxed{(x-1)(x+1)}"), grade(r"\boxed{(x-1)(x+2)}"))
@@ -259,7 +256,7 @@ async def test_expressions_are_compared_in_a_worker(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("workers", [1, None])
 async def test_a_loop_that_was_held_up_itself_blames_no_grader(starts: list[Worker], workers: int | None) -> None:
     """Nor does it take the answer for a slow one."""
-    async with pool(custom(workers=workers)) as grade:
+    async with pool(HANGING, workers=workers) as grade:
         await grade("yes")
         waiting = asyncio.create_task(grade("yes"))
         await asyncio.sleep(0)
@@ -272,7 +269,7 @@ async def test_a_loop_that_was_held_up_itself_blames_no_grader(starts: list[Work
 
 
 async def test_closing_ends_the_processes_and_fails_what_waits(tmp_path: Path) -> None:
-    opened, begun = GradingPool(custom(), BINARY, folder=HERE), tmp_path / "begun"
+    opened, begun = GradingPool(HANGING, BINARY, LIMITS, folder=HERE), tmp_path / "begun"
     texts = ("pid", f"wait {begun}")
     answers = [Answer(text=text, finish_reason="stop", seed=0, replica="r", latency=1.0) for text in texts]
     pid = int((await opened.grade(answers[0], QUESTION)).extracted or "0")
@@ -291,7 +288,7 @@ async def test_closing_ends_the_processes_and_fails_what_waits(tmp_path: Path) -
 @pytest.mark.slow
 async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
     held = [tmp_path / f"held_{number}" for number in range(3)]
-    async with pool(custom(workers=None)) as grade:
+    async with pool(HANGING, workers=None) as grade:
         stuck = [asyncio.create_task(grade(f"wait {path}")) for path in held]
         others = asyncio.gather(*map(grade, ["yes", "no"] * 20))
         assert [result.category for result in await others] == [1, 0] * 20
@@ -304,7 +301,7 @@ async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
 
 
 async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker], tmp_path: Path) -> None:
-    opened = GradingPool(custom(), BINARY, folder=HERE)
+    opened = GradingPool(HANGING, BINARY, LIMITS, folder=HERE)
     answer = Answer(text=f"wait {tmp_path / 'begun'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
     waiting = asyncio.create_task(opened.grade(answer, QUESTION))
     await until(lambda: bool(starts))

@@ -39,7 +39,9 @@ def regrade(*arguments: object) -> Result:
 def fragile(site: Site) -> Path:
     """A configuration with a grader of the user's own, which fails on one question while the file `broken` is there."""
     (site.folder / "fragile.py").write_text(FRAGILE)
-    return site.write(trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "fragile:grade", "workers": 1})
+    return site.write(
+        trials={"min": 2, "max": 2}, grader={"kind": "python", "function": "fragile:grade"}, grading={"workers": 1}
+    )
 
 
 @pytest.mark.slow
@@ -160,7 +162,7 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     assert ended.exit_code == ExitCode.REACHED, ended.stdout
     before = read_results(site.directory())
     assert before is not None and before.run.status == "finished"
-    coin = site.write(trials=trials, grader={"kind": "python", "function": "coin:grade", "workers": 1})
+    coin = site.write(trials=trials, grader={"kind": "python", "function": "coin:grade"}, grading={"workers": 1})
     done = regrade(site.directory(), "--config", coin)
     assert done.exit_code == ExitCode.REACHED, done.stderr
     after = read_results(site.directory())

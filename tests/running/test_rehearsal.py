@@ -162,7 +162,7 @@ def test_a_grader_that_cannot_work_is_found_before_anything_is_asked(site: Site)
         ("nomod:grade", "the grader python cannot start", "module nomod could not be imported"),
         ("backwards:grade", "rejects the answer keys", "no attribute"),
     ):
-        config = site.write(grader={"kind": "python", "function": function, "workers": 1})
+        config = site.write(grader={"kind": "python", "function": function}, grading={"workers": 1})
         results = [CliRunner().invoke(app, ["validate", str(config)]), site.run(config)]
         results += [site.run(config, "--dry-run")] if function.startswith("nomod") else []
         for result in results:

@@ -41,8 +41,8 @@ def grade(text, question):
 def patchy(site: Site) -> Path:
     """A grader that fails on a share of all answers, which the file `broken` says."""
     (site.folder / "patchy.py").write_text(GRADER)
-    grader = {"kind": "python", "function": "patchy:grade", "timeout": HANGS, "workers": 1}
-    return site.write(trials={"min": 4, "max": 12}, grader=grader, concurrency=IN_FLIGHT)
+    grader, grading = {"kind": "python", "function": "patchy:grade"}, {"timeout": HANGS, "workers": 1}
+    return site.write(trials={"min": 4, "max": 12}, grader=grader, grading=grading, concurrency=IN_FLIGHT)
 
 
 def results(site: Site) -> dict[str, dict[str, object]]:
@@ -98,7 +98,7 @@ def test_a_grader_that_fails_on_a_third_sets_the_models_aside(site: Site, patchy
     ended = site.run(patchy)
     assert ended.exit_code == ExitCode.SPENT, ended.stdout
     assert "more than 5%" in ended.stdout
-    assert "raise grader.timeout" in ended.stdout
+    assert "raise grading.timeout" in ended.stdout
     bought = requests(site)
     aside = events_in(site.directory(), ModelSetAside)
     assert {event.cause for event in aside} == {Cause.GRADER}

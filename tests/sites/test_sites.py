@@ -214,7 +214,7 @@ def test_answers_are_graded_where_they_are_made(
 ) -> None:
     from adaptive_eval.graders.pool import GradingPool
 
-    graded: list[object] = []
+    graded: list[GradingPool] = []
     marks = GradingPool.marks
 
     async def noted(self: GradingPool, text: str, question: object) -> object:
@@ -222,8 +222,9 @@ def test_answers_are_graded_where_they_are_made(
         return await marks(self, text, question)  # type: ignore[arg-type]
 
     monkeypatch.setattr(GradingPool, "marks", noted)
-    run_at(NearCluster(), written(site, models=models(site)), site)
+    run_at(NearCluster(), written(site, models=models(site), grading={"timeout": HANGS}), site)
     assert RunOutcome.of(site.directory()) == at_home
+    assert {pool._workers._limits.timeout for pool in graded} == {HANGS}
     keys = 8  # the head has tried the grader on the key of each question
     assert len(graded) - keys == len(at_home.outcomes), "none was graded twice"
     assert len(set(map(id, graded))) == 1 + len(MODELS)
