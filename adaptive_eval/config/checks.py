@@ -405,7 +405,7 @@ def check_drawn(
 
 COUPLED_OBJECTIVES = (*BY_TRIAL, PRECISION_OF.name, THRESHOLD.name)
 """Objectives that compare trial by trial, and those that compare no models."""
-DRAWN_BY = ("temperature", "top_p", "top_k", "min_p", "reasoning_effort")
+DRAWN_BY = ("temperature", "top_p", "top_k", "min_p")
 """Settings of `sampling` that affect which token a random number selects."""
 BATCH_WITHOUT_SEEDS = "anthropic"
 """The batch service that does not support seeds."""

@@ -46,8 +46,6 @@ class CommandKeys(Section):
     """Fields of the question that the command gets besides id and prompt, as far as it has them. Default: choices,
     cluster, and those in `questions.fields.metadata`, unless a function or a model grades, which may read an answer key
     there. `answer` is the answer key."""
-    keep_folders: bool = False
-    """Keep the folders in which the command has run, in `logs/folders` of the run."""
 
     @field_validator("command")
     @classmethod

@@ -70,7 +70,7 @@ GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
 
 MODEL_NOT_IN_FINGERPRINT = {
     *("name", "concurrency", "price", "gpus", "prompt_logprobs"),
-    *("timeout", "env", "keep_folders"),
+    *("timeout", "env"),
     *(key for key, source in SOURCES.items() if not source.changes_answers),
 }
 """Settings of models that do not change answers; all other keys are part of the fingerprint, except those above."""

@@ -11,7 +11,7 @@ MAX_REQUESTS: Mapping[BatchKind, int] = {"openai": 50_000, "anthropic": 100_000}
 """Most requests in a batch."""
 BATCH_PRICE = 0.5
 """Price of an answer in a batch, as a share of the direct price."""
-UNKNOWN_TO_MESSAGES = frozenset({"min_p", "logprobs", "reasoning_effort"})
+UNKNOWN_TO_MESSAGES = frozenset({"min_p", "logprobs"})
 """Settings of `sampling` that the Messages API of anthropic does not have."""
 
 

@@ -99,10 +99,8 @@ class Sampling(_Section):
     """Texts at which an answer ends."""
     logprobs: bool | Literal["tokens"] = False
     """Request the log-probability of each token, for `completion_bpt`; `tokens` stores them all with the answer."""
-    reasoning_effort: str | None = None
-    """Effort of a reasoning model, as its server names it."""
     extra_body: Mapping[str, object] = Field(default_factory=dict)
-    """Further keys for the body of each request, such as {presence_penalty: 0.5} or {service_tier: flex}."""
+    """Further keys for the body of each request, such as {reasoning_effort: high} or {service_tier: flex}."""
     timeout: float = Field(1800.0, gt=0)
     """Seconds that one request may take."""
 

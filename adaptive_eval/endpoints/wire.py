@@ -22,7 +22,6 @@ _PLAIN_KEYS = (
     "min_p",
     "max_tokens",
     "stop",
-    "reasoning_effort",
 )
 TINY_MAX_TOKENS = 16
 MIN_STREAM_TOKENS = 1024

@@ -58,7 +58,6 @@ class GraderSampling(Sampling):
     top_k: ClassVar[None] = None  # type: ignore[misc]
     min_p: ClassVar[None] = None  # type: ignore[misc]
     stop: ClassVar[None] = None  # type: ignore[misc]
-    reasoning_effort: ClassVar[None] = None  # type: ignore[misc]
     logprobs: ClassVar[bool] = False  # type: ignore[misc]
 
     @property

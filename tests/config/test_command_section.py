@@ -134,7 +134,7 @@ def test_its_words_and_fields_are_what_its_trials_mean_and_nothing_else(tmp_path
         return prepare(config(tmp_path, model, questions=fields)).header.models["agent"]
 
     plain = meaning()
-    assert plain == meaning(concurrency=2, timeout="1m", env=["A"], keep_folders=True)
+    assert plain == meaning(concurrency=2, timeout="1m", env=["A"])
     assert plain != meaning(command=["./agent", "y"]) and plain != meaning(question_fields=["repo"])
 
 

@@ -24,7 +24,6 @@ def test_every_sampling_key_is_sent_by_its_name() -> None:
         "min_p": 0.0,
         "max_tokens": 100,
         "stop": ("a", "b"),
-        "reasoning_effort": "low",
         "logprobs": True,
     }
     extra = {"chat_template_kwargs": {"enable_thinking": False}}

@@ -49,9 +49,8 @@ SAMPLING = {
     "top_k": "top_k",
     "max_tokens": "max_tokens",
     "stop_seqs": "stop",
-    "reasoning_effort": "reasoning_effort",
 }
-PENALTIES = ("frequency_penalty", "presence_penalty")
+IN_BODY = ("frequency_penalty", "presence_penalty", "reasoning_effort")
 GRADERS = {"choice": "choice", "exact": "exact", "includes": "contains", "math": "math"}
 SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf", "groq", "mistral", "grok", "mockllm"}
 """Prefixes that Inspect puts before the name sent to a server."""
@@ -92,7 +91,7 @@ class SampleReader:
             served=_served_name(self._model),
             sampling=known_sampling(
                 {ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None}
-                | {"extra_body": {name: config[name] for name in PENALTIES if config.get(name) is not None}}
+                | {"extra_body": {name: config[name] for name in IN_BODY if config.get(name) is not None}}
             ),
             grader=_grader(mapping(sequence(spec["scorers"])[0])) if len(scorers) == 1 else None,
         )

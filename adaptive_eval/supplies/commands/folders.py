@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -14,8 +13,8 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.supplies.opening import file_name
 
 PREFIX = "adaptive-eval-commands-"
-TRANSCRIPTS, FOLDERS = "transcripts", "folders"
-"""Folders in the logs of a run."""
+TRANSCRIPTS = "transcripts"
+"""A folder in the logs of a run."""
 MAX_TRANSCRIPT_BYTES = 64 * 2**20
 FREE_SPACE = "Free some space there; the same command goes on"
 
@@ -57,10 +56,6 @@ class TrialFolders:
         finally:
             await asyncio.to_thread(remove_tree, path)
 
-    async def keep(self, folder: Path, name: str) -> bool:
-        """Keep the folder of a trial; returns whether all of it could be kept."""
-        return await asyncio.to_thread(self._keep, folder, name)
-
     async def keep_transcript(self, folder: Path, path: str, name: str) -> str | None:
         """Keep a file of a trial's folder; returns its path from the run's directory, None if it cannot be kept."""
         return await asyncio.to_thread(self._keep_transcript, folder, path, name)
@@ -69,23 +64,6 @@ class TrialFolders:
         """Remove all folders."""
         if self._temporary is not None:
             await asyncio.to_thread(self._temporary.remove)
-
-    def _keep(self, folder: Path, name: str) -> bool:
-        if self._logs is None:
-            return True
-        make_folder(self._logs / FOLDERS, FREE_SPACE)
-        target = self._logs / FOLDERS / file_name(name)
-        remove_tree(target)  # of a start that was killed
-        if folder.is_symlink():
-            return False
-        try:
-            folder.rename(target)
-        except OSError:  # another file system, write-protected, or gone
-            try:
-                shutil.copytree(folder, target, symlinks=True)
-            except OSError:  # it may be anything that a command leaves, such as a socket
-                return False
-        return True
 
     def _keep_transcript(self, folder: Path, path: str, name: str) -> str | None:
         if self._logs is None:

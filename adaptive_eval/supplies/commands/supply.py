@@ -34,9 +34,6 @@ MAX_REPLICA_CHARS = 200
 UNCOUNTED = 'has no "{0}" in its last line, {1}: print "{0}" (0 if free), or remove the {2}'
 UNUSED_SCORE = "its command reports a score, of which the grader {} takes no notice; the grader `reported` takes it"
 NO_TRANSCRIPT = "its command reports a transcript that is no file in its folder, or too large to be kept"
-FOLDER_NOT_KEPT = (
-    "its command left a folder that cannot be kept whole: it is gone, has sockets or pipes, or there is no space"
-)
 NO_FOLDER = (
     "{}: a command cannot have a folder there: {}. Free some space there, or set TMPDIR; the same command goes on"
 )
@@ -138,8 +135,6 @@ class CommandClient:
                     self._notices["score"] = Notice("unused_score", UNUSED_SCORE.format(kind))
                 kept = await self._keep_transcript(folder, result.transcript, name)
                 outcome = outcome._replace(result=result._replace(transcript=kept))
-            if config.keep_folders and not await self._folders.keep(folder, name):
-                self._notices["folder"] = Notice("folder_not_kept", FOLDER_NOT_KEPT)
             return outcome
 
     async def _keep_transcript(self, folder: Path, path: str | None, name: str) -> str | None:
