@@ -242,11 +242,13 @@ class ModelEndpoint:
         if not (timed_out or retries.is_request_at_fault):
             may_blame = can_blame_request(failure.kind, traffic)
             if not (may_blame and await self._is_tiny_answered(request, replica)):
-                raise Unavailable(
-                    f"model {self._model!r} at {replica}: given up after "
-                    f"{max(request.attempts, traffic.failed_rounds)} attempts; the last one failed with "
-                    f"{failure.kind}: {failure}"
-                ) from None
+                attempts = max(request.attempts, traffic.failed_rounds)
+                reason = f"model {self._model!r} at {replica}: given up after {attempts} attempts; "
+                reason += f"the last one failed with {failure.kind}: {failure}"
+                if traffic.has_failed(self._settings.attempts, self._sender.clock() - self._limits.retry_for):
+                    traffic.given_up = reason
+                    self._sender.replicas.fail_waiting(reason)
+                raise Unavailable(reason) from None
             if retries.failures < self._settings.attempts:  # others failed more often
                 retries.is_proven = True
                 traffic.end_failures()

@@ -204,9 +204,13 @@ class ReplicaSet:
     def give_up(self, reason: str) -> None:
         """Fail all waiting, running and future attempts: the model is gone for good."""
         self._given_up_reason = reason
-        self._fail_waiting(lambda: Unavailable(reason))
+        self.fail_waiting(reason)
         for replica in self.replicas:
             self._interrupt(replica)
+
+    def fail_waiting(self, reason: str) -> None:
+        """Fail all waiting attempts."""
+        self._fail_waiting(lambda: Unavailable(reason))
 
     def refuse(self, refusal: Refusal) -> None:
         """Fail all waiting attempts because every replica refuses; future ones may try again."""

@@ -7,7 +7,8 @@ suspended, and probes decide whether another is available. A request over its ti
 then its caller turns it into an answer. A request that is refused `refusals` times is given up, too.
 
 A server that fails everything is sent one request at a time, and each would need its own `attempts` failures. So a
-request is also given up once the whole model has failed as often and as long, without an answer in between.
+request is also given up once the whole model has failed as often and as long, without an answer in between. From then
+on no request waits for its turn at the server: one is sent after each pause, and the others fail at once.
 
 Some requests fail at every attempt while others are answered: for example, a server that cannot parse the output for
 one seed returns 500 each time. Such a request is given up on its own, and has no answer. A failure counts towards this
@@ -105,8 +106,8 @@ class Retries:
             return self.is_request_at_fault
         if self.failures >= self._settings.attempts and waited >= self._retry_for:
             return True
-        has_all_failed = self._traffic.failed_rounds >= self._settings.attempts and not self.is_proven
-        return has_all_failed and self._clock() - self._traffic.failing_since >= self._retry_for
+        since = self._clock() - self._retry_for
+        return self._traffic.has_failed(self._settings.attempts, since) and not self.is_proven
 
     @property
     def failures(self) -> int:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.client import Caller, Reply
@@ -157,8 +158,11 @@ class RequestSender:
                 self._second.end(request)
 
     async def _attempt(self, request: AttemptedRequest) -> list[Answer]:
+        traffic = self.traffic
+        if traffic.given_up and not self.replicas.has_room:
+            raise Unavailable(traffic.given_up)
         replica = request.replica = await self.replicas.acquire(avoid=request.replica)
-        traffic, now = self.traffic, self.clock()
+        now = self.clock()
         traffic.in_flight += not request.is_second
         traffic.requests += 1
         request.attempts += 1

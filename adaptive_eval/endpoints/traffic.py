@@ -124,6 +124,8 @@ class Traffic:
     """Time of the first of them."""
     counted_until: float = -inf
     """Requests sent before this time belong to a round that is already counted."""
+    given_up: str = ""
+    """Why a request was given up because all have failed; empty after an answer."""
     stuck_requests: int = 0
     """Requests that keep failing while others are answered: they are repeated without taking others' places."""
 
@@ -156,9 +158,13 @@ class Traffic:
             self.failed_rounds += 1
             self.failing_since, self.counted_until = min(self.failing_since, now), now
 
+    def has_failed(self, attempts: int, since: float) -> bool:
+        """Whether everything has failed for so many rounds, from a time on or earlier."""
+        return self.failed_rounds >= attempts and self.failing_since <= since
+
     def end_failures(self) -> None:
         """Its servers answer: count further failures from the start."""
-        self.failed_rounds, self.failing_since = 0, inf
+        self.failed_rounds, self.failing_since, self.given_up = 0, inf, ""
 
     def stats(self) -> EndpointStats:
         """The counts so far, without the endpoint's facts about its servers."""

@@ -199,7 +199,7 @@ async def test_a_server_that_fails_everything_loses_the_model(
 
 @pytest.mark.parametrize("has_answered", [False, True])
 @pytest.mark.parametrize("in_flight", [1, 32])
-async def test_a_server_that_fails_everything_is_given_up_as_soon_with_many_requests(
+async def test_a_server_that_fails_everything_is_given_up_as_soon_with_many_requests_and_more_to_come(
     endpoint: Opener, has_answered: bool, in_flight: int
 ) -> None:
     async def script(asked: Exchange) -> None:
@@ -211,11 +211,28 @@ async def test_a_server_that_fails_everything_is_given_up_as_soon_with_many_requ
             server.base_url, in_flight=in_flight, retry_for=60.0, settings=settings, has_answered=has_answered
         )
         asked = [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1))) for seed in range(in_flight)]
-        done, others = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        assert isinstance(done.pop().exception(), Unavailable)
-        for task in others:
-            task.cancel()
+        asked += [asyncio.create_task(model.sample(CHAT, range(seed, seed + 1))) for seed in range(100, 200)]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {Unavailable}
     assert 60.0 <= loop.time() <= 60.0 + 2 * settings.longest_pause + settings.longest_backoff
+
+
+async def test_a_server_that_was_given_up_is_asked_again_after_each_pause(endpoint: Opener) -> None:
+    is_well = False
+
+    async def script(asked: Exchange) -> None:
+        await (asked.answer("42") if is_well else asked.reply(500, WORDS))
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, retry_for=10.0, settings=EndpointSettings())
+        with pytest.raises(Unavailable):
+            await model.sample(CHAT, range(1))
+        is_well = True
+        with pytest.raises(Unavailable):
+            await model.sample(CHAT, range(1))
+        await asyncio.sleep(EndpointSettings().longest_pause)
+        (answer,) = await model.sample(CHAT, range(1))
+        assert answer.text == "42" and len(await ask(model, 20)) == 20
 
 
 class Played:
