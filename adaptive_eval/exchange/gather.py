@@ -329,6 +329,7 @@ def _why_missing(record: Record) -> str | None:
     """Why a record is not a trial: it failed, is incomplete, or has neither text nor grade; None for a trial."""
     if record.answer is not None and finish_word(record.answer.finish_reason) in FAILED:
         return record.missing or f"the server failed during the answer (finish reason {record.answer.finish_reason!r})"
-    if record.missing is not None or record.has_text or record.grader_error is None:
+    never_came = record.answer is not None and "unanswered" in record.answer.signals  # no grader takes it for an answer
+    if record.missing is not None or record.has_text or record.grader_error is None or never_came:
         return record.missing
     return record.grader_error if record.category is None and record.value is None else None

@@ -10,6 +10,7 @@ from time import time
 import numpy as np
 import pytest
 from logs import imported, lines, outcomes
+from small_run import make_run, ragged
 from stored_runs import stored_header
 
 from adaptive_eval.config.fingerprint import differences
@@ -92,6 +93,23 @@ def test_the_trials_of_a_run_are_in_its_export_each_once(run: Path, tmp_path: Pa
     trials = list(READERS[form](path))
     assert dict(trials) == expected and len(trials) == len(expected)
     assert progress == sorted(progress) and progress[-1] == len(stored)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_request_that_was_never_answered_comes_back_as_such(tmp_path: Path, form: str) -> None:
+    """Also from a format without texts."""
+    failed = [
+        replace(trial, answer=replace(trial.answer, text="", signals=frozenset({"unanswered"})))
+        if trial.category is None
+        else trial
+        for trial in ragged()
+    ]
+    directory = make_run(tmp_path, failed)
+    path = export(ExportRequest(directory, form)).path
+    done = imported(path, "--to", tmp_path / "imported", "--finished")
+    assert done.exit_code == 0 and "missing" not in done.output, done.output
+    assert outcomes(tmp_path / "imported") == outcomes(directory)
+    assert "bob: of 6 answers 1 never came, since every attempt at them failed" in done.output
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "npz", "parquet"])
