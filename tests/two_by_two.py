@@ -53,7 +53,7 @@ def make_trial(
         attempts=2,
         completion_bpt=0.75,
         prompt_bpt=1.5,
-        signals=frozenset({"truncated", "timed_out"}),
+        signals=frozenset({"truncated", "refusal"}),
         token_logprobs=logprobs,
     )
     return Trial(
@@ -62,7 +62,7 @@ def make_trial(
         cost=Cost(33, 0.001, 2.5),
         verdict=verdict,
         category=number % 2 if error is None else None,
-        kinds=answer_kinds("truncated timed_out"),
+        kinds=answer_kinds("truncated refusal"),
         seconds=1.25,
         answer=answer,
         grade=GradeDetails(signals, extracted) if error is None else GradeDetails(error=error),

@@ -48,6 +48,11 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
     typer.echo(f"{exported.path}: {several(exported.trials, 'trial')} of {several(exported.models, 'model')}")
     if benchmarks:
         typer.echo("note: it does not hold the weights of the benchmarks; `import --config` takes them from a file")
+    if exported.missing:
+        typer.echo(
+            f"warning: it lacks {exported.missing} of them, which timed out, have no answer or no grade; whoever "
+            "imports it is not told, but other formats have them"
+        )
     if format_name == "npz" and exported.untried:
         pairs = f"{exported.untried} pairs of a model and a question"
-        typer.echo(f"note: {pairs} have no trial yet, and `replay` needs one of each")
+        typer.echo(f"note: it has no trial of {pairs}, and `replay` needs one of each")

@@ -13,6 +13,7 @@ from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.recording import write_npz
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet
+from scorio.moments import IntArray
 
 
 class ExportFormat(NamedTuple):
@@ -20,8 +21,11 @@ class ExportFormat(NamedTuple):
 
     place: str
     """Default name of the export in the run directory."""
-    write: Callable[[ExportSource, Path, bool, OnProgress], None]
-    """Writes the run to a path, with or without the models' texts, and reports the number of trials written."""
+    write: Callable[[ExportSource, Path, bool, OnProgress], IntArray | None]
+    """Writes the run to a path, with or without the models' texts, and reports the number of trials written.
+
+    Returns the number of outcomes (L, M) if it has no place for other trials.
+    """
     texts: bool | None = None
     """Whether the models' texts are written by default; None if there is no choice."""
     ending: str | None = None
@@ -59,8 +63,10 @@ class ExportResult:
     path: Path
     trials: int
     models: int
+    missing: int
+    """Number of trials that the format has no place for: failures, and answers without a grade."""
     untried: int
-    """Number of pairs of a model and a question without a trial."""
+    """Number of pairs of a model and a question of which it has no trial."""
 
 
 def export(request: ExportRequest, on_progress: OnProgress = lambda trials: None) -> ExportResult:
@@ -77,10 +83,12 @@ def export(request: ExportRequest, on_progress: OnProgress = lambda trials: None
     texts = bool(export_format.texts if request.texts is None else request.texts)
     with opened_source(request.directory) as source:
         with new_export(path, request.force, export_format.ending) as draft:
-            export_format.write(source, draft, texts, on_progress)
+            outcomes = export_format.write(source, draft, texts, on_progress)
+        trials = source.reader.trial_count()
         return ExportResult(
             path=path,
-            trials=source.reader.trial_count(),
+            trials=trials,
             models=len(source.models),
-            untried=int(np.count_nonzero(source.extent == 0)),
+            missing=0 if outcomes is None else trials - int(outcomes.sum()),
+            untried=int(np.count_nonzero((source.extent if outcomes is None else outcomes) == 0)),
         )

@@ -285,8 +285,8 @@ def recording_of_run(directory: Path) -> Recording:
     )
 
 
-def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None:
-    """Write all outcomes; ungraded answers are written as missing."""
+def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> IntArray:
+    """Write all outcomes; returns their number (L, M). Ungraded answers and failures are written as missing."""
     shape = (*source.extent.shape, int(source.extent.max()))
     outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(source.rubric.weights)))
     for number, (model, question, trial) in enumerate(source.reader.graded_trials(), 1):
@@ -302,6 +302,7 @@ def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> None
             weights=np.array(source.rubric.weights, dtype=np.float64),
             categories=np.array(source.rubric.names, dtype=str),
         )
+    return np.asarray(np.count_nonzero(outcomes != NO_TRIAL, axis=2))
 
 
 ORDER_SEED = 0
@@ -315,6 +316,9 @@ def read_tensor(file: LogFile) -> Iterator[Record]:
     cells = len(recording.models) * len(recording.questions)
     for number, (model, question) in enumerate(np.ndindex(len(recording.models), len(recording.questions)), start=1):
         file.share = number / cells
+        if not recording.counts[model].any():
+            names = recording.models[model], recording.questions[question]
+            yield Record(f"cell ({model}, {question})", *names, trial=None, missing="the array has no trial of it")
         for trial, category in enumerate(_trials(recording, model, question, rng)):
             if category >= 0:
                 yield Record(

@@ -30,6 +30,10 @@ EXTENTS = (
     "SELECT model, question, max(number) + 1 FROM trials "
     f"WHERE {ANSWERED} AND seq <= ? AND round <= ? GROUP BY model, question"
 )
+TIME_OUTS = f"""
+SELECT model, round, sum(flags LIKE '%timed_out%') AS late, count(*) FROM trials NOT INDEXED WHERE {ANSWERED}
+GROUP BY model, round HAVING late > 0
+"""
 CHARGES = """
 SELECT max(seq), max(at), kind, what, model, sum(number), sum(tokens), sum(usd), sum(gpu_seconds), estimated
 FROM charges GROUP BY kind, what, model, estimated ORDER BY 1

@@ -17,6 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import NEW_RUN, DamagedValue, StoreError
 from adaptive_eval.base.roster import Names, Roster
+from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.machine.charges import NO_MODEL, ChargeKind
 from adaptive_eval.machine.clocks import HeldTime
@@ -348,10 +350,16 @@ class RunReader:
     # -- trials ----------------------------------------------------------------------------------------------------
 
     def graded_trials(self) -> Iterator[NamedTrial]:
-        """Graded trials without their texts, also those on which the grader has failed, in the order of the log."""
+        """Graded trials without their texts, also those on which the grader has failed, in the order of the log.
+
+        Time-outs of rounds with too few answers are left out: they are failures, although they have a grade.
+        """
         models, questions = self.model_names, self._questions
+        rounds = {(model, round_): counts for model, round_, *counts in self._rows(queries.TIME_OUTS)}
+        silent = {place for place, (late, trials) in rounds.items() if not enough_answers(_whole(late), _whole(trials))}
         for trial in self.log.known_answers(models, self.newest_seq + 1):
-            if trial.state is not JUDGING and trial.state is not RESERVED:
+            is_failure = trial.kinds & AnswerKind.TIMED_OUT and (trial.model, trial.round) in silent
+            if trial.state is not JUDGING and trial.state is not RESERVED and not is_failure:
                 yield NamedTrial(models[trial.model], questions[trial.question], trial)
 
     def trial_facts(self) -> Iterator[TrialFacts]:

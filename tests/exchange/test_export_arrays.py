@@ -1,14 +1,20 @@
 """npz: what is read back is what was stored."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
+from logs import imported, outcomes
 from small_run import MODELS, QUESTIONS, make_run, ragged
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
 from adaptive_eval.exchange.export import ExportRequest, export
-from adaptive_eval.exchange.recording import read_recording
+from adaptive_eval.exchange.recording import read_recording, recording_of_run
+from adaptive_eval.report.records import TrialRecord
 
 
 def test_the_array_has_each_category_at_the_number_of_its_trial(tmp_path: Path) -> None:
@@ -31,6 +37,28 @@ def test_replay_takes_it(tmp_path: Path) -> None:
     replayed = ["replay", str(path), "--output", str(tmp_path / "replayed"), "--set", "trials={min: 2, max: 3}"]
     result = CliRunner().invoke(app, replayed)
     assert "org/ada: 7b" in result.output and result.exit_code in (0, 3)
+
+
+def hanging() -> Iterator[TrialRecord]:
+    """All requests to bob timed out, so that his round does not count, and one of five to ada, so that hers does."""
+    for record in ragged():
+        late = record.model == "bob" or (record.question, record.trial) == ("q1", 2)
+        answer = replace(record.answer, signals=frozenset({"timed_out"} if late else ()))
+        yield replace(record, answer=answer, category=0 if late else record.category, grader_error=None)
+
+
+def test_time_outs_that_are_no_answers_are_missing(tmp_path: Path) -> None:
+    directory, path = make_run(tmp_path, hanging()), tmp_path / "outcomes.npz"
+    exported = CliRunner().invoke(app, ["export", str(directory), "--format", "npz", "--output", str(path)])
+    assert "warning: it lacks 6 of them, which timed out" in exported.output, exported.output
+    assert "it has no trial of 2 pairs of a model and a question" in exported.output
+    with np.load(path, allow_pickle=False) as file:
+        assert file["R"].tolist() == [[[1, 1, 0, -1], [0, 1, -1, -1]], [[-1] * 4] * 2]
+    done = imported(path, "--to", tmp_path / "imported", "--finished")
+    assert "missing   2 of bob: 2 the array has no trial of it" in done.output, done.output
+    assert {model for model, _, _ in outcomes(tmp_path / "imported")} == {MODELS[0]}
+    with pytest.raises(ConfigError, match="bob has no graded trial of question q1"):
+        recording_of_run(directory)
 
 
 def test_an_array_may_have_as_many_categories_as_a_rubric(tmp_path: Path) -> None:
