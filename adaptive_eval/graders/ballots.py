@@ -20,6 +20,8 @@ MAX_QUOTED = 60
 CONFLICTING_VERDICTS = "the judge gave several verdicts in one reply"
 MAX_BRACES = 1_000
 """Maximum number of opening braces at which to try parsing an object."""
+MAX_TRIED = 2**20
+"""Maximum number of characters to read in vain, over all these braces: they may be nested, each before a long text."""
 
 
 class BallotField(NamedTuple):
@@ -108,13 +110,17 @@ def _after_reasoning(reply: str) -> str:
 
 def _objects(text: str) -> Iterator[tuple[Mapping[str, Any], int]]:
     """Each top-level JSON object in a text, with the position of its end."""
-    decoder, at = json.JSONDecoder(object_pairs_hook=_unique_fields), 0
+    decoder, at, tried = json.JSONDecoder(object_pairs_hook=_unique_fields), 0, 0
     for _ in range(MAX_BRACES):
-        if (at := text.find("{", at)) < 0:
+        if (at := text.find("{", at)) < 0 or tried > MAX_TRIED:
             return
         try:
             value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
+                tried += error.pos - at
+            else:  # it does not say how far it has read
+                tried += len(text) - at
             at += 1
         else:
             yield value, at

@@ -109,6 +109,20 @@ def test_what_is_not_the_object_is_an_error(reply: str, problem: str) -> None:
         parse_json_ballot(reply, BALLOT)
 
 
+@pytest.mark.parametrize("inner", ["[" + "1," * 40_000, '"' + "x" * 80_000, "[" + "1," * 40_000 + "7" * 5_000])
+def test_nested_objects_that_fail_at_their_end_are_not_all_tried(inner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries, raw_decode = list[int](), json.JSONDecoder.raw_decode
+
+    def counted(self: json.JSONDecoder, text: str, at: int = 0) -> tuple[object, int]:
+        tries.append(at)
+        return raw_decode(self, text, at)
+
+    monkeypatch.setattr(json.JSONDecoder, "raw_decode", counted)
+    with pytest.raises(GraderError, match="not the requested JSON object"):
+        parse_json_ballot('{"a":' * 990 + inner, BALLOT)
+    assert 0 < len(tries) < 20
+
+
 def test_the_schema_admits_what_is_read_and_nothing_else() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = reply_format(BALLOT)["json_schema"]["schema"]
