@@ -67,6 +67,7 @@ def nasty() -> RunView:
 
 def test_a_report_carries_the_view_as_it_is(view: RunView, nasty: RunView) -> None:
     for run in (view, nasty):
+        assert "\u202e" not in report_page(replace(run, name="run")), "its source is in the order in which it is shown"
         _, data, _ = Elements(report_page(run)).text("script")
         assert orjson.loads(data) == orjson.loads(orjson.dumps(page_view(run)))
 

@@ -83,7 +83,9 @@ MONITOR_POLICY = (
 )
 """Policy header of every page of the monitor. `form-action` still lets dialogs close, as they send nothing."""
 
-_HARMLESS = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+_DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that change the direction of writing."""
+_HARMLESS = {code: f"\\u{code:04x}" for code in (*map(ord, "<>&\u2028\u2029"), *_DIRECTIONS)}
 _NO_SCRIPT = "<p>This page is drawn by its script, and needs JavaScript.</p>"
 
 
@@ -158,7 +160,8 @@ def _document(title: str, head: str, tail: str, data: Mapping[str, str], without
 
 
 def _to_json(value: object) -> str:
-    """Serialize to JSON that can neither end a script element nor begin a comment in it."""
+    """Serialize to JSON that can neither end a script element nor begin a comment in it, nor show its source in another
+    order."""
     return orjson.dumps(value).decode().translate(_HARMLESS)
 
 
