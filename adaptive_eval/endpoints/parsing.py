@@ -120,7 +120,9 @@ class StreamedResponse:
             fields["system_fingerprint"] = fingerprint
         choices = event.get("choices")
         for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict) and isinstance(index := choice.get("index", 0), int):
+            if not isinstance(choice, dict):
+                continue
+            if isinstance(index := 0 if choice.get("index") is None else choice["index"], int):
                 self._add_part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice)
         if isinstance(usage := event.get("usage"), dict):
             self._usage = usage

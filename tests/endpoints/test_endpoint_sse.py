@@ -16,7 +16,7 @@ def event(choices: list[dict[str, object]], **fields: object) -> bytes:
     return b"data: " + orjson.dumps({"choices": choices, **fields}) + b"\n\n"
 
 
-def delta(text: str, index: int = 0, reason: str | None = None, **fields: object) -> dict[str, object]:
+def delta(text: str, index: int | None = 0, reason: str | None = None, **fields: object) -> dict[str, object]:
     return {"index": index, "delta": {"content": text, **fields}, "finish_reason": reason}
 
 
@@ -110,6 +110,12 @@ def outcome(pieces: list[bytes]) -> object:
 @given(st.lists(PIECES, max_size=12))
 def test_events_read_at_once_say_what_they_say_one_by_one(pieces: list[bytes]) -> None:
     assert outcome(pieces) == outcome([b"".join(pieces)])
+
+
+def test_a_choice_may_have_no_index_or_null() -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(event([delta("4", index=None), {"delta": {"content": "2"}}]) + event([delta("", reason="stop")]))
+    assert [choice["message"]["content"] for choice in reader.payload()["choices"]] == ["42"]
 
 
 def test_a_text_completion_has_its_text_at_the_choice() -> None:
