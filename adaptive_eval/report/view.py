@@ -20,6 +20,7 @@ from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.machine.trial import JUDGING
 from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.build import finite_or_none
@@ -40,6 +41,7 @@ from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import BatchRow, Results
 from adaptive_eval.report.sites import SiteView, site_views
 from adaptive_eval.report.snapshot import batch_rows
+from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
@@ -176,6 +178,8 @@ class RunView:
     """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
+    waiting: Spending | None = None
+    """Stored answers whose grades are pending; None without any, and after the first look."""
 
 
 PRIVATE_FIELDS = {"host", "pid", "key", "planned", "asked_as"}
@@ -195,11 +199,19 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
     with open_run(directory, check_large=False) as stored:
         results = stored.results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
-        return view if results is None else replace(view, orders=order_sentence(stored.reader, stored.setup.config))
+        if results is None:
+            return replace(view, waiting=_waiting(stored.reader))
+        return replace(view, orders=order_sentence(stored.reader, stored.setup.config))
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
     return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
+
+
+def _waiting(reader: RunReader) -> Spending | None:
+    lines = [line for line in reader.account() if line.state is JUDGING]
+    cost = total_cost(line.cost for line in lines)
+    return Spending(0.0, sum(line.number for line in lines), *cost) if lines else None
 
 
 def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:

@@ -102,8 +102,8 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             yield Caution(
                 REDECIDED,
                 None,
-                f"changed after {event.looks} looks ({_date(event.at)}): {', '.join(changes)}; later looks judge all "
-                "answers by these settings. The promise does not cover settings chosen after seeing results",
+                f"changed after {several(event.looks, 'look')} ({_date(event.at)}): {', '.join(changes)}; later looks "
+                "judge all answers by these settings. The promise does not cover settings chosen after seeing results",
             )
 
 

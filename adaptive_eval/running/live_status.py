@@ -154,8 +154,9 @@ class LiveStatus:
         if machine is None or not machine.setting.judged:
             return None
         accounts = [machine.account.models[number] for number in self._numbers]
+        judged = sum(account.judged for account in accounts)
         cost = reduce(Cost.plus, (account.verdicts.cost for account in accounts), NO_COST)
-        return GradingCost(sum(account.answers for account in accounts), *cost)
+        return GradingCost(judged, *cost) if judged else None
 
     def _site_rows(self) -> tuple[SiteRow, ...]:
         now = time.time()

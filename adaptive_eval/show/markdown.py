@@ -192,6 +192,9 @@ def _unjudged_lines(view: RunView) -> Iterator[str]:
         f", for {usage}" for spending in view.spending[-1:] if (usage := ", ".join(usage_parts(*stored_cost(spending))))
     ]
     yield f"There is no look yet: {count(sum(map(sum, view.trials)))} trials are graded{''.join(used)}."
+    if view.waiting is not None:
+        usage = ", ".join(usage_parts(*stored_cost(view.waiting))) or "0 tokens"
+        yield f"{several(view.waiting.trials, 'more answer')} without a grade used {usage}."
 
 
 def _headline(results: Results) -> str:

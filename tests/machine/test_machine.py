@@ -10,7 +10,7 @@ import pytest
 from scripted import Disk
 
 from adaptive_eval.core import Bench, Budget, Cost, Pace, Plan, Reason, Trials
-from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
@@ -38,7 +38,7 @@ from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, R
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import Note, Row, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay, replay_steps
-from adaptive_eval.machine.trial import JUDGING, RESERVED, Request, Trial
+from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, Request, Trial
 
 
 def setting(**changes: object) -> Setting:
@@ -163,6 +163,15 @@ def test_model_is_owed_its_trials_until_their_verdicts_are_on_disk() -> None:
     played.disk.commit(rows)
     played.do(Committed(rows))
     assert not played.machine.is_owed(0) and played.machine.is_owed(1)
+
+
+def test_an_answer_is_judged_once_its_grade_is_paid() -> None:
+    account, waiting = Account(), Trial(0, 0, 0, 0, JUDGING, Cost(30), Cost(15))
+    account.enter(waiting)
+    assert (account.models[0].answers, account.models[0].judged) == (1, 0)
+    account.enter(waiting, -1)
+    account.enter(waiting._replace(state=DONE, category=1))
+    assert (account.models[0].answers, account.models[0].judged) == (1, 1)
 
 
 def test_no_more_verdicts_are_asked_for_at_a_time_than_allowed() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from adaptive_eval.core import Anytime, Extension, Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.report.warnings import horizon_cautions
+from adaptive_eval.notes import Change, SettingsChanged
+from adaptive_eval.report.warnings import decision_cautions, horizon_cautions
 
 NOTHING = np.empty(0)
 
@@ -58,3 +59,9 @@ def test_a_caution_says_which_error_is_left_and_which_is_spent() -> None:
     )
     other_caution = horizon_caution(ZScore(), Extension(8, 32, 5, True, remaining, was, bound))
     assert "with what is left of the allowed error; " in other_caution, "a rule of one's own may have no level"
+
+
+@pytest.mark.parametrize(("looks", "said"), [(1, "1 look"), (2, "2 looks")])
+def test_looks_before_a_change_are_counted(looks: int, said: str) -> None:
+    (caution,) = decision_cautions([SettingsChanged(9, looks, (Change("stopping.delta", 0.1, 0.0),))])
+    assert caution.text.startswith(f"changed after {said} (")

@@ -12,17 +12,20 @@ import pytest
 import yaml
 from live_runs import MODELS, EndedRuns, Site
 from page_views import simulated, world
-from played import Played
+from played import REPLICA, Played, prepared
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.core.types import Cost
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.machine.trial import JUDGING, Trial
 from adaptive_eval.notes import BatchPlanned, BatchTaken, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.results import CallRow, Caution
-from adaptive_eval.report.view import RunView, event_view, read_view
+from adaptive_eval.report.view import RunView, event_view, read_report, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 from adaptive_eval.show.repeatable import questions_digest
 from adaptive_eval.show.text import (
@@ -217,6 +220,17 @@ def test_a_run_before_its_first_look_says_so(play: Callable[..., Played]) -> Non
         assert "There is no look yet: 5 trials are graded, for 150 tokens, $0.050, 0.00069 GPU hours." in text
         assert "Next: run the same command again" in text
     assert "```" not in summary(view) and "\\" not in summary(view), "it is plain text"
+
+
+def test_answers_that_wait_for_a_judge_are_told_before_the_first_look(tmp_path: Path) -> None:
+    judge = {"kind": "judge", "server": {"base_url": REPLICA, "model": "judge"}}
+    run = Played(tmp_path / "run", prepared(tmp_path, grader=judge))
+    answer = Answer("yes", "stop", 1000, REPLICA, 1.5)
+    run.commit([Trial(0, at, 0, 0, JUDGING, Cost(30, 0.25), Cost(15), answer=answer) for at in (0, 1)])
+    run.close()
+    text = markdown(read_report(run.directory))
+    assert "There is no look yet: 0 trials are graded." in text
+    assert "2 more answers without a grade used 60 tokens, $0.50." in text
 
 
 def test_every_format_is_written_completely_and_to_the_right_place(run: Path) -> None:
