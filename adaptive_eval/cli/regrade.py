@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from adaptive_eval.report.undecided import UNDECIDED
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
+from adaptive_eval.running.remembered import remembered_note, remembered_settings
 
 MAX_NAME_WIDTH = 40
 """Characters of a model's name."""
@@ -41,7 +43,11 @@ def regrade(
                 f"{config} is a file of questions, and --config needs a configuration: save what the run's command "
                 "prints with --print-config (and the new --grader), and give that file"
             )
-        settings = load_config(config, overrides or ())
+        given = overrides or []
+        remembered, _ = remembered_settings(partial(load_config, config), given, run)
+        if remembered:
+            typer.echo(remembered_note(remembered), err=True)
+        settings = load_config(config, [*remembered, *given])
         command = typed_command("run", config, overrides, "--run-dir", str(run))
         arguments = tuple(shlex.split(command)[2:])
         done = asyncio.run(regrade_run(run, settings, beyond_limits=beyond_limits, arguments=arguments))

@@ -67,19 +67,29 @@ def choose_run(
     configuration from overrides, if it `may_override` it. Other parameters are those of `run_directory`."""
     prepared = prepare(load(overrides))
     place = run_directory(prepared, directory, fresh)
-    stored = _stored_overrides(place) if may_override else {}
+    remembered, overridden = remembered_settings(load, overrides, place) if may_override else ((), {})
+    if remembered:
+        prepared = prepare(load([*remembered, *overrides]))
+    return ChosenRun(replace(prepared, overrides=overridden), place, remembered)
+
+
+def remembered_settings(
+    load: Callable[[Sequence[str]], RunConfig], overrides: Sequence[str], directory: Path
+) -> tuple[tuple[str, ...], dict[str, Override]]:
+    """The settings of earlier starts of the run in the directory that hold beside these overrides, as `key=value`, and
+    all overrides that its next start is to remember."""
+    stored = _stored_overrides(directory)
     typed = {key: value for key, value in map(_split, overrides) if _is_remembered(key)}
     if not stored and not typed:
-        return ChosenRun(prepared, place, ())
+        return (), {}
     in_file = _FileValues(load)
     remaining = {
         key: override.value for key, override in stored.items() if key not in typed and in_file[key] == override.in_file
     }
     remembered = tuple(f"{key}={value}" for key, value in remaining.items())
-    if remembered:
-        prepared = prepare(load([*remembered, *overrides]))
-    holding = {key: Override(value, in_file[key]) for key, value in {**remaining, **typed}.items() if value.strip()}
-    return ChosenRun(replace(prepared, overrides=holding), place, remembered)
+    return remembered, {
+        key: Override(value, in_file[key]) for key, value in {**remaining, **typed}.items() if value.strip()
+    }
 
 
 def remembered_note(remembered: Sequence[str]) -> str:

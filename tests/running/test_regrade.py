@@ -200,3 +200,14 @@ def test_a_run_goes_on_under_its_old_limits_after_a_regrade_under_others(site: S
         report, look = reader.newest_report(), reader.looks()[-1]
     assert report is not None and report.look == look.number
     assert read_counts(site.directory()).cells.any()
+
+
+@pytest.mark.slow
+def test_a_regrade_goes_by_the_limits_that_the_run_remembers(site: Site) -> None:
+    config, cap = site.write(trials={"min": 4, "max": 60}), "budget.trials=120"
+    assert site.run(config, "--set", cap).exit_code == ExitCode.SPENT
+    done = regrade(site.directory(), "--config", config)
+    assert f"settings of an earlier start still apply ({cap})" in done.stderr
+    assert "The limits allow no more answers" in done.stdout
+    undone = regrade(site.directory(), "--config", config, "--set", "budget.trials=")
+    assert "resuming takes about" in undone.stdout
