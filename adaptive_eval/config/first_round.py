@@ -1,7 +1,7 @@
 """Checks whether the caps cover the worst case of the first round; if not, explains the effect and the fix."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 
@@ -66,6 +66,25 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
             f"{follows}: {cost}, but budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
             f"{larger} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
         )
+
+
+def unpaid_models(prepared: PreparedRun, joining: Container[str], used: Sequence[float]) -> Iterator[str]:
+    """A warning for each cap that does not cover the first rounds of models that join a run; `used` (4,): what the run
+    has used of each currency."""
+    plan = prepared.plan
+    trials, worst, total = plan.opening.sum(axis=1), bounded_costs(plan), np.array(used, dtype=float)
+    for number, model in enumerate(prepared.models):
+        if model not in joining or number in plan.bench.recorded:
+            continue
+        total += np.maximum(worst[number], (trials[number], 0.0, 0.0, 0.0))
+        for (name, (unit, decimals)), spent, needed in zip(UNITS.items(), used, total.tolist(), strict=True):
+            if (cap := getattr(plan.budget, name)) is not None and needed > cap:
+                key = cap_key(name)
+                yield (
+                    f"no answers of {model} will be requested, since the budget does not cover its first round: "
+                    f"budget.{key} is {cap / unit:,.6g}, of which {spent / unit:,.6g} are used. Set it to "
+                    f"{smallest_cap(name, needed):,.{decimals}f} or more"
+                )
 
 
 def is_in_vain(problems: Sequence[str]) -> bool:

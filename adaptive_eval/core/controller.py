@@ -644,13 +644,14 @@ class Controller:
 
         If the caps do not cover its worst case, it is asked in parts, each as far as the caps allow given the cost of
         those before. If trials are there already, no round runs ahead: their look decides who gets more. Those trials
-        are looked at even if they exceed a cap.
+        count, but are looked at even if they exceed a cap, unless others are missing.
         """
         flight, plan, first, imported = self._flight, self.plan, self.plan.opening, self.plan.first
         new_trials = (first if imported is None else np.maximum(first - imported, 0)).sum(axis=1)
         fits_at_once = flight.account.fits(new_trials)
-        if not flight.account.may_fit(new_trials):
-            self._end_short_of(new_trials)
+        needed = first.sum(axis=1) if new_trials.any() else new_trials
+        if not flight.account.may_fit(needed):
+            self._end_short_of(needed)
             return
         self._issue(first)
         if not fits_at_once:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError
-from adaptive_eval.config.first_round import first_round_problems
+from adaptive_eval.config.first_round import first_round_problems, unpaid_models
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notes import events_of_kind
@@ -33,15 +33,17 @@ class ChosenRun(NamedTuple):
     """Settings of earlier starts that hold, as `key=value`."""
 
     @property
-    def has_answers(self) -> bool:
-        """Whether the run in the directory has stored answers."""
-        with RunReader.if_begun(self.directory) as reader:
-            return reader is not None and reader.trial_count() > 0
-
-    @property
     def first_round_problems(self) -> list[str]:
-        """Problems of the budget with the first round of a run without answers."""
-        return [] if self.has_answers else list(first_round_problems(self.prepared))
+        """Problems of the budget with the first round: of a run without answers, or of models that join the run."""
+        with RunReader.if_begun(self.directory) as reader:
+            trials = 0 if reader is None else reader.trial_count()
+            if reader is None or not trials:
+                return list(first_round_problems(self.prepared))
+            joining = set(self.prepared.models).difference(reader.model_names.values()) | reader.unanswered_models()
+            used = (trials, *reader.log.spent())
+        if not joining or self.obstacle is not None:
+            return []
+        return list(unpaid_models(load_starting_point(self.prepared, self.directory).prepared, joining, used))
 
     @property
     def obstacle(self) -> str | None:

@@ -35,7 +35,7 @@ from adaptive_eval.study.summary import summarise
 from adaptive_eval.study.timed import NO_VERDICTS
 from adaptive_eval.study.types import Forecast
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
-from scorio.moments import FloatArray
+from scorio.moments import FloatArray, IntArray
 from scorio.sinf.paired import coupling
 
 GUESSED_START_SECONDS = 120.0
@@ -157,12 +157,24 @@ def _make_scenario(
         held_before=0.0 if continued is None else continued.held_gpu_seconds,
         spent_beside={} if continued is None else continued.spent_beside,
         facts=RunFacts(
-            first=prepared.plan.first,
+            first=_stored_if_models_joined(prepared, continued),
             before=prepared.plan.before,
             capped_opening=prepared.plan.capped_opening,
             batched=prepared.config.batched,
         ),
     )
+
+
+def _stored_if_models_joined(prepared: PreparedRun, continued: Pilot | None) -> IntArray | None:
+    """(L, M): the continued run's trials if it has none of some model, since the first look at such a model has all
+    trials of the others; else the trials that the plan begins with."""
+    plan = prepared.plan
+    if continued is None or plan.drawn:
+        return plan.first
+    trials: IntArray = (continued.outcomes >= 0).sum(axis=2) * plan.bench.asked[:, None]
+    with_opening = np.maximum(trials, plan.pace.first_round(plan.trials.min, plan.trials.max)).mean(axis=1)
+    have_joined = not trials[plan.bench.asked].any(axis=1).all()
+    return trials if have_joined and with_opening.max() <= plan.trials.max else plan.first
 
 
 def _worlds(prepared: PreparedRun, pilot: Pilot | None, draws: int, seed: int) -> Iterator[FloatArray]:

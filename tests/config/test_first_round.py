@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from checked_text import check_text
-from live_runs import Site
+from live_runs import MODELS, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
@@ -187,3 +187,23 @@ def test_caps_that_nothing_bounds_are_reported_before_a_run_and_after_it(site: S
     assert 0.02 < results.cost.usd <= 0.05
     bounded = site.write("bounded", models=models, budget={"usd": 500.0})
     assert not list(first_round_problems(prepare(load_config(bounded))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cap", [80, 96])
+def test_a_budget_that_does_not_cover_a_joining_model_is_reported_before_the_run(site: Site, cap: int) -> None:
+    """Its first round has 32 trials."""
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    settings = {"store": str(site.folder / "runs"), "trials": {"min": 4, "max": 60}}
+    assert site.run(site.write(models=models[:2], budget={"trials": 64}, **settings)).exit_code == ExitCode.SPENT
+    config = site.write(models=models, budget={"trials": cap}, **settings)
+    warning = (
+        "no answers of cyd will be requested, since the budget does not cover its first round: budget.trials is 80, "
+        "of which 64 are used. Set it to 96 or more"
+    )
+    for command, *options in (["validate"], ["plan", "--simulations", "10"], ["run", "--dry-run"]):
+        assert (warning in CliRunner().invoke(app, [command, str(config), *options]).stdout) == (cap == 80)
+    ended = site.run(config)
+    results = read_results(site.directory())
+    assert results is not None and (warning in ended.stderr) == (cap == 80)
+    assert {row.name: row.trials for row in results.models}["cyd"] == (0 if cap == 80 else 32)

@@ -1,5 +1,7 @@
 """Trials stored before the first look: it uses all of them, once, and the error guarantee still holds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from core_runs import Answers, exact, plans, restore, straight
@@ -57,6 +59,15 @@ def test_caps_count_stored_trials_but_do_not_prevent_a_look() -> None:
     controller = with_stored_trials(plan, Answers(plan, 1, skill=lambda model, question: 0.5))
     assert len(controller.looks) == 1
     assert controller.finished is Reason.BUDGET
+
+
+def test_caps_count_stored_trials_before_missing_ones_are_requested() -> None:
+    first = np.array([[30] * 3, [30] * 3, [0] * 3])
+    plan = Plan(Bench(3, 3, BINARY), trials=Trials(min=4, max=60), budget=Budget(trials=191), first=first)
+    controller = with_stored_trials(plan, Answers(plan, 1))
+    assert controller.finished is Reason.BUDGET and controller.short_caps == {"trials": 192.0}
+    enough = with_stored_trials(replace(plan, budget=Budget(trials=192)), Answers(plan, 1))
+    assert len(enough.ask(100)) == 12
 
 
 def test_a_finished_design_ends_with_its_look() -> None:

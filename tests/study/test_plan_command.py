@@ -19,6 +19,7 @@ from planned import (
     RIGHT_TOKENS,
     WORLD,
     WRONG_TOKENS,
+    outcome_of,
     prepared_from,
     store_run,
     write_config,
@@ -143,6 +144,23 @@ def test_a_budget_has_paid_for_the_answers_of_removed_models() -> None:
     result = forecast(str(path), "--set", "budget.trials=180", "--set", "stopping.options.worth=50")
     of_removed = trials - result["spent"]["trials"]
     assert of_removed == trials / 3 and result["capped"]["costs"]["trials"]["high"] <= 180 - of_removed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cap", [400, 416])
+def test_a_budget_holds_if_a_model_joins_a_run(cap: int) -> None:
+    """Also for answers that no simulated look of the new run would have come to; the first round has 32."""
+    prepared = prepared_from(write_config(Path(), models=MODELS[:2]), "trials.max=60")
+    cells = ((model, question, trial) for model in range(2) for question in range(8) for trial in range(24))
+    store_records(
+        Path("runs/small"),
+        prepared.header,
+        [outcome_of(prepared, *cell, int(cell[2] % 2)) for cell in cells],
+        elapsed=60.0,
+    )
+    result = forecast(str(write_config(Path())), "--set", "trials.max=60", "--set", f"budget.trials={cap}")
+    trials = 384 if cap == 400 else 416
+    assert result["capped"]["costs"]["trials"] == {"median": trials, "low": trials, "high": trials}
 
 
 @pytest.mark.slow
