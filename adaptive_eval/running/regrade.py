@@ -37,7 +37,7 @@ from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.records import LooksForgotten, LookTaken, Record
+from adaptive_eval.machine.records import LooksForgotten, Record
 from adaptive_eval.machine.resume import verdicts_asked
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 from adaptive_eval.notes import events_of_kind
@@ -51,7 +51,7 @@ from adaptive_eval.report.thresholds import thresholds_from_event, thresholds_fr
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import cost_of_baseline, take_baseline
 from adaptive_eval.running.regrade_costs import RegradeCosts
-from adaptive_eval.running.settings_of_run import awaited_models, replay_stored
+from adaptive_eval.running.settings_of_run import awaited_models, missing_looks, replay_stored
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.write import RunStore
 
@@ -228,12 +228,7 @@ class _Regrading:
         machine = self._replay()
         if machine is None:
             return done._replace(before=before)
-        stored_looks = len(self._reader.looks())  # none if new grades were given; new limits may take a further one
-        looks = [
-            record
-            for record in machine.derived.collected
-            if isinstance(record, LookTaken) and record.number >= stored_looks
-        ]
+        looks = missing_looks(machine, self._reader)  # all if new grades were given
         draft = reporter.draft(machine, is_over=True)
         store.commit([*enumerate(looks, store.last_seq + 1)], report=draft)
         if draft is not None:

@@ -10,7 +10,7 @@ from adaptive_eval.report.label_effect import read_run_labels
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun, has_current_labels
-from adaptive_eval.running.settings_of_run import awaited_models, replay_stored
+from adaptive_eval.running.settings_of_run import awaited_models, missing_looks, replay_stored
 from adaptive_eval.store.lock import is_held
 from adaptive_eval.store.write import RunStore
 
@@ -37,6 +37,7 @@ def _make_report(store: RunStore) -> None:
     log, reader = store.reader, RunReader(store.reader)
     setup, events = stored_setup(reader.header()), reader.events()
     machine = replay_stored(log, setup.config, setup.questions)
+    looks = missing_looks(machine, reader)  # if settings changed in a start that was killed before a look
     # what the machine would do now is not done: only why the run has ended is wanted
     machine.handle(Tick(reader.elapsed, sum(time.gpu_seconds for time in reader.held_times().values())))
     machine.handle(Opened(last=store.last_seq, waited=awaited_models(events, log.models())))
@@ -44,5 +45,5 @@ def _make_report(store: RunStore) -> None:
     reporter = Reporter(setup.config, setup.questions, reader.created, lambda: labels)
     draft = reporter.draft(machine, is_over=not was_killed(events))
     if draft is not None:
-        store.commit([], report=draft)
+        store.commit([*enumerate(looks, store.last_seq + 1)], report=draft)
         draft.publish(store)

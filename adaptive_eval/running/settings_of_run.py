@@ -13,7 +13,7 @@ from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.alarms import AlarmSettings
 from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import SettingsEffect, SettingsEnd
+from adaptive_eval.machine.records import LookTaken, SettingsEffect, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay
 from adaptive_eval.notes import were_answers_awaited
 from adaptive_eval.notes.event import Event
@@ -116,3 +116,9 @@ def replay_stored(log: LogReader, config: RunConfig, questions: Sequence[Questio
     setting = make_setting(config, keys, stored_plan(setup, reader, events), log.models())
     stages = stages_of_run(reader, events, config, setting)
     return replay(lambda whole_commits: log.log(in_whole_commits=whole_commits), stages, log.notes(), log.known_answers)
+
+
+def missing_looks(machine: Machine, reader: RunReader) -> list[LookTaken]:
+    """Looks of a replayed run that are not stored: other settings may take a further one of the same answers."""
+    looks = reader.look_count()
+    return [record for record in machine.derived.collected if isinstance(record, LookTaken) and record.number >= looks]

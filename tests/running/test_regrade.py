@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from live_runs import EndedRuns, RunOutcome, Site
-from stored_runs import stored_events
+from stored_runs import store_records, stored_events
 from thoroughness import first_of
 from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.prepare import prepare
 from adaptive_eval.notes import SettingsChanged, TrialsRegraded, events_of_kind
 from adaptive_eval.report.ending import find_arguments
 from adaptive_eval.report.reader import RunReader
@@ -29,6 +31,7 @@ def grade(text, question):
         raise RuntimeError("no such thing")
     return "{" + question.answer + "}" in text
 """
+LABEL = {"model": "ada", "question": "q0", "trial": 0, "label": "correct"}
 
 
 def regrade(*arguments: object) -> Result:
@@ -128,8 +131,7 @@ def test_what_changes_no_grade_leaves_every_answer_in_the_scores(site: Site, by:
     if by == "regrade":
         done = regrade(site.directory(), "--config", config)
     else:
-        label = {"model": "ada", "question": "q0", "trial": 0, "label": "correct"}
-        (labels := site.folder / "labels.jsonl").write_text(json.dumps(label))
+        (labels := site.folder / "labels.jsonl").write_text(json.dumps(LABEL))
         done = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
     after = read_results(site.directory())
     assert done.exit_code == ExitCode.REACHED, done.output
@@ -199,6 +201,20 @@ def test_a_run_goes_on_under_its_old_limits_after_a_regrade_under_others(site: S
     with closing(RunReader.open(site.directory())) as reader:
         report, look = reader.newest_report(), reader.looks()[-1]
     assert report is not None and report.look == look.number
+    assert read_counts(site.directory()).cells.any()
+
+
+@pytest.mark.slow
+def test_labels_under_settings_of_a_start_without_a_look_are_stored_with_that_look(site: Site) -> None:
+    """As if that start had been killed once its settings were stored."""
+    few, more = ({"trials": {"min": 4, "max": 60}, "budget": {"trials": cap}} for cap in (120, 400))
+    site.run(site.write(**few))
+    store_records(site.directory(), prepare(load_config(site.write(**more))).header)
+    (labels := site.folder / "labels.jsonl").write_text(json.dumps(LABEL))
+    done = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(labels)])
+    assert done.exit_code == ExitCode.REACHED, done.output
+    assert CliRunner().invoke(app, ["verify", str(site.directory())]).stdout.endswith(", questions: intact\n")
+    assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
     assert read_counts(site.directory()).cells.any()
 
 
