@@ -57,12 +57,14 @@ def harmless_damage(directory: Path) -> Iterator[str]:
 
 
 def _faults_of_sums(directory: Path) -> list[str]:
-    """Compare stored sums with the trials."""
+    """Compare stored sums with the trials, and look for the counts of the newest report."""
     try:
         with closing(RunReader.open(directory)) as reader, reader.consistent_read():
-            fault = fault_of_sums(reader)
+            fault, report = fault_of_sums(reader), reader.newest_report(cells=True)
     except StoreError as error:
         return [str(error)]
+    if fault is None and report is not None and not report.cells:
+        fault = f"the report of look {report.look + 1}: its counts are missing"
     return [] if fault is None else [fault]
 
 

@@ -123,6 +123,14 @@ def test_results_of_more_than_is_stored_are_noticed(copy: Path) -> None:
     assert "they belong to different runs, or trials are lost" in result.stderr
 
 
+def test_a_report_without_its_counts_is_named(copy: Path) -> None:
+    with forging(copy) as database:
+        database.execute("UPDATE cells SET look = look + 1")
+    assert "is damaged" in command("report", copy, "--format", "json").stderr
+    result = command("verify", copy)
+    assert result.exit_code == ExitCode.FAILED and ": its counts are missing\n" in result.stderr
+
+
 def summed(folder: Path) -> tuple[Path, TrialSums]:
     """A run that has stored sums, and those sums."""
     run = Played(folder / "run", prepared(folder), sums_every=40)
