@@ -201,13 +201,13 @@ class DispensableDisplay:
         """A method of `Display`, called as long as the display works."""
 
         def show(*args: object) -> None:
-            with self._hidden_after_error():
+            with self._hidden_after_error(goes_on=name != "ended"):
                 getattr(self._display, name)(*args)
 
         return show
 
     @contextmanager
-    def _hidden_after_error(self) -> Iterator[None]:
+    def _hidden_after_error(self, *, goes_on: bool) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -215,6 +215,8 @@ class DispensableDisplay:
             with suppress(OSError):
                 broken.closed()
             _redirect_to_null(sys.stdout)
+            if not goes_on:
+                return
             with suppress(OSError):
                 print(f"nothing more is shown ({error.strerror}); the run goes on", file=sys.stderr, flush=True)
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 import pytest
 from contrary_server import Asked, listening, write_config
@@ -22,21 +22,30 @@ COMMAND = [sys.executable, "-m", "adaptive_eval", "run"]
 ONCE = {"min": 4, "max": 4}
 
 
+def closed_pipe() -> BinaryIO:
+    """The writing end of a pipe whose reader has left."""
+    read, write = os.pipe()
+    os.close(read)
+    return os.fdopen(write, "wb")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("display", ["plain", "json"])
 def test_a_reader_that_leaves_does_not_end_the_run(site: Site, display: str) -> None:
     config = site.write(trials=ONCE)
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "wb") as closed_pipe:
+    with closed_pipe() as pipe:
         command = [*COMMAND, str(config), "--display", display]
         done = subprocess.run(
-            command, cwd=site.folder, stdout=closed_pipe, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False
+            command, cwd=site.folder, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False
         )
     assert done.returncode in ENDED, done.stderr
     assert "nothing more is shown (Broken pipe); the run goes on" in done.stderr
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
     assert RunOutcome.of(site.directory()).outcomes
+    with closed_pipe() as pipe:
+        command = [*COMMAND[:-1], "monitor", str(site.directory()), "--display", display]
+        watched = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=HANGS, check=False)
+    assert not watched.stderr, "the run is over"
 
 
 @pytest.mark.slow
