@@ -1,5 +1,6 @@
 """`adaptive-eval plan CONFIG`: forecast what a run will cost and decide, before it spends anything."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -82,7 +83,10 @@ def plan(
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
-    if obstacle is None and not is_in_vain(first_round):
+    costs, spent = (forecast.capped or forecast.need).costs, forecast.spent
+    if spent is not None and costs.trials.high <= spent.trials:
+        typer.echo(f"\n{NEXT}{shlex.join(['adaptive-eval', 'report', str(chosen.directory)])}")
+    elif obstacle is None and not is_in_vain(first_round):
         typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
 
 

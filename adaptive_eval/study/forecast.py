@@ -222,11 +222,11 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
             "second"
         )
     elif not seconds.any():
-        yield "the pilot has no times: guessed are 40 tokens per second"
+        yield "no answer has a time: guessed are 40 tokens per second"
     if tokens.any() and not tokens.all():
-        yield f"tokens of {np.sum(~tokens)} of {len(tokens)} models are those of the pilot's other models"
+        yield f"tokens of {np.sum(~tokens)} of {len(tokens)} models are those of the others"
     if seconds.any() and not seconds.all():
-        yield f"times of {np.sum(~seconds)} of {len(seconds)} models are those of the pilot's other models"
+        yield f"times of {np.sum(~seconds)} of {len(seconds)} models are those of the others"
 
 
 def _server_starts(prepared: PreparedRun, scenario: Scenario, *, measured: bool) -> Iterator[str]:

@@ -323,8 +323,8 @@ def _missing_in_pilot(counts: NDArray[np.int64], models: Sequence[str], question
         missing = [name for name, trials in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not trials]
         if missing:
             remarks.append(
-                f"{len(missing)} of {len(names)} {kind} are not in the pilot ({first_few(missing, MAX_SHOWN)}): drawn "
-                f"as the pilot's {kind} vary"
+                f"{len(missing)} of {len(names)} {kind} have no graded answers ({first_few(missing, MAX_SHOWN)}): "
+                "drawn as the others vary"
             )
     return remarks
 

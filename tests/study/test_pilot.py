@@ -60,8 +60,8 @@ def test_missing_and_differing_parts_of_a_pilot_are_reported(tmp_path: Path, pre
     directory = store_pilot(prepared, tmp_path / "run")
     other = prepared_from(write_config(tmp_path, "other"), "sampling.temperature=0.9")
     absent_model, absent_questions, asked = read_pilot(directory, other).remarks
-    assert absent_model == "1 of 3 models are not in the pilot (bob): drawn as the pilot's models vary"
-    assert "5 of 8 questions are not in the pilot (q1, q2, q4 and 2 more)" in absent_questions
+    assert absent_model == "1 of 3 models have no graded answers (bob): drawn as the others vary"
+    assert "5 of 8 questions have no graded answers (q1, q2, q4 and 2 more)" in absent_questions
     assert "models.ada.sampling.temperature: 0.6 → 0.9" in asked
 
 

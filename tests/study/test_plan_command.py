@@ -116,6 +116,7 @@ def test_a_finished_run_needs_nothing_more() -> None:
     assert result["need"]["costs"]["seconds"]["high"] == 60.0
     assert result["need"]["costs"]["usd"]["median"] == pytest.approx(result["spent"]["usd"])
     assert f"the run has {trials} trials already; still to come: 0 (0 .. 0) trials" in result["shown"]
+    assert result["shown"].endswith("\nNext: adaptive-eval report runs/small\n")
 
 
 @pytest.mark.slow
