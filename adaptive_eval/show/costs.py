@@ -31,7 +31,7 @@ def cost_blocks(view: RunView, results: Results) -> Iterator[Block]:
     total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_PER_HOUR, hours)]
     total += _server_time(cost, hours, paid=paid)
     rows.append([*total, "", "", count(sum(retries.values()))])
-    head = ["model", "trials", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
+    head = ["model", "answers", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
     unstored = "".join(f", and {answers}" for answers in unstored_answers(cost.beside))
     notes = (
@@ -81,7 +81,8 @@ def _other_cost_row(
 ) -> list[str]:
     used = [_or_dash(row.trials + row.answers, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
     used += [_or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours), *_server_time(row, hours, paid=paid)]
-    return [row.what, *used, *["-"] * 3]
+    lost = f" ({count(row.answers)} of them lost)" if row.trials and row.answers else ""
+    return [row.what + lost, *used, *["-"] * 3]
 
 
 def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:

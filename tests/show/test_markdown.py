@@ -24,7 +24,7 @@ from adaptive_eval.notes import BatchPlanned, BatchTaken, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.results import CallRow, Caution
+from adaptive_eval.report.results import CallRow, Caution, OtherCostRow
 from adaptive_eval.report.view import RunView, event_view, read_report, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 from adaptive_eval.show.repeatable import questions_digest
@@ -299,15 +299,23 @@ def test_columns_that_have_nothing_to_say_are_left_out(site: Site) -> None:
     assert len(heads) == 1 and "verdict" in heads[0]
     assert not any(word in heads[0] for word in ("difference", " z ", "boundary", "ties within"))
     assert "scores as precise as required with" in text and "smallest delta" not in text
-    (cost,) = re.findall(r"^\| model +\| trials \|.*$", text, re.MULTILINE)
+    (cost,) = re.findall(r"^\| model +\| answers \|.*$", text, re.MULTILINE)
     assert "tokens" in cost and "USD" not in cost and "GPU" not in cost
 
 
 def test_costs_that_occur_have_a_column(site: Site) -> None:
     models = [{"name": name, "base_url": site.base_url, "gpus": 2} for name in MODELS]
     site.run(site.write(models=models, trials={"min": 4, "max": 4}))
-    (cost,) = re.findall(r"^\| model +\| trials \|.*$", markdown(read_view(site.directory())), re.MULTILINE)
+    (cost,) = re.findall(r"^\| model +\| answers \|.*$", markdown(read_view(site.directory())), re.MULTILINE)
     assert "GPU hours" in cost and "USD" not in cost
+
+
+def test_lost_answers_of_a_removed_model_are_not_called_trials(view: RunView) -> None:
+    assert view.results is not None
+    removed = OtherCostRow("left", "gone", 240, 1000, 0.0, 0.0, 0.0, 19)
+    results = replace(view.results, cost=replace(view.results.cost, beside=(removed,)))
+    text = re.sub(" +", " ", markdown(replace(view, results=results)))
+    assert "| gone, no longer in the run (19 of them lost) | 259 | 1,000 |" in text
 
 
 def test_a_column_is_shown_if_a_single_row_fills_it() -> None:
