@@ -246,7 +246,9 @@ def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
         "" if len(solvable) == len(needs) else "; the other comparisons would need more labels than there are answers"
     )
     number = int(round_up(max(LABELS_FACTOR * max(solvable), MIN_LABELS)))
-    yield Advice(f"label about {number:,} more answers{unsolvable}:", f"adaptive-eval label {run} --number {number}")
+    reserve = "with a reserve for the pair that needs most"
+    text = f"label about {number:,} more answers, {reserve}{unsolvable}:"
+    yield Advice(text, f"adaptive-eval label {run} --number {number}")
 
 
 def _lacks_labels_alone(results: Results | None) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from adaptive_eval.core.result import TWO_SIDED_95
-from adaptive_eval.report.finding import state_word
+from adaptive_eval.report.finding import difference_text, state_word
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.lines import Scale, count, several
 from adaptive_eval.report.results import PairRow, Results
@@ -39,8 +39,16 @@ def label_blocks(results: Results) -> Iterator[Block]:
     columns = ["model", "label", *labelled.levels, "nothing"]
     yield Table("Grades (columns) of answers with each label (rows)", tuple(columns), tuple(_confusions(labelled)), 2)
     if changed := [pair for pair in results.pairs if _is_changed(pair)][:MAX_PAIRS]:
-        head = ["ahead with correction", "behind", "difference with correction", "verdict", "without labels"]
-        yield Table.of("Comparisons that labels have changed", head, (_pair_cells(pair, scale) for pair in changed), 2)
+        head = [
+            "ahead with correction",
+            "behind",
+            "difference with correction (95% interval)",
+            "verdict",
+            "without labels",
+        ]
+        yield Table.of(
+            "Comparisons that labels have changed", head, (_pair_cells(results, pair) for pair in changed), 2
+        )
     yield from _label_notes(labelled)
 
 
@@ -49,16 +57,16 @@ def _is_changed(pair: PairRow) -> bool:
     return graded is not None and (graded.verdict, graded.first) != (pair.verdict, pair.first)
 
 
-def _pair_cells(pair: PairRow, scale: Scale) -> list[str]:
-    graded = pair.by_grades
+def _pair_cells(results: Results, pair: PairRow) -> list[str]:
+    graded, scale = pair.by_grades, Scale.of(results.weights)
     assert graded is not None
-    ahead = f": {graded.first} by {scale.width(graded.difference)}"
+    gap = graded.difference
     return [
         pair.first,
         pair.second or "the value",
-        f"{scale.width(pair.difference)} ± {scale.width(pair.sigma)}",
+        difference_text(results, pair),
         state_word(pair.verdict),
-        state_word(graded.verdict) + (ahead if graded.difference is not None else ""),
+        state_word(graded.verdict) + ("" if gap is None else f": {graded.first} by {scale.rounded_points(gap)}"),
     ]
 
 

@@ -109,6 +109,7 @@ def lenient_run(site: Site, ended_runs: EndedRuns, lenient_url: str) -> Path:
 def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_run: Path) -> None:
     assert all(line.startswith(WRONG) for line in headlines(lenient_run).values())
     shown = label(lenient_run, labels_of(lenient_run, 25))
+    assert re.search(r"  -?\d+\.\d points \(-?\d+\.\d to -?\d+\.\d\)  undecided by labels  ", shown)
     for kind, line in {**headlines(lenient_run), "label": shown.splitlines()[0]}.items():
         assert "undecided because of labels" in line and not line.startswith(WRONG), kind
     document = results(lenient_run)

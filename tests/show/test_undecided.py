@@ -269,6 +269,7 @@ def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, 
     assert sentence is not None
     if labels_help:
         assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
+        assert " more answers, with a reserve for the pair that needs most" in step.text
         assert "because of labels" in sentence and "more answers" not in sentence
     else:
         assert "trials.max" in step.text and "labels" not in sentence
