@@ -95,7 +95,8 @@ class Scale:
         """Format an interval, clipped to the scale."""
         if lo is None or hi is None:
             return "- .. -"
-        return f"{self.score(max(lo, self.low))} .. {self.score(min(hi, self.high))}"
+        lo, hi = (min(max(end, self.low), self.high) for end in (lo, hi))
+        return f"{self.score(lo)} .. {self.score(hi)}"
 
     def points(self, difference: float) -> str:
         """Format a difference of scores: 0.02 of scores in percent is 2 points, not 2% of anything."""

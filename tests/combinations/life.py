@@ -322,18 +322,18 @@ class Leading:
                     self.start("continued after the regrade")
 
     def labelled(self) -> None:
-        """People label answers of each model."""
+        """People label answers of each model, also empty ones, unless the run came as a table, without texts."""
         rows = read_outputs(self.commands, self.folder, self.run, Reading.TRIALS).trials or []
+        rows = rows if any(trial.get("text") for trial in rows) else []
         world, seen = self.life.setup.world, dict[tuple[str, str], int]()
         for trial in rows:
             model, question, seed = trial["model"], bare(trial["question"]), trial["seed"]
             part = model, trial["question"].rpartition("/")[0]
             if trial["category"] is None or trial["removed"] or seed is None or seen.get(part, 0) >= LABELLED:
                 continue
-            if not trial.get("text"):
-                continue
             seen[part] = seen.get(part, 0) + 1
-            right = world.people_say_right(world.answer(model, question, seed, 1.0))
+            answer = world.answer(model, question, seed, 1.0)
+            right = bool(trial.get("text")) and world.people_say_right(answer)
             label = {"model": model, "question": trial["question"], "trial": trial["trial"]}
             self.life.labels.append({**label, "label": "correct" if right else "wrong"})
         file = self.folder / "labels.jsonl"

@@ -364,6 +364,7 @@ def test_an_interval_does_not_leave_the_scale() -> None:
     assert Scale.of((0.0, 1.0)).interval(0.9, 1.1) == "90.0% .. 100.0%"
     assert Scale.of((-1.0, 2.0)).interval(-1.5, 1.5) == "-1.000 .. 1.500"
     assert Scale.of((0.0, 1.0)).interval(math.nan, math.nan) == "- .. -"
+    assert Scale.of((0.0, 1.0)).interval(1.05, 1.4) == "100.0% .. 100.0%"
 
 
 @pytest.mark.parametrize(
