@@ -7,8 +7,9 @@ suspended, and probes decide whether another is available. A request over its ti
 then its caller turns it into an answer. A request that is refused `refusals` times is given up, too.
 
 A server that fails everything is sent one request at a time, and each would need its own `attempts` failures. So a
-request is also given up once the whole model has failed as often and as long, without an answer in between. From then
-on no request waits for its turn at the server: one is sent after each pause, and the others fail at once.
+request is also given up once the whole model has failed as often and as long, without an answer in between, and nothing
+is in flight. From then on no request waits for its turn at the server: one is sent after each pause, and the others
+fail at once.
 
 Some requests fail at every attempt while others are answered: for example, a server that cannot parse the output for
 one seed returns 500 each time. Such a request is given up on its own, and has no answer. A failure counts towards this

@@ -159,8 +159,9 @@ class Traffic:
             self.failing_since, self.counted_until = min(self.failing_since, now), now
 
     def has_failed(self, attempts: int, since: float) -> bool:
-        """Whether everything has failed for so many rounds, from a time on or earlier."""
-        return self.failed_rounds >= attempts and self.failing_since <= since
+        """Whether everything has failed for so many rounds, from a time on or earlier; what is in flight may yet be
+        answered."""
+        return self.failed_rounds >= attempts and self.failing_since <= since and not self.in_flight
 
     def end_failures(self) -> None:
         """Its servers answer: count further failures from the start."""

@@ -217,6 +217,24 @@ async def test_a_server_that_fails_everything_is_given_up_as_soon_with_many_requ
     assert 60.0 <= loop.time() <= 60.0 + 2 * settings.longest_pause + settings.longest_backoff
 
 
+async def test_a_server_that_fails_everything_does_not_lose_the_model_while_another_generates(endpoint: Opener) -> None:
+    is_well = False
+
+    async def broken(asked: Exchange) -> None:
+        await (asked.answer("42") if is_well else asked.reply(500, WORDS))
+
+    async def slow(asked: Exchange) -> None:
+        nonlocal is_well
+        await asyncio.sleep(90.0)
+        is_well = True
+        await asked.answer("42")
+
+    async with raw_server(slow) as one, raw_server(broken) as other:
+        settings = EndpointSettings()
+        model = endpoint(one.base_url, other.base_url, in_flight=4, retry_for=60.0, settings=settings, timeout=1800.0)
+        assert [answer.text for answer in await ask(model, 64)] == ["42"] * 64
+
+
 async def test_a_server_that_was_given_up_is_asked_again_after_each_pause(endpoint: Opener) -> None:
     is_well = False
 
