@@ -161,11 +161,13 @@ class BudgetAccount:
         """Whether this total would stay within every cap."""
         return bool(np.all((0.0, *total) <= self._caps))
 
-    def may_fit(self, trials: NDArray[np.int64]) -> bool:
+    def may_fit(self, trials: NDArray[np.int64], besides: int = 0) -> bool:
         """Whether the caps may suffice for all these trials if most cost less than their worst case: one trial of each
-        model must fit at its worst, and so must the number of all."""
+        model must fit at its worst, and so must the number of all, and of those `besides` whose cost is not known yet.
+        """
         lowest_cost = np.minimum(trials, 1) @ self._worst
-        return bool(np.all(self._total_used() + np.maximum(lowest_cost, (trials.sum(), 0.0, 0.0, 0.0)) <= self._caps))
+        lowest_cost[0] = trials.sum() + besides
+        return bool(np.all(self._total_used() + lowest_cost <= self._caps))
 
     def caps_hold(self, arrived_cost: FloatArray, missing: NDArray[np.int64]) -> bool:
         """Whether every cap holds with the cost of arrived trials in flight, and `missing` ones at their worst."""

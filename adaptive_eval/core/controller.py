@@ -648,15 +648,16 @@ class Controller:
         """
         flight, plan, first, imported = self._flight, self.plan, self.plan.opening, self.plan.first
         new_trials = (first if imported is None else np.maximum(first - imported, 0)).sum(axis=1)
-        fits_at_once = flight.account.fits(new_trials)
         needed = first.sum(axis=1) if new_trials.any() else new_trials
-        if not flight.account.may_fit(needed):
+        fits_at_once = flight.account.fits(needed)
+        if not flight.account.may_fit(new_trials, besides=int((needed - new_trials).sum())):
             self._end_short_of(needed)
             return
         self._issue(first)
         if not fits_at_once:
             flight.open_in_parts()
-            flight.release_more()
+            if imported is None:  # else when those trials have told their cost
+                flight.release_more()
         self._opening = Opening(flight.batches(), plan.trials.max)
         round_of_all = plan.bench.questions * int(plan.bench.asked.sum())
         ahead = plan.pace.rounds_ahead(flight.account.affordable(), round_of_all)

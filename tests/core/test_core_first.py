@@ -13,7 +13,7 @@ from thoroughness import examples, sizes
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import RunFacts, first_information, plan_on
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Pace, Plan, Reason, Trials, Verdict
 from adaptive_eval.core.policies import UnresolvedPairs
 
 BINARY = np.array([0.0, 1.0])
@@ -68,6 +68,32 @@ def test_caps_count_stored_trials_before_missing_ones_are_requested() -> None:
     assert controller.finished is Reason.BUDGET and controller.short_caps == {"trials": 192.0}
     enough = with_stored_trials(replace(plan, budget=Budget(trials=192)), Answers(plan, 1))
     assert len(enough.ask(100)) == 12
+
+
+class Fixed(Answers):
+    """Answers whose cost is that of their model."""
+
+    tokens = (100, 100, 1000)
+
+    def _outcome(self, ask: Ask) -> Outcome:
+        return super()._outcome(ask)._replace(cost=Cost(self.tokens[ask.model], 0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("missing", "cap", "asked"), [(1, 29_999, 0), (1, 30_000, 1), (12, 20_000, 2), (12, 30_000, 12)]
+)
+def test_missing_trials_are_requested_as_far_as_the_cost_of_stored_ones_allows(
+    missing: int, cap: int, asked: int
+) -> None:
+    first = np.array([[30] * 3, [30] * 3, [0] * 3 if missing == 12 else [4, 4, 3]])
+    bench = Bench(3, 3, BINARY, worst_cost=(Cost(1000, 0.0, 0.0),) * 3)
+    plan = Plan(bench, trials=Trials(min=4, max=60), budget=Budget(tokens=cap), first=first)
+    answers = Fixed(plan, 1)
+    controller, new = with_stored_trials(plan, answers), 0
+    while requested := controller.ask(100):
+        new += len(requested)
+        controller.tell(answers.of(requested))
+    assert (new, controller.finished) == (asked, Reason.BUDGET)
 
 
 def test_a_finished_design_ends_with_its_look() -> None:
