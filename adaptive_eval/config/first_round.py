@@ -72,19 +72,25 @@ def unpaid_models(prepared: PreparedRun, joining: Container[str], used: Sequence
     """A warning for each cap that does not cover the first rounds of models that join a run; `used` (4,): what the run
     has used of each currency."""
     plan = prepared.plan
-    trials, worst, total = plan.opening.sum(axis=1), bounded_costs(plan), np.array(used, dtype=float)
+    trials, worst = plan.opening.sum(axis=1).tolist(), bounded_costs(plan)
+    covered = wanted = 0
     for number, model in enumerate(prepared.models):
         if model not in joining or number in plan.bench.recorded:
             continue
-        total += np.maximum(worst[number], (trials[number], 0.0, 0.0, 0.0))
-        for (name, (unit, decimals)), spent, needed in zip(UNITS.items(), used, total.tolist(), strict=True):
+        wanted += trials[number]
+        needs = np.array(used, dtype=float) + worst[number]  # of usage one answer must fit, of trials all
+        needs[0] = used[0] + covered + trials[number]
+        is_covered = True
+        for (name, (unit, decimals)), spent, needed in zip(UNITS.items(), used, needs.tolist(), strict=True):
             if (cap := getattr(plan.budget, name)) is not None and needed > cap:
-                key = cap_key(name)
+                key, is_covered = cap_key(name), False
+                enough = spent + wanted if name == "trials" else needed
                 yield (
                     f"no answers of {model} will be requested, since the budget does not cover its first round: "
                     f"budget.{key} is {cap / unit:,.6g}, of which {spent / unit:,.6g} are used. Set it to "
-                    f"{smallest_cap(name, needed):,.{decimals}f} or more"
+                    f"{smallest_cap(name, enough):,.{decimals}f} or more"
                 )
+        covered += trials[number] * is_covered
 
 
 def is_in_vain(problems: Sequence[str]) -> bool:

@@ -163,10 +163,10 @@ class BudgetAccount:
 
     def may_fit(self, trials: NDArray[np.int64], besides: int = 0) -> bool:
         """Whether the caps may suffice for all these trials if most cost less than their worst case: one trial of each
-        model must fit at its worst, and so must the number of all, and of those `besides` whose cost is not known yet.
-        """
+        model must fit at its worst, and so must the number of all with those in flight and `besides`, whose cost is not
+        known yet."""
         lowest_cost = np.minimum(trials, 1) @ self._worst
-        lowest_cost[0] = trials.sum() + besides
+        lowest_cost[0] = trials.sum() + self._reserved.sum() + besides
         return bool(np.all(self._total_used() + lowest_cost <= self._caps))
 
     def caps_hold(self, arrived_cost: FloatArray, missing: NDArray[np.int64]) -> bool:

@@ -207,3 +207,19 @@ def test_a_budget_that_does_not_cover_a_joining_model_is_reported_before_the_run
     results = read_results(site.directory())
     assert results is not None and (warning in ended.stderr) == (cap == 80)
     assert {row.name: row.trials for row in results.models}["cyd"] == (0 if cap == 80 else 32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cap", "unpaid"), [(95, ["cyd", "eve"]), (104, ["eve"]), (128, [])])
+def test_no_answer_of_the_second_model_that_joins_is_paid_for_in_vain(site: Site, cap: int, unpaid: list[str]) -> None:
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    settings = {"store": str(site.folder / "runs"), "trials": {"min": 4, "max": 60}}
+    assert site.run(site.write(models=models[:2], budget={"trials": 64}, **settings)).exit_code == ExitCode.SPENT
+    models.append({"name": "eve", "model": "ada", "base_url": site.base_url, "prompt": "Answer: {prompt}"})
+    ended = site.run(site.write(models=models, budget={"trials": cap}, **settings))
+    for name in ("cyd", "eve"):
+        assert (f"no answers of {name} will be requested" in ended.stderr) == (name in unpaid)
+    assert ("Set it to 128 or more" in ended.stderr) == ("eve" in unpaid)
+    results = read_results(site.directory())
+    assert results is not None and results.cost.stored_trials == sum(row.trials for row in results.models)
+    assert [row.name for row in results.models if not row.trials] == unpaid
