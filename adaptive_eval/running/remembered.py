@@ -86,7 +86,9 @@ def remembered_settings(
         return (), {}
     in_file = _FileValues(load)
     remaining = {
-        key: override.value for key, override in stored.items() if key not in typed and in_file[key] == override.in_file
+        key: override.value
+        for key, override in stored.items()
+        if in_file[key] == override.in_file and not any(f"{key}.".startswith(f"{other}.") for other in typed)
     }
     remembered = tuple(f"{key}={value}" for key, value in remaining.items())
     return remembered, {

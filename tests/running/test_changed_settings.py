@@ -148,3 +148,13 @@ def test_another_confidence_judges_all_answers_again_and_is_reported(site: Site)
     assert site.run(site.write(trials={"min": 2, "max": 9}, stopping={"confidence": 0.999999})).exit_code in ENDED
     still = [pair["second"] for pair in site.results()["pairs"] if pair["verdict"] == "resolved"]
     assert len(still) < len(called), "what was called before is judged anew, too"
+
+
+@pytest.mark.slow
+def test_a_section_that_is_set_replaces_what_was_set_in_it(site: Site) -> None:
+    config = site.write(trials={"min": 2, "max": 4})
+    assert site.run(config, "--set", "budget.trials=60").exit_code == ExitCode.SPENT
+    for options in (["--set", "budget="], []):
+        assert "still apply" not in site.run(config, *options).stderr
+        with closing(RunReader.open(site.directory())) as reader:
+            assert not (reader.header().configuration.get("budget") or {}).get("trials")
