@@ -10,7 +10,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.exchange.export import EXPORTS, ExportRequest
+from adaptive_eval.exchange.export import EXPORTS
 from adaptive_eval.exchange.export import export as export_run
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.reader import RunReader
@@ -44,7 +44,7 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
                 if number % TRIALS_PER_STEP == 0:
                     progress.to(number, f"{number:,} trials")
 
-            exported = export_run(ExportRequest(run, format_name, output, force, text), on_progress)
+            exported = export_run(run, format_name, output, force=force, texts=text, on_progress=on_progress)
     typer.echo(f"{exported.path}: {several(exported.trials, 'trial')} of {several(exported.models, 'model')}")
     if benchmarks:
         typer.echo("note: it does not hold the weights of the benchmarks; `import --config` takes them from a file")

@@ -40,7 +40,6 @@ READABLE_FORMATS = (
     f"supported are {LOGS}, and CSV, JSONL or Parquet with one row per trial and the columns model, question, and "
     "one of category, score, correct and text"
 )
-NO_SCORERS: Mapping[str, str] = {}
 MAX_COLUMNS_TEXT = 500
 """Characters of the column names in a message."""
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
@@ -50,7 +49,7 @@ def log_files(
     given: Sequence[str],
     scorer: str | None = None,
     graded_anew: bool = False,
-    scorers: Mapping[str, str] = NO_SCORERS,
+    scorers: Mapping[str, str] = {},
 ) -> list[LogFile]:
     """The files to import: paths or folders, each optionally with a name for its model as NAME=PATH."""
     files: list[LogFile] = []

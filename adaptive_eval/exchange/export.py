@@ -45,18 +45,6 @@ EXPORTS: dict[str, ExportFormat] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ExportRequest:
-    """A run to export, the format, and the target."""
-
-    directory: Path
-    format: str
-    output: Path | None = None
-    force: bool = False
-    texts: bool | None = None
-    """Whether to write the models' texts; None for the default of the format."""
-
-
-@dataclass(frozen=True, slots=True)
 class ExportResult:
     """The counts of an export."""
 
@@ -69,21 +57,30 @@ class ExportResult:
     """Number of pairs of a model and a question of which it has no trial."""
 
 
-def export(request: ExportRequest, on_progress: OnProgress = lambda trials: None) -> ExportResult:
-    """Write a run in a format; if it raises `ConfigError` or `StoreError`, nothing was written."""
-    export_format = EXPORTS[request.format]
-    path = request.output or request.directory / export_format.place
-    if request.texts is not None and export_format.texts is None:
-        with_texts = ", ".join(name for name, other in EXPORTS.items() if other.texts is not None)
-        raise ConfigError(
-            f"--text and --no-text are for {with_texts}, but the format is {request.format}; leave them out"
-        )
+def export(
+    directory: Path,
+    format_name: str,
+    output: Path | None = None,
+    *,
+    force: bool = False,
+    texts: bool | None = None,
+    on_progress: OnProgress = lambda trials: None,
+) -> ExportResult:
+    """Write a run in a format; if it raises `ConfigError` or `StoreError`, nothing was written.
+
+    `texts`: whether to write the models' texts; None for the default of the format.
+    """
+    export_format = EXPORTS[format_name]
+    path = output or directory / export_format.place
+    if texts is not None and export_format.texts is None:
+        choices = ", ".join(name for name, other in EXPORTS.items() if other.texts is not None)
+        raise ConfigError(f"--text and --no-text are for {choices}, but the format is {format_name}; leave them out")
     if path == Path("-"):
         raise ConfigError("an export cannot be written to standard output; give a file or folder as --output")
-    texts = bool(export_format.texts if request.texts is None else request.texts)
-    with opened_source(request.directory) as source:
-        with new_export(path, request.force, export_format.ending) as draft:
-            outcomes = export_format.write(source, draft, texts, on_progress)
+    with_texts = bool(export_format.texts if texts is None else texts)
+    with opened_source(directory) as source:
+        with new_export(path, force, export_format.ending) as draft:
+            outcomes = export_format.write(source, draft, with_texts, on_progress)
         trials = source.reader.trial_count()
         return ExportResult(
             path=path,

@@ -166,13 +166,14 @@ class RecordGatherer:
 
     @property
     def models(self) -> Mapping[str, LoggedSettings]:
-        """The models with trials, and their settings."""
-        with_trials = {model for model, _ in self._cells}
-        return {
-            name: settings._replace(sampling=self._common_sampling(name))
-            for name, settings in self._models.items()
-            if name in with_trials
-        }
+        """The models with trials, and the settings that they had for every task."""
+        with_trials, models = {model for model, _ in self._cells}, dict[str, LoggedSettings]()
+        for name, settings in self._models.items():
+            if name in with_trials:
+                differing = self._differing_sampling(name)
+                common = {key: value for key, value in settings.sampling.items() if key not in differing}
+                models[name] = settings._replace(sampling=common)
+        return models
 
     @property
     def differing(self) -> Mapping[str, Sequence[str]]:
@@ -230,17 +231,8 @@ class RecordGatherer:
         if unknown := sorted(set(self._left_out) - self._found_left_out):
             raise LogError(f"--leave-out names {', '.join(unknown)}, but there is no such model or question")
 
-    def _samplings(self, model: str) -> list[Mapping[str, object]]:
-        """The sampling settings of a model, for each task."""
-        return [settings.sampling for (name, _), (settings, _) in self._asked.items() if name == model]
-
-    def _common_sampling(self, model: str) -> Mapping[str, object]:
-        """The sampling settings that a model had for every task."""
-        differing = self._differing_sampling(model)
-        return {key: value for key, value in self._models[model].sampling.items() if key not in differing}
-
     def _differing_sampling(self, model: str) -> Sequence[str]:
-        samplings = self._samplings(model)
+        samplings = [settings.sampling for (name, _), (settings, _) in self._asked.items() if name == model]
         keys = dict.fromkeys(key for sampling in samplings for key in sampling)
         first = samplings[0]
         return [key for key in keys if any(other.get(key) != first.get(key) for other in samplings)]

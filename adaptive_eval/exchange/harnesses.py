@@ -87,9 +87,9 @@ def _records(place: str, answers: Sequence[str], **common: Any) -> Iterator[Reco
         )
 
 
-HASHES = ("doc_hash", "prompt_hash", "target_hash")
 OTHER_COLUMNS = frozenset(
-    {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", *HASHES}
+    {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
+    | {"doc_hash", "prompt_hash", "target_hash"}
 )
 """Columns of a sample that are not metrics."""
 HIGHER_IS_BETTER = frozenset({"exact_match", "acc", "acc_norm", "accuracy", "em", "f1"})

@@ -16,7 +16,7 @@ from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
 from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.function import Python
-from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.pool import Grading, GradingPool
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions, GradingLimits
 from adaptive_eval.questions import Question
@@ -60,7 +60,9 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     """Import logs; if it raises `ConfigError`, which names file and record, or `StoreError`, nothing was written."""
     terms = make_terms(request)
     scorer = request.scorer or _configured_metric(terms.grader)
-    files = log_files(request.files, scorer, graded_anew=terms.grader is not None, scorers=_scorers(request))
+    tasks = {} if request.config is None else request.config.inspect_tasks
+    scorers = {name: task.scorer for name, task in tasks.items() if task is not None and task.scorer is not None}
+    files = log_files(request.files, scorer, graded_anew=terms.grader is not None, scorers=scorers)
     work = _Import(terms, files, on_progress)
     with draft_run(request.to, terms) as draft:
         asyncio.run(work.read_all(draft.take))
@@ -69,22 +71,14 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     return ImportResult(request.to, work.trials, work.gathering, results, runnable, compared)
 
 
-def _scorers(request: ImportRequest) -> dict[str, str]:
-    """The scorer of each task of the configuration that names one."""
-    tasks = {} if request.config is None else request.config.inspect_tasks
-    return {name: task.scorer for name, task in tasks.items() if task is not None and task.scorer is not None}
-
-
 class _Import:
     """Turns files into graded trials."""
 
     def __init__(self, terms: ImportTerms, files: list[LogFile], on_progress: OnImportProgress) -> None:
-        request, configured = terms.request, None
-        questions = {question.id: question for question in terms.questions or ()}
-        if request.config is not None:
-            configured = ConfiguredRun(request.config, terms.questions or ())
+        request, questions = terms.request, terms.questions or ()
+        configured = None if request.config is None else ConfiguredRun(request.config, questions)
         self._terms, self._files, self._on_progress = terms, files, on_progress
-        self._questions = questions
+        self._questions = {question.id: question for question in questions}
         self._checked: set[str] = set()
         self._sample = Reservoir()
         self.gathering = RecordGatherer(
@@ -96,9 +90,10 @@ class _Import:
         """Pass all trials to `take`, in batches."""
         async with AsyncExitStack() as stack:
             given, rubric, (limits, folder, keys) = self._terms.grader, self._terms.rubric, self._grading_context
-            pool = None if given is None else GradingPool(given, rubric, limits, folder=folder, keys=keys)
-            grading_pool = None if pool is None else await stack.enter_async_context(pool)
-            grader = RecordGrader(rubric, grading_pool, declared=self._terms.request.config is not None)
+            pool: Grading | None = None
+            if given is not None:
+                pool = await stack.enter_async_context(GradingPool(given, rubric, limits, folder=folder, keys=keys))
+            grader = RecordGrader(rubric, pool, declared=self._terms.request.config is not None)
             batch, size = list[PlacedRecord](), 0
             for number, file in enumerate(self._files):
                 self.gathering.next_file(file)

@@ -214,7 +214,7 @@ def _require_trials(file: _File, name: str, tried: NDArray[np.bool_]) -> None:
 
 
 def _weights(file: _File, min_length: int) -> NDArray[np.float64] | None:
-    """The weights of at least `least` categories; None if not recorded."""
+    """The weights of at least `min_length` categories; None if not recorded."""
     if not file.has("weights"):
         return None
     weights = file.array("weights")

@@ -156,7 +156,11 @@ class RunDraft:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
             config, questions, can_continue = terms.request.config, terms.questions, True
-            _require_room(config, questions, gathering.trials)
+            held = [
+                [gathering.trials.get((model.name, question.id), 0) for question in questions]
+                for model in config.models
+            ]
+            require_room(config, np.array(held, np.int32))  # scores would leave out the others
             if self._seeds_match:
                 config = at_first_start(config, questions).config
             if grader is None:
@@ -185,12 +189,6 @@ class RunDraft:
         models = [{"base_url": UNKNOWN_URL, **model} for model in tree["models"]]
         document = {"grader": {"kind": "logged"}, **tree, "models": models, "folder": str(self._place.absolute())}
         return RunConfig.model_validate_json(json.dumps(document))
-
-
-def _require_room(config: RunConfig, questions: Sequence[Question], trials: Mapping[tuple[str, str], int]) -> None:
-    """Raise `ConfigError` if logs have more trials than `trials.max`: scores would leave out the others."""
-    held = [[trials.get((model.name, question.id), 0) for question in questions] for model in config.models]
-    require_room(config, np.array(held, np.int32))
 
 
 def _import_event(

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli import app
-from adaptive_eval.exchange.export import ExportRequest, export
+from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.recording import read_recording, recording_of_run
 from adaptive_eval.report.records import TrialRecord
 
 
 def test_the_array_has_each_category_at_the_number_of_its_trial(tmp_path: Path) -> None:
-    path = export(ExportRequest(make_run(tmp_path, ragged()), "npz")).path
+    path = export(make_run(tmp_path, ragged()), "npz").path
     assert path.name == "tensor.npz"
     with np.load(path, allow_pickle=False) as file:
         assert file["R"].tolist() == [
@@ -30,7 +30,7 @@ def test_the_array_has_each_category_at_the_number_of_its_trial(tmp_path: Path) 
 
 
 def test_replay_takes_it(tmp_path: Path) -> None:
-    path = export(ExportRequest(make_run(tmp_path, ragged()), "npz")).path
+    path = export(make_run(tmp_path, ragged()), "npz").path
     recording = read_recording(path)
     assert (recording.models, recording.questions) == (MODELS, QUESTIONS)
     assert recording.counts.tolist() == [[[1, 2], [1, 1]], [[2, 1], [2, 0]]]

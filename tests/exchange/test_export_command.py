@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
-from adaptive_eval.exchange.export import EXPORTS, ExportRequest, export
+from adaptive_eval.exchange.export import EXPORTS, export
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.server import serving
@@ -42,7 +42,7 @@ def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: str) -> N
 @pytest.mark.parametrize("form", EXPORTS)
 def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = make_run(tmp_path, ragged())
-    path = export(ExportRequest(directory, form)).path
+    path = export(directory, form).path
     before = {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])}
 
     def cut_off(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
@@ -64,7 +64,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, m
 
     monkeypatch.setitem(EXPORTS, form, EXPORTS[form]._replace(write=write))
     with pytest.raises(StoreError, match=r"cannot be written: No space left on device; give another --output"):
-        export(ExportRequest(directory, form, force=True))
+        export(directory, form, force=True)
     assert {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])} == before
     assert not [file for file in directory.iterdir() if "draft" in file.name or "old" in file.name]
 
@@ -123,7 +123,7 @@ def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
         process = site.start(replace(site, base_url=url).write(concurrency=2, **undecided))
         assert wait_for_trials(site.directory(), 150, process)
         for form in EXPORTS:
-            exported = export(ExportRequest(site.directory(), form, output=site.folder / form))
+            exported = export(site.directory(), form, output=site.folder / form)
             assert exported.trials >= 150
         assert process.poll() is None
         live = read_log(site.folder / "inspect" / "ada.eval")
@@ -132,5 +132,5 @@ def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
         gated.open()
         process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED
-    with_all = export(ExportRequest(site.directory(), "jsonl"))
+    with_all = export(site.directory(), "jsonl")
     assert len(with_all.path.read_text().splitlines()) == with_all.trials > 150

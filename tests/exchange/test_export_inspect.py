@@ -13,7 +13,7 @@ from small_run import HOSTILE, make_run, make_trial, ragged
 from stored_runs import stored_trials
 
 from adaptive_eval.endpoints.types import AnswerLogprobs
-from adaptive_eval.exchange.export import ExportRequest, export
+from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.samples import NO_ANSWER
 from adaptive_eval.report.results_file import RESULTS_FILE
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("quick_graders")
 
 def logs_of(directory: Path) -> "dict[str, EvalLog]":
     """Every exported log of a run, by its file."""
-    folder = export(ExportRequest(directory, "inspect")).path
+    folder = export(directory, "inspect").path
     return {file.name: read_log(file) for file in sorted(folder.iterdir())}
 
 
@@ -52,7 +52,7 @@ def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -> None:
-    folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
+    folder = export(make_run(tmp_path, ragged()), "inspect").path
     sample = read_sample(folder / "org-ada-7b.eval", "q1", 3)
     assert [(message.role, message.text) for message in sample.messages] == [
         ("system", "Be brief."),
@@ -70,7 +70,7 @@ def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_trial_without_a_grade_has_an_error_and_no_score(tmp_path: Path) -> None:
-    folder = export(ExportRequest(make_run(tmp_path, ragged()), "inspect")).path
+    folder = export(make_run(tmp_path, ragged()), "inspect").path
     sample = read_sample(folder / "bob.eval", "q1", 2)
     assert sample.error is not None and sample.error.message == "the grader failed: killed after 10 s"
     assert not sample.scores
@@ -177,7 +177,7 @@ def test_every_token_has_its_log_probability(tmp_path: Path) -> None:
 def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tmp_path: Path) -> None:
     rows = [{"model": "a", "question": f"q{n}", "trial": trial, "category": n} for n in range(2) for trial in range(2)]
     assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
-    path = export(ExportRequest(tmp_path / "run", "inspect", tmp_path / "logs")).path
+    path = export(tmp_path / "run", "inspect", tmp_path / "logs").path
     (log,) = path.iterdir()
     sample = read_sample(log, "q1", 2)
     assert (sample.output.choices, sample.output.completion, len(sample.messages)) == ([], "", 1)

@@ -15,7 +15,7 @@ from stored_runs import stored_header
 
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.detect import log_files, read_records
-from adaptive_eval.exchange.export import EXPORTS, ExportRequest, export
+from adaptive_eval.exchange.export import EXPORTS, export
 from adaptive_eval.machine.records import SET_ASIDE, Dropped, Note
 from adaptive_eval.store.write import RunStore
 
@@ -89,7 +89,7 @@ def test_the_trials_of_a_run_are_in_its_export_each_once(run: Path, tmp_path: Pa
     assert len(stored) > 40 and GONE in {model for model, _, _ in stored}
     expected = {trial: category for trial, category in stored.items() if form != "npz" or category is not None}
     progress = list[int]()
-    path = export(ExportRequest(run, form, tmp_path / EXPORTS[form].place), progress.append).path
+    path = export(run, form, tmp_path / EXPORTS[form].place, on_progress=progress.append).path
     trials = list(READERS[form](path))
     assert dict(trials) == expected and len(trials) == len(expected)
     assert progress == sorted(progress) and progress[-1] == len(stored)
@@ -105,7 +105,7 @@ def test_a_request_that_was_never_answered_comes_back_as_such(tmp_path: Path, fo
         for trial in ragged()
     ]
     directory = make_run(tmp_path, failed)
-    path = export(ExportRequest(directory, form)).path
+    path = export(directory, form).path
     done = imported(path, "--to", tmp_path / "imported", "--finished")
     assert done.exit_code == 0 and "missing" not in done.output, done.output
     assert outcomes(tmp_path / "imported") == outcomes(directory)
@@ -116,7 +116,7 @@ def test_a_request_that_was_never_answered_comes_back_as_such(tmp_path: Path, fo
 def test_an_export_of_the_next_day_is_the_same_file(
     run: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = export(ExportRequest(run, form, tmp_path / "first")).path
+    first = export(run, form, tmp_path / "first").path
     monkeypatch.setattr("time.time", lambda: time() + 86_400.0)
-    assert export(ExportRequest(run, form, tmp_path / "again")).path.read_bytes() == first.read_bytes()
+    assert export(run, form, tmp_path / "again").path.read_bytes() == first.read_bytes()
     assert {file.name for file in tmp_path.iterdir()} == {"first", "again"}

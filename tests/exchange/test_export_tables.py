@@ -13,7 +13,7 @@ from small_run import HOSTILE, MODELS, make_run, make_trial, ragged
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.detect import log_files, read_records
-from adaptive_eval.exchange.export import ExportRequest, export
+from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.tables import reader, writer
 from adaptive_eval.exchange.tables.writer import FORMULA
 from adaptive_eval.report.log_files import LogError
@@ -32,7 +32,7 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
     trial = make_trial(
         "bob", "q2", 3, 1, signals={"is_correct": True}, ttft=0.1, attempts=2, round=4, prompt_bpt=1.25, text="It is 3"
     )
-    row = json_rows(export(ExportRequest(make_run(tmp_path, [trial]), "jsonl")).path)[0]
+    row = json_rows(export(make_run(tmp_path, [trial]), "jsonl").path)[0]
     assert row == {
         "model": "bob",
         "question": "q2",
@@ -68,11 +68,11 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
 def test_both_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> None:
     trials = ragged()
     directory = make_run(tmp_path, trials)
-    lines = json_rows(export(ExportRequest(directory, "jsonl")).path)
+    lines = json_rows(export(directory, "jsonl").path)
     assert [(row["model"], row["question"], row["trial"]) for row in lines] == [
         (trial.model, trial.question, trial.trial) for trial in trials
     ]
-    cells = csv_rows(export(ExportRequest(directory, "csv", texts=True)).path)
+    cells = csv_rows(export(directory, "csv", texts=True).path)
     for row, line in zip(cells, lines, strict=True):
         assert list(row) == list(line)
         for name, value in line.items():
@@ -87,8 +87,8 @@ def test_parquet_has_the_rows_of_json_lines(tmp_path: Path, texts: bool) -> None
     logprobs = AnswerLogprobs(("B", " \ud800"), (-0.25, None))
     trials = [*ragged(), make_trial("bob", "q2", 9, 1, token_logprobs=logprobs, signals={"score": 0.5, "note": "é"})]
     directory = make_run(tmp_path, trials)
-    lines = json_rows(export(ExportRequest(directory, "jsonl", texts=texts)).path)
-    rows = parquet.read_table(export(ExportRequest(directory, "parquet", texts=texts)).path).to_pylist()
+    lines = json_rows(export(directory, "jsonl", texts=texts).path)
+    rows = parquet.read_table(export(directory, "parquet", texts=texts).path).to_pylist()
     assert [{**row, "signals": json.loads(row["signals"] or "{}")} for row in rows] == lines
     assert not texts or rows[-1]["token_logprobs"] == {"tokens": ["B", " ?"], "logprobs": [-0.25, None]}
 
@@ -96,7 +96,7 @@ def test_parquet_has_the_rows_of_json_lines(tmp_path: Path, texts: bool) -> None
 def test_parquet_is_written_and_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "PARQUET_BYTES", 3_000)
     trials = [make_trial("bob", "q1", number, 1, text="x" * 1_000) for number in range(9)]
-    path = export(ExportRequest(make_run(tmp_path, trials), "parquet")).path
+    path = export(make_run(tmp_path, trials), "parquet").path
     assert parquet.read_metadata(path).num_row_groups == 3
     monkeypatch.setattr(reader, "MOST_BYTES", 4_000)
     (file,) = log_files([str(path)])
@@ -110,7 +110,7 @@ def test_parquet_without_its_extra_says_what_to_install(tmp_path: Path, monkeypa
     directory = make_run(tmp_path, ragged())
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ConfigError, match=r"Parquet files need an extra; pip install 'adaptive-eval\[parquet\]'"):
-        export(ExportRequest(directory, "parquet"))
+        export(directory, "parquet")
     assert not list(directory.glob("*parquet*"))
 
 
@@ -118,7 +118,7 @@ def test_trials_of_a_model_that_has_left_the_run_are_marked(tmp_path: Path) -> N
     make_run(tmp_path, ragged())
     alone = {"objective": {"kind": "precision", "half_width": 0.1}, "trials": {"min": 1, "max": 5}}
     directory = make_run(tmp_path, [], models=[{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}], **alone)
-    rows = csv_rows(export(ExportRequest(directory, "csv")).path)
+    rows = csv_rows(export(directory, "csv").path)
     assert {(row["model"], row["removed"]) for row in rows} == {("org/ada: 7b", "True"), ("bob", "False")}
 
 
@@ -126,7 +126,7 @@ def test_trials_of_a_model_that_has_left_the_run_are_marked(tmp_path: Path) -> N
 def test_a_spreadsheet_runs_nothing(tmp_path: Path, hostile: str) -> None:
     encoded = hostile.encode("utf-8", "replace").decode()
     trials = [make_trial("bob", "q1", 0, 1, text=hostile, reasoning=hostile, extracted=encoded, finish_reason=encoded)]
-    rows = csv_rows(export(ExportRequest(make_run(tmp_path, trials), "csv", texts=True)).path)
+    rows = csv_rows(export(make_run(tmp_path, trials), "csv", texts=True).path)
     assert len(rows) == 1
     for name in ("text", "reasoning", "extracted", "finish_reason"):
         cell = rows[0][name]
@@ -139,16 +139,14 @@ def test_a_negative_number_stays_a_number(tmp_path: Path) -> None:
     rubric = {
         "categories": [{"name": "-wrong", "weight": -1.0}, {"name": "right", "weight": 2, "when": {"has_box": False}}]
     }
-    rows = csv_rows(
-        export(ExportRequest(make_run(tmp_path, [make_trial("bob", "q1", 0, 0)], rubric=rubric), "csv")).path
-    )
+    rows = csv_rows(export(make_run(tmp_path, [make_trial("bob", "q1", 0, 0)], rubric=rubric), "csv").path)
     assert (rows[0]["value"], rows[0]["label"]) == ("-1.0", "'-wrong")
 
 
 def test_texts_are_left_out_of_csv_and_can_be_left_out_elsewhere(tmp_path: Path) -> None:
     directory = make_run(tmp_path, ragged())
-    without = json_rows(export(ExportRequest(directory, "jsonl", texts=False)).path)[0]
-    assert list(csv_rows(export(ExportRequest(directory, "csv")).path)[0]) == list(without)
+    without = json_rows(export(directory, "jsonl", texts=False).path)[0]
+    assert list(csv_rows(export(directory, "csv").path)[0]) == list(without)
     assert not {"text", "reasoning", "token_logprobs"} & without.keys()
 
 
@@ -161,9 +159,9 @@ def test_texts_are_in_memory_one_at_a_time(tmp_path: Path, form: str) -> None:
     trials = (make_trial(model, "q1", number, 1, text=text) for model in MODELS for number in range(50))
     directory = make_run(tmp_path, trials, trials={"min": 2, "max": 50})
     texts = True if form in ("csv", "jsonl") else None
-    export(ExportRequest(directory, form, output=tmp_path / "warm-up", texts=texts))  # type: ignore[arg-type]
+    export(directory, form, output=tmp_path / "warm-up", texts=texts)  # type: ignore[arg-type]
     tracemalloc.start()
-    export(ExportRequest(directory, form, texts=texts))  # type: ignore[arg-type]
+    export(directory, form, texts=texts)  # type: ignore[arg-type]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2e6

@@ -16,7 +16,7 @@ from thoroughness import first_of
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.seeds import hashed_base
-from adaptive_eval.exchange.export import ExportRequest, export
+from adaptive_eval.exchange.export import export
 from adaptive_eval.report.reader import RunReader
 
 Rows = Sequence[Mapping[str, object]]
@@ -40,7 +40,7 @@ class FullRun:
 def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun:
     site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
     assert site.run(site.write()).exit_code in ENDED
-    table = export(ExportRequest(site.directory(), "jsonl")).path.read_text()
+    table = export(site.directory(), "jsonl").path.read_text()
     return FullRun(RunOutcome.of(site.directory()), list(map(json.loads, table.splitlines())))
 
 
@@ -50,9 +50,9 @@ def seeds(run: Path) -> list[tuple[str, str, int]]:
 
 
 FORMS: dict[str, Callable[[Path, Path], Path]] = {
-    "jsonl": lambda run, path: export(ExportRequest(run, "jsonl", path)).path,
-    "inspect": lambda run, path: export(ExportRequest(run, "inspect", path)).path,
-    "parquet": lambda run, path: export(ExportRequest(run, "parquet", path)).path,
+    "jsonl": lambda run, path: export(run, "jsonl", path).path,
+    "inspect": lambda run, path: export(run, "inspect", path).path,
+    "parquet": lambda run, path: export(run, "parquet", path).path,
 }
 
 
@@ -100,7 +100,7 @@ def test_arrays_keep_the_numbers_of_their_trials(site: Site, full_run: FullRun) 
     config, run = site.write(), site.directory()
     log = lines(site.folder / "log.jsonl", full_run.interrupted)
     assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
-    array = export(ExportRequest(site.directory("killed"), "npz")).path
+    array = export(site.directory("killed"), "npz").path
     assert imported(array, "--to", run, "--config", config).exit_code == 0
     assert outcomes(run) == outcomes(site.directory("killed"))
     assert site.run(config).exit_code in ENDED

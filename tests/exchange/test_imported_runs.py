@@ -19,7 +19,6 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import run_header, stored_setup
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Reason
-from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported
 from adaptive_eval.report.reader import RunReader
@@ -43,7 +42,7 @@ class FullRun:
 
     def export(self, site: Site, form: str) -> Path:
         """All trials in one of the formats."""
-        return export(Export(self.run, form, site.folder / f"exported.{form}")).path
+        return export(self.run, form, site.folder / f"exported.{form}").path
 
     def of(self, trials: int) -> list[dict[str, object]]:
         """The first trials of each question, with their texts, as of a tool that tells no seeds."""
@@ -60,10 +59,8 @@ def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun
     site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
     run = site.directory()
     assert site.run(site.write()).exit_code in FINISHED
-    table = export(Export(run, "jsonl")).path.read_text()
-    return FullRun(
-        RunOutcome.of(run), list(map(json.loads, table.splitlines())), export(Export(run, "inspect")).path, run
-    )
+    table = export(run, "jsonl").path.read_text()
+    return FullRun(RunOutcome.of(run), list(map(json.loads, table.splitlines())), export(run, "inspect").path, run)
 
 
 def first_look(run: Path) -> list[int]:

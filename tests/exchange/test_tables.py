@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
-from adaptive_eval.exchange.export import ExportRequest as Export
 from adaptive_eval.exchange.export import export
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
@@ -174,7 +173,7 @@ def stored(run: Path) -> list[TrialRecord]:
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path, form: str) -> None:
-    path = export(Export(source / "run", form, tmp_path / f"t.{form}", texts=True)).path
+    path = export(source / "run", form, tmp_path / f"t.{form}", texts=True).path
     again = tmp_path / "again"
     done = imported(path, "--to", again, "--config", source / "config.yaml")
     assert done.exit_code == 0, done.stderr
@@ -216,7 +215,7 @@ def alike(folder: Path) -> Path:
 @pytest.mark.parametrize("form", ["jsonl", pytest.param("inspect", marks=pytest.mark.slow)])
 def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp_path: Path, form: str) -> None:
     run = alike(tmp_path)
-    path = export(Export(run, form, tmp_path / f"t.{form}")).path
+    path = export(run, form, tmp_path / f"t.{form}").path
     done = imported(path, "--to", tmp_path / "again")
     assert done.exit_code == 0, done.stderr
     assert "repeats   " not in done.output

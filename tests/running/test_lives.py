@@ -24,7 +24,7 @@ from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
 from adaptive_eval.exchange.configure import ImportRequest
-from adaptive_eval.exchange.export import ExportRequest, export
+from adaptive_eval.exchange.export import export
 
 FATES = st.sampled_from([Fate.NOTHING, Fate.KILL, Fate.KILL, Fate.STOP, Fate.STOP_AT_ONCE])
 MOMENTS = st.one_of(st.integers(1, 12), st.integers(1, 250))
@@ -230,7 +230,7 @@ class Lives(RuleBasedStateMachine):
         self.sound = False
         self.moves += 1
         log, directory = self.folder / f"exported_{self.moves}.{form}", self.folder / f"run_{self.moves}"
-        export(ExportRequest(self.directory, form, log, texts=None if form == "inspect" else True))
+        export(self.directory, form, log, texts=None if form == "inspect" else True)
         self.models, files = list(SKILLS), [log]
         if form == "jsonl":
             self.books.check_export(log)

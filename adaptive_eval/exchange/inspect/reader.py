@@ -86,14 +86,14 @@ class SampleReader:
         """The score that counts; None if there is only one."""
         plan = mapping(mapping(header).get("plan"))
         config = {**mapping(plan.get("config")), **mapping(spec.get("model_generate_config"))}
-        scorers = [as_text(mapping(scorer).get("name")) for scorer in sequence(spec.get("scorers"))]
+        scorers = sequence(spec.get("scorers"))
         self._settings = LoggedSettings(
             served=_served_name(self._model),
             sampling=known_sampling(
                 {ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None}
                 | {"extra_body": {name: config[name] for name in IN_BODY if config.get(name) is not None}}
             ),
-            grader=_grader(mapping(sequence(spec["scorers"])[0])) if len(scorers) == 1 else None,
+            grader=_grader(mapping(scorers[0])) if len(scorers) == 1 else None,
         )
 
     def record(self, sample: object, place: str) -> Record:

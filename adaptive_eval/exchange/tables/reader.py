@@ -29,7 +29,6 @@ from adaptive_eval.exchange.samples import (
     NO_ANSWER,
     NOT_LOGGED,
     LoggedQuestion,
-    LoggedSettings,
     Record,
     logged_answer,
     tidy_text,
@@ -145,13 +144,13 @@ def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str]) -> int:
 
     Raises `LogError` for a file that claims far more than its size allows.
     """
-    max_bytes, size, largest = ALLOWANCE + MOST_GROWTH * file.path.stat().st_size, BATCH_ROWS, 1
+    max_bytes, largest = ALLOWANCE + MOST_GROWTH * file.path.stat().st_size, 1
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         for place in range(group.num_columns):
             part = group.column(place)
-            if not any(_is_within(part.path_in_schema, column) for column in columns):
-                continue
+            if not f"{part.path_in_schema}.".startswith(tuple(f"{column}." for column in columns)):
+                continue  # a nested column has paths such as `doc.choices.list.element`
             claims = max(part.num_values, part.total_uncompressed_size)
             if claims > max_bytes or (part.num_values > max(group.num_rows, MAX_NESTED_VALUES)):
                 raise file.refuse(
@@ -159,12 +158,7 @@ def _batch_size(file: LogFile, metadata: Any, columns: Sequence[str]) -> int:
                     f"{part.path_in_schema[:80]}, far more than its size allows"
                 )
             largest = max(largest, part.total_uncompressed_size)
-    return max(1, min(size, BATCH_BYTES // largest))
-
-
-def _is_within(path: str, column: str) -> bool:
-    """Whether a column's path, such as `doc.choices.list.element`, is a column or a part of it."""
-    return path == column or path.startswith(f"{column}.")
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // largest))
 
 
 def _batch_rows(file: LogFile, batch: Any, before: int) -> Iterator[Row | None]:
@@ -230,10 +224,9 @@ class _Row:
             place=self._place,
             model=self._file.model or self._named("model"),
             question=self._named("question"),
-            trial=self._number("trial", int, None),
+            trial=self._number("trial", int),
             task=self._text("task") or "",
             asked=self._question(),
-            settings=LoggedSettings(),
             answer=answer,
             has_text=self._row.get("text") is not None,
             category=category,
@@ -243,20 +236,20 @@ class _Row:
             extracted=self._text("extracted"),
             grader_error=error,
             cost=Cost(
-                self._number("tokens", int, 0) or 0,
-                self._number("usd", float, 0.0) or 0.0,
-                self._number("gpu_seconds", float, 0.0) or 0.0,
+                self._number("tokens", int) or 0,
+                self._number("usd", float) or 0.0,
+                self._number("gpu_seconds", float) or 0.0,
             ),
-            round=self._number("round", int, 0) or 0,
+            round=self._number("round", int) or 0,
             identity=f"{answer.seed} {category}" if is_own_export and answer is not None else None,
             is_own_export=is_own_export,
         )
 
     def _grade(self) -> tuple[float | None, int | None, str | None]:
         """The weight or the category of the trial, or why it has none."""
-        category = self._number("category", int, None)
+        category = self._number("category", int)
         if category is not None:
-            return self._number("value", float, None), category, None
+            return self._number("value", float), category, None
         for name in ("score", "correct"):
             if (given := self._row.get(name)) is not None:
                 if (value := value_of_score(given)) is None:
@@ -286,19 +279,19 @@ class _Row:
         if text is None and not self._row.keys() & {"finish_reason", "seed"}:
             return None
         answer = NO_ANSWER if text is None else logged_answer(text, reasoning=self._text("reasoning"))
-        flags = self._text("flags")
+        flags, seed = self._text("flags"), self._number("seed", int)
         return replace(
             answer,
             finish_reason=tidy_text(self._text("finish_reason") or answer.finish_reason),
-            seed=self._number("seed", int, NOT_LOGGED) or 0,
+            seed=NOT_LOGGED if seed is None else seed,
             replica=tidy_text(self._text("replica") or answer.replica),
-            latency=self._number("latency", float, 0.0) or 0.0,
-            prompt_tokens=self._number("prompt_tokens", int, 0) or 0,
-            completion_tokens=self._number("completion_tokens", int, 0) or 0,
-            ttft=self._number("ttft", float, None),
-            attempts=self._number("attempts", int, 1) or 1,
-            completion_bpt=self._number("completion_bpt", float, None),
-            prompt_bpt=self._number("prompt_bpt", float, None),
+            latency=self._number("latency", float) or 0.0,
+            prompt_tokens=self._number("prompt_tokens", int) or 0,
+            completion_tokens=self._number("completion_tokens", int) or 0,
+            ttft=self._number("ttft", float),
+            attempts=self._number("attempts", int) or 1,
+            completion_bpt=self._number("completion_bpt", float),
+            prompt_bpt=self._number("prompt_bpt", float),
             signals=answer.signals if flags is None else self._flags(flags),
         )
 
@@ -334,10 +327,10 @@ class _Row:
         value = self._row.get(key)
         return None if value is None else as_text(value)
 
-    def _number(self, key: str, kind: type[Number], default: Number | None) -> Number | None:
+    def _number(self, key: str, kind: type[Number]) -> Number | None:
         value = self._row.get(key)
         if value is None:
-            return default
+            return None
         try:
             number = float(value) if isinstance(value, str | int | float) else float("nan")
         except (OverflowError, ValueError):
