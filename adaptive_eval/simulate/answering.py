@@ -73,15 +73,15 @@ class DrawnAnswer:
 
 def forms(weights: tuple[float, ...]) -> tuple[AnswerForm, ...]:
     """The form of each category."""
-    best = max(weights)
-    last_zero = max((k for k, weight in enumerate(weights) if weight == min(weights)), default=0)
+    best, lowest = max(weights), min(weights)
+    last_zero = max(k for k, weight in enumerate(weights) if weight == lowest)
     return tuple(
         AnswerForm.RIGHT
         if weight == best
         else AnswerForm.WRONG
         if k == last_zero
         else AnswerForm.NONE
-        if weight == min(weights)
+        if weight == lowest
         else AnswerForm.UNBOXED
         for k, weight in enumerate(weights)
     )
@@ -269,7 +269,7 @@ def draw_logprobs(noise: int, length: int, bits: float | None = None) -> list[fl
     return [stretch * value for value in values]
 
 
-def draw_prompt_logprobs(prompt: str, bits: float | None = None) -> list[float | None]:
+def draw_prompt_logprobs(prompt: str, bits: float | None) -> list[float | None]:
     """Log-probabilities of a prompt's tokens; the first has none."""
     words = len(split_tokens(prompt))
     if not words:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -17,7 +17,7 @@ from adaptive_eval.simulate.answering import (
     draw_prompt_logprobs,
     split_tokens,
 )
-from adaptive_eval.simulate.batches import BatchApi
+from adaptive_eval.simulate.batches import CHAT, BatchApi
 from adaptive_eval.simulate.faults import BatchHabits, Decline, Fault, Faults, TimeWindow
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.replies import EVENTS, ApiReply, ServingSlots, whole_reply
@@ -31,36 +31,34 @@ MIN_PIECE_SECONDS = 0.01
 """Minimum time between pieces; a busy server combines tokens."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ResponseShape:
     """Writes the responses to a request."""
 
-    def __init__(
-        self, body: dict[str, Any], prompt: str, chat: bool, count_one: bool, prompt_bits: float | None = None
-    ) -> None:
-        self._body = body
-        self._prompt_bits = prompt_bits
-        self._prompt = prompt
-        self._chat = chat
-        self._count_one = count_one
+    body: dict[str, Any]
+    prompt: str
+    chat: bool
+    count_one: bool
+    prompt_bits: float | None
 
     def payload(self, serial: int, choices: Sequence[SimulatedChoice]) -> dict[str, Any]:
         """The response without streaming."""
-        payload = self._envelope(serial, "chat.completion" if self._chat else "text_completion")
-        write = self._chat_choice if self._chat else self._text_choice
+        payload = self._envelope(serial, "chat.completion" if self.chat else "text_completion")
+        write = self._chat_choice if self.chat else self._text_choice
         payload["choices"] = [write(index, choice) for index, choice in enumerate(choices)]
         payload["usage"] = self._usage(choices)
-        if "prompt_logprobs" in self._body:
-            (payload if self._chat else payload["choices"][0])["prompt_logprobs"] = [
+        if "prompt_logprobs" in self.body:
+            (payload if self.chat else payload["choices"][0])["prompt_logprobs"] = [
                 value if value is None else {str(index): {"logprob": value, "rank": 1, "decoded_token": ""}}
-                for index, value in enumerate(draw_prompt_logprobs(self._prompt, self._prompt_bits))
+                for index, value in enumerate(draw_prompt_logprobs(self.prompt, self.prompt_bits))
             ]
-        if self._count_one:
+        if self.count_one:
             payload["timings"] = {"predicted_n": choices[0].tokens}
         return payload
 
     def stream(self, serial: int, choices: Sequence[SimulatedChoice], seconds: float, hang: bool) -> ApiReply:
         """Server-sent events: the first piece at the first token, the others evenly spaced until the end."""
-        envelope = self._envelope(serial, "chat.completion.chunk" if self._chat else "text_completion")
+        envelope = self._envelope(serial, "chat.completion.chunk" if self.chat else "text_completion")
         piece_count = max(STREAM_PIECES, round(PIECES_PER_SECOND * seconds))
         pieces = max(2, min(piece_count, round(seconds / MIN_PIECE_SECONDS), *(choice.tokens for choice in choices)))
         split = [self._deltas(index, choice, pieces) for index, choice in enumerate(choices)]
@@ -80,25 +78,25 @@ class ResponseShape:
         self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[SimulatedChoice]
     ) -> list[bytes]:
         """The last events, with the usage if requested: after all choices, or after each (llama-server)."""
-        options = self._body.get("stream_options")
+        options = self.body.get("stream_options")
         if not (isinstance(options, dict) and options.get("include_usage")):
             return ends
-        if not self._count_one:
+        if not self.count_one:
             return [*ends, _event(envelope | {"choices": [], "usage": self._usage(choices)})]
         usages = ({"usage": self._usage([choice]), "timings": {"predicted_n": choice.tokens}} for choice in choices)
         return [end + _event(envelope | {"choices": []} | usage) for end, usage in zip(ends, usages, strict=True)]
 
     def _envelope(self, serial: int, kind: str) -> dict[str, Any]:
-        prefix = "chatcmpl" if self._chat else "cmpl"
-        return {"id": f"{prefix}-{serial}", "object": kind, "created": 0, "model": self._body["model"]}
+        prefix = "chatcmpl" if self.chat else "cmpl"
+        return {"id": f"{prefix}-{serial}", "object": kind, "created": 0, "model": self.body["model"]}
 
     def _usage(self, choices: Sequence[SimulatedChoice]) -> dict[str, int]:
-        counted = choices[:1] if self._count_one else choices
-        before, after = len(self._prompt.split()), sum(choice.tokens for choice in counted)
+        counted = choices[:1] if self.count_one else choices
+        before, after = len(self.prompt.split()), sum(choice.tokens for choice in counted)
         return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
     def _chat_tokens(self, choice: SimulatedChoice) -> list[dict[str, Any]]:
-        words, top_count = split_tokens(choice.text), self._body.get("top_logprobs") or 0
+        words, top_count = split_tokens(choice.text), self.body.get("top_logprobs") or 0
         tokens: list[dict[str, Any]] = [
             {"token": word, "logprob": value, "top_logprobs": [{"token": word, "logprob": value}] * min(1, top_count)}
             for word, value in zip(words, draw_logprobs(choice.noise, len(words), choice.bits), strict=True)
@@ -110,7 +108,7 @@ class ResponseShape:
         return tokens
 
     def _chat_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
-        with_logprobs = self._body.get("logprobs") is True and choice.scored
+        with_logprobs = self.body.get("logprobs") is True and choice.scored
         logprobs = {"content": self._chat_tokens(choice)} if with_logprobs else None
         message = {"role": "assistant", "content": choice.text}
         if choice.reasoning:
@@ -119,16 +117,16 @@ class ResponseShape:
 
     def _text_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
         text, logprobs = choice.text, None
-        if self._body.get("echo") is True:
-            text = self._prompt + text
-        if isinstance(self._body.get("logprobs"), int):
-            before = draw_prompt_logprobs(self._prompt, self._prompt_bits) if self._body.get("echo") is True else []
+        if self.body.get("echo") is True:
+            text = self.prompt + text
+        if isinstance(self.body.get("logprobs"), int):
+            before = draw_prompt_logprobs(self.prompt, self.prompt_bits) if self.body.get("echo") is True else []
             logprobs = {"token_logprobs": [*before, *draw_logprobs(choice.noise, choice.tokens, choice.bits)]}
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
     def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
         """A choice as one event per piece; split at words if they have log-probabilities."""
-        tokens = self._chat_tokens(choice) if self._body.get("logprobs") is True and choice.scored else None
+        tokens = self._chat_tokens(choice) if self.body.get("logprobs") is True and choice.scored else None
         words = None if tokens is None else split_tokens(choice.text)
         length = len(choice.text if words is None else words)
         for piece in range(pieces):
@@ -136,7 +134,7 @@ class ResponseShape:
             text = choice.text[start:end] if words is None else "".join(words[start:end])
             reason = choice.finish_reason if piece == pieces - 1 else None
             part: dict[str, Any] = {"index": index, "finish_reason": reason}
-            if not self._chat:
+            if not self.chat:
                 yield part | {"text": text}
                 continue
             if tokens is not None:
@@ -157,7 +155,7 @@ PLAIN_FORMAT = {"type": "text"}
 TINY = "Say OK."
 """A prompt of health checks."""
 
-_CHAT, _TEXT = "/v1/chat/completions", "/v1/completions"
+_TEXT = "/v1/completions"
 
 
 def _declined(choice: SimulatedChoice, decline: Decline | None) -> SimulatedChoice:
@@ -244,10 +242,10 @@ class Api:
 
     def handle(self, method: str, path: str, body: bytes = b"") -> ApiReply:
         """The reply to any request."""
-        if path in (_CHAT, _TEXT):
+        if path in (CHAT, _TEXT):
             if method != "POST":
                 return _error(405, f"{path} takes POST")
-            return self._completion(path == _CHAT, body)
+            return self._completion(path == CHAT, body)
         if path == "/health":
             return whole_reply(b"", 503 if self._is(self._faults.stuck) else 200)
         if path == "/v1/models":
@@ -270,7 +268,7 @@ class Api:
         return ("\n".join(lines) + "\n").encode()
 
     def _is(self, windows: tuple[TimeWindow, ...]) -> bool:
-        return bool(windows) and any(window.holds(self._now()) for window in windows)
+        return any(window.holds(self._now()) for window in windows)
 
     # -- one completion ------------------------------------------------------------------------------------------
 
@@ -316,11 +314,11 @@ class Api:
         """Status and body for a request in a batch, without connection faults."""
         body = orjson.loads(raw)
         try:
-            prompt = _prompt(body, path == _CHAT)
+            prompt = _prompt(body, path == CHAT)
             choices = self._choices(body, prompt)
         except BadRequest as error:
             return error.status, {"error": {"message": str(error), "type": "simulated", "code": error.code}}
-        return 200, self._shape(body, prompt, path == _CHAT).payload(next(self._serial), choices)
+        return 200, self._shape(body, prompt, path == CHAT).payload(next(self._serial), choices)
 
     def _shape(self, body: dict[str, Any], prompt: str, chat: bool) -> ResponseShape:
         needs_prompt_bits = "prompt_logprobs" in body or body.get("echo") is True
@@ -360,7 +358,9 @@ class Api:
             replies = [judge.reply(prompt, seed + child) for child in range(answers)]
             return [cut_short(DrawnAnswer(0, text, self._seconds, 0), limit, body.get("stop")) for text in replies]
         if verifier is not None:
-            return [self._verified(verifier, prompt, seed + child) for child in range(answers)]
+            slot = verifier.slot(prompt)
+            texts = [verifier.drawn(slot, prompt, seed + child) for child in range(answers)]
+            return [SimulatedChoice(text, "length", self._seconds, 0, slot, verifier.scored) for text in texts]
         try:
             question = self._respondent.question_in(prompt)
         except KeyError as error:
@@ -379,7 +379,3 @@ class Api:
         tell, self._tell_unknown = self._tell_unknown, lambda prompt: None
         tell(prompt)
         return f"I am a simulated model and answer only {self._respondent.scope}."
-
-    def _verified(self, verifier: SimulatedVerifier, prompt: str, seed: int) -> SimulatedChoice:
-        slot = verifier.slot(prompt)
-        return SimulatedChoice(verifier.drawn(slot, prompt, seed), "length", self._seconds, 0, slot, verifier.scored)

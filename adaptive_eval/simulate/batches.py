@@ -8,7 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,10 +40,10 @@ class SimulatedBatch:
     requests: list[dict[str, Any]]
     endpoint: str
     created: float
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any]
+    expires: bool
+    fails: bool
     cancelled: float | None = None
-    expires: bool = False
-    fails: bool = False
     lines: list[dict[str, Any]] | None = None
     """The results, once it has ended."""
 
@@ -96,7 +96,9 @@ class BatchApi:
             return _json(404, _error(f"no batch has the id {name}", "not_found_error"))
         batch = self._batches[name]
         if part == "cancel":
-            return self._cancel(batch)
+            if self._word(batch) in ENDED:
+                return _json(409, _error("the batch has ended", "invalid_request_error"))
+            batch.cancelled = self._now()
         if part == "results":
             return self._results(batch)
         return _json(200, self._batch_status(batch))
@@ -110,11 +112,16 @@ class BatchApi:
             self._counts["refused"] += 1
             return _json(429, _error("too many batches", "rate_limit_error"), {"Retry-After": "0.01"})
         body = orjson.loads(raw)
-        batch = SimulatedBatch(f"batch_{serial}", kind, self._requests(kind, body), CHAT, self._now())
-        batch.endpoint = str(body.get("endpoint", CHAT))
-        batch.metadata = body.get("metadata") or {}
-        batch.expires, batch.fails = self._habits.meets("expired", serial), self._habits.meets("failed", serial)
-        self._batches[batch.id] = batch
+        batch = self._batches[f"batch_{serial}"] = SimulatedBatch(
+            id=f"batch_{serial}",
+            kind=kind,
+            requests=self._requests(kind, body),
+            endpoint=str(body.get("endpoint", CHAT)),
+            created=self._now(),
+            metadata=body.get("metadata") or {},
+            expires=self._habits.meets("expired", serial),
+            fails=self._habits.meets("failed", serial),
+        )
         self._counts["created"] += 1
         if self._habits.meets("lost", serial):
             self._counts["lost"] += 1
@@ -143,12 +150,6 @@ class BatchApi:
         if name is None or name not in self._files:
             return _json(404, _error("no such file", "not_found_error"))
         return whole_reply(self._files[name], kind=_JSON_LINES)
-
-    def _cancel(self, batch: SimulatedBatch) -> ApiReply:
-        if self._word(batch) in ENDED:
-            return _json(409, _error("the batch has ended", "invalid_request_error"))
-        batch.cancelled = self._now()
-        return _json(200, self._batch_status(batch))
 
     def _created(self, batch: SimulatedBatch) -> float:
         """Seconds since 1970."""
@@ -188,9 +189,8 @@ class BatchApi:
         return status | {"metadata": batch.metadata} | files
 
     def _message_batch_status(self, batch: SimulatedBatch, word: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
-        outcomes = {
-            request["custom_id"]: "succeeded" for request in batch.requests
-        }  # including requests missing in the results
+        # including requests missing in the results
+        outcomes = {request["custom_id"]: "succeeded" for request in batch.requests}
         outcomes |= {line["custom_id"]: line["result"]["type"] for line in lines if line["custom_id"] in outcomes}
         kinds = Counter(outcomes.values()) if word in ENDED else Counter(processing=len(outcomes))
         counts = {name: kinds[name] for name in ("processing", "succeeded", "errored", "canceled", "expired")}
@@ -229,11 +229,10 @@ class BatchApi:
         share = {"completed": 1.0, "expired": 0.5}.get(word, min(age, 0.9))
         answered = round(share * len(batch.requests))
         for number, request in enumerate(batch.requests):
-            custom_id, body = request["custom_id"], request["body"]
-            if number >= answered:
-                yield _unanswered(batch.kind, custom_id, word)
-                continue
-            yield from self._answer_request(batch, custom_id, body)
+            if number < answered:
+                yield from self._answer_request(batch, request["custom_id"], request["body"])
+            else:
+                yield _unanswered(batch.kind, request["custom_id"], word)
 
     def _answer_request(self, batch: SimulatedBatch, custom_id: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         raw = orjson.dumps(body)

@@ -94,9 +94,7 @@ class SimulatedJudge:
         boxes = _BOXED.findall(marked["answer"])
         right = bool(boxes) and boxes[-1].strip() == marked.get("reference", "").strip()
         verdict = levels[0] if error_draw < self.says_right[0 if right else 1] else levels[-1]
-        if biased < self.position_bias:
-            verdict = levels[0]
-        return self._moved(verdict, levels, marked["answer"], moved)
+        return self._swayed(verdict, levels, marked["answer"], biased, moved)
 
     def _scored(self, name: str, levels: list[str], marked: Mapping[str, str], prompt: str, seed: int) -> str:
         """A level of a criterion: `form` depends on whether the answer has a box, others on whether it is right."""
@@ -104,9 +102,7 @@ class SimulatedJudge:
         right = _result_in(marked["answer"]) == marked.get("reference", "").strip()
         holds = bool(_BOXED.search(marked["answer"])) if name == "form" else right
         level = levels[-1] if error_draw < self.says_right[0 if holds else 1] else levels[0]
-        if biased < self.position_bias:
-            level = levels[0]
-        return self._moved(level, levels, marked["answer"], moved)
+        return self._swayed(level, levels, marked["answer"], biased, moved)
 
     def _preferred(self, marked: Mapping[str, str], draws: Sequence[float]) -> str:
         """The better of two answers: the one that equals the reference, or has a result at all."""
@@ -115,14 +111,15 @@ class SimulatedJudge:
         reference = marked.get("reference", "").strip()
         wrong = [value is None or (bool(reference) and value != reference) for value in values]
         verdict = "tie" if wrong[0] == wrong[1] else "second" if wrong[0] else "first"
+        verdicts = ["first", "second", "tie"]
         if error_draw >= self.says_right[0]:
-            verdict = ("first", "second", "tie")[int(3 * otherwise)]
-        if biased < self.position_bias:
-            verdict = "first"
-        return self._moved(verdict, ["first", "second", "tie"], f"{marked['first']}\n{marked['second']}", moved)
+            verdict = verdicts[int(3 * otherwise)]
+        return self._swayed(verdict, verdicts, f"{marked['first']}\n{marked['second']}", biased, moved)
 
-    def _moved(self, verdict: str, levels: list[str], answer: str, moved: float) -> str:
-        """The verdict, or the verdict that the answer asks for if the judge is persuaded."""
+    def _swayed(self, verdict: str, levels: list[str], answer: str, biased: float, moved: float) -> str:
+        """The verdict, the first one by bias, or the one that the answer asks for if the judge is persuaded."""
+        if biased < self.position_bias:
+            verdict = levels[0]
         claim = _CLAIM.search(answer)
         if claim is None or moved >= self.susceptibility:
             return verdict

@@ -85,8 +85,7 @@ class SimulatedServer:
     @property
     def batch_counts(self) -> Counter[str]:
         """Number of batches and of their requests by state."""
-        counts: Counter[str] = self._api.batches.counts
-        return counts
+        return self._api.batches.counts
 
     async def listen(self) -> None:
         """Accept connections, after `die` on the same port."""

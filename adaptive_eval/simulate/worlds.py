@@ -138,9 +138,9 @@ def _around_difficulties(means: FloatArray, questions: int, hard: float, taste: 
     return binary(np.array([with_mean(expit(rng.normal(0.0, taste, questions) - difficulty), mean) for mean in means]))
 
 
-def copies(questions: int = QUESTIONS, seed: int = 9) -> World:
+def copies(questions: int = QUESTIONS) -> World:
     """A model and three copies of decreasing similarity, on servers whose sampling depends only on the seed."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(9)
     original = with_mean(expit(rng.normal(0.0, 2.0, questions)), 0.6)
     shifts = ((0.0, 0.0), (0.01, 0.0), (0.03, -0.02), (0.06, -0.08))
     profiles = [
@@ -164,10 +164,10 @@ def rubric(models: int = 8, questions: int = QUESTIONS, seed: int = 7) -> World:
     return World("rubric", p, w)
 
 
-def many_questions(questions: int = 2000, seed: int = 10) -> World:
+def many_questions(questions: int = 2000) -> World:
     """Six models on a large benchmark: questions are hard or easy for all models, and two models are exactly tied."""
     means = np.array([0.70, 0.62, 0.58, 0.58, 0.50, 0.42])
-    return World("many_questions", _around_difficulties(means, questions, 2.5, 0.7, seed))
+    return World("many_questions", _around_difficulties(means, questions, 2.5, 0.7, 10))
 
 
 def own_questions(models: tuple[str, ...], questions: tuple[str, ...], longest: float) -> World:
