@@ -100,7 +100,10 @@ class BatchApi:
                 return _json(409, _error("the batch has ended", "invalid_request_error"))
             batch.cancelled = self._now()
         if part == "results":
-            return self._results(batch)
+            if (word := self._word(batch)) not in ENDED:
+                return _json(404, _error("the batch has not ended", "not_found_error"))
+            body = b"".join(orjson.dumps(line) + b"\n" for line in self._result_lines(batch, word))
+            return whole_reply(body, kind=_JSON_LINES)
         return _json(200, self._batch_status(batch))
 
     # -- creating -------------------------------------------------------------------------------------------------
@@ -208,13 +211,6 @@ class BatchApi:
                 files[name] = f"{batch.id}-{name}"
                 self._files[files[name]] = content
         return files
-
-    def _results(self, batch: SimulatedBatch) -> ApiReply:
-        word = self._word(batch)
-        if word not in ENDED:
-            return _json(404, _error("the batch has not ended", "not_found_error"))
-        body = b"".join(orjson.dumps(line) + b"\n" for line in self._result_lines(batch, word))
-        return whole_reply(body, kind=_JSON_LINES)
 
     def _result_lines(self, batch: SimulatedBatch, word: str) -> list[dict[str, Any]]:
         """The results in arbitrary order, generated once."""

@@ -18,19 +18,12 @@ CostTable = Sequence[Sequence[Cost]]
 """Cost of a trial, by model and category."""
 
 
-def drive(
-    controller: Controller,
-    tape: Tape,
-    on_look: Callable[[Look], None] | None = None,
-    costs: Sequence[Cost] | None = None,
-) -> Controller:
-    """Run the controller on the tape until it finishes, with outcomes in batches; `costs` by model and category."""
-    costs = costs or (NO_COST,) * controller.plan.bench.models
+def drive(controller: Controller, tape: Tape, on_look: Callable[[Look], None] | None = None) -> Controller:
+    """Run the controller on the tape until it finishes, with outcomes in batches."""
     while controller.finished is None:
-        requested = controller.ask(MAX_BATCH)
         outcomes = [
-            Outcome(model, question, trial, tape.category(model, question, trial), costs[model])
-            for model, question, trial, _ in requested
+            Outcome(model, question, trial, tape.category(model, question, trial), NO_COST)
+            for model, question, trial, _ in controller.ask(MAX_BATCH)
         ]
         for look in controller.tell(outcomes):
             if on_look is not None:

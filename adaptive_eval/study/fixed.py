@@ -48,9 +48,11 @@ def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
 
 def fixed_held(scenario: Scenario, counts: FloatArray) -> float:
     """GPU seconds for which the run's servers are held for `counts` (L, K); 0 if times are unknown."""
-    launched, knows_seconds = scenario.served.launched, scenario.served.usage.knows_seconds
-    seconds_alone = _seconds_alone(scenario, counts) if launched and knows_seconds else ()
-    return float(sum(gpus * seconds_alone[model] for model, gpus in launched.items() if seconds_alone))
+    launched = scenario.served.launched
+    if not launched or not scenario.served.usage.knows_seconds:
+        return 0.0
+    seconds_alone = _seconds_alone(scenario, counts)
+    return float(sum(gpus * seconds_alone[model] for model, gpus in launched.items()))
 
 
 def _seconds_alone(scenario: Scenario, counts: FloatArray) -> list[float]:
@@ -99,14 +101,6 @@ def fixed_calls(
     )
     called = compare(ranked[:, :-1], spread[:, :-1], ranked[:, 1:], spread[:, 1:]).z >= z
     return called, called & (true_scores[:, :-1] - true_scores[:, 1:] <= EQUAL)
-
-
-def calls_by_trials(plan: Plan, tape: Tape, chances: FloatArray, confidence: float) -> FloatArray:
-    """(N,): how many neighbours the fixed design tells apart after 1, 2 ... trials, in a world of these chances."""
-    bench, z = plan.bench, float(ndtri(confidence))
-    truth = bench.mean(chances @ bench.weights)
-    called, _ = fixed_calls(tape, truth, bench.questions, plan.trials.max, z, bench.question_weights, plan.prior)
-    return np.asarray(called.sum(axis=1))
 
 
 def first_outcomes(tape: Tape, models: int, questions: int, trials_each: int) -> IntArray:
@@ -159,8 +153,11 @@ def fixed_with_as_many(
     has_outcomes = plan.source.by_question or plan.first is not None or bench.prior_counts is not None
     if not isinstance(plan.objective, Ranking) or bench.models < 2 or has_outcomes or sample == 0:
         return None
-    tapes = [tape_of_world(plan, world, served, (seed, number)) for number, world in enumerate(worlds[:sample])]
-    curves = [calls_by_trials(plan, *world_draw, confidence) for world_draw in zip(tapes, worlds, strict=False)]
+    z, curves = float(ndtri(confidence)), []
+    for number, world in enumerate(worlds[:sample]):
+        tape, truth = tape_of_world(plan, world, served, (seed, number)), bench.mean(world @ bench.weights)
+        calls, _ = fixed_calls(tape, truth, bench.questions, max_trials, z, bench.question_weights, plan.prior)
+        curves.append(calls.sum(axis=1))
     called = float(
         np.mean(
             [sum(comparison.verdict == Verdict.RESOLVED for comparison in run.comparisons) for run in runs[:sample]]
@@ -169,6 +166,6 @@ def fixed_with_as_many(
     if called == 0.0:
         return None
     trials = float(np.mean([run.trials for run in runs[:sample]]))
-    number = smallest_fixed(np.mean(curves, axis=0), called)
-    cost = bench.models * bench.questions * (max_trials if number is None else number)
-    return FixedWithAsMany(number, called, trials / cost, sample)
+    trials_each = smallest_fixed(np.mean(curves, axis=0), called)
+    cost = bench.models * bench.questions * (max_trials if trials_each is None else trials_each)
+    return FixedWithAsMany(trials_each, called, trials / cost, sample)

@@ -15,7 +15,7 @@ from adaptive_eval.core import Budget
 from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.finding import pairing_in_words
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
-from adaptive_eval.running.beginning import StartingPoint, load_starting_point
+from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
@@ -62,14 +62,17 @@ def make_forecast(
     if directory is None and _can_continue(own_directory, prepared):
         directory = own_directory
     is_continued = directory is not None and directory.resolve() == own_directory.resolve()
-    beginning = _starting_point(prepared, directory if is_continued else None)
-    prepared = beginning.prepared
+    fresh = fresh_directory(prepared.config.store, prepared.config.name)
+    started_in = directory if directory is not None and is_continued else fresh
+    prepared = load_starting_point(prepared, started_in).prepared
     if prepared.plan.before is not None:
         prepared.plan.before.run.forget_arrivals()  # they are among the recorded outcomes
     pilot = None if directory is None else read_pilot(directory, prepared)
     stored = _dry_run(own_directory, prepared) if pilot is None else pilot
     continued = pilot if is_continued else None
     usage, guesses = _usage(prepared, stored)
+    if pilot is None and stored is not None:
+        guesses = [f"tokens and times are those of {int(stored.counts.sum()):,} answers of the dry run", *guesses]
     seen, source = None if stored is None else stored.grading, "the dry run" if pilot is None else "the pilot"
     grade = expected_grade(prepared, usage, seen, source)
     measured = None if pilot is None else pilot.start_seconds
@@ -80,7 +83,6 @@ def make_forecast(
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
         *_basis(pilot, is_continued, len(bench.recorded)),
-        *([DRY_RUN_BASIS.format(int(stored.counts.sum()))] if pilot is None and stored is not None else []),
         *guesses,
         *grade.remarks,
         *_server_starts(prepared, scenario, measured=measured is not None),
@@ -98,9 +100,6 @@ def make_forecast(
     )
 
 
-DRY_RUN_BASIS = "tokens and times are those of {:,} answers of the dry run"
-
-
 def _can_continue(directory: Path, prepared: PreparedRun) -> bool:
     """Whether the run in `directory` has graded answers and can go on."""
     with suppress(ConfigError, RunChanged, StoreError):
@@ -115,13 +114,6 @@ def _dry_run(directory: Path, prepared: PreparedRun) -> Pilot | None:
         folder = matching_dry_run(directory, prepared.header)
         return None if folder is None else read_pilot(folder, prepared)
     return None
-
-
-def _starting_point(prepared: PreparedRun, directory: Path | None) -> StartingPoint:
-    """The run's starting point: R0, and for a run in `directory` its imported trials."""
-    if directory is None:
-        return load_starting_point(prepared, fresh_directory(prepared.config.store, prepared.config.name))
-    return load_starting_point(prepared, directory)
 
 
 def _make_scenario(
@@ -232,9 +224,9 @@ def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.
 def _server_starts(prepared: PreparedRun, scenario: Scenario, *, measured: bool) -> Iterator[str]:
     served = scenario.served
     if served.launched and served.usage.knows_seconds:
-        takes, origin = ("takes", ", as in the pilot") if measured else ("takes", " (a guess)")
+        origin = ", as in the pilot" if measured else " (a guess)"
         woken = "" if served.wake_seconds is None else f", and {served.wake_seconds:g} s to wake (a guess)"
-        yield f"a server that the run starts {takes} {served.swap_seconds:.3g} s{origin}{woken}"
+        yield f"a server that the run starts takes {served.swap_seconds:.3g} s{origin}{woken}"
     if any(len(group.places) > 1 and not group.in_turn for group in prepared.config.serving_groups):
         yield "a pool with a place for each model is simulated with one server per model: the run may end sooner"
 

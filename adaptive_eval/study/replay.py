@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import Weighing
-from adaptive_eval.config.decisions import BudgetConfig, Decisions
+from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.config.planning import affordable_trials, plan_on
 from adaptive_eval.config.problems import did_you_mean
@@ -108,8 +108,7 @@ def source_of_recording(recording: Recording, name: str, weights: FloatArray) ->
             f"{name} has trials of category {counts.shape[-1] - 1}, but the rubric has the categories 0 to "
             f"{categories - 1}; give a rubric with a weight for each, such as one of `rubric.categories`"
         )
-    padding = np.zeros((*counts.shape[:2], categories - counts.shape[-1]), dtype=np.int64)
-    counts = np.concatenate([counts, padding], axis=-1)
+    counts = np.pad(counts, ((0, 0), (0, 0), (0, categories - counts.shape[-1])))
     return OutcomeSource(
         name=name,
         models=recording.models,
@@ -146,8 +145,7 @@ def prepare_replay(
     if top is not None:
         source = source.best(top)
         decisions = load_decisions(config, overrides, source.models)  # may name omitted models
-    _require_countable(decisions.budget)
-    _require_no_costs(decisions)
+    _require_countable(decisions)
     usual = plan_on(source.bench, decisions, source.models)
     decisions = decisions.model_copy(update={"trials": affordable_trials(decisions.trials, usual)})
     return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
@@ -186,16 +184,12 @@ def _source(drawn_from: World | Recording, name: str, decisions: Decisions, conf
     return source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
 
 
-def _require_countable(budget: BudgetConfig) -> None:
-    """Raise `ConfigError` for a cap on something that a replay lacks, since it would have no effect."""
+def _require_countable(decisions: Decisions) -> None:
+    """Raise `ConfigError` for a cap on something that a replay lacks, or an objective that compares costs."""
     for name in ("tokens", "usd", "gpu_hours", "wall_time"):
-        if getattr(budget, name) is not None:
+        if getattr(decisions.budget, name) is not None:
             reason = "whose trials have no tokens and no price, and take no time of their own"
             raise ConfigError(f"budget.{name} cannot be kept in a replay, {reason}; --set budget.{name}=null")
-
-
-def _require_no_costs(decisions: Decisions) -> None:
-    """Raise `ConfigError` for an objective that compares costs, which trials of a replay do not have."""
     if decisions.objective.kind == CHEAPEST.name:
         reason = "whose trials have no cost; name another, as in --set objective=best"
         raise ConfigError(f"objective.kind: cheapest cannot be kept in a replay, {reason}")

@@ -29,9 +29,6 @@ def uncapped(budget: Budget) -> Budget:
     )
 
 
-NO_SERVERS: Mapping[int, float] = {}
-
-
 class ServiceCosts(NamedTuple):
     """Times and costs of trials, the same in every simulated run."""
 
@@ -50,7 +47,7 @@ class ServiceCosts(NamedTuple):
     """Seconds to wake a model that sleeps at its place; None: it does not sleep."""
     verdicts: VerdictTimes = NO_VERDICTS
     """Times of the verdicts of a judge or a verifier."""
-    launched: Mapping[int, float] = NO_SERVERS
+    launched: Mapping[int, float] = {}
     """GPUs of models whose servers the run starts: caps count them while they are held, others while they answer."""
     grade_gpu_seconds: float = 0.0
     """The part of each of the `costs` that a grade takes."""

@@ -11,7 +11,7 @@ import heapq
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -255,17 +255,16 @@ class SimulatedHost:
         if place.joins:
             assert place.model is not None
             return place.ready, place.model
-        at = max(self._idle(place), place.ready, self._issued)
-        circle = tuple(self._circle(place.model))
+        idle, after = 0.0, -1
+        if place.model is not None:
+            idle, after = self._engines[place.model].over, self.models.index(place.model)
+        at = max(idle, place.ready, self._issued)
+        circle = (*self.models[after + 1 :], *self.models[: after + 1])
         for model in circle:
             if model in self._waiting:
                 return at, model
         crowded = (model for model in circle if model != place.model and self._is_crowded(model, at))
         return next(((at, model) for model in crowded), (math.inf, -1))
-
-    def _idle(self, place: _SimulatedPlace) -> float:
-        """When all trials of the place's model have ended."""
-        return 0.0 if place.model is None else self._engines[place.model].over
 
     def _is_crowded(self, model: int, now: float) -> bool:
         """Whether more trials wait than a further server takes at a time, beside those being loaded."""
@@ -274,8 +273,3 @@ class SimulatedHost:
             return False
         joining = sum(place.model == model and place.ready > now for place in self._places)
         return engine.waiting(now) >= (joining + 1) * self._slots
-
-    def _circle(self, now: int | None) -> Iterator[int]:
-        """All models, starting after the given one."""
-        after = -1 if now is None else self.models.index(now)
-        yield from (*self.models[after + 1 :], *self.models[: after + 1])

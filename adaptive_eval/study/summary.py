@@ -236,8 +236,8 @@ def _spent(scenario: Scenario, known_costs: Mapping[str, bool]) -> PartCosts | N
     recorded = scenario.served.recorded
     if recorded is None:
         return None
-    used = scenario.served.price(count_outcomes(recorded, scenario.bench.categories).sum(axis=1))
-    tokens, usd, gpu_seconds = used
+    counts = count_outcomes(recorded, scenario.bench.categories).sum(axis=1)
+    tokens, usd, gpu_seconds = scenario.served.price(counts)
     costs = _part_costs(known_costs, tokens, usd, gpu_seconds + scenario.held_before)
     return PartCosts(int((recorded >= 0).sum()), **costs, seconds=scenario.elapsed)
 
@@ -245,7 +245,7 @@ def _spent(scenario: Scenario, known_costs: Mapping[str, bool]) -> PartCosts | N
 def _grade_costs(
     runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, known_costs: Mapping[str, bool]
 ) -> GradeCosts | None:
-    """Cost of grading all answers of the runs,"""
+    """Cost of grading all answers of the runs; None if it costs nothing."""
     if grade == NO_COST:
         return None
     grade_costs = _part_costs(known_costs, grade.tokens, grade.usd, grade.gpu_seconds)

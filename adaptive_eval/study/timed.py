@@ -27,8 +27,6 @@ from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from scorio.moments import FloatArray, IntArray
 
-END = attrgetter("end")
-
 
 class VerdictTimes(NamedTuple):
     """Times of verdicts; zero if no model is asked for them."""
@@ -169,7 +167,7 @@ class _BatchInFlight:
         assert self._opening is not None
         if self._told:  # the first batch has ended
             return self._told + 1
-        return max(bisect_left(self.load.in_order[0], min(map(END, self._opening))), 1)
+        return max(bisect_left(self.load.in_order[0], min(load.end for load in self._opening)), 1)
 
     @property
     def is_complete(self) -> bool:
