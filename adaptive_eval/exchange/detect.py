@@ -104,7 +104,7 @@ def _read_zip(file: LogFile) -> Records:
 
 def _read_table(file: LogFile, columns: frozenset[str], rows: Callable[[Sequence[str]], Rows]) -> Records:
     """Read a table of this project's form; `rows` reads the columns with these names."""
-    if long_form.has_required_columns(columns, file.model):
+    if "question" in columns and ("model" in columns or file.model is not None):
         return (long_form.record_of_row(file, place, row) for place, row in rows(sorted(columns & long_form.COLUMNS)))
     names = ", ".join(sorted(columns))[:MAX_COLUMNS_TEXT] or "none"
     raise file.refuse(f"has the columns {names}, which match no supported log; {READABLE_FORMATS}")

@@ -4,7 +4,7 @@ An imported run continues under its configuration, so outcomes of other prompts 
 Settings missing from a log are assumed to be equal.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from adaptive_eval.config.prepare import asked_by_inspect
 from adaptive_eval.config.run import ModelConfig, RunConfig
@@ -23,20 +23,10 @@ class ConfiguredRun:
 
     def __init__(self, config: RunConfig, questions: Sequence[Question]) -> None:
         self._config = config
-        self._models = {model.name: model for model in config.models}
-        self._questions = {question.id: question for question in questions}
+        self.models = {model.name: model for model in config.models}
+        self.questions = {question.id: question for question in questions}
         self._checked: set[object] = set()
         """Settings and prompts already found equal."""
-
-    @property
-    def models(self) -> Sequence[str]:
-        """Names of the models."""
-        return list(self._models)
-
-    @property
-    def questions(self) -> Mapping[str, Question]:
-        """Questions by id."""
-        return self._questions
 
     def require_same(self, record: Record, question: str, place: str) -> None:
         """Raise `LogError` if a model was sent another prompt, or was asked with other sampling."""
@@ -51,7 +41,7 @@ class ConfiguredRun:
                 self._checked.add(key)
 
     def _sampling_problems(self, record: Record, _: str) -> Iterator[str]:
-        model = self._models[record.model]
+        model = self.models[record.model]
         ours = _sampling(model)
         for key, value in record.settings.sampling.items():
             if key not in ours and model.inspect is not None:  # the task may have set it
@@ -66,7 +56,7 @@ class ConfiguredRun:
                 yield f"{record.model} was asked with sampling.{key} {value!r}, and {configuration_text}"
 
     def _prompt_problems(self, record: Record, question: str) -> Iterator[str]:
-        model, asked = self._models[record.model], self._questions[question]
+        model, asked = self.models[record.model], self.questions[question]
         if asked_by_inspect(self._config, asked):
             return
         prompt = render(self._config.prompt_of(model, asked), asked, model.api)

@@ -186,7 +186,10 @@ def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]
         else:
             yield "no pilot: true scores are drawn from a wide prior"
     else:
-        per_question, source = pilot.counts.sum(axis=-1), "the run so far" if continued else f"the pilot {pilot.name}"
+        per_question, source = (
+            pilot.counts.sum(axis=-1),
+            "the run so far" if continued else f"the pilot {pilot.header.name}",
+        )
         trials = f"{int(per_question.sum()):,} trials, {per_question.min()} to {per_question.max()} per question"
         yield f"true scores are drawn from the posterior of {source}: {trials}"
         yield from pilot.remarks

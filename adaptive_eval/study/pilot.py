@@ -209,7 +209,6 @@ MAX_SHOWN = 3
 class Pilot:
     """Outcomes and usage of the planned run's L models on its M questions."""
 
-    name: str
     outcomes: NDArray[np.int16]
     """(L, M, N): categories by trial number, -1 for no trial."""
     counts: NDArray[np.int64]
@@ -256,7 +255,6 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     outcomes[model, question, trial] = category
     counts = count_outcomes(outcomes, categories)
     return Pilot(
-        name=header.name,
         outcomes=outcomes,
         counts=counts,
         measured=measure(model * categories + category, np.array(used, dtype=float), (len(models), categories)),

@@ -147,7 +147,7 @@ def summarise(
         version=__version__,
         worlds=len(worlds),
         seed=scenario.seed,
-        pilot=None if pilot is None else pilot.name,
+        pilot=None if pilot is None else pilot.header.name,
         basis=tuple(basis),
         decisions=prepared.config.stated(),
         models=prepared.models,

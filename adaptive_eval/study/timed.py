@@ -332,17 +332,14 @@ class _BatchesInFlight:
     def next_due(self) -> _BatchInFlight:
         """The first batch with something to tell, after all swaps that begin earlier."""
         while True:
-            first = self._first()
+            while (entry := self._heap[0])[0] < entry[2].next:
+                heapq.heapreplace(self._heap, (entry[2].next, *entry[1:]))
+            first = entry[2]
             host = min(self._shared, key=SimulatedHost.due, default=None)
             if host is None or host.due() >= first.next:
                 return first
             host.swap()
             self._reorder()  # waiting trials are served now
-
-    def _first(self) -> _BatchInFlight:
-        while (entry := self._heap[0])[0] < entry[2].next:
-            heapq.heapreplace(self._heap, (entry[2].next, *entry[1:]))
-        return entry[2]
 
     def remove_if_complete(self, due: _BatchInFlight) -> None:
         """Remove the first batch if it was told completely."""

@@ -53,7 +53,7 @@ def test_pilot_trials_are_matched_by_model_name_and_question_id(tmp_path: Path, 
     assert pilot.outcomes.shape == (3, len(QUESTIONS), 6) and (pilot.outcomes >= 0).sum() == len(FEW)
     assert pilot.counts[2, 0].tolist() == [1, 1] and pilot.counts[2, 3].tolist() == [0, 1]
     assert pilot.outcomes[0, 7].tolist() == [-1, -1, -1, -1, -1, 1]
-    assert pilot.elapsed == 7.0 and pilot.name == "small"
+    assert pilot.elapsed == 7.0 and pilot.header.name == "small"
 
 
 def test_missing_and_differing_parts_of_a_pilot_are_reported(tmp_path: Path, prepared: PreparedRun) -> None:

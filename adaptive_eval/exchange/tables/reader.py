@@ -201,11 +201,6 @@ EXPORT_COLUMNS = frozenset({"model", "question", "trial", "round", "seed", "atte
 Number = TypeVar("Number", int, float)
 
 
-def has_required_columns(columns: frozenset[str], model: str | None) -> bool:
-    """Whether a table has the required columns; the model may have been named on the command line."""
-    return "question" in columns and ("model" in columns or model is not None)
-
-
 def record_of_row(file: LogFile, place: str, row: Row) -> Record:
     """Convert a row to a trial; raises `LogError` if a value is invalid."""
     return _Row(file, place, row).record()
