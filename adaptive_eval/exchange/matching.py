@@ -48,12 +48,8 @@ class ConfiguredRun:
                 continue
             configured = ours.get(key)
             if _plain(value) != _plain(configured):
-                configuration_text = (
-                    "the configuration does not set it"
-                    if configured is None
-                    else f"the configuration has {configured!r}"
-                )
-                yield f"{record.model} was asked with sampling.{key} {value!r}, and {configuration_text}"
+                has = "does not set it" if configured is None else f"has {configured!r}"
+                yield f"{record.model} was asked with sampling.{key} {value!r}, and the configuration {has}"
 
     def _prompt_problems(self, record: Record, question: str) -> Iterator[str]:
         model, asked = self.models[record.model], self.questions[question]

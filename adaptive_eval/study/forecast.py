@@ -186,10 +186,8 @@ def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]
         else:
             yield "no pilot: true scores are drawn from a wide prior"
     else:
-        per_question, source = (
-            pilot.counts.sum(axis=-1),
-            "the run so far" if continued else f"the pilot {pilot.header.name}",
-        )
+        source = "the run so far" if continued else f"the pilot {pilot.header.name}"
+        per_question = pilot.counts.sum(axis=-1)
         trials = f"{int(per_question.sum()):,} trials, {per_question.min()} to {per_question.max()} per question"
         yield f"true scores are drawn from the posterior of {source}: {trials}"
         yield from pilot.remarks

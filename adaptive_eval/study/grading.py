@@ -71,9 +71,8 @@ def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, st
     interval = max(seat.replies * reply / _slots(seat) for seat in grader.seats)
     at_once = ", ".join(str(_slots(seat)) for seat in grader.seats)
     verb = "takes" if measured else f"is guessed to take, at {GUESSED_TOKENS_PER_SECOND:g} tokens a second,"
-    return VerdictTimes(
-        reply, interval
-    ), f"a reply of the {grader.kind} {verb} {reply:.2g} s, {at_once} of them at a time"
+    remark = f"a reply of the {grader.kind} {verb} {reply:.2g} s, {at_once} of them at a time"
+    return VerdictTimes(reply, interval), remark
 
 
 def _slots(seat: AskedGrader) -> int:

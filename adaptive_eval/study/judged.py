@@ -7,7 +7,6 @@ import numpy as np
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.result import Result
 from adaptive_eval.core.rules import is_lenient
 from adaptive_eval.core.types import PairVerdict, Verdict
 from scorio.moments import FloatArray
@@ -53,6 +52,8 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
     if result.costs and plan.objective.margin is not None:
         weakest = truth.max() - plan.objective.margin.delta - EQUAL
         wrong = sum(row.part is Part.CHOSEN and bool(truth[row.model] < weakest) for row in result.costs)
+    scores = np.empty(len(truth))
+    scores[[row.model for row in result.models]] = [row.score for row in result.models]
     return JudgedReplay(
         seed=seed,
         reason=str(result.reason),
@@ -64,7 +65,7 @@ def judge_replay(seed: int, controller: Controller, truth: FloatArray, means: Fl
         out_of_reach=sum(pair.verdict is Verdict.OUT_OF_REACH for pair in pairs),
         wrong=wrong,
         covered=float(np.mean([row.lo <= truth[row.model] <= row.hi for row in result.models], dtype=float)),
-        tau_b=float(tau_b(pair_signs(_scores(result, len(truth)), EQUAL), pair_signs(truth, EQUAL))),
+        tau_b=float(tau_b(pair_signs(scores, EQUAL), pair_signs(truth, EQUAL))),
     )
 
 
@@ -92,9 +93,3 @@ def is_wrong(call: PairVerdict, truth: FloatArray, reference: float | None = Non
     other = reference if call.second is None else truth[call.second]
     assert other is not None
     return bool(np.sign(call.z) * (truth[call.first] - other) <= EQUAL - margin)
-
-
-def _scores(result: Result, models: int) -> FloatArray:
-    scores = np.empty(models)
-    scores[[row.model for row in result.models]] = [row.score for row in result.models]
-    return scores

@@ -174,12 +174,9 @@ def _open_outcomes(name: str, array: str | None) -> World | Recording:
 def _source(drawn_from: World | Recording, name: str, decisions: Decisions, config: Path | None) -> OutcomeSource:
     if isinstance(drawn_from, World):
         return OutcomeSource(drawn_from.name, drawn_from.models, drawn_from.questions, drawn_from.w, drawn_from.p)
-    recorded_weights = drawn_from.weights if config is None else None
-    weights = (
-        recorded_weights
-        if recorded_weights is not None
-        else np.array(open_rubric(decisions.rubric).weights, dtype=float)
-    )
+    weights = drawn_from.weights
+    if weights is None or config is not None:
+        weights = np.array(open_rubric(decisions.rubric).weights, dtype=float)
     path = Path(name)
     return source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
 

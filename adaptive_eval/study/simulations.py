@@ -122,7 +122,9 @@ class _Workload:
             for world in range(len(runs), together.start):
                 runs.append(self._simulate(plan, world))
             for worlds in self._split(together):
-                runs += self._simulate_together(plan, worlds)
+                chances = {world: self._worlds[world] for world in worlds}
+                runs += simulate_side_by_side(plan, chances, self._scenario.served, self._scenario.seed)
+                self.progress.count(len(worlds))
 
     def _alone(self, plan: Plan) -> int:
         """The number of first worlds whose runs cannot be simulated side by side."""
@@ -144,13 +146,6 @@ class _Workload:
         run = simulate_run(plan, self._worlds[world], scenario.served, (scenario.seed, world), timed=timed)
         self.progress.count(1)
         return run
-
-    def _simulate_together(self, plan: Plan, worlds: range) -> list[SimulatedRun]:
-        """Runs side by side."""
-        scenario, chances = self._scenario, {world: self._worlds[world] for world in worlds}
-        runs = simulate_side_by_side(plan, chances, scenario.served, scenario.seed)
-        self.progress.count(len(runs))
-        return runs
 
 
 class _Progress:

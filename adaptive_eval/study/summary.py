@@ -46,12 +46,10 @@ def smallest_differences(
     runs: Sequence[SimulatedRun], plan: Plan, chances: Sequence[FloatArray]
 ) -> SmallestDifferences:
     """The smallest differences that these runs could detect; `chances` (L, M, K) of the worlds are for delta."""
-    if not plan.objective.compares:
-        return SmallestDifferences(None, None, None)
     compared = [
         (comparison.gap, comparison.verdict == Verdict.RESOLVED) for run in runs for comparison in run.comparisons
     ]
-    if not compared:
+    if not compared or not plan.objective.compares:
         return SmallestDifferences(None, None, None)
     gaps, called = np.array(compared, dtype=float).T
     deltas = [smallest_certified_delta(plan, world) for world in chances]
