@@ -9,7 +9,7 @@ whether lower values are better. Several answers share one value, so each is gra
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,21 +70,20 @@ def read_samples(file: LogFile) -> Iterator[Record]:
             raise file.refuse(SEVERAL_ANSWERS, place)
         asked, settings = _question_and_settings(row, model, api)
         grade = scores.of_row(place, row) if len(answers) == 1 else {}
-        common = {"model": model, "question": key, "task": task, "asked": asked, "settings": settings}
-        yield from _records(place, answers, **common, **grade)
-
-
-def _records(place: str, answers: Sequence[str], **common: Any) -> Iterator[Record]:
-    """One trial per answer of a row."""
-    for trial, text in enumerate(answers):
-        yield Record(
-            place=f"{place}, sample {trial + 1}",
-            trial=trial,
-            answer=logged_answer(text, finish_reason="unknown"),
-            has_text=True,
-            missing="the server gave no content" if text.strip() == NO_ANSWER else None,
-            **common,
-        )
+        for trial, text in enumerate(answers):
+            yield Record(
+                place=f"{place}, sample {trial + 1}",
+                model=model,
+                question=key,
+                trial=trial,
+                task=task,
+                asked=asked,
+                settings=settings,
+                answer=logged_answer(text, finish_reason="unknown"),
+                has_text=True,
+                missing="the server gave no content" if text.strip() == NO_ANSWER else None,
+                **grade,
+            )
 
 
 OTHER_COLUMNS = frozenset(

@@ -163,13 +163,13 @@ def _opened(path: Path) -> Iterator[_File]:
 
 
 def _has_outcomes(file: _File) -> bool:
-    both = file.has("R") and file.has("correct")
-    if both:
+    has_outcomes, has_counts = file.has("R"), file.has("correct")
+    if has_outcomes and has_counts:
         raise file.config_error("has both R and correct; remove one of them, or give --array R to `replay`")
-    if not file.has("R") and not file.has("correct"):
+    if not has_outcomes and not has_counts:
         hint = "rename the array of outcomes to R, or name it with --array"
         raise file.config_error(f"must have R, or correct and count, but has {file.array_names}; {hint}")
-    return file.has("R")
+    return has_outcomes
 
 
 def _outcomes(file: _File, name: str, untried: bool) -> IntArray:
