@@ -247,7 +247,7 @@ class ModelEndpoint:
                 reason += f"the last one failed with {failure.kind}: {failure}"
                 if traffic.has_failed(self._settings.attempts, self._sender.clock() - self._limits.retry_for):
                     traffic.given_up = reason
-                    self._sender.replicas.fail_waiting(reason)
+                    self._sender.replicas.fail_waiting(lambda: Unavailable(reason))
                 raise Unavailable(reason) from None
             if retries.failures < self._settings.attempts:  # others failed more often
                 retries.is_proven = True

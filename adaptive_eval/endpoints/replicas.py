@@ -204,19 +204,16 @@ class ReplicaSet:
     def give_up(self, reason: str) -> None:
         """Fail all waiting, running and future attempts: the model is gone for good."""
         self._given_up_reason = reason
-        self.fail_waiting(reason)
+        self.fail_waiting(lambda: Unavailable(reason))
         for replica in self.replicas:
             self._interrupt(replica)
 
-    def fail_waiting(self, reason: str) -> None:
-        """Fail all waiting attempts."""
-        self._fail_waiting(lambda: Unavailable(reason))
-
     def refuse(self, refusal: Refusal) -> None:
         """Fail all waiting attempts because every replica refuses; future ones may try again."""
-        self._fail_waiting(refusal.copy)
+        self.fail_waiting(refusal.copy)
 
-    def _fail_waiting(self, error: Callable[[], EndpointError]) -> None:
+    def fail_waiting(self, error: Callable[[], EndpointError]) -> None:
+        """Fail all waiting attempts, each with an error of its own."""
         while self._waiting:
             place, _ = self._waiting.popleft()
             if not place.done():
