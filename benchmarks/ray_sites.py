@@ -144,7 +144,7 @@ def whole_run(setting: Setting, address: str, trials: int) -> Used:
         if process.returncode not in (0, 3):
             sys.exit(f"{' '.join(words)} ended with exit code {process.returncode}")
         with closing(RunReader.open(directory)) as reader:
-            end = next(spent for spent in reader.spending(1000) if spent.trials >= LAST * trials)
+            end = next(spent for spent in reader.spending(0, 1000) if spent.trials >= LAST * trials)
     head, all_of_them = (
         1e3 * (family.seconds_at(end.at, pid) - family.seconds_at(begin, pid)) / end.trials
         for pid in (process.pid, None)
