@@ -18,13 +18,14 @@ from ledger_check import Books, Trial, stored_looks, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start, World
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.export import export
+from adaptive_eval.report.reader import RunReader
 
 FATES = st.sampled_from([Fate.NOTHING, Fate.KILL, Fate.KILL, Fate.STOP, Fate.STOP_AT_ONCE])
 MOMENTS = st.one_of(st.integers(1, 12), st.integers(1, 250))
@@ -193,7 +194,14 @@ class Lives(RuleBasedStateMachine):
     @rule(number=st.one_of(st.none(), st.integers(0, 3)), killed=st.booleans(), at=st.integers(1, 60))
     @only_if(lambda life: life.books.rows)
     def regrade(self, number: int | None, killed: bool, at: int) -> None:
-        """`adaptive-eval regrade --config`, perhaps with another answer key for one question."""
+        """`adaptive-eval regrade --config`, perhaps with another answer key for one question; it refuses models of
+        which the run has nothing."""
+        with RunReader.intact(self.directory) as reader:
+            known = set(reader.model_names.values())
+        if not known.issuperset(self.models):
+            with pytest.raises(ConfigError):
+                self.world.regrade(self.directory, Start(Fate.NOTHING, at), self.config())
+            return
         answers = dict(self.books.answers)
         if number is not None:
             key = list(answers)[number]
