@@ -243,9 +243,11 @@ class ModelEndpoint:
             may_blame = can_blame_request(failure.kind, traffic)
             if not (may_blame and await self._is_tiny_answered(request, replica)):
                 attempts = max(request.attempts, traffic.failed_rounds)
-                reason = f"model {self._model!r} at {replica}: given up after {attempts} attempts; "
-                reason += f"the last one failed with {failure.kind}: {failure}"
-                if traffic.has_failed(self._settings.attempts, self._sender.clock() - self._limits.retry_for):
+                reason = (
+                    f"model {self._model!r} at {replica}: given up after {attempts} attempts; "
+                    f"the last one failed with {failure.kind}: {failure}"
+                )
+                if retries.has_all_failed:
                     traffic.given_up = reason
                     self._sender.replicas.fail_waiting(lambda: Unavailable(reason))
                 raise Unavailable(reason) from None

@@ -107,8 +107,12 @@ class Retries:
             return self.is_request_at_fault
         if self.failures >= self._settings.attempts and waited >= self._retry_for:
             return True
-        since = self._clock() - self._retry_for
-        return self._traffic.has_failed(self._settings.attempts, since) and not self.is_proven
+        return self.has_all_failed and not self.is_proven
+
+    @property
+    def has_all_failed(self) -> bool:
+        """Whether the whole model has failed as often and as long as one request may."""
+        return self._traffic.has_failed(self._settings.attempts, self._clock() - self._retry_for)
 
     @property
     def failures(self) -> int:

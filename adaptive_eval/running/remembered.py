@@ -41,9 +41,13 @@ class ChosenRun(NamedTuple):
                 return list(first_round_problems(self.prepared))
             joining = set(self.prepared.models).difference(reader.model_names.values()) | reader.unanswered_models()
             used = (trials, *reader.log.spent())
-        if not joining or self.obstacle is not None:
+        if not joining:
             return []
-        return list(unpaid_models(load_starting_point(self.prepared, self.directory).prepared, joining, used))
+        try:
+            prepared = load_starting_point(self.prepared, self.directory).prepared
+        except AdaptiveEvalError:  # `obstacle` says why
+            return []
+        return list(unpaid_models(prepared, joining, used))
 
     @property
     def obstacle(self) -> str | None:
