@@ -63,14 +63,19 @@ class RawServer:
         self.base_url = ""
         self.seen: list[Exchange] = []
         self.connections = 0
+        self.open_connections = 0
         self._script = script
         self._health = health
         self._pages = pages
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        while await self._respond(await self._read(reader, writer)):
-            pass
+        self.open_connections += 1
+        try:
+            while await self._respond(await self._read(reader, writer)):
+                pass
+        finally:
+            self.open_connections -= 1
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()

@@ -125,7 +125,15 @@ class ModelEndpoint:
         return f"cannot connect to {'its server' if len(urls) == 1 else 'any of its servers'}: {details}"
 
     async def close(self) -> None:
-        """Stop watching and close every connection."""
+        """Stop watching and close every connection, even if the task that closes them is cancelled meanwhile."""
+        closing = asyncio.create_task(self._close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
+
+    async def _close(self) -> None:
         for tiny in list(self._tiny.values()):
             tiny.cancel()
         await self._sender.close()

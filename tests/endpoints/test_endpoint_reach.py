@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from endpoint_opener import CLIENTS, answer, opened_caller
+from patient_time import until
 from raw_servers import CHAT, Exchange, raw_server
 from small_proxy import small_proxy
 
@@ -373,3 +374,27 @@ async def test_a_thousand_requests_at_once(client: str) -> None:
         assert {answer.text for (answer,) in answers} == {"42"}
         assert model.stats.retries == 0
         await model.close()
+
+
+async def test_closing_that_is_cancelled_closes_every_connection() -> None:
+    """As where a run ends while a server that it started is tried."""
+
+    async def is_cancelled_after(turns: int) -> bool:
+        """Cancel it after so many turns of the loop; whether it had not ended."""
+        async with raw_server(answer) as server:
+            config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m"})
+            model = open_endpoint(config, Sampling(), Limits(), keys={})
+            await model.sample(CHAT, range(1))
+            assert server.open_connections == 2, "one for requests, one for what is asked besides"
+            closing = asyncio.create_task(model.close())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            is_cancelled = closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
+            await until(lambda: not server.open_connections)
+        return is_cancelled
+
+    turns = 1
+    while await is_cancelled_after(turns):
+        turns += 1
+    assert turns > 2
