@@ -250,7 +250,7 @@ class ModelEndpoint:
         if not (timed_out or retries.is_request_at_fault):
             may_blame = can_blame_request(failure.kind, traffic)
             if not (may_blame and await self._is_tiny_answered(request, replica)):
-                attempts = max(request.attempts, traffic.failed_rounds)
+                attempts = max(request.attempts, traffic.failing.rounds)
                 reason = (
                     f"model {self._model!r} at {replica}: given up after {attempts} attempts; "
                     f"the last one failed with {failure.kind}: {failure}"

@@ -20,6 +20,7 @@ that is not up yet, and firewalls reject a prompt. Trouble with refusals ends on
 to a request sent after the first refusal.
 """
 
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -35,6 +36,31 @@ class ProbeTrouble(NamedTuple):
     reason: str
     is_silent: bool = False
     """Whether a connection was made, but no answer came."""
+
+
+@dataclass(slots=True)
+class FailureRounds:
+    """Failures without an answer between them; those of requests in flight together are one round."""
+
+    failures: int = 0
+    rounds: int = 0
+    since: float = inf
+    """Time of the first of them."""
+    counted_until: float = -inf
+    """Requests sent before this time belong to a round that is already counted."""
+
+    def add(self, sent_at: float, now: float) -> bool:
+        """Count the failure of a request sent at this time; returns whether it starts a new round."""
+        is_new = sent_at >= self.counted_until
+        self.failures += 1
+        if is_new:
+            self.rounds += 1
+            self.since, self.counted_until = min(self.since, now), now
+        return is_new
+
+    def end(self) -> None:
+        """Count further failures from the start, after an answer."""
+        self.failures, self.rounds, self.since = 0, 0, inf
 
 
 class Replica:
@@ -58,13 +84,9 @@ class Replica:
         """Answers since it last grew by a step."""
         self._halved_at = -inf
         # trouble
-        self._troubles = self._rounds = 0
-        """Failures in a row, and their rounds."""
+        self._failing = FailureRounds()
         self._refusals = 0
         """Rounds of refusals among them."""
-        self._trouble_since = -inf
-        self._counted_until = -inf
-        """Requests sent before this time belong to a round that is already counted."""
         self._paused_until = self._retry_after_until = -inf
         """End of the pause for its trouble, and of the server's Retry-After."""
         self.refuses = False
@@ -120,11 +142,12 @@ class Replica:
 
     def on_accepted(self, sent_at: float) -> None:
         """The answer to a request sent at this time has begun."""
-        if self._troubles and (not self._refusals or sent_at >= self._trouble_since):
+        if self._failing.failures and (not self._refusals or sent_at >= self._failing.since):
             self._end_trouble()
 
     def _end_trouble(self) -> None:
-        self._troubles = self._rounds = self._refusals = 0
+        self._failing.end()
+        self._refusals = 0
         self._paused_until = -inf
         if self.refuses:
             self.refuses, self.trouble = False, ""
@@ -160,7 +183,7 @@ class Replica:
     def on_refusal(self, reason: str, sent_at: float, now: float, *, is_certain: bool = False) -> None:
         """A request sent at this time was refused; `is_certain` if the refusal is known to be final."""
         if not self._refusals:
-            self._troubles, self._rounds, self._trouble_since, self._counted_until = 0, 0, now, -inf
+            self._failing = FailureRounds()
         self._refusals += self._add_trouble(sent_at, now)
         is_known = self.answered_at > -inf
         if is_certain or self._refusals >= self._settings.refusals // (1 if is_known else 2):
@@ -187,18 +210,14 @@ class Replica:
 
     def _add_trouble(self, sent_at: float, now: float) -> bool:
         """Count a failure or refusal; returns whether it starts a new round."""
-        is_new = sent_at >= self._counted_until
-        self._troubles += 1
-        if is_new:
-            self._rounds += 1
-            self._counted_until = now
+        is_new = self._failing.add(sent_at, now)
         self._pause(now)
         return is_new
 
     def _pause(self, now: float) -> None:
         """Pause between requests while it is in trouble."""
-        if self._troubles > 1:
-            seconds = self._settings.backoff * 2.0 ** min(self._rounds - 1, 16)
+        if self._failing.failures > 1:
+            seconds = self._settings.backoff * 2.0 ** min(self._failing.rounds - 1, 16)
             self._paused_until = now + min(self._settings.longest_pause, seconds)
 
     # -- health --------------------------------------------------------------------------------------------------

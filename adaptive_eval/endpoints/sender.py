@@ -280,7 +280,7 @@ class RequestSender:
             return
         self.traffic.on_failure(failure.kind, failure)
         if handling.counts:
-            self.traffic.on_failed_round(sent_at, now)
+            self.traffic.failing.add(sent_at, now)
         if handling.may_have_cost:
             self._count_lost(request)
         if handling.health == "gone":

@@ -3,10 +3,9 @@
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
-from math import inf
 
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Failure, FailureKind, Refusal
-from adaptive_eval.endpoints.replica import Replica
+from adaptive_eval.endpoints.replica import FailureRounds, Replica
 from adaptive_eval.endpoints.time_limit import CancelScope
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Answer, EndpointStats, Prompt, RetryGate
 
@@ -118,12 +117,8 @@ class Traffic:
     """Number of answered requests."""
     failed_before: int = 0
     """Failed attempts of requests that were answered later."""
-    failed_rounds: int = 0
-    """Failures since the last answer; those of requests in flight together count once."""
-    failing_since: float = inf
-    """Time of the first of them."""
-    counted_until: float = -inf
-    """Requests sent before this time belong to a round that is already counted."""
+    failing: FailureRounds = field(default_factory=FailureRounds)
+    """Failures since the last answer."""
     given_up: str = ""
     """Why a request was given up because all have failed; empty after an answer."""
     stuck_requests: int = 0
@@ -152,20 +147,15 @@ class Traffic:
         self.errors[kind.value] += 1
         self.last_error = str(failure)
 
-    def on_failed_round(self, sent_at: float, now: float) -> None:
-        """A request that was sent at a time has failed, maybe with others."""
-        if sent_at >= self.counted_until:
-            self.failed_rounds += 1
-            self.failing_since, self.counted_until = min(self.failing_since, now), now
-
     def has_failed(self, attempts: int, since: float) -> bool:
         """Whether everything has failed for so many rounds, from a time on or earlier; what is in flight may yet be
         answered."""
-        return self.failed_rounds >= attempts and self.failing_since <= since and not self.in_flight
+        return self.failing.rounds >= attempts and self.failing.since <= since and not self.in_flight
 
     def end_failures(self) -> None:
         """Its servers answer: count further failures from the start."""
-        self.failed_rounds, self.failing_since, self.given_up = 0, inf, ""
+        self.failing.end()
+        self.given_up = ""
 
     def stats(self) -> EndpointStats:
         """The counts so far, without the endpoint's facts about its servers."""
