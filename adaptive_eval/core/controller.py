@@ -89,7 +89,7 @@ class Controller:
         """Models that have joined, until their first round is complete."""
         self._settled: list[list[int]] | None = None
         """By model and question, how many trials are committed; None if that was not needed since the last commit."""
-        self.overrun: IntArray = np.zeros_like(self._tally.counts)
+        self.overrun: IntArray = np.zeros(self._tally.counts.shape, dtype=np.int32)
         """(L, M, K): the part of `counts` that no look has judged (`count_overrun`)."""
         self._horizons_before_overrun: Mapping[Pair, int | None] = {}
         if plan.before is None:
@@ -346,9 +346,9 @@ class Controller:
         return parked
 
     @property
-    def counts_with_kept(self) -> IntArray:
-        """(L, M, K): `arrived`, and outcomes of an earlier run that no round has asked for."""
-        return self._flight.early.add_to(self.arrived)
+    def waiting(self) -> int:
+        """Graded outcomes of an earlier run that no round has asked for."""
+        return self._flight.early.graded
 
     @property
     def trials(self) -> NDArray[np.int64]:

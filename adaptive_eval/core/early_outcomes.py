@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, BatchPart, WholeSums, exact_sum, trillionths
 from adaptive_eval.core.types import Cost, ModelNumbers, Outcome
-from scorio.moments import IntArray
 
 _TRIALS = 2**32
 """A trial's place is its question's number times this, plus its own number."""
@@ -66,11 +65,9 @@ class _ModelOutcomes:
             self._cost = _sum_costs(records)
         return self._cost
 
-    def graded(self) -> tuple[IntArray, IntArray]:
-        """Question and category of each graded outcome."""
-        records = self.ordered()
-        records = records[records["category"] < UNGRADED]
-        return records["place"] // _TRIALS, records["category"]
+    def graded(self) -> int:
+        """How many outcomes are graded."""
+        return int(np.count_nonzero(self.ordered()["category"] < UNGRADED))
 
 
 def _sum_costs(records: Records) -> tuple[int, int, int]:
@@ -144,14 +141,10 @@ class EarlyOutcomes:
             )
         return BatchPart(questions, trials, records["category"], records["kinds"], spent, costs)
 
-    def add_to(self, counts: IntArray) -> IntArray:
-        """Counts (L, M, K) including the graded kept outcomes."""
-        if not self:
-            return counts
-        counts = counts.copy()
-        for model, outcomes in self._kept_by_model().items():
-            np.add.at(counts[model], outcomes.graded(), 1)
-        return counts
+    @property
+    def graded(self) -> int:
+        """How many of the kept outcomes are graded."""
+        return sum(outcomes.graded() for outcomes in self._kept_by_model().values())
 
     @property
     def cost(self) -> Cost:

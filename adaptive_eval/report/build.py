@@ -131,8 +131,6 @@ def build_results(snapshot: Snapshot) -> Results:
     results, order = look_results(snapshot), [row.model for row in result.models]
     names = [subject.models[model] for model in order]
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
-    arrived = snapshot.arrived[order]
-    waiting = (arrived - snapshot.judged[order]).sum(axis=-1)
     return replace(
         results,
         adjusted_p=_order_matrix(result, order),
@@ -142,7 +140,7 @@ def build_results(snapshot: Snapshot) -> Results:
             )
             for look in snapshot.looks
         ),
-        questions=CountedRows(subject.questions, arrived, waiting, weights),
+        questions=CountedRows(subject.questions, snapshot.arrived, snapshot.judged, weights, order),
         warnings=(
             *rule_caution(subject.decisions),
             *judge_caution(subject.decisions, results.models, results.corrected),
@@ -242,7 +240,7 @@ def build_unjudged(
         run=run_info(subject, elapsed, now, reason, finished=finished, stopped=True),
         weights=tuple(weights.tolist()),
         models=subject.models,
-        questions=CountedRows(subject.questions, counts, counts.sum(axis=-1), weights),
+        questions=CountedRows(subject.questions, counts, np.zeros_like(counts), weights, range(len(counts))),
         why=why,
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import DamagedValue
+from adaptive_eval.store.packing import Parts
 
 _INTEGER = np.dtype("<i4")
 
@@ -23,15 +24,16 @@ class CellCounts:
     prior: NDArray[np.integer] | None = None
     """Outcomes of an earlier run that count in the scores (R0); None if there are none."""
 
-    def to_bytes(self) -> bytes:
+    def to_parts(self) -> Parts:
         """The counts as little-endian integers: their shape, the models, and the arrays."""
         head = np.array([*self.judged.shape, *self.models], _INTEGER)
         arrays = [head, self.arrived, self.judged, *([] if self.prior is None else [self.prior])]
-        return b"".join(array.astype(_INTEGER).tobytes() for array in arrays)
+        return [np.ascontiguousarray(array, _INTEGER).data for array in arrays]
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "CellCounts":
-        """Counts from `to_bytes`; raises `DamagedValue` if they are anything else."""
+    def from_parts(cls, parts: Parts) -> "CellCounts":
+        """Counts from `to_parts`, however they are cut; raises `DamagedValue` if they are anything else."""
+        data = b"".join(parts)
         values = np.frombuffer(data[: len(data) // 4 * 4], _INTEGER)
         shape: Sequence[int] = values[:3].tolist()
         size = int(np.prod(shape, dtype=np.int64)) if len(shape) == 3 and min(shape) >= 0 else -1

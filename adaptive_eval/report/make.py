@@ -121,7 +121,7 @@ class Draft:
         )
         seq = log.database.last_seq()
         return StoredReport(
-            self._look, seq, to_json(results), cells.to_bytes(), sums_to_store(reader, self._reporter.sums_every)
+            self._look, seq, to_json(results), cells.to_parts(), sums_to_store(reader, self._reporter.sums_every)
         )
 
     def publish(self, log: HasDirectory) -> None:

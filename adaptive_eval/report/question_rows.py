@@ -30,22 +30,31 @@ class CountedRows:
     """
 
     def __init__(
-        self, ids: Sequence[str], counts: NDArray[np.integer], waiting: NDArray[np.integer], weights: FloatArray
+        self,
+        ids: Sequence[str],
+        arrived: NDArray[np.integer],
+        judged: NDArray[np.integer],
+        weights: FloatArray,
+        order: Sequence[int],
     ) -> None:
-        """`counts` (L, M, K) are all outcomes; `waiting` (L, M) of them wait for a look."""
-        self._ids, self._counts, self._waiting, self._weights = ids, counts, waiting, weights
+        """`arrived` (L, M, K) are all outcomes, `judged` those that a look has used; `order` numbers the models."""
+        self._ids, self._arrived, self._judged, self._weights, self._order = ids, arrived, judged, weights, order
 
     def parts(self) -> Iterator[bytes]:
         """JSON of all rows, up to `PART_SIZE` in a part, separated by commas, without brackets."""
         return (self._part(slice(first, first + PART_SIZE)) for first in range(0, len(self._ids), PART_SIZE))
 
     def _part(self, part: slice) -> bytes:
-        counts = np.ascontiguousarray(self._counts[:, part].swapaxes(0, 1))
+        counts, judged = (
+            np.ascontiguousarray(outcomes[:, part][self._order].swapaxes(0, 1))
+            for outcomes in (self._arrived, self._judged)
+        )
+        trials = counts.sum(axis=-1)
         columns = {
-            "trials": counts.sum(axis=-1),
+            "trials": trials,
             **dict(zip(("mean", "lo", "hi"), question_posteriors(counts, self._weights), strict=True)),
             "counts": counts,
-            "not_judged": np.ascontiguousarray(self._waiting[:, part].T),
+            "not_judged": trials - judged.sum(axis=-1),
         }
         rows = [
             {"id": key, **{name: column[at] for name, column in columns.items()}}

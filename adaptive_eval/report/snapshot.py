@@ -165,7 +165,7 @@ def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | 
         looks=tuple(controller.looks),
         arrived=controller.arrived + recorded,
         judged=controller.counts + recorded,
-        waiting=int((controller.counts_with_kept - controller.arrived).sum()),
+        waiting=controller.waiting,
         set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
         alarms=tuple(controller.alarms),
         extensions=tuple(controller.extensions),

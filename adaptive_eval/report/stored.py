@@ -111,7 +111,7 @@ class StoredRun:
         if stored is None:
             nothing = np.zeros((len(roster.models), len(roster.questions), len(self.rubric.weights)), np.int64)
             return RunCounts(roster, nothing, nothing)
-        cells, names = CellCounts.from_bytes(stored.cells), self.reader.model_names
+        cells, names = CellCounts.from_parts(stored.cells), self.reader.model_names
         reported = Roster.of([names[number] for number in cells.models], self.reader.ids("questions", "key"))
         prior = np.zeros_like(cells.judged) if cells.prior is None else cells.prior
         config = self.setup.config
@@ -121,12 +121,10 @@ class StoredRun:
         return counts.of(present, roster.questions)
 
     def _question_rows(self, results: Results, stored: StoredReport) -> CountedRows:
-        cells = CellCounts.from_bytes(stored.cells)
+        cells, weights = CellCounts.from_parts(stored.cells), np.array(results.weights)
         names = [self.reader.model_names[number] for number in cells.models]
         order = [names.index(row.name) for row in results.models]
-        arrived, judged = cells.arrived[order], cells.judged[order]
-        waiting = (arrived - judged).sum(axis=-1)
-        return CountedRows([*self.reader.ids("questions", "key")], arrived, waiting, np.array(results.weights))
+        return CountedRows([*self.reader.ids("questions", "key")], cells.arrived, cells.judged, weights, order)
 
     def _with_newer_sums(self, results: Results) -> Results:
         """The report with the trials and costs of now."""

@@ -59,7 +59,8 @@ class TrialSums(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """A line of JSON, and the counts as little-endian integers."""
-        return _LISTS.dump_json((self.replicas, self.spending)) + b"\n" + self.counts.astype(_INTEGER).tobytes()
+        lists = _LISTS.dump_json((self.replicas, self.spending))
+        return b"".join([lists, b"\n", np.ascontiguousarray(self.counts, _INTEGER).data])
 
     @classmethod
     def from_bytes(cls, data: bytes, nothing: Counts) -> "TrialSums | None":

@@ -63,7 +63,7 @@ def _faults_of_sums(directory: Path) -> list[str]:
             fault, report = fault_of_sums(reader), reader.newest_report(cells=True)
     except StoreError as error:
         return [str(error)]
-    if fault is None and report is not None and not report.cells:
+    if fault is None and report is not None and not any(report.cells):
         fault = f"the report of look {report.look + 1}: its counts are missing"
     return [] if fault is None else [fault]
 

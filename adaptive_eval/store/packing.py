@@ -8,11 +8,15 @@ than storing the rest of a short trial.
 
 import json
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from adaptive_eval.base.errors import DamagedValue
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.machine.facts import MAX_SIZE
+
+Parts = Sequence[bytes | memoryview]
+"""Data in parts, since joining them takes their memory once more."""
 
 MAX_UNPACKED = 256 * 1024 * 1024
 """No response, so no text, is longer (`endpoints.wire.MAX_BODY`): what unpacks to more was not written here."""
@@ -98,10 +102,10 @@ def real(value: float | None) -> float | None:
     return None if value is None or value != value else value + 0.0
 
 
-def compress(data: bytes) -> bytes:
+def compress(*parts: bytes | memoryview) -> bytes:
     """Compress data with zlib."""
     compressor = zlib.compressobj(level=2, wbits=13, memLevel=7)
-    return compressor.compress(data) + compressor.flush()
+    return b"".join([*map(compressor.compress, parts), compressor.flush()])
 
 
 def decompress(stored: bytes) -> bytes:

@@ -17,7 +17,7 @@ from adaptive_eval.machine.trial import ANSWERED, JUDGING, UNGRADED, AnswerFacts
 from adaptive_eval.store.database import RunDatabase, Values
 from adaptive_eval.store.errors import damaged, translate_errors
 from adaptive_eval.store.header import RunHeader
-from adaptive_eval.store.packing import decompress, parse_object, unpack_json, unpack_logprobs, unpack_text
+from adaptive_eval.store.packing import Parts, decompress, parse_object, unpack_json, unpack_logprobs, unpack_text
 from adaptive_eval.store.schema import ANSWER_FIELDS, COVERED
 
 LATEST_ANSWERS = 16_384
@@ -83,7 +83,7 @@ class StoredReport(NamedTuple):
     """The newest row that it counts."""
     body: bytes
     """JSON without the rows of questions."""
-    cells: bytes = b""
+    cells: Parts = ()
     """Counts from which these rows are made."""
     sums: "PackedSums | None" = None
     """Sums to be stored with it, if there are new ones."""
@@ -214,7 +214,7 @@ class LogReader:
         for look, seq, body in self._rows(query):
             counts = [*self._rows("SELECT body FROM cells WHERE look = ?", look)] if cells else []
             unpacked = [decompress(part) if isinstance(part, bytes) else b"" for (part,) in ((body,), *counts)]
-            return StoredReport(_whole_number(look), _whole_number(seq), unpacked[0], b"".join(unpacked[1:]))
+            return StoredReport(_whole_number(look), _whole_number(seq), unpacked[0], unpacked[1:])
         return None
 
     def sums(self) -> PackedSums | None:

@@ -140,7 +140,7 @@ class RunStore:
                         _INSERT["reports"], sealed(made.look, made.seq, self._last_at, compress(made.body))
                     )
                     connection.execute("DELETE FROM cells")
-                    connection.execute(_INSERT["cells"], sealed(made.look, compress(made.cells)))
+                    connection.execute(_INSERT["cells"], sealed(made.look, compress(*made.cells)))
                     if made.sums is not None:
                         connection.execute("DELETE FROM sums")
                         body = compress(made.sums.body)

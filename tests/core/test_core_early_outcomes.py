@@ -38,7 +38,7 @@ def test_a_batch_takes_the_early_outcomes_that_belong_to_it(at_once: int, monkey
     while remaining:
         model = rng.randrange(MODELS)
         extra = np.array([rng.randrange(3) for _ in range(QUESTIONS)])
-        batch = Batch(model, 0, issued[model], extra)
+        batch = Batch(model, 0, issued[model].copy(), extra)
         issued[model] += extra.astype(np.int32)
         expected = {
             place: remaining.pop(place)

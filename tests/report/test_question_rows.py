@@ -41,7 +41,9 @@ def names_of(questions: int) -> list[str]:
 
 def counted(questions: int) -> CountedRows:
     counts = counts_of(questions)
-    return CountedRows(names_of(questions), counts, counts[..., 1], WEIGHTS)
+    judged = counts.copy()
+    judged[..., 1] = 0
+    return CountedRows(names_of(questions), counts, judged, WEIGHTS, range(len(counts)))
 
 
 def as_objects(questions: int) -> list[QuestionRow]:
@@ -109,7 +111,8 @@ def seal(path: Path, text: bytes) -> None:
 
 def test_many_rows_are_written_in_a_fraction_of_their_size(results: Results, tmp_path: Path) -> None:
     counts = np.random.default_rng(5).integers(0, 9, (100, 1000, 2), dtype=np.int32)
-    rows = CountedRows([f"q{at}" for at in range(1000)], counts, counts[..., 0], np.array([0.0, 1.0]))
+    weights, order = np.array([0.0, 1.0]), range(99, -1, -1)
+    rows = CountedRows([f"q{at}" for at in range(1000)], counts, counts, weights, order)
     unjudged = Unjudged("adaptive-eval.unjudged/1", results.run, (0.0, 1.0), ("ada",), rows)
     tracemalloc.start()
     path = write_results(tmp_path, unjudged)
