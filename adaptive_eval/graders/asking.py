@@ -77,8 +77,7 @@ class GraderClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        for endpoint in self._endpoints.values():
-            await endpoint.close()
+        await asyncio.gather(*(endpoint.close() for endpoint in self._endpoints.values()))
 
     async def _reply(
         self, transcripts: Transcripts, order: int, seed: int, retry_gate: RetryGate | None

@@ -193,8 +193,7 @@ class ServedEndpoint:
         return await place.endpoint.check()
 
     async def close(self) -> None:
-        for place in self.places:
-            await place.end()
+        await asyncio.gather(*(place.end() for place in self.places))
 
     @property
     def stats(self) -> EndpointStats:

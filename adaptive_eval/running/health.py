@@ -71,8 +71,7 @@ async def check_graders(config: RunConfig) -> dict[str, Health]:
     try:
         results = await asyncio.gather(*(endpoint.check() for endpoint in endpoints))
     finally:
-        for endpoint in endpoints:
-            await endpoint.close()
+        await asyncio.gather(*(endpoint.close() for endpoint in endpoints))
     return dict(zip(seats, results, strict=True))
 
 
