@@ -50,8 +50,8 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
         typer.echo("note: it does not hold the weights of the benchmarks; `import --config` takes them from a file")
     if exported.missing:
         typer.echo(
-            f"warning: it lacks {exported.missing} of them, which timed out, have no answer or no grade; whoever "
-            "imports it is not told, but other formats have them"
+            f"warning: {exported.missing} of them timed out, or have no answer or no grade: npz has no place for them, "
+            "so that an import cannot count them; export another format to keep them"
         )
     if format_name == "npz" and exported.untried:
         pairs = f"{exported.untried} pairs of a model and a question"
