@@ -16,6 +16,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaSums, Spending
 from adaptive_eval.report.summing import Counts, merge_sums, total_spending
 from adaptive_eval.store.forms import MAX_VALUE
+from adaptive_eval.store.packing import Parts
 from adaptive_eval.store.read import PackedSums
 
 STEPS = 200
@@ -55,17 +56,19 @@ class TrialSums(NamedTuple):
         spending = [*self.spending, *map(before.and_then, reader.spending(self.last, moments))]
         while len(spending) > 2 * STEPS:
             spending = spending[::-2][::-1]  # the last one stays
-        return TrialSums(self.counts + reader.counts(setup.roster, self.counts.shape[2], self.last), replicas, spending)
+        counts = reader.counts(setup.roster, self.counts.shape[2], self.last)
+        counts += self.counts
+        return TrialSums(counts, replicas, spending)
 
-    def to_bytes(self) -> bytes:
+    def to_parts(self) -> Parts:
         """A line of JSON, and the counts as little-endian integers."""
         lists = _LISTS.dump_json((self.replicas, self.spending))
-        return b"".join([lists, b"\n", np.ascontiguousarray(self.counts, _INTEGER).data])
+        return [lists, b"\n", np.ascontiguousarray(self.counts, _INTEGER).data]
 
     @classmethod
-    def from_bytes(cls, data: bytes, nothing: Counts) -> "TrialSums | None":
-        """Sums from `to_bytes`, with counts of this shape; None if they cannot be sums over trials."""
-        lists, _, counts = data.partition(b"\n")
+    def from_parts(cls, parts: Parts, nothing: Counts) -> "TrialSums | None":
+        """Sums from `to_parts`, with counts of this shape; None if they cannot be sums over trials."""
+        lists, _, counts = b"".join(parts).partition(b"\n")
         try:
             replicas, spending = _LISTS.validate_json(lists)
             sums = cls(np.frombuffer(counts, _INTEGER).reshape(nothing.shape), replicas, spending)
@@ -101,7 +104,7 @@ def _no_counts(setup: StoredSetup) -> Counts:
 
 def _parse(stored: PackedSums, reader: RunReader, nothing: Counts) -> TrialSums | None:
     """Stored sums; None if they cannot be sums over trials of the run."""
-    sums = TrialSums.from_bytes(stored.body, nothing)
+    sums = TrialSums.from_parts(stored.body, nothing)
     if sums is None or not {row.model for row in sums.replicas} <= set(reader.model_names.values()):
         return None
     return sums if sums.last == stored.seq <= reader.newest_trial_id else None
@@ -147,4 +150,4 @@ def sums_to_store(reader: RunReader, every: int) -> PackedSums | None:
     if reader.newest_trial_id - stored < every:
         return None
     sums = read_sums(reader, stored_setup(reader.header()))
-    return PackedSums(sums.last, sums.to_bytes()) if sums.last > stored else None
+    return PackedSums(sums.last, sums.to_parts()) if sums.last > stored else None

@@ -93,7 +93,7 @@ class PackedSums(NamedTuple):
     """Sums over the trials up to a place in the log."""
 
     seq: int
-    body: bytes
+    body: Parts
 
 
 class AccountLine(NamedTuple):
@@ -220,7 +220,7 @@ class LogReader:
     def sums(self) -> PackedSums | None:
         """The stored sums under the newest configuration; None if there are none."""
         for seq, body in self._rows(_SUMS.format("seq, body")):
-            return PackedSums(_whole_number(seq), decompress(body if isinstance(body, bytes) else b""))
+            return PackedSums(_whole_number(seq), [decompress(body if isinstance(body, bytes) else b"")])
         return None
 
     def sums_seq(self) -> int:

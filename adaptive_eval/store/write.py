@@ -143,7 +143,7 @@ class RunStore:
                     connection.execute(_INSERT["cells"], sealed(made.look, compress(*made.cells)))
                     if made.sums is not None:
                         connection.execute("DELETE FROM sums")
-                        body = compress(made.sums.body)
+                        body = compress(*made.sums.body)
                         connection.execute(_INSERT["sums"], sealed(made.sums.seq, self._configuration, body))
         self._note_written(rows)
         if failure is not None:

@@ -138,7 +138,7 @@ def summed(folder: Path) -> tuple[Path, TrialSums]:
         run.step(10)
     assert (stored := run.store.reader.sums()) is not None and stored.seq < run.store.last_seq
     counts = np.zeros((3, 6, 2), np.int32)
-    sums = TrialSums.from_bytes(stored.body, counts)
+    sums = TrialSums.from_parts(stored.body, counts)
     run.close()
     assert sums is not None and len(sums.replicas) > 1 and len(sums.spending) > 1
     return run.directory, sums
@@ -158,7 +158,7 @@ def changed(sums: TrialSums) -> Iterator[TrialSums]:
 def test_sums_that_are_not_those_of_the_trials_are_found(tmp_path: Path) -> None:
     run, sums = summed(tmp_path)
     assert command("verify", run).output.endswith("intact\n")
-    bodies = [(one.to_bytes(), "than the trials") for one in changed(sums)]
+    bodies = [(b"".join(one.to_parts()), "than the trials") for one in changed(sums)]
     for body, fault in [*bodies, (b"[[], []]", "cannot be sums over trials of the run")]:
         with forging(run) as database:
             database.execute("UPDATE sums SET body = ?", (compress(body),))

@@ -110,7 +110,7 @@ def test_sums_that_no_run_has_stored_are_not_used(run: Played) -> None:
     forget(run.directory)
     true = sums(run)
     for one, seq in forged(true, true.last):
-        body = one if isinstance(one, bytes) else one.to_bytes()
+        body = [one] if isinstance(one, bytes) else one.to_parts()
         report = StoredReport(run.controller.looks[-1].index, 0, b"{}", (), PackedSums(seq, body))
         run.store.commit([], report=lambda _, report=report: report)  # type: ignore[misc]
         assert run.store.reader.sums_seq() == seq

@@ -38,7 +38,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
             rows = [
                 *enumerate([named._replace(state=RESERVED), LookTaken(0, {"order": [elapsed]})], store.last_seq + 1)
             ]
-            sums = PackedSums(store.last_seq, b"sums")
+            sums = PackedSums(store.last_seq, [b"sums"])
             report = StoredReport(0, store.last_seq, b"{}", [b"cells"], sums)
             held = {"small": {"seconds": elapsed}}
             store.commit(rows, elapsed=elapsed, held=held, report=lambda reader, report=report: report)
