@@ -1,6 +1,5 @@
 """Exports of a run with names that are hard to write and with gaps: its trials come back, all and no others."""
 
-import csv
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -56,13 +55,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def of_csv(path: Path) -> Trials:
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            category = int(row["category"]) if row["category"] else None
-            yield (row["model"], row["question"].removeprefix("'"), int(row["trial"])), category
-
-
 def of_npz(path: Path) -> Trials:
     arrays = np.load(path, allow_pickle=False)
     for (model, question, trial), category in np.ndenumerate(arrays["R"]):
@@ -77,7 +69,7 @@ def of_importers(path: Path) -> Trials:
         yield (record.model, record.question, record.trial), value
 
 
-READERS: Readers = dict.fromkeys(EXPORTS, of_importers) | {"csv": of_csv, "npz": of_npz}
+READERS: Readers = dict.fromkeys(EXPORTS, of_importers) | {"npz": of_npz}
 
 
 @pytest.mark.parametrize(
