@@ -76,7 +76,8 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         again = "this retries models that were set aside; for others, and if you edit a command's files, start over"
         yield _step(ending, again, fresh=True)
     elif ending.ungraded and (not models or any(row.ungraded > row.signals.get("unanswered", 0) for row in models)):
-        yield _step(ending, "raise grading.timeout, or fix the server of the judge or verifier, then")
+        slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
+        yield _step(ending, slow)
         again = "this grades the stored answers again; after a change of the grader, or to do only this:"
         yield Advice(again, regrade)
     elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None) and not ending.decided_by_labels:
