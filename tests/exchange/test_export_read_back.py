@@ -11,7 +11,9 @@ import pytest
 from logs import imported, lines, outcomes
 from small_run import make_run, ragged
 from stored_runs import stored_header
+from typer.testing import CliRunner
 
+from adaptive_eval.cli import app
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import EXPORTS, export
@@ -85,6 +87,11 @@ def test_the_trials_of_a_run_are_in_its_export_each_once(run: Path, tmp_path: Pa
     trials = list(READERS[form](path))
     assert dict(trials) == expected and len(trials) == len(expected)
     assert progress == sorted(progress) and progress[-1] == len(stored)
+
+
+def test_an_export_says_that_it_holds_a_model_that_has_left_the_run(run: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["export", str(run), "--format", "csv", "--output", str(tmp_path / "trials.csv")])
+    assert f"note: it also holds {GONE}, no longer in the run; `import --leave-out NAME`" in done.stdout, done.output
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

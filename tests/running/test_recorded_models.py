@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from lives import QUESTIONS, SKILLS, Start, World
+from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
+from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
@@ -245,3 +247,5 @@ def test_readers_of_the_run_show_recorded_models_as_such(folder: Folder) -> None
     diff = diff_runs(read_view(old), read_counts(old), read_view(new), read_counts(new))
     assert (diff.recorded, diff.models, diff.b.models_only) == (OLD, (), (NEW,))
     assert not [change for change in diff.settings if "127.0.0.1/v1" in str(change)], "nobody's address"
+    exported = CliRunner().invoke(app, ["export", str(new), "--format", "csv"]).stdout
+    assert f"it does not hold the outcomes of {', '.join(OLD)}, which are recorded; export their run, too" in exported
