@@ -332,8 +332,8 @@ def lacks_labels(results: Results, pair: PairRow) -> bool:
 def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
     """The labels that would probably decide a pair, if the corrected difference stays as it is.
 
-    The variance of the shifts falls with their labels: f times as many leave rest + shifts / f, and the difference d is
-    called where d >= b times the root of that, so f = shifts / ((d / b)^2 - rest).
+    The variance of the shifts falls with their labels: f times as many leave rest + shifts / f, and the difference d
+    (from a gate: that to its limit) is called where d >= b times the root of that, so f = shifts / ((d / b)^2 - rest).
     """
     labelled = () if results.labelled is None else results.labelled.models
     rows = [row for row in labelled if row.name in (pair.first, pair.second)]
@@ -351,6 +351,8 @@ def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
         return LabelNeed(None)
     graded_tie = pair.by_grades is not None and pair.by_grades.verdict == Verdict.TIED
     room = results.setting("stopping", "delta") - abs(pair.difference) if graded_tie else abs(pair.difference)
+    if results.gate:  # whose z has delta added
+        room = abs(pair.z or 0.0) * pair.sigma
     allowed = (max(room, 0.0) / pair.boundary) ** 2 - max(pair.sigma**2 - shifts, 0.0)
     further = math.ceil((shifts / allowed - 1.0) * labels) if allowed > 0.0 else answers
     return LabelNeed(max(further, 1) if labels + further <= answers else None)
