@@ -305,12 +305,12 @@ def _answers_for_more(ending: Ending, need: MoreAnswers | None) -> Advice:
 
 
 def _larger_delta(ending: Ending, results: Results) -> Advice:
-    """How to get a verdict on pairs that no plausible number of answers would decide: count them as ties."""
+    """How to get a verdict on pairs that no plausible number of answers would decide: count them as ties, or pass."""
     pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
     which = "this comparison" if len(pairs) == 1 else f"the {len(pairs)} undecided comparisons"
     key = "objective.delta" if results.frontier else "stopping.delta"
-    widths = [pair.certifiable_delta for pair in pairs]
-    delta = None if results.frontier or None in widths else round_up(max(filter(None, widths), default=0.0))
+    widths = [None if results.frontier or results.gate else pair.certifiable_delta for pair in pairs]
+    delta = None if None in widths else round_up(max(filter(None, widths), default=0.0))
     size = f"a {key} of {delta:.15g}" if delta else f"a larger {key}, as DELTA"
     why = f"deciding {which} would take far more answers than this run; if the difference does not matter to you"
     return _step(ending, f"{why}, start over with {size}", {key: delta or "DELTA"}, fresh=True)

@@ -229,9 +229,11 @@ def is_hopeless(results: Results, pair: PairRow) -> bool:
     """Whether no plausible number of answers would decide a pair that was given up, if its difference stays.
 
     What this run cannot decide because its error is spent, a new run may."""
-    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or results.gate or pair.horizon_needed is not None:
+    if pair.verdict != Verdict.OUT_OF_REACH or pair.horizon_needed is not None:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
+        return False
+    if pair.second is None and not results.gate:
         return False
     return _is_implausible(results, pair) or (pair.trials_needed is None and not _had_other_horizon(results))
 

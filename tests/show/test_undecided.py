@@ -293,3 +293,14 @@ def test_the_labels_that_a_gate_needs_go_by_the_distance_from_its_limit() -> Non
     # 0.0072 / (0.08^2 - 0.0028) = 2: twice the 80 labels
     gated = replace(results, gate=(GateRow(pair.first, pair.second, "UNDECIDED", "the labels"),))
     assert labels_needed(gated, pair).further == 80
+
+
+@pytest.mark.parametrize("baseline", [True, False])
+def test_a_gate_that_no_plausible_number_of_answers_decides_takes_a_larger_delta(baseline: bool) -> None:
+    """The delta of a tie says nothing of a gate."""
+    results = ended("rrru", needs=5000.0, horizon=None)
+    last = replace(results.pairs[3], second=results.pairs[3].second if baseline else None)
+    gate = (GateRow(last.first, last.second, "UNDECIDED", "too close"),)
+    step = advice(replace(results, pairs=(*results.pairs[:3], last), gate=gate))
+    assert step.text.startswith("deciding this comparison would take far more answers than this run; ")
+    assert (step.command or "").endswith("--fresh --set stopping.delta=DELTA")
