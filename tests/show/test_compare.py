@@ -194,6 +194,10 @@ def test_the_command_names_both_runs_by_their_folders(site: Site, run_as: RunAs)
     first, second = run_as("a"), run_as("b", seed=3)
     result = CliRunner().invoke(app, ["compare", str(first), str(second)])
     assert result.exit_code == 0 and "3 questions" not in result.stdout and "on the 8 questions" in result.stdout
+    assert result.stdout.startswith("a → b\n")
+    second = second.rename(site.folder / "c")
+    moved = CliRunner().invoke(app, ["compare", str(first), str(second)]).stdout
+    assert moved.startswith(f"{first} → {second}\n"), "another run may lie in a folder named b"
     path = site.folder / "c.json"
     CliRunner().invoke(app, ["compare", str(first), str(second), "--format", "json", "--output", str(path)])
     written = json.loads(path.read_text())
