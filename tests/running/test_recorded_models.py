@@ -30,6 +30,7 @@ from adaptive_eval.running.regrade import regrade as regrade_stored
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.summary import findings
+from adaptive_eval.study.pilot import read_pilot
 
 NEW = "cyd"
 OLD = ("ada", "bob")
@@ -206,6 +207,15 @@ def test_a_recorded_model_may_have_a_prompt_of_its_own(folder: Folder) -> None:
     asked = {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}
     config = folder.config("new", [*recorded, asked], objective="place", prompt="{prompt} Think.")
     assert load_starting_point(prepare(config), folder.path / "new").prepared.plan.bench.prior_counts is not None
+
+
+def test_a_pilot_lacks_no_recorded_model(folder: Folder) -> None:
+    """A forecast has its outcomes, wherever the pilot's come from."""
+    folder.run(folder.placing())
+    begun = load_starting_point(prepare(folder.placing()), folder.path / "new")
+    pilot = read_pilot(folder.path / "new", begun.prepared)
+    assert pilot.counts.any(axis=(1, 2)).tolist() == [False, False, True]
+    assert pilot.remarks == ()
 
 
 def test_other_questions_and_answer_keys_are_refused(folder: Folder) -> None:
