@@ -7,14 +7,17 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.exchange.export import EXPORTS
 from adaptive_eval.exchange.export import export as export_run
-from adaptive_eval.report.lines import several
+from adaptive_eval.report.lines import safe_name, several
 from adaptive_eval.report.reader import RunReader
 
+MAX_NAMES, MAX_CHARACTERS = 8, 60
+"""Limits of the models that a note names."""
 TRIALS_PER_STEP = 1000
 """Trials per step of the progress bar."""
 
@@ -37,7 +40,7 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
         if format_name not in EXPORTS:
             raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {format_name!r}")
         with closing(RunReader.open(run)) as reader:
-            trials, benchmarks = reader.trial_count(), stored_config(reader.header()).benchmarks
+            trials, config = reader.trial_count(), stored_config(reader.header())
         with Progress(max(trials, 1)) as progress:
 
             def on_progress(number: int) -> None:
@@ -46,7 +49,13 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
 
             exported = export_run(run, format_name, output, force=force, texts=text, on_progress=on_progress)
     typer.echo(f"{exported.path}: {several(exported.trials, 'trial')} of {several(exported.models, 'model')}")
-    if benchmarks:
+    if recorded := [safe_name(model.name, MAX_CHARACTERS) for model in config.models if model.recorded is not None]:
+        names = first_few(recorded, MAX_NAMES)
+        typer.echo(f"note: it does not hold the outcomes of {names}, which are recorded; export their run, too")
+    if exported.removed:
+        names = first_few([safe_name(name, MAX_CHARACTERS) for name in exported.removed], MAX_NAMES)
+        typer.echo(f"note: it also holds {names}, no longer in the run; `import --leave-out NAME` leaves a model out")
+    if config.benchmarks:
         typer.echo("note: it does not hold the weights of the benchmarks; `import --config` takes them from a file")
     if exported.missing:
         typer.echo(

@@ -19,7 +19,7 @@ from adaptive_eval.config.listed_models import Models, asked_models, recorded_mo
 from adaptive_eval.config.normalise import INNER
 from adaptive_eval.config.pace import is_known_by, is_own_server
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_value
-from adaptive_eval.config.reports import ReportConfig
+from adaptive_eval.config.reports import ReportConfig, read_metric
 from adaptive_eval.config.run import SOURCES, ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.entries import Entry, Option, OptionType
 from adaptive_eval.core.objectives import CHEAPEST, PRECISION_OF, THRESHOLD
@@ -464,6 +464,14 @@ def check_metrics_binary(report: ReportConfig, rubric: RubricConfig) -> Iterator
     if report.metrics and (categories := len(open_rubric(rubric).weights)) != 2:
         rule = "need a rubric of two categories, since each draw succeeds or fails"
         yield Problem(("report", "metrics"), rule, "remove the metrics", f"{categories} categories")
+
+
+def check_metrics_have_trials(report: ReportConfig, trials: TrialsConfig) -> Iterator[Problem]:
+    """Check that a model may get as many trials of a question as each metric needs."""
+    for number, name in enumerate(report.metrics):
+        if (match := read_metric(name)) is not None and int(match[2]) > trials.max:
+            rule = f"needs {match[2]} trials of every question, but trials.max is {trials.max}"
+            yield Problem(("report", "metrics", number), rule, f"raise trials.min and trials.max, or remove {name}")
 
 
 def check_recorded_outcomes(models: Models, prior: PriorConfig | None) -> Iterator[Problem]:

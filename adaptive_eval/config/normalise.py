@@ -172,7 +172,7 @@ def _limits_of_command(limits: Any, *, has_servers: bool) -> Any:
 def _join_benchmarks(document: Document) -> None:
     """Move questions and graders of `benchmarks` to common sections, by benchmark name."""
     tree = document.tree
-    if not isinstance(tree.get("benchmarks"), list):
+    if not isinstance(listed := tree.get("benchmarks"), list) or not listed:
         return
     shared = tree.pop("grader", None)
     for section in ("questions", "benchmark"):

@@ -49,7 +49,9 @@ def _check_folder_name(name: str) -> str:
 RunName = Annotated[
     str, Field(max_length=100, json_schema_extra={"pattern": RUN_NAME}), AfterValidator(_check_folder_name)
 ]
-ModelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200)]
+MODEL_NAME = r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
+"""One line of text without control characters and outer white space, which no report shows and imports leave out."""
+ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, max_length=200)]
 
 
 def _check_inspect_name(given: str | Mapping[str, Any]) -> str | Mapping[str, Any]:

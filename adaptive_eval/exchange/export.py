@@ -51,6 +51,8 @@ class ExportResult:
     path: Path
     trials: int
     models: int
+    removed: tuple[str, ...]
+    """Those of the models that have left the run."""
     missing: int
     """Number of trials that the format has no place for: failures, and answers without a grade."""
     untried: int
@@ -86,6 +88,7 @@ def export(
             path=path,
             trials=trials,
             models=len(source.models),
+            removed=tuple(name for name in source.models if source.model(name) is None),
             missing=0 if outcomes is None else trials - int(outcomes.sum()),
             untried=int(np.count_nonzero((source.extent if outcomes is None else outcomes) == 0)),
         )

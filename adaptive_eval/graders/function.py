@@ -86,7 +86,7 @@ def make_marks(result: object, name: str) -> Marks:
     if isinstance(result, bool):
         return Marks({"is_correct": result}, None)
     if isinstance(result, int | float):
-        return Marks({"is_correct": result >= 0.5, "score": _signal(result, "score", name)}, None)
+        return Marks({"is_correct": bool(result >= 0.5), "score": _signal(result, "score", name)}, None)
     if not isinstance(result, Mapping):
         raise GraderError(f"{name} must return true, false, a number or a mapping of signals, but got {result!r:.80}")
     extracted = result.get("extracted")
@@ -95,6 +95,8 @@ def make_marks(result: object, name: str) -> Marks:
 
 
 def _signal(value: object, key: str, name: str) -> SignalValue:
+    if key == "is_correct" and value not in (0, 1):
+        raise GraderError(f"{name} must return true or false for signal is_correct, but got {value!r:.80}")
     if isinstance(value, bool | str):
         return value
     if isinstance(value, int | float) and math.isfinite(value):

@@ -187,7 +187,10 @@ def csv_rows(text: IO[str], max_characters: int) -> Iterator[FileRow]:
             elif values:
                 yield FileRow(place, dict(zip(header, values, strict=True)))
     except csv.Error as error:
-        yield FileRow(f"line {lines.number}", {}, f"is not CSV: {error}")
+        problem = f"is not CSV: {error}"
+        if "new-line character" in problem:  # whose advice is for programmers
+            problem = "has a carriage return that ends no line; save the file with the line ends of Unix or Windows"
+        yield FileRow(f"line {lines.number}", {}, problem)
     finally:
         csv.field_size_limit(limit)
 

@@ -5,7 +5,7 @@ trial leaves a score because of it.
 
 - Caps and `trials.max` may change, but not to less than what is used; models may join and leave; who gets the next
   trials (`trials.policy`, `optimize`) may change: the promise stands.
-- Another rule, confidence, delta, prior or objective judges all comparisons anew from the next look on, and the
+- Another rule, confidence, delta, gate, prior or objective judges all comparisons anew from the next look on, and the
   promise does not cover a choice that was made after looks.
 - Refused is what contradicts what was done: a limit below what is used, and another first round.
 - Where looks cannot be taken again, since plug-ins that took them are no longer named, all answers are judged anew.
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from adaptive_eval.base.errors import NEW_RUN, ConfigError
 from adaptive_eval.base.sections import Section
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.pace import opening_trials
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import stored_config, with_pace
@@ -28,6 +29,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.core.types import Cost
 from adaptive_eval.machine.records import SettingsEffect
+from adaptive_eval.notes import Change
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.read import StoredLook
 
@@ -47,15 +49,35 @@ def effect_of_changes(before: RunConfig, now: RunConfig) -> SettingsEffect:
     return SettingsEffect.NONE if same else SettingsEffect.DECISIONS
 
 
+def single_changes(changes: Iterable[Change]) -> Iterator[Change]:
+    """Each changed setting, also within the lists of models and benchmarks, which are stored as one value."""
+    for change in changes:
+        was, now = _by_name(change.was), _by_name(change.now)
+        within = list(differences(was, now, change.path)) if was and now else []
+        yield from within or [change]
+
+
+def _by_name(listed: object) -> dict[object, object]:
+    """Sections of a list by their names; empty if it is no list of named sections."""
+    sections = listed if isinstance(listed, list | tuple) else ()
+    return {
+        section["name"]: section
+        for section in sections
+        if isinstance(section, Mapping) and isinstance(section.get("name"), str)
+    }
+
+
 def changes_promise(path: str) -> bool:
     """Whether the promise depends on a setting."""
-    return path.startswith(PROMISE) and path != NOT_IN_PROMISE
+    is_gate = path.startswith("benchmarks.") and path.endswith(".gate")
+    return is_gate or (path.startswith(PROMISE) and path != NOT_IN_PROMISE)
 
 
 def _promise_settings(config: RunConfig) -> list[Mapping[str, object]]:
     stopping = config.stopping.model_copy(update={"on_alarm": "all"})
     sections: list[Section | None] = [stopping, config.objective, config.prior]
-    return [{} if section is None else section.model_dump(mode="json") for section in sections]
+    gates = {part.name: part.gate for part in config.benchmarks}
+    return [gates, *({} if section is None else section.model_dump(mode="json") for section in sections)]
 
 
 def _models(config: RunConfig, *, capped: bool) -> dict[str, object]:

@@ -1,14 +1,14 @@
 """Events as sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from math import exp
 
 from adaptive_eval import notes
 from adaptive_eval.base.errors import first_line, stop_in_words
 from adaptive_eval.base.lists import first_few
-from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.core.types import Cause
 from adaptive_eval.notes import Change, Event
+from adaptive_eval.report.changes import single_changes
 from adaptive_eval.report.lines import duration, safe_line, several
 
 MAX_NAMES = 3
@@ -83,29 +83,11 @@ def _model_sentence(event: Event) -> str | None:
     return None
 
 
-def _changed_settings(changes: Sequence[Change]) -> Iterator[str]:
-    """Path of each changed setting, also within the list of models, which is stored as one value."""
-    for change in changes:
-        was, now = _by_name(change.was), _by_name(change.now)
-        within = list(differences(was, now, change.path)) if was and now else []
-        yield from map(_changed_path, within or [change])
-
-
 def _changed_path(change: Change) -> str:
     """The path of a change; of a section, such as a model, whether it is new or was removed."""
     if isinstance(change.was, Mapping) and change.now is None:
         return f"{change.path} (removed)"
     return f"{change.path} (new)" if isinstance(change.now, Mapping) and change.was is None else change.path
-
-
-def _by_name(listed: object) -> dict[object, object]:
-    """Sections of a list by their names; empty if it is no list of named sections."""
-    sections = listed if isinstance(listed, list | tuple) else ()
-    return {
-        section["name"]: section
-        for section in sections
-        if isinstance(section, Mapping) and isinstance(section.get("name"), str)
-    }
 
 
 def _run_sentence(event: Event) -> str | None:
@@ -115,7 +97,8 @@ def _run_sentence(event: Event) -> str | None:
         case notes.RunResumed():
             return f"resumed with {event.trials:,} stored trials"
         case notes.SettingsChanged():
-            return f"settings changed: {first_few(list(_changed_settings(event.changes)), MAX_SETTINGS)}"
+            paths = list(map(_changed_path, single_changes(event.changes)))
+            return f"settings changed: {first_few(paths, MAX_SETTINGS)}"
         case notes.LooksRetaken():
             return (
                 f"the stored answers are judged again, in other rounds than at the {event.looks} looks before: "

@@ -60,7 +60,7 @@ def read_labels(directory: Path) -> Labels:
 def read_text(path: Path) -> str:
     """Read a file of labels; raises `ConfigError` if it cannot be read."""
     try:
-        return read_file(path, MAX_BYTES).decode("utf-8")
+        return read_file(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
@@ -86,7 +86,8 @@ def parse_labels(path: Path, rows: Iterator[object] | Sequence[object]) -> Itera
         trial_number = int(trial) if isinstance(trial, int | str) and NUMBER.fullmatch(str(trial)) else None
         texts = [text for text in (model, question, label) if isinstance(text, str) and text]
         if trial_number is None or len(texts) < len(COLUMNS) - 1 or isinstance(trial, bool):
-            raise ConfigError(f"{path}, entry {number}: must have {', '.join(COLUMNS)}, with trial a number from 0")
+            expected = f"must have {', '.join(COLUMNS)}, with trial a number from 0"
+            raise ConfigError(f"{path}, entry {number}: {expected}, but got {row!r:.100}")
         yield Labelled(texts[0], texts[1], trial_number), texts[2]
 
 

@@ -76,7 +76,8 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         again = "this retries models that were set aside; for others, and if you edit a command's files, start over"
         yield _step(ending, again, fresh=True)
     elif ending.ungraded and (not models or any(row.ungraded > row.signals.get("unanswered", 0) for row in models)):
-        yield _step(ending, "raise grading.timeout, or fix the server of the judge or verifier, then")
+        slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
+        yield _step(ending, slow)
         again = "this grades the stored answers again; after a change of the grader, or to do only this:"
         yield Advice(again, regrade)
     elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None) and not ending.decided_by_labels:
@@ -304,12 +305,12 @@ def _answers_for_more(ending: Ending, need: MoreAnswers | None) -> Advice:
 
 
 def _larger_delta(ending: Ending, results: Results) -> Advice:
-    """How to get a verdict on pairs that no plausible number of answers would decide: count them as ties."""
+    """How to get a verdict on pairs that no plausible number of answers would decide: count them as ties, or pass."""
     pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
     which = "this comparison" if len(pairs) == 1 else f"the {len(pairs)} undecided comparisons"
     key = "objective.delta" if results.frontier else "stopping.delta"
-    widths = [pair.certifiable_delta for pair in pairs]
-    delta = None if results.frontier or None in widths else round_up(max(filter(None, widths), default=0.0))
+    widths = [None if results.frontier or results.gate else pair.certifiable_delta for pair in pairs]
+    delta = None if None in widths else round_up(max(filter(None, widths), default=0.0))
     size = f"a {key} of {delta:.15g}" if delta else f"a larger {key}, as DELTA"
     why = f"deciding {which} would take far more answers than this run; if the difference does not matter to you"
     return _step(ending, f"{why}, start over with {size}", {key: delta or "DELTA"}, fresh=True)

@@ -229,9 +229,11 @@ def is_hopeless(results: Results, pair: PairRow) -> bool:
     """Whether no plausible number of answers would decide a pair that was given up, if its difference stays.
 
     What this run cannot decide because its error is spent, a new run may."""
-    if pair.verdict != Verdict.OUT_OF_REACH or pair.second is None or results.gate or pair.horizon_needed is not None:
+    if pair.verdict != Verdict.OUT_OF_REACH or pair.horizon_needed is not None:
         return False
     if draws_questions(results.decisions) or recording_need(results, pair) is not None:
+        return False
+    if pair.second is None and not results.gate:
         return False
     return _is_implausible(results, pair) or (pair.trials_needed is None and not _had_other_horizon(results))
 
@@ -332,8 +334,8 @@ def lacks_labels(results: Results, pair: PairRow) -> bool:
 def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
     """The labels that would probably decide a pair, if the corrected difference stays as it is.
 
-    The variance of the shifts falls with their labels: f times as many leave rest + shifts / f, and the difference d is
-    called where d >= b times the root of that, so f = shifts / ((d / b)^2 - rest).
+    The variance of the shifts falls with their labels: f times as many leave rest + shifts / f, and the difference d
+    (from a gate: that to its limit) is called where d >= b times the root of that, so f = shifts / ((d / b)^2 - rest).
     """
     labelled = () if results.labelled is None else results.labelled.models
     rows = [row for row in labelled if row.name in (pair.first, pair.second)]
@@ -351,6 +353,8 @@ def labels_needed(results: Results, pair: PairRow) -> LabelNeed:
         return LabelNeed(None)
     graded_tie = pair.by_grades is not None and pair.by_grades.verdict == Verdict.TIED
     room = results.setting("stopping", "delta") - abs(pair.difference) if graded_tie else abs(pair.difference)
+    if results.gate:  # whose z has delta added
+        room = abs(pair.z or 0.0) * pair.sigma
     allowed = (max(room, 0.0) / pair.boundary) ** 2 - max(pair.sigma**2 - shifts, 0.0)
     further = math.ceil((shifts / allowed - 1.0) * labels) if allowed > 0.0 else answers
     return LabelNeed(max(further, 1) if labels + further <= answers else None)

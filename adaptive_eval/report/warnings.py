@@ -30,7 +30,7 @@ from adaptive_eval.notes import (
     alarms_of_events,
     events_of_kind,
 )
-from adaptive_eval.report.changes import changes_promise
+from adaptive_eval.report.changes import changes_promise, single_changes
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.lines import Scale, several
 from adaptive_eval.report.looks import changed_horizons
@@ -97,7 +97,8 @@ def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], dig
 def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Warn of settings that the promise depends on and that were changed after looks."""
     for event in events_of_kind(events, SettingsChanged):
-        changes = [f"{path}: {was} → {now}" for path, was, now in event.changes if changes_promise(path)]
+        settings = single_changes(event.changes)
+        changes = [f"{path}: {was} → {now}" for path, was, now in settings if changes_promise(path)]
         if changes and event.looks:
             yield Caution(
                 REDECIDED,

@@ -1,8 +1,8 @@
 """Settings that a run remembers: those given with `--set` hold at later starts as well.
 
 Each holds until it is set again or undone (`--set KEY=`), or until the same key is changed in the file. Settings of
-single models (by their place in the list), of the name and of the store hold for one start, since the file may order
-its models anew, and since name and store say which run is meant.
+single models and benchmarks (by their place in the list), of the name and of the store hold for one start, since the
+file may order its models anew, and since name and store say which run is meant.
 """
 
 from collections.abc import Callable, Mapping, Sequence

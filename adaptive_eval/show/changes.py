@@ -6,7 +6,7 @@ are compared by the means and variances of their posteriors, and listed if the c
 questions together (Holm).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -35,7 +35,7 @@ from scorio.sinf.multiplicity import holm_adjusted
 SIGNIFICANCE_LEVEL = 0.05
 COSTS = ("trials", "tokens", "gpu_seconds", "server_seconds", "server_gpu_seconds")
 FIELDS = (
-    *("reworded", "same_seeds", "recorded", "with_prior", "labelled"),
+    *("reworded", "same_seeds", "recorded", "unanswered", "with_prior", "labelled"),
     *("settings", "models", "questions_changed", "verdicts"),
 )
 
@@ -131,6 +131,8 @@ class RunDiff:
     """Models whose trials had the same seeds in both runs, so that equal answers are no evidence."""
     recorded: tuple[str, ...]
     """Models that one of the runs did not ask, because it reuses outcomes of an earlier run."""
+    unanswered: tuple[str, ...]
+    """Further models of both runs that are not compared, since one run has too few of their answers."""
     with_prior: tuple[str, ...]
     """Runs with outcomes of an earlier run in their scores, perhaps of the other one."""
     labelled: tuple[str, ...]
@@ -162,6 +164,9 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
     both = [name for name in a.models if name in b.models]
     names = [name for name in both if name not in recorded]
     cells_a, cells_b = counts_a.of(names, common), counts_b.of(names, common)
+    # by z, since p may be rounded to 0
+    models = sorted(_scores(a, cells_a, b, cells_b), key=lambda change: (-abs(change.z), -abs(change.difference)))
+    compared = {change.name for change in models}
     return RunDiff(
         a=RunSide.of(a, b),
         b=RunSide.of(b, a),
@@ -169,13 +174,11 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
         reworded=_reworded_questions(a, b, common),
         same_seeds=tuple(_equally_seeded(a, b, names)),
         recorded=tuple(name for name in both if name in recorded),
+        unanswered=tuple(name for name in names if name not in compared),
         with_prior=tuple(view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()),
         labelled=tuple(view.name for view in (a, b) if view.results is not None and view.results.corrected),
         settings=tuple(_setting_changes(a, b)),
-        # by z, since p may be rounded to 0
-        models=tuple(
-            sorted(_scores(a, cells_a, b, cells_b), key=lambda change: (-abs(change.z), -abs(change.difference)))
-        ),
+        models=tuple(models),
         questions_changed=tuple(_changed_questions(cells_a, cells_b, np.array(a.weights))),
         verdicts=tuple(_verdict_changes(a, b)),
         drawn=_are_drawn(a, b),
@@ -190,7 +193,7 @@ def _reworded_questions(a: RunView, b: RunView, common: list[str]) -> tuple[str,
 
 
 def _setting_changes(a: RunView, b: RunView) -> Iterator[Change]:
-    """Settings that differ, without folders; models are compared by name.
+    """Settings that differ, without folders; models and benchmarks are compared by name.
 
     A model's configuration has all defaults, so a change for the whole run appears in every model; it is listed once.
     """
@@ -203,10 +206,11 @@ def _setting_changes(a: RunView, b: RunView) -> Iterator[Change]:
 
 
 def _split_models(configuration: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Mapping[str, object]]]:
-    """Settings of the whole run, and models by name."""
+    """Settings of the whole run, with benchmarks by name, and models by name."""
     models = configuration["models"]
     assert isinstance(models, list)
     settings = {key: value for key, value in configuration.items() if key not in (*PLACE_SECTIONS, "models", "name")}
+    settings["benchmarks"] = {benchmark["name"]: benchmark for benchmark in _benchmarks(configuration)}
     # recorded models are never asked, so their address is irrelevant
     return settings, {
         model["name"]: {**model, "base_url": None} if model.get("recorded") else model for model in models
@@ -233,9 +237,7 @@ def _seed_settings(settings: Mapping[str, object]) -> tuple[object, object]:
 def _scores(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:
     rank_a, rank_b = _ranks(a), _ranks(b)
     cells_a, cells_b = counts_a.cells, counts_b.cells
-    listed = b.configuration.get("benchmarks") or ()
-    assert isinstance(listed, list | tuple)
-    parts = [BenchmarkPart(name=benchmark["name"], weight=benchmark["weight"]) for benchmark in listed]
+    parts = [BenchmarkPart(name=part["name"], weight=part["weight"]) for part in _benchmarks(b.configuration)]
     weighing = weigh_questions(parts, tuple(counts_a.roster.questions)) if len(counts_a.roster.questions) else None
     for model, name in enumerate(counts_a.roster.models):
         compared = _both_scores(cells_a[model], a, cells_b[model], b, weighing)
@@ -258,6 +260,12 @@ def _scores(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) ->
             trials_a=round(float(cells_a[model].sum() - counts_a.before[model].sum())),
             trials_b=round(float(cells_b[model].sum() - counts_b.before[model].sum())),
         )
+
+
+def _benchmarks(configuration: Mapping[str, object]) -> Sequence[Mapping[str, Any]]:
+    listed = configuration.get("benchmarks") or ()
+    assert isinstance(listed, list | tuple)
+    return listed
 
 
 def _both_scores(

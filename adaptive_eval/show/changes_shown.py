@@ -126,6 +126,10 @@ def _caveats(diff: RunDiff) -> Iterator[str]:
             f"- not compared, since one of the runs has recorded outcomes of an earlier run instead of asking: "
             f"{_listed(diff.recorded)}"
         )
+    if diff.unanswered:
+        lines.append(f"- not compared, since one of the runs has too few answers: {_listed(diff.unanswered)}")
+    if any(path[0] == "benchmarks" and path[-1] == "weight" for path in (row.path.split(".") for row in diff.settings)):
+        lines.append("- scores of both runs have the benchmark weights of the second run")
     if diff.with_prior:
         lines.append(
             f"- outcomes of an earlier run (R0) count in the scores of {_listed(diff.with_prior)}: if that was the "

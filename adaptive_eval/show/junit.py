@@ -46,9 +46,10 @@ def _cases(view: RunView, terms: GateTerms) -> Iterator[Element]:
         return
     ended = None if view.ended is None else view.ended.removeprefix(f"{UNDECIDED}: ")
     outcome, why = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
+    listed = "; ".join(why.splitlines())
     for model in view.models:
         if model != terms.baseline:
-            yield case(GateRow(model, terms.baseline, outcome, why), f"{outcome}: {safe_line(why, MAX_REASON)}")
+            yield case(GateRow(model, terms.baseline, outcome, why), f"{outcome}: {safe_line(listed, MAX_REASON)}")
 
 
 def _case(run: str, name: str, row: GateRow, message: str, figures: str) -> Element:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_config
-from adaptive_eval.core import Budget
+from adaptive_eval.core import Bench, Budget
 from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.finding import pairing_in_words
+from adaptive_eval.report.lines import several
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
 from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.store.locate import fresh_directory, newest_directory
@@ -82,7 +83,7 @@ def make_forecast(
     budget, left_out = _budget_to_simulate(prepared.plan.budget, usage)
     simulations = simulate_all(scenario, worlds, budget, watch)
     basis = (
-        *_basis(pilot, is_continued, len(bench.recorded)),
+        *_basis(pilot, is_continued, bench),
         *guesses,
         *grade.remarks,
         *_server_starts(prepared, scenario, measured=measured is not None),
@@ -179,15 +180,16 @@ def _worlds(prepared: PreparedRun, pilot: Pilot | None, draws: int, seed: int) -
     return prior_chances(WorldPrior(), bench.models, bench.questions, bench.weights, draws, rng)
 
 
-def _basis(pilot: Pilot | None, continued: bool, recorded: int) -> Iterator[str]:
+def _basis(pilot: Pilot | None, continued: bool, bench: Bench) -> Iterator[str]:
     if pilot is None:
-        if recorded:
-            yield f"no pilot: true scores are drawn from the posterior of {recorded} recorded models"
+        if bench.recorded:
+            recorded = several(len(bench.recorded), "recorded model")
+            yield f"no pilot: true scores are drawn from the posterior of {recorded}"
         else:
             yield "no pilot: true scores are drawn from a wide prior"
     else:
         source = "the run so far" if continued else f"the pilot {pilot.header.name}"
-        per_question = pilot.counts.sum(axis=-1)
+        per_question = pilot.counts[bench.asked].sum(axis=-1)
         trials = f"{int(per_question.sum()):,} trials, {per_question.min()} to {per_question.max()} per question"
         yield f"true scores are drawn from the posterior of {source}: {trials}"
         yield from pilot.remarks
@@ -203,7 +205,8 @@ def _usage(prepared: PreparedRun, pilot: Pilot | None) -> tuple[AnswerUsage, lis
     batched, usage = ~np.isnan(seconds), usage_and_sources[0]
     times = np.where(batched[:, None], seconds[:, None], usage.seconds)  # an answer comes with its batch
     usage = replace(usage, seconds=times, log_spread=np.where(batched, 0.0, usage.log_spread))
-    return usage, [*_guesses(*usage_and_sources), *batches]
+    measured, *sources = usage_and_sources
+    return usage, [*_guesses(measured, *(source[prepared.plan.bench.asked] for source in sources)), *batches]
 
 
 def _guesses(usage: AnswerUsage, tokens: NDArray[np.bool_], seconds: NDArray[np.bool_]) -> Iterator[str]:

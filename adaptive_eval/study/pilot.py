@@ -8,6 +8,7 @@ answer.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -260,7 +261,7 @@ def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
         measured=measure(model * categories + category, np.array(used, dtype=float), (len(models), categories)),
         elapsed=elapsed,
         header=header,
-        remarks=(*_missing_in_pilot(counts, models, questions), *_differences_from_pilot(header, prepared.header)),
+        remarks=(*_missing_in_pilot(counts, prepared), *_differences_from_pilot(header, prepared.header)),
         batches=measured_batch_seconds(events),
         grading=grading,
         start_seconds=_start_seconds(events),
@@ -314,11 +315,13 @@ def measure(cell: NDArray[np.intp], used: FloatArray, shape: tuple[int, int]) ->
     return MeasuredUsage(trials, np.array([summed(values) for values in used.T]), spread)
 
 
-def _missing_in_pilot(counts: NDArray[np.int64], models: Sequence[str], questions: Sequence[str]) -> list[str]:
-    """Sentences on models and questions that the pilot lacks."""
-    remarks = []
+def _missing_in_pilot(counts: NDArray[np.int64], prepared: PreparedRun) -> list[str]:
+    """Sentences on models that are asked and questions that the pilot lacks."""
+    remarks, asked = list[str](), prepared.plan.bench.asked
+    models, questions = list(compress(prepared.models, asked)), [question.id for question in prepared.questions]
     for kind, names, axes in (("models", models, (1, 2)), ("questions", questions, (0, 2))):
-        missing = [name for name, trials in zip(names, counts.sum(axis=axes).tolist(), strict=True) if not trials]
+        trials = counts[asked].sum(axis=axes).tolist()
+        missing = [name for name, number in zip(names, trials, strict=True) if not number]
         if missing:
             remarks.append(
                 f"{len(missing)} of {len(names)} {kind} have no graded answers ({first_few(missing, MAX_SHOWN)}): "

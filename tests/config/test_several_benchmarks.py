@@ -219,6 +219,12 @@ def test_impossible_settings_are_reported_with_their_line(text: str, problem: st
     assert any(problem in line for line in lines), lines
 
 
+def test_an_empty_list_of_benchmarks_is_none() -> None:
+    assert problems_in("benchmarks: []\ngrader: math\n" + MODELS) == [
+        "line 1: questions must be given; add `questions:`"
+    ]
+
+
 def test_the_schema_for_editors_has_every_setting_of_an_entry() -> None:
     schema = json_schema()
     entry = schema["$defs"]["BenchmarkPart"]["properties"]

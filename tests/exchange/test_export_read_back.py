@@ -1,6 +1,5 @@
 """Exports of a run with names that are hard to write and with gaps: its trials come back, all and no others."""
 
-import csv
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,7 +11,9 @@ import pytest
 from logs import imported, lines, outcomes
 from small_run import make_run, ragged
 from stored_runs import stored_header
+from typer.testing import CliRunner
 
+from adaptive_eval.cli import app
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import EXPORTS, export
@@ -56,13 +57,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def of_csv(path: Path) -> Trials:
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            category = int(row["category"]) if row["category"] else None
-            yield (row["model"], row["question"].removeprefix("'"), int(row["trial"])), category
-
-
 def of_npz(path: Path) -> Trials:
     arrays = np.load(path, allow_pickle=False)
     for (model, question, trial), category in np.ndenumerate(arrays["R"]):
@@ -77,7 +71,7 @@ def of_importers(path: Path) -> Trials:
         yield (record.model, record.question, record.trial), value
 
 
-READERS: Readers = dict.fromkeys(EXPORTS, of_importers) | {"csv": of_csv, "npz": of_npz}
+READERS: Readers = dict.fromkeys(EXPORTS, of_importers) | {"npz": of_npz}
 
 
 @pytest.mark.parametrize(
@@ -93,6 +87,11 @@ def test_the_trials_of_a_run_are_in_its_export_each_once(run: Path, tmp_path: Pa
     trials = list(READERS[form](path))
     assert dict(trials) == expected and len(trials) == len(expected)
     assert progress == sorted(progress) and progress[-1] == len(stored)
+
+
+def test_an_export_says_that_it_holds_a_model_that_has_left_the_run(run: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["export", str(run), "--format", "csv", "--output", str(tmp_path / "trials.csv")])
+    assert f"note: it also holds {GONE}, no longer in the run; `import --leave-out NAME`" in done.stdout, done.output
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

@@ -135,6 +135,16 @@ def test_a_spreadsheet_runs_nothing(tmp_path: Path, hostile: str) -> None:
         assert cell.removeprefix("'") == plain
 
 
+@pytest.mark.parametrize("text", ["-5", "'-5", "''-5", "'", "'tis", "\t5", " =1"])
+def test_a_table_of_an_export_is_read_as_it_was_before_it_was_made_safe(tmp_path: Path, text: str) -> None:
+    """A grader would take an apostrophe for a part of the answer."""
+    (file,) = log_files(
+        [str(export(make_run(tmp_path, [make_trial("bob", "q1", 0, 1, text=text)]), "csv", texts=True).path)]
+    )
+    (record,) = read_records(file)
+    assert record.answer is not None and record.answer.text == text
+
+
 def test_a_negative_number_stays_a_number(tmp_path: Path) -> None:
     rubric = {
         "categories": [{"name": "-wrong", "weight": -1.0}, {"name": "right", "weight": 2, "when": {"has_box": False}}]

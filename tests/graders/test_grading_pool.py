@@ -1,6 +1,7 @@
 """Grading for the event loop: hung, dying and greedy graders are grader errors, and cost nobody else."""
 
 import asyncio
+import json
 import os
 import select
 import signal
@@ -9,13 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from patient_time import HANGS, let_pass, until
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders import worker
-from adaptive_eval.graders.function import Python
+from adaptive_eval.graders.function import Python, make_marks
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.pool import KILL_GRACE, Grading, GradingPool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
@@ -96,6 +98,19 @@ async def test_what_a_function_may_return_raise_and_print() -> None:
         assert (await grade("pid")).extracted == before, "the worker lives on"
         assert (await grade("light")).category == 1, "a worker is ready sooner without numpy"
         assert (await grade("leads")).category == 1, "it has a process group of its own: no Ctrl-C ends it"
+
+
+def test_a_number_of_numpy_is_a_number() -> None:
+    """Its comparisons are no `bool`, which could not be stored."""
+    marks = make_marks(np.float64(0.75), "mine:grade")
+    assert json.loads(json.dumps(marks.signals)) == {"is_correct": True, "score": 0.75}
+
+
+@pytest.mark.parametrize("value", ["yes", "false", 0.7])
+def test_is_correct_is_true_or_false(value: object) -> None:
+    """The rubric would take any other value for wrong."""
+    with pytest.raises(GraderError, match="mine:grade must return true or false for signal is_correct, but got "):
+        make_marks({"is_correct": value}, "mine:grade")
 
 
 @pytest.mark.slow

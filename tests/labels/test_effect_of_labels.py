@@ -188,6 +188,7 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         ("a.jsonl", "no json\n{}", "line 1: is not JSON"),
         ("a.jsonl", '{"model": "ada", "question": "q0", "trial": 0, "label": "good"}', "one of correct, wrong"),
         ("a.csv", "model,question,trial\nada,q0,0", "must have model, question, trial, label"),
+        ("a.csv", "model;question;trial;label\nada;q0;0;wrong", "from 0, but got {'model;question;trial;label': 'ada;"),
         ("none.csv", None, "is not a file"),
     ],
 )
@@ -219,7 +220,10 @@ def test_labels_are_refused_if_the_rubric_uses_no_signal_that_a_label_of_this_gr
 def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: EndedRuns) -> None:
     directory = ended_runs.copy(site, trials=TRIALS)
     table = site.folder / "labels.csv"
-    table.write_text("model,question,trial,label\nada,q0,0,correct\nada,q0,0,wrong\nada,q1,3,correct\neve,q1,3,wrong\n")
+    # spreadsheets write a byte order mark
+    table.write_text(
+        "\ufeffmodel,question,trial,label\nada,q0,0,correct\nada,q0,0,wrong\nada,q1,3,correct\neve,q1,3,wrong\n"
+    )
     result = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
     assert result.exit_code == ExitCode.REACHED, result.output
     assert parse_labels_file(table) == read_labels(directory)

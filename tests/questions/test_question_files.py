@@ -317,6 +317,11 @@ class TestCsv:
         message = refusal(self.write(tmp_path, f"prompt{mark}answer\nWhat?{mark}4\n"))
         assert f"must separate columns by commas, but has {name}" in message
 
+    def test_carriage_returns_alone_are_reported(self, tmp_path: Path) -> None:
+        path = tmp_path / "q.csv"
+        path.write_bytes(b"prompt,answer\rWhat?,4\r")
+        assert "line 1: has a carriage return that ends no line; save the file" in refusal(path)
+
 
 class TestParquet:
     def test_rows(self, tmp_path: Path) -> None:

@@ -65,3 +65,9 @@ def test_a_caution_says_which_error_is_left_and_which_is_spent() -> None:
 def test_looks_before_a_change_are_counted(looks: int, said: str) -> None:
     (caution,) = decision_cautions([SettingsChanged(9, looks, (Change("stopping.delta", 0.1, 0.0),))])
     assert caution.text.startswith(f"changed after {said} (")
+
+
+def test_the_gate_of_a_benchmark_that_is_changed_after_a_look_is_mentioned() -> None:
+    was, now = ([{"name": "easy", "weight": 2.0, "gate": gate}] for gate in (0.05, 0.5))
+    (caution,) = decision_cautions([SettingsChanged(9, 1, (Change("benchmarks", was, now),))])
+    assert "benchmarks.easy.gate: 0.05 → 0.5; later looks" in caution.text

@@ -103,3 +103,11 @@ def test_metrics_need_two_categories() -> None:
     ]
     with pytest.raises(ConfigError, match="a rubric of two categories"):
         config_from_mapping({**SETTINGS, "rubric": {"categories": graded}, "report": {"metrics": ["pass@2"]}})
+
+
+def test_a_metric_needs_trials_that_a_model_may_get() -> None:
+    settings = {**SETTINGS, "report": {"metrics": ["pass@4", "maj@8"]}}
+    rule = r"report\.metrics\[1\] needs 8 trials of every question, but trials\.max is 7; raise trials\.min and "
+    with pytest.raises(ConfigError, match=rule):
+        config_from_mapping({**settings, "trials": {"max": 7}})
+    config_from_mapping({**settings, "trials": {"max": 8}})

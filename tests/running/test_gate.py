@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.report.view import read_view
+from adaptive_eval.show.junit import junit
 
 GATE = """
 questions: {{world: coins}}
@@ -94,6 +97,8 @@ def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path:
     for kind in ("md", "pr", "summary", "junit", "json", "html"):
         assert sentence in report(tmp_path, kind), kind
     assert sentence in output
+    ended = replace(read_view(tmp_path / "run"), ended="UNDECIDED: a: no server\nb: no server")
+    assert 'message="UNDECIDED: a: no server; b: no server"' in junit(ended)
 
 
 @pytest.mark.slow

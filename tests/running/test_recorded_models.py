@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from lives import QUESTIONS, SKILLS, Start, World
+from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
+from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
@@ -28,6 +30,7 @@ from adaptive_eval.running.regrade import regrade as regrade_stored
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.summary import findings
+from adaptive_eval.study.pilot import read_pilot
 
 NEW = "cyd"
 OLD = ("ada", "bob")
@@ -206,6 +209,15 @@ def test_a_recorded_model_may_have_a_prompt_of_its_own(folder: Folder) -> None:
     assert load_starting_point(prepare(config), folder.path / "new").prepared.plan.bench.prior_counts is not None
 
 
+def test_a_pilot_lacks_no_recorded_model(folder: Folder) -> None:
+    """A forecast has its outcomes, wherever the pilot's come from."""
+    folder.run(folder.placing())
+    begun = load_starting_point(prepare(folder.placing()), folder.path / "new")
+    pilot = read_pilot(folder.path / "new", begun.prepared)
+    assert pilot.counts.any(axis=(1, 2)).tolist() == [False, False, True]
+    assert pilot.remarks == ()
+
+
 def test_other_questions_and_answer_keys_are_refused(folder: Folder) -> None:
     folder.write_questions((*QUESTIONS, "q9"))
     with refused("did not ask q9, and a recorded model needs outcomes of every question"):
@@ -245,3 +257,5 @@ def test_readers_of_the_run_show_recorded_models_as_such(folder: Folder) -> None
     diff = diff_runs(read_view(old), read_counts(old), read_view(new), read_counts(new))
     assert (diff.recorded, diff.models, diff.b.models_only) == (OLD, (), (NEW,))
     assert not [change for change in diff.settings if "127.0.0.1/v1" in str(change)], "nobody's address"
+    exported = CliRunner().invoke(app, ["export", str(new), "--format", "csv"]).stdout
+    assert f"it does not hold the outcomes of {', '.join(OLD)}, which are recorded; export their run, too" in exported

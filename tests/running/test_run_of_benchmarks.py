@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import question_rows
@@ -53,6 +55,11 @@ def results_of(directory: Path) -> Results:
     results = read_results(directory)
     assert results is not None
     return results
+
+
+def looks_of(directory: Path) -> list[dict[str, object]]:
+    with closing(RunReader.open(directory)) as reader:
+        return [dict(look.body) for look in reader.looks()]
 
 
 def invoke(*words: object) -> str:
@@ -125,5 +132,10 @@ def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> No
     assert {gates["hard", name] for name in ("ada", "bob", "cyd")} == {gates["easy", "bob"]} == {None}
     comment = site.report("pr")
     assert comment.startswith("**FAIL: ") and comment.count("\n\n**PASS: ") == 1, "the worst first"
-    again = site.run(path, "--set", "benchmarks.0.gate=60%", "--set", "trials.max=240")
+    taken = looks_of(site.directory())
+    again = site.run(path, "--set", "benchmarks.0.gate=60%")
     assert again.exit_code in ENDED, "how much worse a build may be says nothing of its trials; all is judged anew"
+    assert looks_of(site.directory())[: len(taken)] == taken
+    (warning,) = (row.text for row in results_of(site.directory()).warnings if row.kind == "redecided")
+    assert "benchmarks.easy.gate: 0.1 → 0.6;" in warning and "The promise does not cover" in warning
+    assert site.run(path, "--set", "benchmarks.0.gate=60%", "--set", "trials.max=240").exit_code in ENDED

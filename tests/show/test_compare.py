@@ -153,11 +153,51 @@ def test_only_common_questions_count(run_as: RunAs) -> None:
     assert diff.questions == 6 and diff.a.only == ("q0", "q1") and diff.b.only == ()
 
 
+def test_a_benchmark_is_compared_by_its_name_and_other_weights_are_mentioned(run_as: RunAs) -> None:
+    """Each question is a benchmark here."""
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
+    first, second = (
+        replace(
+            view,
+            configuration={
+                **view.configuration,
+                "benchmarks": [
+                    {"name": question.id, "weight": weight if question.id == "q3" else 1.0}
+                    for question in view.questions
+                ],
+            },
+        )
+        for weight in (1.0, 8.0)
+    )
+    diff = diff_runs(first, counts, second, counts)
+    assert [tuple(change) for change in diff.settings] == [("benchmarks.q3.weight", 1.0, 8.0)]
+    assert "scores of both runs have the benchmark weights of the second run" in as_text(
+        changes_blocks(diff, (0.0, 1.0))
+    )
+    same = diff_runs(second, counts, second, counts)
+    assert not same.settings and "benchmark weights" not in as_text(changes_blocks(same, (0.0, 1.0)))
+
+
+def test_a_model_with_too_few_answers_is_mentioned(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
+    cells = counts.cells.copy()
+    cells[1, 2] = 0
+    diff = diff_runs(view, counts, view, replace_cells(counts, cells))
+    assert diff.unanswered == (MODELS[1],) and MODELS[1] not in {change.name for change in diff.models}
+    assert f"one of the runs has too few answers: {MODELS[1]}" in as_text(changes_blocks(diff, view.weights))
+
+
 @pytest.mark.slow
 def test_the_command_names_both_runs_by_their_folders(site: Site, run_as: RunAs) -> None:
     first, second = run_as("a"), run_as("b", seed=3)
     result = CliRunner().invoke(app, ["compare", str(first), str(second)])
     assert result.exit_code == 0 and "3 questions" not in result.stdout and "on the 8 questions" in result.stdout
+    assert result.stdout.startswith("a → b\n")
+    second = second.rename(site.folder / "c")
+    moved = CliRunner().invoke(app, ["compare", str(first), str(second)]).stdout
+    assert moved.startswith(f"{first} → {second}\n"), "another run may lie in a folder named b"
     path = site.folder / "c.json"
     CliRunner().invoke(app, ["compare", str(first), str(second), "--format", "json", "--output", str(path)])
     written = json.loads(path.read_text())

@@ -409,10 +409,7 @@ def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert "line of a log" not in ended.why
     assert ended.why.startswith("Finished" if SERVER not in lost.values() else "Stopped")
     last = last_screen(ended)
-    assert (
-        ("the server of the judge or verifier, then:\n" in last)
-        and (f"regrade {tmp_path} --config 'my run.yaml'" in last)
-    ) == mend
+    assert (("fix that server, then:\n" in last) and (f"regrade {tmp_path} --config 'my run.yaml'" in last)) == mend
     assert ("grader" in last.partition("\n\n")[2]) == mend
     assert ("start or fix the servers, then:\n" in last) == (not mend)
     assert "raise trials.max" not in last

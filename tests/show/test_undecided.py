@@ -17,8 +17,8 @@ from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
 from adaptive_eval.report.labelled import LabelledModel, LabelledRun
 from adaptive_eval.report.next_steps import Advice, next_steps
-from adaptive_eval.report.results import Caution, PairRow, Results
-from adaptive_eval.report.undecided import undecided_pair, undecided_sentence
+from adaptive_eval.report.results import Caution, GateRow, PairRow, Results
+from adaptive_eval.report.undecided import labels_needed, undecided_pair, undecided_sentence
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 
@@ -273,3 +273,34 @@ def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, 
         assert "because of labels" in sentence and "more answers" not in sentence
     else:
         assert "trials.max" in step.text and "labels" not in sentence
+
+
+def test_the_labels_that_a_gate_needs_go_by_the_distance_from_its_limit() -> None:
+    """Equal scores are far from a gate that allows 15 points less."""
+    results = ended("uuuu")
+    pair = replace(results.pairs[0], difference=0.01, sigma=0.1, z=1.6, boundary=2.0)
+    labelled = LabelledRun(
+        "d",
+        "math",
+        models=tuple(
+            LabelledModel(name, 200, 40, ((20, 0, 0), (0, 20, 0)), 0.5, 0.01, 0.5, 0.07, 0.0, 0.06)
+            for name in (pair.first, pair.second)
+            if name is not None
+        ),
+    )
+    results = replace(results, labelled=labelled)
+    assert labels_needed(results, pair).further is None
+    # 0.0072 / (0.08^2 - 0.0028) = 2: twice the 80 labels
+    gated = replace(results, gate=(GateRow(pair.first, pair.second, "UNDECIDED", "the labels"),))
+    assert labels_needed(gated, pair).further == 80
+
+
+@pytest.mark.parametrize("baseline", [True, False])
+def test_a_gate_that_no_plausible_number_of_answers_decides_takes_a_larger_delta(baseline: bool) -> None:
+    """The delta of a tie says nothing of a gate."""
+    results = ended("rrru", needs=5000.0, horizon=None)
+    last = replace(results.pairs[3], second=results.pairs[3].second if baseline else None)
+    gate = (GateRow(last.first, last.second, "UNDECIDED", "too close"),)
+    step = advice(replace(results, pairs=(*results.pairs[:3], last), gate=gate))
+    assert step.text.startswith("deciding this comparison would take far more answers than this run; ")
+    assert (step.command or "").endswith("--fresh --set stopping.delta=DELTA")

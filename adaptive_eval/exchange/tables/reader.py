@@ -34,6 +34,7 @@ from adaptive_eval.exchange.samples import (
     tidy_text,
     value_of_score,
 )
+from adaptive_eval.exchange.tables.writer import unescape_formula
 from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
@@ -100,7 +101,7 @@ def csv_columns(file: LogFile) -> frozenset[str]:
 
 
 def csv_rows(file: LogFile) -> Rows:
-    """Read the rows of a CSV file; empty cells are left out."""
+    """Read the rows of a CSV file; empty cells are left out, as is the apostrophe of an export before a formula."""
     with open_log(file) as handle:
         size = max(handle.seek(0, 2), 1)
         handle.seek(0)
@@ -110,7 +111,8 @@ def csv_rows(file: LogFile) -> Rows:
                 if problem is not None:
                     raise file.refuse(problem, place)
                 file.share = handle.tell() / size
-                yield place, {key: value for key, value in row.items() if value != ""}
+                read = unescape_formula if row.keys() >= EXPORT_COLUMNS else str
+                yield place, {key: read(value) for key, value in row.items() if value != ""}
         except UnicodeDecodeError as error:
             raise file.refuse("is not UTF-8; save it as UTF-8") from error
         except ValueError as error:

@@ -1,7 +1,8 @@
 """Writes tables with one row per trial, in the order of commitment, with the same columns in every format.
 
 Spreadsheets would evaluate a cell that begins like a formula (=, +, -, @ and their full-width forms, also after white
-space), so such texts get a leading apostrophe. Line breaks stay within quotes, as one character each.
+space), so such texts get a leading apostrophe, which `unescape_formula` takes away again. Line breaks stay within
+quotes, as one character each.
 """
 
 import csv
@@ -31,7 +32,18 @@ def escape_formula(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
-    return APOSTROPHE + text if text.lstrip()[:1] in FORMULA or text[:1] in ("\t", "\n") else text
+    return APOSTROPHE + text if _may_be_escaped(text) else text
+
+
+def unescape_formula(text: str) -> str:
+    """Undo the apostrophe of `escape_formula`."""
+    return text[1:] if text[:1] == APOSTROPHE and _may_be_escaped(text[1:]) else text
+
+
+def _may_be_escaped(text: str) -> bool:
+    """Whether a text is like a formula, also behind apostrophes, so that none of its own is taken away."""
+    bare = text.lstrip(APOSTROPHE)
+    return bare.lstrip()[:1] in FORMULA or bare[:1] in ("\t", "\n")
 
 
 def csv_text(columns: Sequence[str], cells: Iterable[Sequence[object]]) -> str:
