@@ -59,8 +59,7 @@ class AvailableTrials:
     """(L,): trials each model has had."""
     remaining: NDArray[np.int64]
     """(L,): trials until its horizon."""
-    affordable: float | FloatArray
-    """A number, or an array over the pairs of several benches."""
+    affordable: float
     set_aside: NDArray[np.bool_]
     prior_outcomes: NDArray[np.int64]
     """(L,): outcomes of each model known beforehand (R0)."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from core_runs import Answers, straight
 
-from adaptive_eval.core import Baseline, Bench, Best, Budget, Controller, Plan, PrecisionOf, Threshold, Trials
+from adaptive_eval.core import Baseline, Bench, Best, Controller, Plan, PrecisionOf, Threshold, Trials
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, weigh_evidence
 from adaptive_eval.core.evidence_source import _by_benchmark
 from adaptive_eval.core.policies import Weighted, question_weights
@@ -217,7 +217,7 @@ def test_a_look_is_at_weighted_scores_and_a_run_asks_more_where_the_weight_is(ob
 
 
 def test_runs_side_by_side_end_as_each_alone() -> None:
-    plan = weighted_plan(budget=Budget(trials=900))
+    plan = weighted_plan()
     chances = np.random.default_rng(8).uniform(0.3, 0.8, (3, 11))
     tapes = [
         Tape.from_chances(np.stack([1.0 - chances, chances], axis=-1), BINARY, np.random.default_rng(seed))
