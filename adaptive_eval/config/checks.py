@@ -7,7 +7,6 @@ valid. `names` are the names of all models in the file, so that a mistake in one
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter, signature
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 from urllib.parse import urlsplit
 
@@ -405,10 +404,6 @@ def check_drawn(
 
 COUPLED_OBJECTIVES = (*BY_TRIAL, PRECISION_OF.name, THRESHOLD.name)
 """Objectives that compare trial by trial, and those that compare no models."""
-DRAWN_BY = ("temperature", "top_p", "top_k", "min_p")
-"""Settings of `sampling` that affect which token a random number selects."""
-BATCH_WITHOUT_SEEDS = "anthropic"
-"""The batch service that does not support seeds."""
 
 
 def check_coupled(
@@ -426,31 +421,6 @@ def check_coupled(
     if prior is not None:
         rule = "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: R0 is only counts"
         yield Problem(("prior",), rule, "remove it, or `trials.seeds`")
-
-
-def why_uncoupled(config: RunConfig, recorded: Mapping[str, ModelConfig] = MappingProxyType({})) -> Iterator[str]:
-    """A sentence for each comparison whose models are unlikely to be coupled; `recorded` has what is known of the
-    settings with which recorded models were asked."""
-    if not config.by_trial:
-        return
-    models = {model.name: model for model in config.models if model.recorded is None} | dict(recorded)
-    baseline, pairs = (config.objective.arguments.get(key) for key in ("baseline", "pairs"))
-    for first, second in pairs or [(name, baseline) for name in models if name != baseline]:
-        if {first, second} <= models.keys() and (reason := _coupling_obstacle(models[first], models[second])):
-            yield (
-                f"{first} and {second} share their seeds, but {reason}: their answers will hardly be correlated, and "
-                "they are then compared as independent models"
-            )
-
-
-def _coupling_obstacle(first: ModelConfig, second: ModelConfig) -> str:
-    """Why two models are unlikely to be coupled; empty if no reason is known."""
-    for model in (first, second):
-        if model.batch == BATCH_WITHOUT_SEEDS:
-            return f"the batch service of {model.name} has none"
-    differ = [f"sampling.{key}" for key in DRAWN_BY if getattr(first.sampling, key) != getattr(second.sampling, key)]
-    differ += [key for key in ("api", "prompt") if getattr(first, key) != getattr(second, key)]
-    return f"differ in {' and '.join(differ)}" if differ else ""
 
 
 # -- grader, rubric and questions --------------------------------------------------------------------------------------
