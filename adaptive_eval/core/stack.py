@@ -2,11 +2,10 @@
 
 Each step commits the next round of every run, looks at all of them, and composes their next rounds. A look works on
 whole arrays, so that a look at a hundred small runs takes hardly longer than at a single run. Models and pairs are
-numbered consecutively across runs (`Evidence.benches`); runs do not affect each other. With many models most pairs are
-called early; only the other pairs are looked at again. Each run has the same looks and trials as a controller would on
-the same outcomes, which tests check. Decisions are made elsewhere in `core`. This module replaces what a controller
-does between looks, for plans by which most runs are simulated (`can_stand_side_by_side`). Other runs need a controller
-each.
+numbered consecutively across runs (`Evidence.benches`); runs do not affect each other. Each run has the same looks and
+trials as a controller would on the same outcomes, which tests check. Decisions are made elsewhere in `core`. This
+module replaces what a controller does between looks, for plans by which most runs are simulated
+(`can_stand_side_by_side`). Other runs need a controller each.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,8 +36,7 @@ MAX_CELLS = 1 << 16
 
 def can_stand_side_by_side(plan: Plan) -> bool:
     """Whether runs of a plan can be looked at together: they go in step from nothing, without caps, nothing runs ahead
-    of a look, each model of an open pair gets a round by weights, calls latch, and no pair's judgement depends on other
-    pairs."""
+    of a look, each model of an open pair gets a round by weights, and no pair's judgement depends on other pairs."""
     depends_on_pairs = (
         plan.judging.familywise or not judges_by_pair(plan.deciding_rule) or plan.objective.margin is not None
     )
@@ -47,7 +45,6 @@ def can_stand_side_by_side(plan: Plan) -> bool:
         plan.pace.in_step
         and not plan.pace.lookahead
         and isinstance(plan.policy, UnresolvedPairs)
-        and plan.judging.latch
         and not depends_on_pairs
         and not has_history
         and not plan.source.by_question
@@ -109,7 +106,8 @@ class RunStack:
         extra = np.broadcast_to(self._plan.opening, self._trials.shape)
         while len(self._runs):
             self._commit(extra)
-            look = self._look_at_undecided()
+            look = self._judge(self._estimates, self._memory, self._trials)
+            self._memory = look.memory
             extra = self._next_rounds(look)
             goes_on = np.asarray(extra.any(axis=(1, 2)))
             for number in np.flatnonzero(~goes_on).tolist():
@@ -129,29 +127,11 @@ class RunStack:
         bayes = plan.estimator == "bayes"
         self._estimates = update(self._estimates, rows, self._counts, bench, plan.prior, plan.trials.max, bayes=bayes)
 
-    def _look_at_undecided(self) -> JudgedLook:
-        """A look at the pairs that are neither called nor tied: only their verdicts may change."""
-        memory = self._memory
-        among = np.flatnonzero((memory.call == 0) & ~memory.tie)
-        undecided = _rows(memory, among)
-        look = self._judge(self._estimates, undecided, _available(self._plan, self._trials), len(self._runs), among)
-        self._memory = LatchedVerdicts(**{field.name: getattr(memory, field.name).copy() for field in fields(memory)})
-        for field in fields(memory):
-            getattr(self._memory, field.name)[among] = getattr(look.memory, field.name)
-        return look
-
-    def _judge(
-        self,
-        estimates: Estimates,
-        memory: LatchedVerdicts,
-        available: AvailableTrials,
-        runs: int = 1,
-        among: IndexArray | None = None,
-    ) -> JudgedLook:
-        """A look at the pairs of these runs, or at those at the positions `among`."""
+    def _judge(self, estimates: Estimates, memory: LatchedVerdicts, trials: IntArray) -> JudgedLook:
+        """A look at runs with these committed trials (R, L, M)."""
         compared, reference = estimates.on(self._plan.estimator), self._plan.objective.reference
-        evidence = weigh_evidence(compared, reference, benches=runs, among=among)
-        return judge_look(estimates, [evidence], memory, self._criteria, available)
+        evidence = weigh_evidence(compared, reference, benches=len(trials))
+        return judge_look(estimates, [evidence], memory, self._criteria, _available(self._plan, trials))
 
     def _next_rounds(self, look: JudgedLook) -> TrialArray:
         """The next rounds (R, L, M) for all open pairs; that of a run without any is empty."""
@@ -176,12 +156,13 @@ class RunStack:
         """Note how a run has ended, by a look at all its pairs alone; it finds nothing more to call or to tie."""
         runs, bench = len(self._runs), self._plan.bench
         own = np.arange(runs) == number
-        available = _available(self._plan, self._trials[own])
-        look = self._judge(_of_runs(self._estimates, own), _of_runs(self._memory, own), available)
+        look = self._judge(_of_runs(self._estimates, own), _of_runs(self._memory, own), self._trials[own])
         self._ends[int(self._runs[number])] = StackedEnd(
             reason=why_no_further(look, True, ()),
             counts=self._counts[np.repeat(own, bench.models)],
-            comparisons=describe(look, look.pairs, look.verdicts, available, bench.questions),
+            comparisons=describe(
+                look, look.pairs, look.verdicts, _available(self._plan, self._trials[own]), bench.questions
+            ),
         )
 
     def _keep(self, goes_on: NDArray[np.bool_]) -> None:
@@ -201,9 +182,5 @@ def _available(plan: Plan, committed: IntArray) -> AvailableTrials:
 
 def _of_runs(values: Any, chosen: NDArray[np.bool_]) -> Any:
     """Estimates or verdicts of the chosen runs (R,); every array has a row for each model or pair."""
-    rows = len(getattr(values, fields(values)[0].name)) // len(chosen)
-    return _rows(values, np.repeat(chosen, rows))
-
-
-def _rows(values: Any, rows: NDArray[Any]) -> Any:
+    rows = np.repeat(chosen, len(getattr(values, fields(values)[0].name)) // len(chosen))
     return type(values)(**{field.name: getattr(values, field.name)[rows] for field in fields(values)})
