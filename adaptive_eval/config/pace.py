@@ -104,7 +104,7 @@ def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) ->
     An unresolved `auto` counts as `cost`.
     """
     if trials.draw is None and batched:
-        return Pace(share=SHARE_IN_BATCHES, opening=round(OPENING_IN_BATCHES * trials.max), fixed_round_time=True)
+        return Pace(share=SHARE_IN_BATCHES, opening=round(OPENING_IN_BATCHES * trials.max))
     if trials.draw is not None or trials.optimize != "time":
         return Pace()
     in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)

@@ -24,8 +24,6 @@ from adaptive_eval.core.settings import MAX_ROUND_FACTOR, Pace, require
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
-REFILL_SHARE = 0.8
-"""A model is asked for more once at most this share of its intended trials is in flight."""
 STEPS = 12
 """Multiples of today's trials to try, in equal ratios up to the horizon."""
 
@@ -248,11 +246,8 @@ class RoundComposer:
             ahead = self.pace.rounds_ahead(flight.account.affordable() + int(flight.sizes.sum()), round_of_all)
             sizes = np.where(flight.sizes <= ahead * questions, questions, 0)
         else:
-            target = np.maximum(np.rint(needed), questions * (1 + self.pace.lookahead)) * cheap
-            short = np.where(
-                flight.sizes <= (REFILL_SHARE if self.pace.lookahead else 0.0) * target, target - flight.sizes, 0.0
-            )
-            sizes = np.floor(short / questions).astype(np.int64) * questions
+            target = np.where(flight.sizes == 0, np.maximum(np.rint(needed), questions) * cheap, 0.0)
+            sizes = np.floor(target / questions).astype(np.int64) * questions
         asked, lengths = self.plan.bench.asked, self.plan.bench.recorded_lengths
         sizes[~self.in_play | served.ahead(np.where(asked, issued, lengths * questions))] = 0
         limits = served.limits(np.where(asked, self.max_trials, lengths))

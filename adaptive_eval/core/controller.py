@@ -714,5 +714,5 @@ class Controller:
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked, pace = self.taker.taken > 0, self.plan.pace
         self._place_together(
-            self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.fixed_round_time)
+            self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.share > 0.0)
         )

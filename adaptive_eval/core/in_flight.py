@@ -4,11 +4,10 @@ A logical clock sets when each batch is due, at the time it is issued. Batches a
 model), whichever arrives first. So decisions depend on what was issued, never on what has arrived.
 
 - Rounds of one size: every batch of a round is due one tick after the round before. All models go in step.
-- Rounds as large as needed: a batch with n trials per question is due n ticks after its model's previous one.
+- Rounds as large as needed: a batch is due one tick after its model's previous one, whatever its size.
 - Dedicated servers: a tick is longer for a model with slower answers, by the square root. If one of two models takes t
   times as long, the other gets sqrt(t) times as many trials, which separates the two in the least total server time. No
   model waits for another's round, only for batches that the clock puts before its own.
-- Batch services: a round takes the same time whatever its size, so each round takes one tick.
 
 The stored times of the first round's answers set the clock. A wrong clock makes models wait, but no promise depends on
 it.

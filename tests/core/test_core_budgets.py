@@ -202,7 +202,7 @@ def asked_in_parts(plan: Plan, seed: int, price: float, later: float | None = No
         (Budget(usd=1.2), Pace()),
         (Budget(tokens=610), Pace(lookahead=3)),
         (Budget(gpu_seconds=30.0), Pace(lookahead=1, dedicated_servers=True)),
-        (Budget(usd=1.2), Pace(lookahead=1, share=0.5)),
+        (Budget(usd=1.2), Pace(share=0.5)),
     ],
 )
 def test_a_first_round_whose_worst_cost_exceeds_the_caps_is_asked_in_parts(budget: Budget, pace: Pace) -> None:
