@@ -134,7 +134,7 @@ class BatchesInFlight:
                     batches.remove(withdrawn)
             self.issued[model] -= withdrawn.slots.extra
             self.last_due[model] = max((batch.due for batch in self._by_model[model]), default=0.0)
-            self.account.settle(withdrawn, 0, NO_COST)
+            self.account.settle(withdrawn)
 
     # -- issuing ------------------------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class BatchesInFlight:
             self._by_model[batch.model].remove(batch)
             self.now = max(self.now, batch.due)
             self.account.take_first_costs(batch)
-            self.account.settle(batch, batch.size, batch.total_cost())
+            self.account.settle(batch)
 
     def drop(self, model: int) -> list[Batch]:
         """Remove and return a model's batches; their reservation stays."""
