@@ -31,7 +31,7 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, BatchPart, Round, rounds_of
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import NO_COST, Ask, Cost, ModelNumbers, Outcome
+from adaptive_eval.core.types import Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
@@ -307,18 +307,16 @@ class BatchesInFlight:
         """Remove all batches."""
         self._batches, self._by_model, self._parked = [], [[] for _ in self._by_model], [[] for _ in self._by_model]
 
-    def within_caps(self, more: Cost = NO_COST) -> bool:
-        """Whether the caps cover the cost of trials in flight, missing ones at their worst, that of kept outcomes, and
-        `more`."""
+    def within_caps(self) -> bool:
+        """Whether the caps cover the cost of kept outcomes and of trials in flight, missing ones at their worst."""
         if not self.account.is_open:
-            return self._caps_cover(0, more=more)
-        arrived = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept_and(more))
-        none_missing = np.zeros(len(self.issued), dtype=np.int64)
-        return self._caps_cover(0, more=more) and self.account.caps_hold(arrived, none_missing)
+            return self._caps_cover(0)
+        arrived = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept())
+        return self._caps_cover(0) and self.account.caps_hold(arrived, np.zeros(len(self.issued), dtype=np.int64))
 
     def caps_short_of(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The caps that do not cover trials in flight and these of each model, by currency, with totals that would."""
-        arrived, trials, largest = self._kept_and(NO_COST), trials.copy(), np.zeros((len(trials), 4))
+        arrived, trials, largest = self._kept(), trials.copy(), np.zeros((len(trials), 4))
         for batch in chain(self._batches, self.parked_batches()):
             arrived += batch.spent_so_far()
             trials[batch.model] += batch.missing
@@ -331,14 +329,14 @@ class BatchesInFlight:
         in_flight = [batch.used.max(axis=0) for batch in self._batches if batch.used is not None]
         return self.account.worst_totals(trials, np.max(in_flight, axis=0, initial=0.0))
 
-    def _kept_and(self, more: Cost) -> FloatArray:
-        """The kept outcomes, their cost, and `more`, by currency."""
-        return np.array((len(self.early), *self.early.cost.plus(more)))
+    def _kept(self) -> FloatArray:
+        """The kept outcomes and their cost, by currency."""
+        return np.array((len(self.early), *self.early.cost))
 
-    def _caps_cover(self, opened: int, times: int = 1, more: Cost = NO_COST) -> bool:
-        """Whether the caps cover kept outcomes, `more` and the trials in flight, with partly opened batches opened as
-        far as `opened`, and each missing trial counted `times` times."""
-        arrived, missing = self._kept_and(more), np.zeros(len(self.issued), dtype=np.int64)
+    def _caps_cover(self, opened: int, times: int = 1) -> bool:
+        """Whether the caps cover kept outcomes and the trials in flight, with partly opened batches opened as far as
+        `opened`, and each missing trial counted `times` times."""
+        arrived, missing = self._kept(), np.zeros(len(self.issued), dtype=np.int64)
         for batch in chain(self._batches, self.parked_batches()):
             batch_cost, batch_missing = batch.reserved(opened, times)
             arrived += batch_cost
