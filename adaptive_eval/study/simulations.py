@@ -9,20 +9,17 @@ that a few runs that all end alike do not count as certain (Agresti and Coull 19
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
 from adaptive_eval.core import Budget, Plan
 from adaptive_eval.core.stack import MAX_CELLS, can_stand_side_by_side
-from adaptive_eval.report.lines import several
 from adaptive_eval.study.scenario import Scenario, uncapped
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
-from adaptive_eval.study.types import median_range
 from scorio.moments import FloatArray
 
 END = 0.1
@@ -48,18 +45,14 @@ def chance_error(runs: Sequence[SimulatedRun]) -> float:
     return float(np.sqrt(share * (1.0 - share) / number))
 
 
-CHECKPOINTS = (3, 10, 20, 30, 40, 60, 80)
-"""Numbers of worlds after which figures are shown, the first at once."""
-MIN_WORLDS = 20
-"""Worlds before the first check whether they are enough."""
+CHECKPOINTS = (20, 30, 40, 60, 80)
+"""Numbers of worlds after which it is checked whether they are enough."""
 TIMED_WORLDS = 20
 """Worlds with timed runs, if timing changes no trials: times vary less between worlds than trials do."""
 
 
-class OnForecastProgress(Protocol):
-    """Callback with the completed share, 0 to 1, and the current state; first figures are shown `at_once`."""
-
-    def __call__(self, done: float, state: str, *, at_once: bool = False) -> None: ...
+OnForecastProgress = Callable[[float, str], None]
+"""Is told the completed share, 0 to 1, and the current state."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,8 +85,7 @@ def simulate_all(
     workload = _Workload(scenario, worlds, _Progress(len(worlds) * len(budgets), watch))
     for end in [stop for stop in CHECKPOINTS if stop < len(worlds)] + [len(worlds)]:
         workload.do(budgets, end)
-        workload.progress.show(workload.runs[need])
-        if end >= MIN_WORLDS and all(map(is_precise, workload.runs.values())):
+        if all(map(is_precise, workload.runs.values())):
             break
     *_, configured = budgets
     objective = scenario.plan(need).objective
@@ -149,30 +141,19 @@ class _Workload:
 
 
 class _Progress:
-    """Counts simulated runs, and reports their figures so far."""
+    """Counts simulated runs, and tells how many there are."""
 
     def __init__(self, expected: int, watch: OnForecastProgress) -> None:
         self._expected, self._watch = expected, watch
         self._done, self._share = 0, 0.0
-        self._figures = ""
 
     def count(self, runs: int) -> None:
         """Count runs that were simulated."""
         self._done += runs
         self._share = max(self._share, min(self._done / self._expected, 1.0))
-        self._report()
-
-    def _report(self, *, at_once: bool = False) -> None:
-        self._watch(self._share, f"{self._done:,} simulated runs{self._figures}", at_once=at_once)
+        self._watch(self._share, f"{self._done:,} simulated runs")
 
     def expect(self, jobs: int) -> None:
         """Set the number of jobs still to come."""
         self._expected = self._done + jobs
         self.count(0)
-
-    def show(self, runs: Sequence[SimulatedRun]) -> None:
-        """Show the first figures, and better ones after more worlds."""
-        trials, first = median_range([run.trials for run in runs]), not self._figures
-        figures = f"{trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f})"
-        self._figures = f"; trials {figures} so far, in {several(len(runs), 'run')}"
-        self._report(at_once=first)
