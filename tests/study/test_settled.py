@@ -17,7 +17,7 @@ from adaptive_eval.study.simulations import chance_error, is_precise, simulate_a
 
 
 def simulated_run(trials: float, reached: bool = False) -> SimulatedRun:
-    return SimulatedRun("settled" if reached else "out_of_reach", round(trials), 0.0, 0.0, 0.0, 100.0, ())
+    return SimulatedRun("settled" if reached else "out_of_reach", round(trials), 0.0, 0.0, 0.0, 100.0, (), ())
 
 
 def test_the_interval_settles_when_its_ends_are_known_to_a_tenth_of_the_median() -> None:

@@ -74,8 +74,8 @@ def costs(categories: int) -> ServiceCosts:
 
 def comparable(run: SimulatedRun) -> list[object]:
     """The comparable part of a run, without what depends on the last bit of a prior's fit."""
-    pairs = [pair._replace(trials_needed=0.0) for pair in run.comparisons]
-    return [*run._replace(comparisons=())[:-1], *pairs]
+    pairs = [(pair.first, pair.second, pair.verdict, pair.winner) for pair in run.comparisons]
+    return [*run._replace(comparisons=()), *pairs]
 
 
 def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:
