@@ -100,10 +100,10 @@ class BudgetAccount:
             batch.promised = RESERVE_FACTOR * self._largest[batch.model]
             self._promised += batch.size * batch.promised
 
-    def settle(self, batch: Batch) -> None:
-        """Replace a batch's reservation by the cost of what has arrived."""
+    def settle(self, batch: Batch, arrived: int, cost: Cost, lost: int = 0) -> None:
+        """Replace a batch's reservation by the cost of what arrived, and the worst-case cost of what is lost."""
         self._reserved[batch.model] -= batch.size
-        self._spent[batch.model] += batch.spent_so_far()
+        self._spent[batch.model] += np.array((arrived, *cost)) + lost * (self._worst[batch.model] + batch.promised)
         self._promised -= batch.size * batch.promised
         self._note_largest_costs(batch, batch.size)
 

@@ -51,12 +51,16 @@ class Controller:
         *,
         keep_looks: bool = True,
         outside_plan: tuple[int, Cost] = (0, NO_COST),
+        settles_losses: bool = True,
     ) -> None:
         """Create the controller of a plan.
 
         `outside_plan`: trials outside the plan and their cost, which counts against the caps from the start.
-        `keep_looks`: keep what a result, and a plan whose `before` this run is, read of them."""
+        `keep_looks`: keep what a result, and a plan whose `before` this run is, read of them.
+        `settles_losses`: requested trials of a model that is set aside count as lost at once. Otherwise `lose` reports
+        each loss, and `take` each answer that still arrives."""
         self.plan = plan
+        self._settles_losses = settles_losses
         self.finished: Reason | None = None
         self.short_caps: Mapping[str, float] = {}
         """Once the budget has ended the run: the caps that do not cover the next round, by currency, with the amounts
@@ -106,8 +110,7 @@ class Controller:
     def tell(self, events: Iterable[Outcome | SetAside]) -> list[Look]:
         """Take in outcomes, in any order and batching; returns the looks that they completed.
 
-        A `SetAside` takes effect at its position: what precedes it is judged with the model, in any batching. Of the
-        model's requested trials, `lose` reports each loss, and `take` each answer that still arrives.
+        A `SetAside` takes effect at its position: what precedes it is judged with the model, in any batching.
         """
         old_looks = len(self.looks)
         for event in events:
@@ -403,7 +406,7 @@ class Controller:
         self.overrun = self._tally.counts - judged
         for model in sorted({batch.model for batch in unjudged}):
             for batch in self._flight.drop(model):
-                self._flight.account.settle(batch)
+                self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
         self.taker.include_overrun(self.available)
         if self.finished is Reason.BLOCKED and self.last_look is not None:  # more answers have shown another reason
             self.finished = why_no_further(self.last_look, True, self.set_aside.values())
@@ -463,7 +466,7 @@ class Controller:
             self._tally.count_arrivals(batch.model, part)
 
     def _drop_model(self, event: SetAside) -> None:
-        """Drop a model's batches in flight; what has arrived stays paid for."""
+        """Drop a model's batches in flight; what was asked for stays paid for."""
         models = self.plan.bench.models
         require(0 <= event.model < models, f"a model is set aside by its number, 0 to {models - 1}", event)
         if event.model in self.set_aside:
@@ -471,13 +474,13 @@ class Controller:
         self.set_aside[event.model] = Lost(event.cause, event.reason)
         for batch in self._drop_batches(event.model):
             self._unpaid[event.model] += batch.missing if event.cause is Cause.BUDGET else 0
+            arrived, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
+            self._flight.account.settle(batch, arrived, batch.total_cost(), lost)
 
     def _drop_batches(self, model: int) -> Sequence[Batch]:
         spent = self._flight.account.spent_on(model)
         dropped = self._flight.drop(model)
         self._dropped[model] = DroppedBatches(dropped, spent)
-        for batch in dropped:
-            self._flight.account.settle(batch)
         return dropped
 
     # -- looks ----------------------------------------------------------------------------------------------------
@@ -513,7 +516,7 @@ class Controller:
         for batch in done:
             if not batch.has_enough_answers and batch.model not in self.set_aside:
                 reason = SILENT.format(timed_out=batch.timed_out, trials=batch.size)
-                self._drop_for_answers(batch.model, Lost(Cause.SERVER, reason))
+                self._drop_for_answers(batch.model, Lost(Cause.SERVER, reason), done)
         return [batch for batch in done if batch.model not in self.set_aside]
 
     def _commit(self, done: Sequence[Batch]) -> None:
@@ -532,11 +535,19 @@ class Controller:
         for model, reason in self._tally.ungradable(models):
             self._drop_for_answers(model, Lost(Cause.GRADER, reason))
 
-    def _drop_for_answers(self, model: int, lost: Lost) -> None:
-        """Set aside a model because of its answers."""
+    def _drop_for_answers(self, model: int, lost: Lost, done: Sequence[Batch] = ()) -> None:
+        """Set aside a model because of its answers in rounds that are `done`, or committed already.
+
+        With `settles_losses`, its trials in flight stay reserved at the worst case, arrived or not: how many have
+        arrived is chance.
+        """
         self.set_aside[model] = lost
         self._tally.forget_arrivals(model)
-        self._drop_batches(model)
+        for batch in self._drop_batches(model):
+            if self._settles_losses and batch not in done:
+                self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
+            else:
+                self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
 
     def _raise_alarms(self, done: Sequence[Batch]) -> bool:
         """Raise alarms about the models of these batches; returns whether they end the run.

@@ -31,7 +31,7 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, BatchPart, Round, rounds_of
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import Ask, ModelNumbers, Outcome
+from adaptive_eval.core.types import NO_COST, Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
@@ -134,7 +134,7 @@ class BatchesInFlight:
                     batches.remove(withdrawn)
             self.issued[model] -= withdrawn.slots.extra
             self.last_due[model] = max((batch.due for batch in self._by_model[model]), default=0.0)
-            self.account.settle(withdrawn)
+            self.account.settle(withdrawn, 0, NO_COST)
 
     # -- issuing ------------------------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class BatchesInFlight:
             self._by_model[batch.model].remove(batch)
             self.now = max(self.now, batch.due)
             self.account.take_first_costs(batch)
-            self.account.settle(batch)
+            self.account.settle(batch, batch.size, batch.total_cost())
 
     def drop(self, model: int) -> list[Batch]:
         """Remove and return a model's batches; their reservation stays."""

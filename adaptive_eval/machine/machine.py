@@ -172,7 +172,7 @@ class Machine:
         """Whether a look was taken, or this start has begun or ended."""
         self._now = 0.0
         self._actions: list[Action] = []
-        self._set(setting, Controller(setting.plan))
+        self._set(setting, Controller(setting.plan, settles_losses=False))
 
     def _set(self, setting: Setting, controller: Controller) -> None:
         plan = setting.plan
@@ -430,7 +430,7 @@ class Machine:
             charged = charged.plus(account.charged.cost)
         outside = sum(account.answers for account in removed), cost.plus(charged) if self.is_capped else cost
         plan = replace(setting.plan, before=stage)
-        controller = Controller(plan, outside_plan=outside)
+        controller = Controller(plan, outside_plan=outside, settles_losses=False)
         self.aside.clear()
         self.derived.begin_stage()
         looked = self._looked

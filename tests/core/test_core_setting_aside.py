@@ -214,14 +214,15 @@ def test_setting_aside_an_unknown_model_is_refused(model: int) -> None:
         controller.tell([SetAside(model, "gone")])
 
 
-def test_trials_of_a_model_set_aside_stay_paid_for_if_they_arrived() -> None:
+def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
+    """Requested trials may have been run: a cap on trials counts them, whether or not they arrived."""
     bench = Bench(3, 10, np.array([0.0, 1.0]))
     plan = Plan(
         bench,
         rule=ZScore(99.0),
         judging=Judging(futility=None),
         trials=Trials(min=1, max=50),
-        budget=Budget(trials=102),
+        budget=Budget(trials=104),
     )
     answers = Answers(plan, 2)
     controller = Controller(plan)
@@ -230,4 +231,4 @@ def test_trials_of_a_model_set_aside_stay_paid_for_if_they_arrived() -> None:
     controller.tell([*answers.of(requested[:23]), SetAside(2, "gone")])
     drained(controller, answers)
     assert controller.finished is Reason.BUDGET
-    assert controller.trials.tolist() == [40, 40, 0]  # 80 and the 3 that came of model 2: 20 more would be 103
+    assert controller.trials.tolist() == [40, 40, 0]  # 80 and 5 asked of model 2: 20 more would be 105
