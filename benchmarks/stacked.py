@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scenarios import Scenario
 
-from adaptive_eval.core import Plan
+from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.stack import MAX_CELLS, RunStack, StackedEnd, SummedTapes, can_stand_side_by_side
+from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict
+from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import EQUAL
 from scorio.moments import FloatArray, IntArray
 
@@ -70,15 +72,23 @@ def _calls(end: StackedEnd, truth: FloatArray) -> tuple[int, bool, int, int]:
 
 
 def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
-    """Seeded replays of a plan that can stand side by side; raises `ValueError` for any other."""
-    if not can_stand_side_by_side(plan):
-        raise ValueError(f"{plan.deciding_rule} or {plan.judging} needs a controller for each run")
+    """Seeded replays of a plan; one that cannot stand side by side takes a controller for each, and much longer."""
     bench, played = plan.bench, list[Played]()
     at_once = max(MAX_CELLS // (bench.models * bench.questions), 1)
     for begin in range(0, runs, at_once):
         seeds = range(begin, min(begin + at_once, runs))
         tapes = SummedTapes([scenario.tape(seed) for seed in seeds], bench.categories)
-        ends = RunStack(plan, tapes, len(seeds)).ends()
+        if can_stand_side_by_side(plan):
+            ends = RunStack(plan, tapes, len(seeds)).ends()
+        else:
+            ends = [_play_alone(plan, scenario.tape(seed)) for seed in seeds]
         opened = tapes.counts(np.arange(len(seeds) * bench.models), np.tile(plan.opening, (len(seeds), 1)))
         played += map(Played, ends, opened.reshape(len(seeds), bench.models, bench.questions, bench.categories))
     return played
+
+
+def _play_alone(plan: Plan, tape: Tape) -> StackedEnd:
+    controller = drive_rounds(Controller(plan, keep_looks=False), tape)
+    look = controller.latest_look()
+    assert controller.finished is not None
+    return StackedEnd(controller.finished, controller.counts, () if look is None else look.comparisons)

@@ -43,14 +43,14 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def to(self, done: float, state: str, *, at_once: bool = False) -> None:
-        """Set how much is `done`, and the `state` next to it; with `at_once` a log gets its line immediately."""
+    def to(self, done: float, state: str) -> None:
+        """Set how much is `done`, and the `state` next to it."""
         lines = int(MAX_LOG_LINES * done / self._total)
         if self._bar is not None and self._task is not None:
             now = time.monotonic()
-            draw = at_once or now - self._drawn >= MIN_REDRAW_SECONDS
+            draw = now - self._drawn >= MIN_REDRAW_SECONDS
             self._drawn = now if draw else self._drawn
             self._bar.update(self._task, completed=done, state=state, refresh=draw)
-        elif lines > self._lines_printed or at_once:
-            self._lines_printed = max(lines, self._lines_printed)
+        elif lines > self._lines_printed:
+            self._lines_printed = lines
             print(f"{done / self._total:4.0%}  {state}", file=sys.stderr, flush=True)

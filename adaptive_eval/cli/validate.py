@@ -9,7 +9,6 @@ import typer
 from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
-from adaptive_eval.config.checks import why_uncoupled
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.prepare import missing_programs
@@ -18,7 +17,6 @@ from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
-from adaptive_eval.running.read_prior_outcomes import recorded_settings
 from adaptive_eval.running.remembered import choose_run, remembered_note
 
 QUESTION = "Is the configuration correct?"
@@ -55,9 +53,8 @@ def validate(
     if answer_keys.tried and answer_keys.unknown is not None:
         typer.echo(f"warning: {answer_keys.summary}")
     repeated = filter(None, [repeated_questions(prepared.questions)])
-    uncoupled = why_uncoupled(prepared.config, recorded_settings(prepared.config))
     stops = filter(None, [obstacle])
-    for warning in chain(repeated, first_round, stops, uncoupled, _missing_requirements(prepared.config)):
+    for warning in chain(repeated, first_round, stops, _missing_requirements(prepared.config)):
         typer.echo(f"warning: {safe_line(warning, MAX_LINE)}")
     if obstacle is None and not in_vain:
         typer.echo(f"Next: {typed_command('run', config, overrides, *options.typed, '--dry-run')}")

@@ -7,11 +7,11 @@ benchmark's name, and one grader.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from adaptive_eval.base.sections import Section, Share, config_error
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -20,13 +20,24 @@ from adaptive_eval.questions.prompts import PromptConfig
 from adaptive_eval.questions.types import Question
 from scorio.moments import FloatArray
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+def _check_name(name: str) -> str:
+    if not re.fullmatch(NAME, name):
+        rule = "must consist of letters, digits, dots, underscores and hyphens"
+        raise config_error(rule, "write it with hyphens, as in `name: my-benchmark`")
+    return name
+
+
+PlainName = Annotated[str, Field(max_length=100, json_schema_extra={"pattern": NAME}), AfterValidator(_check_name)]
+"""A name that may be that of a folder."""
 
 
 class BenchmarkPart(Section):
     """One of several benchmarks."""
 
-    name: str = Field(max_length=100, json_schema_extra={"pattern": f"^{NAME}$"})
+    name: PlainName
     """Prefix of the ids of its questions in results: NAME/id."""
     weight: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Weight of its mean score, relative to the other benchmarks."""
@@ -37,15 +48,6 @@ class BenchmarkPart(Section):
     """A task of Inspect, or {lm_eval: TASK}, instead of questions and grader."""
     prompt: PromptConfig = PromptConfig()
     """Keys that override the prompt of the run and of the models."""
-
-    @field_validator("name")
-    @classmethod
-    def _check_name(cls, name: str) -> str:
-        if re.fullmatch(NAME, name) is None:
-            raise config_error(
-                "must consist of letters, digits, dots, underscores and hyphens", "write it as aime-2024"
-            )
-        return name
 
     def complete_prompt(self, prompt: PromptConfig) -> PromptConfig:
         """The model's prompt with the keys of this section."""

@@ -7,21 +7,18 @@ valid. `names` are the names of all models in the file, so that a mistake in one
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter, signature
 from operator import attrgetter
-from types import MappingProxyType
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from adaptive_eval.base.sections import Section
 from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.commands import ANSWER_KEY, CommandKeys
 from adaptive_eval.config.decisions import BY_TRIAL, BudgetConfig, ObjectiveConfig, StoppingConfig, TrialsConfig
-from adaptive_eval.config.listed_models import Models, asked_models, recorded_models, valid_models
 from adaptive_eval.config.normalise import INNER
 from adaptive_eval.config.pace import is_known_by, is_own_server
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, shown_value
 from adaptive_eval.config.reports import ReportConfig, read_metric
 from adaptive_eval.config.run import SOURCES, ModelConfig, PriorConfig, RunConfig
-from adaptive_eval.core.entries import Entry, Option, OptionType
+from adaptive_eval.core.entries import Option
 from adaptive_eval.core.objectives import CHEAPEST, PRECISION_OF, THRESHOLD
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
@@ -53,6 +50,8 @@ from adaptive_eval.questions.types import QuestionsConfig
 
 Names = tuple[str, ...]
 Parts = tuple[BenchmarkPart, ...]
+Models = tuple[ModelConfig | None, ...]
+"""The models of the file in order; None for invalid models."""
 
 
 def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
@@ -62,6 +61,21 @@ def cross_check(sections: Mapping[str, Any]) -> Iterator[Problem]:
         needed = {name for name, parameter in parameters.items() if parameter.default is Parameter.empty}
         if needed <= sections.keys():
             yield from check(**{name: sections[name] for name in parameters if name in sections})
+
+
+def valid_models(models: Models) -> Iterator[tuple[int, ModelConfig]]:
+    """The valid models with their indices."""
+    return ((number, model) for number, model in enumerate(models) if model is not None)
+
+
+def asked_models(models: Models) -> Iterator[tuple[int, ModelConfig]]:
+    """The valid models that are not recorded, with their indices."""
+    return ((number, model) for number, model in valid_models(models) if model.recorded is None)
+
+
+def recorded_models(models: Models) -> Iterator[tuple[int, ModelConfig]]:
+    """The valid recorded models, which are never asked, with their indices."""
+    return ((number, model) for number, model in valid_models(models) if model.recorded is not None)
 
 
 def check_served_once(models: Models) -> Iterator[Problem]:
@@ -91,26 +105,24 @@ def check_enough_models(objective: ObjectiveConfig, names: Names) -> Iterator[Pr
         yield Problem(
             ("models",), f"must be two or more for the objective {entry.name}", "add another", str(len(names))
         )
-    for option, value in _given_options(objective, OBJECTIVES, objective.kind, "models"):
+    for option, value in _given_options(objective, "models"):
         if value >= len(names):
             rule = f"must be below the number of models, which is {len(names)}"
             yield Problem(("objective", option.name), rule, "for all of them, use the objective ranking", str(value))
 
 
-def _given_options(
-    section: Section, entries: Mapping[str, Entry[Any]], chosen: object, *types: str
-) -> Iterator[tuple[Option, Any]]:
-    """The configured options of a built-in that have one of these types."""
-    entry = entries.get(str(chosen))
+def _given_options(objective: ObjectiveConfig, *types: str) -> Iterator[tuple[Option, Any]]:
+    """The configured options of a built-in objective that have one of these types."""
+    entry = OBJECTIVES.get(str(objective.kind))
     for option in () if entry is None else entry.options:
-        value = getattr(section, option.name)
+        value = getattr(objective, option.name)
         if option.type in types and value is not None:
             yield option, value
 
 
 def check_objective_models(objective: ObjectiveConfig, names: Names) -> Iterator[Problem]:
     named: list[tuple[KeyPath, str]] = []
-    for option, value in _given_options(objective, OBJECTIVES, objective.kind, "model", "pairs"):
+    for option, value in _given_options(objective, "model", "pairs"):
         path: KeyPath = ("objective", option.name)
         if option.type == "model":
             named.append((path, value))
@@ -184,29 +196,18 @@ def _objectives(names: Sequence[str]) -> str:
     return f"objective{'s' if len(names) > 1 else ''} {' and '.join(names)}"
 
 
-def check_plug_in_options(objective: ObjectiveConfig) -> Iterator[Problem]:
-    for owner in OBJECTIVES.values() if str(objective.kind) not in OBJECTIVES else ():
-        for option, _ in _given_options(objective, OBJECTIVES, owner.name, *get_args(OptionType)):
-            rule = f"is an option of {owner.name}, not of a plug-in"
-            hint = f"write objective: {{kind: {objective.kind!r}, options: {{{option.name}: ...}}}}"
-            yield Problem(("objective", option.name), rule, hint)
-
-
 def check_values_on_scale(
     objective: ObjectiveConfig, stopping: StoppingConfig, rubric: RubricConfig
 ) -> Iterator[Problem]:
     weights = open_rubric(rubric).weights
     low, high = min(weights), max(weights)
     widths: dict[KeyPath, float] = {("stopping", "delta"): stopping.delta}
-    widths |= {
-        ("objective", option.name): value
-        for option, value in _given_options(objective, OBJECTIVES, objective.kind, "difference", "margin")
-    }
+    widths |= {("objective", option.name): value for option, value in _given_options(objective, "difference", "margin")}
     for path, width in widths.items():
         if width >= high - low:
             rule = f"must be a difference of scores, which run from {low:g} to {high:g}"
             yield Problem(path, rule, "for two percentage points write 0.02 or 2%", f"{width:g}")
-    for option, value in _given_options(objective, OBJECTIVES, objective.kind, "score"):
+    for option, value in _given_options(objective, "score"):
         if not low <= value <= high:
             rule = f"must be a score, from {low:g} to {high:g}"
             yield Problem(("objective", option.name), rule, "for 60 percent write 0.6 or 60%", f"{value:g}")
@@ -405,10 +406,6 @@ def check_drawn(
 
 COUPLED_OBJECTIVES = (*BY_TRIAL, PRECISION_OF.name, THRESHOLD.name)
 """Objectives that compare trial by trial, and those that compare no models."""
-DRAWN_BY = ("temperature", "top_p", "top_k", "min_p")
-"""Settings of `sampling` that affect which token a random number selects."""
-BATCH_WITHOUT_SEEDS = "anthropic"
-"""The batch service that does not support seeds."""
 
 
 def check_coupled(
@@ -426,31 +423,6 @@ def check_coupled(
     if prior is not None:
         rule = "cannot be combined with `trials.seeds: coupled`, which compares trial by trial: R0 is only counts"
         yield Problem(("prior",), rule, "remove it, or `trials.seeds`")
-
-
-def why_uncoupled(config: RunConfig, recorded: Mapping[str, ModelConfig] = MappingProxyType({})) -> Iterator[str]:
-    """A sentence for each comparison whose models are unlikely to be coupled; `recorded` has what is known of the
-    settings with which recorded models were asked."""
-    if not config.by_trial:
-        return
-    models = {model.name: model for model in config.models if model.recorded is None} | dict(recorded)
-    baseline, pairs = (config.objective.arguments.get(key) for key in ("baseline", "pairs"))
-    for first, second in pairs or [(name, baseline) for name in models if name != baseline]:
-        if {first, second} <= models.keys() and (reason := _coupling_obstacle(models[first], models[second])):
-            yield (
-                f"{first} and {second} share their seeds, but {reason}: their answers will hardly be correlated, and "
-                "they are then compared as independent models"
-            )
-
-
-def _coupling_obstacle(first: ModelConfig, second: ModelConfig) -> str:
-    """Why two models are unlikely to be coupled; empty if no reason is known."""
-    for model in (first, second):
-        if model.batch == BATCH_WITHOUT_SEEDS:
-            return f"the batch service of {model.name} has none"
-    differ = [f"sampling.{key}" for key in DRAWN_BY if getattr(first.sampling, key) != getattr(second.sampling, key)]
-    differ += [key for key in ("api", "prompt") if getattr(first, key) != getattr(second, key)]
-    return f"differ in {' and '.join(differ)}" if differ else ""
 
 
 # -- grader, rubric and questions --------------------------------------------------------------------------------------

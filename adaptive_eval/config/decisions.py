@@ -95,10 +95,13 @@ def _add_option_keys(section: type[Section]) -> Any:
     def check_fits_kind(given: object, info: ValidationInfo) -> object:
         chosen, option = info.data.get("kind"), options[str(info.field_name)]
         entry = OBJECTIVES.get(str(chosen))
+        owners = " and ".join(owner.name for owner in OBJECTIVES.values() if option in owner.options)
+        if entry is None and given is not None and chosen is not None:
+            hint = f"write objective: {{kind: {chosen!r}, options: {{{option.name}: ...}}}}"
+            raise config_error(f"is an option of {owners}, not of a plug-in", hint)
         if entry is None:
             return given
         if given is not None and option not in entry.options:
-            owners = " and ".join(owner.name for owner in OBJECTIVES.values() if option in owner.options)
             raise config_error(
                 f"is only for the objective {owners}, not for {chosen}", "remove it, or change objective.kind"
             )

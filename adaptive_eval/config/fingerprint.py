@@ -37,9 +37,14 @@ def _description(change: Change, meaning: object) -> str:
     return str(change)
 
 
-def _only(questions: Mapping[str, object], others: Mapping[str, object]) -> dict[str, object]:
-    """The questions that are among the others, too."""
-    return {name: question for name, question in questions.items() if name in others}
+def shared_differences(stored: RunHeader, now: RunHeader, unanswered: Collection[str] = ()) -> Iterator[Change]:
+    """The differences of models and questions that both runs have, but for `unanswered` models."""
+    models = (stored.models.keys() & now.models.keys()).difference(unanswered)
+    questions = stored.questions.keys() & now.questions.keys()
+    then, today = ({name: header.models[name] for name in models} for header in (stored, now))
+    yield from differences(then, today, "models")
+    then, today = ({name: header.questions[name] for name in questions} for header in (stored, now))
+    yield from differences(then, today, "questions")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -63,14 +68,7 @@ def require_same_meaning(
     stored: RunHeader, now: RunHeader, directory: object, unanswered: Collection[str] = ()
 ) -> None:
     """Raise `RunChanged` listing the changed settings that trials depend on; `unanswered` models have no trials."""
-    common = (stored.models.keys() & now.models.keys()).difference(unanswered)
-    changes = [
-        *differences(stored.meaning, now.meaning),
-        *differences(
-            {name: stored.models[name] for name in common}, {name: now.models[name] for name in common}, "models"
-        ),
-        *differences(_only(stored.questions, now.questions), _only(now.questions, stored.questions), "questions"),
-    ]
+    changes = [*differences(stored.meaning, now.meaning), *shared_differences(stored, now, unanswered)]
     missing = [name for name in stored.questions if name not in now.questions]
     new = [name for name in now.questions if name not in stored.questions]
     counts = [f"{_listed(names)} {what}" for names, what in ((missing, "missing now"), (new, "new")) if names]

@@ -43,15 +43,7 @@ def choose_optimize(models: Sequence[ModelConfig], trials: TrialsConfig) -> tupl
         return "cost", "trials.draw asks the questions block by block"
     own_servers = [model.name for model in models if is_own_server(model)]
     if not own_servers:
-        reason = (
-            "has a price, a key or headers" if all(map(_is_known_customer, models)) else "is on somebody else's server"
-        )
-        if any(model.command is not None for model in models):
-            are_commands = all(model.command is not None for model in models)
-            reason = "is a command" if are_commands else "is a command, or on somebody else's server"
-        if any(model.inspect is not None for model in models):
-            reason = "is asked by Inspect at a provider"
-        return "cost", f"every model {reason}, so you pay for answers"
+        return "cost", "no model is known to be on a server of your own, so you pay for answers"
     named = f"{own_servers[0]} is" if len(own_servers) == 1 else f"{own_servers[0]} and {len(own_servers) - 1} more are"
     subject, addition = (
         ("all models are", "")
@@ -81,11 +73,7 @@ def _why_own_server(model: ModelConfig) -> str | None:
     if model.inspect is not None:  # Inspect has its own keys and addresses
         provider = model.inspect_name.partition("/")[0]
         return f"served by {provider}" if model.price is None and provider in INSPECT_ON_OWN_SERVERS else None
-    return None if _is_known_customer(model) else "without price and key"
-
-
-def _is_known_customer(model: ModelConfig) -> bool:
-    return model.price is not None or is_known_by(model)
+    return "without price and key" if model.price is None and not is_known_by(model) else None
 
 
 def is_known_by(server: EndpointConfig) -> bool:
@@ -104,7 +92,7 @@ def make_pace(trials: TrialsConfig, questions: int, *, batched: bool = False) ->
     An unresolved `auto` counts as `cost`.
     """
     if trials.draw is None and batched:
-        return Pace(share=SHARE_IN_BATCHES, opening=round(OPENING_IN_BATCHES * trials.max), fixed_round_time=True)
+        return Pace(share=SHARE_IN_BATCHES, opening=round(OPENING_IN_BATCHES * trials.max))
     if trials.draw is not None or trials.optimize != "time":
         return Pace()
     in_rounds = min(AHEAD / questions, MAX_AHEAD * trials.max)

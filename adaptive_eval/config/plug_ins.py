@@ -1,14 +1,12 @@
 """Loads plug-ins, which are rules, policies and objectives named in a configuration, with their options."""
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_attribute
-from adaptive_eval.config.problems import did_you_mean
-from adaptive_eval.core.registry import make, parameter_names
+from adaptive_eval.core.registry import make
 
 
 def load_plug_in(
@@ -46,26 +44,11 @@ def _call_plug_in(
 ) -> Any:
     if not callable(plug_in):
         raise ConfigError(f"{key}: {name} must be a class, or a factory function, but got {plug_in!r:.80}")
-    _check_names(plug_in, key, name, options)
     try:
         return make(plug_in, options, context)
     except Exception as error:  # the user's code may raise anything
         given = f"with the options {dict(options)!r:.200}" if options else "without options"
         raise ConfigError(f"{key}: {name} could not be created {given}: {error}") from error
-
-
-def _check_names(plug_in: Any, key: str, name: str, options: Mapping[str, object]) -> None:
-    parameters = parameter_names(plug_in)
-    try:
-        takes_any = any(
-            parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(plug_in).parameters.values()
-        )
-    except ValueError:
-        takes_any = True
-    for option in () if takes_any else options:
-        if option not in parameters:
-            hint = did_you_mean(option, parameters, f"its options: {', '.join(parameters) or 'none'}")
-            raise ConfigError(f"{key.partition('.')[0]}.options.{option} is not an option of {name}; {hint}")
 
 
 def _missing_member(plug_in: object, kind: type, *, methods: bool = False) -> str:

@@ -1,6 +1,5 @@
 """The configuration of a run, with all its sections."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -21,7 +20,7 @@ from adaptive_eval.base.sections import (
     config_error,
 )
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.config.benchmarks import BenchmarkPart, prompt_for
+from adaptive_eval.config.benchmarks import BenchmarkPart, PlainName, prompt_for
 from adaptive_eval.config.commands import CommandKeys
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
@@ -36,19 +35,6 @@ from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig, TemplateConfig
 from adaptive_eval.questions.types import Question, QuestionsConfig
 
-RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-
-
-def _check_folder_name(name: str) -> str:
-    if not re.fullmatch(RUN_NAME, name):
-        rule = "must consist of letters, digits, dots, underscores and hyphens, since it names the run's folder"
-        raise config_error(rule, "write it with hyphens, as in `name: my-benchmark`")
-    return name
-
-
-RunName = Annotated[
-    str, Field(max_length=100, json_schema_extra={"pattern": RUN_NAME}), AfterValidator(_check_folder_name)
-]
 MODEL_NAME = r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
 """One line of text without control characters and outer white space, which no report shows and imports leave out."""
 ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, max_length=200)]
@@ -223,7 +209,7 @@ class PriorConfig(Section):
 class RunConfig(Decisions):
     """The validated configuration of a run."""
 
-    name: RunName
+    name: PlainName
     """Name of the run; default: the file's name."""
     seed: int = Field(0, ge=0, lt=SEED_SPAN)
     """Seed of `questions.shuffle`, and with `trials.seeds` of every trial."""

@@ -11,7 +11,7 @@ its reasoning; text after a stop sequence is never graded.
 import json
 from collections.abc import Mapping
 from contextlib import chdir
-from typing import Any, NamedTuple
+from typing import Any
 from warnings import warn
 
 from pydantic import ValidationError
@@ -32,21 +32,15 @@ SHARED = "since models have one sampling for all benchmarks"
 UNKNOWN = "for which sampling has no setting"
 
 
-class LoadedRun(NamedTuple):
-    """A configuration with its questions and their sampling settings."""
-
-    config: RunConfig
-    questions: tuple[Question, ...]
-
-
-def load_run(config: RunConfig) -> LoadedRun:
-    """Load the questions of a run, with a warning about the task's settings that are sent or not used."""
+def load_run(config: RunConfig) -> tuple[RunConfig, tuple[Question, ...]]:
+    """The configuration with the sampling settings of its task, and its questions. A warning tells which settings are
+    sent or not used."""
     questions = load_run_questions(config)
     benchmarks = config.questions.benchmarks
     for section in benchmarks.values() if benchmarks else [config.questions]:
         if section.function == LM_EVAL_ROWS:
             config = _with_settings(config, dict(section.options), has_several=bool(benchmarks))
-    return LoadedRun(config, questions)
+    return config, questions
 
 
 def _with_settings(config: RunConfig, options: dict[str, Any], *, has_several: bool) -> RunConfig:

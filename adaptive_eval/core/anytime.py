@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:  # as in `rules`
 @dataclass(frozen=True, slots=True)
 class Anytime:
     """The normal-mixture boundary, tightest at information `optimum`; needing no horizon costs it some power."""
-
-    has_pair_state: ClassVar[bool] = True
 
     confidence: float = 0.95
     start: float = 0.05

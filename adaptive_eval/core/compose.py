@@ -20,12 +20,10 @@ from adaptive_eval.core.look import JudgedLook, likely_open, trials_for
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.core.rules import Rule, is_giving_up, judges_by_pair, tie_boundary
-from adaptive_eval.core.settings import MAX_ROUND_FACTOR, Pace, require
+from adaptive_eval.core.settings import MAX_ROUND_FACTOR, require
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
 
-REFILL_SHARE = 0.8
-"""A model is asked for more once at most this share of its intended trials is in flight."""
 STEPS = 12
 """Multiples of today's trials to try, in equal ratios up to the horizon."""
 
@@ -127,9 +125,6 @@ class RoundComposer:
     plan: Plan
     flight: BatchesInFlight
     last_look: JudgedLook
-    pace: Pace
-    max_trials: int
-    """Trials per question at the horizon."""
     seen_trials: NDArray[np.int64]
     """(L,): trials of each model that the look has seen, including those known beforehand."""
     prior_trials: NDArray[np.int64]
@@ -148,7 +143,7 @@ class RoundComposer:
         If rounds as large as needed do not fit, the smallest rounds are tried before any comparison is left out.
         """
         nothing = np.zeros(self.plan.bench.models)
-        if not self.pace.share:
+        if not self.plan.pace.share:
             return self._affordable_round(nothing)
         needed = self._needed_trials()
         extra, fits = self._affordable_round(needed)
@@ -173,7 +168,7 @@ class RoundComposer:
         pairs = pairs[self._may_serve(pairs)]
         at = last_look.evidence.positions(pairs)
         times = times_to_decision(last_look.cautious, last_look.rule, self.plan.judging, at)
-        further = self.pace.share * (trials_for(times, last_look.fixed[at]) - 1.0)
+        further = self.plan.pace.share * (trials_for(times, last_look.fixed[at]) - 1.0)
         needed = np.zeros(self.plan.bench.models + 1)
         seen_trials = np.append(self.seen_trials, 0)
         for side in (0, 1):
@@ -241,19 +236,16 @@ class RoundComposer:
         members = pairs[pairs < models]
         top_price = prices[members].max() if len(members) else 1.0
         cheap = np.where(in_step, 1.0, np.clip(np.sqrt(top_price / prices), 1.0, MAX_ROUND_FACTOR))
-        if self.pace.in_step:
+        if self.plan.pace.in_step:
             sizes = np.asarray(np.rint(self.plan.source.least_round(self.plan.bench) * cheap).astype(np.int64))
-        elif self.pace.dedicated_servers:
+        elif self.plan.pace.dedicated_servers:
             round_of_all = questions * int(self.in_play[np.unique(members)].sum())
-            ahead = self.pace.rounds_ahead(flight.account.affordable() + int(flight.sizes.sum()), round_of_all)
+            ahead = self.plan.pace.rounds_ahead(flight.account.affordable() + int(flight.sizes.sum()), round_of_all)
             sizes = np.where(flight.sizes <= ahead * questions, questions, 0)
         else:
-            target = np.maximum(np.rint(needed), questions * (1 + self.pace.lookahead)) * cheap
-            short = np.where(
-                flight.sizes <= (REFILL_SHARE if self.pace.lookahead else 0.0) * target, target - flight.sizes, 0.0
-            )
-            sizes = np.floor(short / questions).astype(np.int64) * questions
+            target = np.where(flight.sizes == 0, np.maximum(np.rint(needed), questions) * cheap, 0.0)
+            sizes = np.floor(target / questions).astype(np.int64) * questions
         asked, lengths = self.plan.bench.asked, self.plan.bench.recorded_lengths
         sizes[~self.in_play | served.ahead(np.where(asked, issued, lengths * questions))] = 0
-        limits = served.limits(np.where(asked, self.max_trials, lengths))
+        limits = served.limits(np.where(asked, self.plan.trials.max, lengths))
         return np.asarray(np.clip(limits * questions - issued, 0, sizes))

@@ -21,7 +21,7 @@ from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownP
 from adaptive_eval.core.larger_horizon import Pair, larger_horizons
 from adaptive_eval.core.look import AvailableTrials, JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
-from adaptive_eval.core.plan import NOTHING_SPENT, Plan, SpentBefore
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.result import Result, conclude
 from adaptive_eval.core.rounds import Batch, Round
@@ -50,12 +50,12 @@ class Controller:
         plan: Plan,
         *,
         keep_looks: bool = True,
-        outside_plan: SpentBefore = NOTHING_SPENT,
+        outside_plan: tuple[int, Cost] = (0, NO_COST),
         settles_losses: bool = True,
     ) -> None:
         """Create the controller of a plan.
 
-        `outside_plan`: cost outside the plan's trials, which counts against the caps from the start.
+        `outside_plan`: trials outside the plan and their cost, which counts against the caps from the start.
         `keep_looks`: keep what a result, and a plan whose `before` this run is, read of them.
         `settles_losses`: requested trials of a model that is set aside count as lost at once. Otherwise `lose` reports
         each loss, and `take` each answer that still arrives."""
@@ -674,23 +674,19 @@ class Controller:
         # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
         if pace.dedicated_servers and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
             self._flight.park(self.last_look.in_open_pairs() | (self.trials == 0))
-        max_trials, before = self.plan.trials.max, self._tally.prior_outcomes
-        asked = self.plan.bench.asked
-        before = np.where(asked, before, 0)  # the outcomes of a recorded model stay what they are
-        seen_trials, may_be_asked = self.trials + before, self._in_play() & asked
+        # the outcomes of a recorded model stay what they are
+        asked, before = self.plan.bench.asked, np.where(self.plan.bench.asked, self._tally.prior_outcomes, 0)
         joining = np.isin(np.arange(self.plan.bench.models), list(self._joining))
         composer = RoundComposer(
-            self.plan,
-            self._flight,
-            self.last_look,
-            pace,
-            max_trials,
-            seen_trials,
-            before,
-            may_be_asked & ~joining,
-            joining,
+            plan=self.plan,
+            flight=self._flight,
+            last_look=self.last_look,
+            seen_trials=self.trials + before,
+            prior_trials=before,
+            in_play=self._in_play() & asked & ~joining,
+            joining=joining,
         )
-        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else max_trials):
+        for _ in range(max(1 + pace.lookahead - self._flight.ticks, 0) if pace.in_step else self.plan.trials.max):
             extra, fits = composer.next_round()
             if not extra.any():
                 break
@@ -714,5 +710,5 @@ class Controller:
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked, pace = self.taker.taken > 0, self.plan.pace
         self._place_together(
-            self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.fixed_round_time)
+            self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.share > 0.0)
         )

@@ -204,8 +204,6 @@ class Evidence:
     information: FloatArray
     margin: Margin | None = None
     benches: int = 1
-    among: IndexArray | None = None
-    """Positions of these pairs among all pairs, in rising order; None: all pairs."""
     paired: NDArray[np.bool_] | None = None
     """Which of all judged pairs are judged by trials with the same seeds; None: none."""
     gate: IndexArray | None = None
@@ -219,8 +217,6 @@ class Evidence:
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Positions at which pairs (n, 2) of models are judged, in either order; under a gate, on the deciding part."""
         plain = self.plain_positions(pairs)
-        if self.among is not None:
-            return np.searchsorted(self.among, plain)
         if self.margin is None:
             return plain
         if self.margin.baseline is None:
@@ -232,14 +228,6 @@ class Evidence:
             number = number + (self.models - 1) * np.append(self.deciding, 0)[number]
         gated = self.plain_pairs + number
         return np.asarray(np.where((pairs == baseline).any(axis=1), gated, plain))
-
-    def with_evidence(self, pairs: IndexArray) -> IndexArray:
-        """Select the pairs (n, 2) on which there is evidence."""
-        if self.among is None:
-            return pairs
-        plain = self.plain_positions(pairs)
-        at = np.searchsorted(self.among, plain)
-        return np.asarray(pairs[np.append(self.among, -1)[at] == plain])
 
     def plain_positions(self, pairs: IndexArray) -> IndexArray:
         """Positions of pairs (n, 2) of models among all pairs, ignoring gates."""
@@ -324,17 +312,14 @@ def weigh_evidence(
     margin: Margin | None = None,
     other: Estimates | None = None,
     benches: int = 1,
-    among: IndexArray | None = None,
     paired: PairedEvidence | None = None,
 ) -> Evidence:
     """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons.
 
-    `other` has the estimates of the second of each pair, if they differ. With several benches or with `among`, a
-    selection of pairs, there is no margin. `paired` has the pairs judged by trials with the same seeds."""
+    `other` has the estimates of the second of each pair, if they differ. With several benches there is no margin.
+    `paired` has the pairs judged by trials with the same seeds."""
     models = len(estimates.score) // benches
     first, second = judged_pairs(models, reference is not None, margin, benches)
-    if among is not None:
-        first, second = first[among], second[among]
     lead, gate = _gate_margins(margin, models, len(first))
     first_side = side(estimates, reference, first, gate)
     second_side = side(estimates if other is None else other, reference, second, gate)
@@ -362,7 +347,6 @@ def weigh_evidence(
         information=information_fraction(noise_at_horizon, np.maximum(noise, np.finfo(float).tiny)),
         margin=margin,
         benches=benches,
-        among=among,
         paired=None if paired is None else paired.chosen,
         gate=gate,
     )

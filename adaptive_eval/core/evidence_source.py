@@ -6,7 +6,7 @@ seeds; the differences on questions that have one trial each; or drawn questions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -19,7 +19,7 @@ from adaptive_eval.core.same_questions import estimates_of_drawn, next_questions
 from adaptive_eval.core.settings import CHUNK_CELLS, Bench
 from adaptive_eval.core.shared_trials import PairedEvidence
 from scorio.moments import CountArray, FloatArray, weighted
-from scorio.sinf.compare import sampled_covariance, sampled_variance
+from scorio.sinf.compare import sampled_variance
 
 if TYPE_CHECKING:  # it has a source
     from adaptive_eval.core.tally import Tally
@@ -86,8 +86,20 @@ class EvidenceSource:
         return np.full(len(pairs), np.nan)
 
     def sampled_variance(self, values: FloatArray, bench: Bench) -> FloatArray:
-        """Variance of the mean of each row of `values` (n, M) if the questions are a sample of similar ones."""
-        return _by_benchmark(sampled_variance, values, bench)
+        """Variance of the mean of each row of `values` (n, M) if the questions are a sample of similar ones.
+
+        Each of several benchmarks is a separate sample, so that their differences add nothing."""
+        clusters, g = bench.clusters, bench.question_weights
+        if bench.benchmark_of is None:
+            return sampled_variance(values, clusters, g)
+        total = np.zeros(len(values))
+        for label in range(int(bench.benchmark_of.max()) + 1):
+            in_benchmark = bench.benchmark_of == label
+            relative = np.ones(int(in_benchmark.sum())) if g is None else g[in_benchmark]
+            share = relative.sum() / bench.questions
+            groups = None if clusters is None else clusters[in_benchmark]
+            total += share**2 * sampled_variance(values[:, in_benchmark], groups, relative / relative.mean())
+        return total
 
     def differences(
         self, tally: Tally, evidence: Evidence, pairs: IndexArray, means: FloatArray, correction: FloatArray | None
@@ -100,16 +112,13 @@ class EvidenceSource:
     def _plain_differences(
         self, tally: Tally, evidence: Evidence, pairs: IndexArray, means: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        bench = tally.bench
-        if len(pairs) < len(means):
-            return _differences_in_parts(means, pairs, bench)
-        mean, first, second = bench.mean(means), pairs[:, 0], pairs[:, 1]
-        shared = _by_benchmark(sampled_covariance, means, bench)
-        variances = np.diag(shared)
-        # for equal models only a rounding error of either sign may be left
-        return mean[first] - mean[second], np.maximum(
-            variances[first] + variances[second] - 2.0 * shared[first, second], 0.0
-        )
+        bench, difference, variance = tally.bench, np.empty(len(pairs)), np.empty(len(pairs))
+        at_once = max(CHUNK_CELLS // means.shape[1], 1)
+        for start in range(0, len(pairs), at_once):  # some at a time, since many take memory
+            part = slice(start, start + at_once)
+            d = means[pairs[part, 0]] - means[pairs[part, 1]]
+            difference[part], variance[part] = bench.mean(d), self.sampled_variance(d, bench)
+        return difference, variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,36 +210,3 @@ class DrawnQuestions(OneTrialEach):
         at = evidence.plain_positions(pairs)  # as judged, with a correction but without a gate's margin
         difference = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0) * evidence.difference[at]
         return difference, self.sampled_variance(means[pairs[:, 0]] - means[pairs[:, 1]], tally.bench)
-
-
-def _by_benchmark(
-    of_sample: Callable[[FloatArray, NDArray[np.int64] | None, FloatArray | None], FloatArray],
-    values: FloatArray,
-    bench: Bench,
-) -> FloatArray:
-    """A variance, or covariances, of the mean of values (..., M) whose questions are a sample.
-
-    Each of several benchmarks is a separate sample, so that their differences add nothing."""
-    clusters, g = bench.clusters, bench.question_weights
-    if bench.benchmark_of is None:
-        return of_sample(values, clusters, g)
-    total: FloatArray | float = 0.0
-    for label in range(int(bench.benchmark_of.max()) + 1):
-        in_benchmark = bench.benchmark_of == label
-        relative = np.ones(int(in_benchmark.sum())) if g is None else g[in_benchmark]
-        share = relative.sum() / bench.questions
-        groups = None if clusters is None else clusters[in_benchmark]
-        total = total + share**2 * of_sample(values[..., in_benchmark], groups, relative / relative.mean())
-    return np.asarray(total)
-
-
-def _differences_in_parts(means: FloatArray, pairs: IndexArray, bench: Bench) -> tuple[FloatArray, FloatArray]:
-    """The mean difference of each pair and its variance from the differences themselves, some pairs at a time."""
-    difference, variance = np.empty(len(pairs)), np.empty(len(pairs))
-    at_once = max(CHUNK_CELLS // means.shape[1], 1)
-    for start in range(0, len(pairs), at_once):
-        part = slice(start, start + at_once)
-        d = means[pairs[part, 0]] - means[pairs[part, 1]]
-        difference[part] = bench.mean(d)
-        variance[part] = _by_benchmark(sampled_variance, d, bench)
-    return difference, variance

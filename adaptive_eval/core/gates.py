@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,8 +35,6 @@ class SeveralGates:
         >>> round(rule.rule.critical, 2), round(rule.failing.critical, 2)
         (2.11, 2.53)
     """
-
-    has_pair_state: ClassVar[bool] = True
 
     rule: Correctable
     gates: int

@@ -4,11 +4,10 @@ A logical clock sets when each batch is due, at the time it is issued. Batches a
 model), whichever arrives first. So decisions depend on what was issued, never on what has arrived.
 
 - Rounds of one size: every batch of a round is due one tick after the round before. All models go in step.
-- Rounds as large as needed: a batch with n trials per question is due n ticks after its model's previous one.
+- Rounds as large as needed: a batch is due one tick after its model's previous one, whatever its size.
 - Dedicated servers: a tick is longer for a model with slower answers, by the square root. If one of two models takes t
   times as long, the other gets sqrt(t) times as many trials, which separates the two in the least total server time. No
   model waits for another's round, only for batches that the clock puts before its own.
-- Batch services: a round takes the same time whatever its size, so each round takes one tick.
 
 The stored times of the first round's answers set the clock. A wrong clock makes models wait, but no promise depends on
 it.
@@ -30,9 +29,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.rounds import Batch, BatchPart, Round
+from adaptive_eval.core.rounds import Batch, BatchPart, Round, rounds_of
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import NO_COST, Ask, Cost, ModelNumbers, Outcome
+from adaptive_eval.core.types import NO_COST, Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
@@ -86,7 +85,6 @@ class BatchesInFlight:
         """When the latest batch of each model is due."""
         self._composed = 0
         self.rounds_issued = 0
-        self._not_asked: list[Round] = []
         self.early = EarlyOutcomes()
 
     def take_over(
@@ -116,7 +114,6 @@ class BatchesInFlight:
             self.last_due[model] = before.last_due[old_number]
         self.early = before.early.for_models(models)
         self._withdraw_unpaid()
-        self._not_asked = Round.from_batches(chain(self._batches, self.parked_batches()), self.issued.shape)
 
     def _taken_over(self, batch: Batch, model: int) -> Batch:
         renumbered = batch.for_model(model)
@@ -153,19 +150,21 @@ class BatchesInFlight:
         number = (
             self._composed if looked else max(len(self._by_model[model]) for model in np.flatnonzero(extra.any(axis=1)))
         )
-        new_round = Round(number, self.issued, extra, self._together)
+        batches = [
+            Batch(model, number, self.issued[model], extra[model], self._together[model])
+            for model in np.flatnonzero(extra.any(axis=1)).tolist()
+        ]
         self._composed = max(self._composed, number + 1)
         self.issued = self.issued + extra
         self.rounds_issued += 1
         self.account.reserve(extra.sum(axis=1))
-        self._not_asked.append(new_round)
         tick = max((batch.due for batch in self._batches), default=self.now) + 1.0 if in_step else math.nan
-        for batch in new_round.batches.values():
+        for batch in batches:
             ticks = 1.0 if fixed_time else self._trials_per_question(batch) * float(self.ticks_per_trial[batch.model])
             batch.due = tick if in_step else max(self.now, float(self.last_due[batch.model])) + ticks
             self.account.promise(batch)
             self._add_batch(batch)
-        return self._known_parts(new_round.batches.values())
+        return self._known_parts(batches)
 
     def _add_batch(self, batch: Batch) -> None:
         self.last_due[batch.model] = batch.due
@@ -246,12 +245,9 @@ class BatchesInFlight:
         return trials
 
     def ask_rounds(self) -> list[Round]:
-        """Rounds that were not asked for yet, as they were issued."""
-        asked, self._not_asked = self._not_asked, []
-        for issued_round in asked:
-            for batch in issued_round.batches.values():
-                batch.ask_all()
-        return asked
+        """Rounds of which nothing was asked for yet, as they were issued."""
+        not_asked = [batch for batch in chain(self._batches, self.parked_batches()) if batch.ask_all()]
+        return rounds_of(not_asked, self.issued.shape)
 
     def place(self, outcome: Outcome) -> bool | None:
         """Give an outcome to its batch: True if it was new, False if it had arrived before, None if unexpected."""
@@ -299,13 +295,6 @@ class BatchesInFlight:
             self.now = max(self.now, batch.due)
             self.account.take_first_costs(batch)
             self.account.settle(batch, batch.size, batch.total_cost())
-        if self._not_asked:  # a shell that asks trial by trial leaves its rounds, with all their trials, here
-            flying = set(map(id, chain(self._batches, *self._parked)))
-            self._not_asked = [
-                issued_round
-                for issued_round in self._not_asked
-                if not flying.isdisjoint(map(id, issued_round.batches.values()))
-            ]
 
     def drop(self, model: int) -> list[Batch]:
         """Remove and return a model's batches; their reservation stays."""
@@ -316,21 +305,18 @@ class BatchesInFlight:
 
     def clear(self) -> None:
         """Remove all batches."""
-        self._batches, self._not_asked = [], []
-        self._by_model, self._parked = [[] for _ in self._by_model], [[] for _ in self._by_model]
+        self._batches, self._by_model, self._parked = [], [[] for _ in self._by_model], [[] for _ in self._by_model]
 
-    def within_caps(self, more: Cost = NO_COST) -> bool:
-        """Whether the caps cover the cost of trials in flight, missing ones at their worst, that of kept outcomes, and
-        `more`."""
+    def within_caps(self) -> bool:
+        """Whether the caps cover the cost of kept outcomes and of trials in flight, missing ones at their worst."""
         if not self.account.is_open:
-            return self._caps_cover(0, more=more)
-        arrived = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept_and(more))
-        none_missing = np.zeros(len(self.issued), dtype=np.int64)
-        return self._caps_cover(0, more=more) and self.account.caps_hold(arrived, none_missing)
+            return self._caps_cover(0)
+        arrived = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept())
+        return self._caps_cover(0) and self.account.caps_hold(arrived, np.zeros(len(self.issued), dtype=np.int64))
 
     def caps_short_of(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The caps that do not cover trials in flight and these of each model, by currency, with totals that would."""
-        arrived, trials, largest = self._kept_and(NO_COST), trials.copy(), np.zeros((len(trials), 4))
+        arrived, trials, largest = self._kept(), trials.copy(), np.zeros((len(trials), 4))
         for batch in chain(self._batches, self.parked_batches()):
             arrived += batch.spent_so_far()
             trials[batch.model] += batch.missing
@@ -343,14 +329,14 @@ class BatchesInFlight:
         in_flight = [batch.used.max(axis=0) for batch in self._batches if batch.used is not None]
         return self.account.worst_totals(trials, np.max(in_flight, axis=0, initial=0.0))
 
-    def _kept_and(self, more: Cost) -> FloatArray:
-        """The kept outcomes, their cost, and `more`, by currency."""
-        return np.array((len(self.early), *self.early.cost.plus(more)))
+    def _kept(self) -> FloatArray:
+        """The kept outcomes and their cost, by currency."""
+        return np.array((len(self.early), *self.early.cost))
 
-    def _caps_cover(self, opened: int, times: int = 1, more: Cost = NO_COST) -> bool:
-        """Whether the caps cover kept outcomes, `more` and the trials in flight, with partly opened batches opened as
-        far as `opened`, and each missing trial counted `times` times."""
-        arrived, missing = self._kept_and(more), np.zeros(len(self.issued), dtype=np.int64)
+    def _caps_cover(self, opened: int, times: int = 1) -> bool:
+        """Whether the caps cover kept outcomes and the trials in flight, with partly opened batches opened as far as
+        `opened`, and each missing trial counted `times` times."""
+        arrived, missing = self._kept(), np.zeros(len(self.issued), dtype=np.int64)
         for batch in chain(self._batches, self.parked_batches()):
             batch_cost, batch_missing = batch.reserved(opened, times)
             arrived += batch_cost

@@ -11,7 +11,7 @@ from adaptive_eval.core.evidence import AT_HORIZON, cautious
 from adaptive_eval.core.judge import forecast
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, is_futile, reachable_information
 from adaptive_eval.core.look_taker import LookTaker
-from adaptive_eval.core.rules import at_positions, has_error_left, judges_some_pairs
+from adaptive_eval.core.rules import has_error_left, judges_by_pair
 from adaptive_eval.core.stages import extended
 from adaptive_eval.core.types import VERDICTS, Verdict
 
@@ -36,19 +36,19 @@ def larger_horizons(
         return {}
     horizons: dict[Pair, int | None] = {key: None for key in keys if key not in computed}
     at, available = look.evidence.positions(out_of_reach), replace(available, affordable=inf)
-    if judges_some_pairs(look.rule):
-        rule, where = at_positions(look.rule, at), np.arange(len(at))
-    else:
-        rule, where, at = look.rule, at, np.arange(len(look.evidence.z))
+    if judges_by_pair(look.rule):
+        where = np.arange(len(at))
+    else:  # the rule has state of all pairs, since the horizon or the models have changed before
+        where, at = at, np.arange(len(look.evidence.z))
     has_trials_left = (np.append(available.remaining, 0)[out_of_reach] > 0).any(axis=1)
     looks = [earlier.at_positions(at) for earlier in taker.evidence]
     for max_trials in _candidates(plan.trials.max, is_capped=plan.budget.is_capped):
         if None not in horizons.values():
             break
         graded, readings = taker.at_horizon(max_trials)
-        later, given_up = rule, look.memory.given_up[at]
+        later, given_up = look.rule, look.memory.given_up[at]
         if max_trials > plan.trials.max:
-            later = extended(rule, looks, graded.at_positions(at), plan.judging.delta)
+            later = extended(look.rule, looks, graded.at_positions(at), plan.judging.delta)
             given_up = given_up & (not has_error_left(later))
         now = cautious([reading.at_positions(at) for reading in readings])
         reach = reachable_information(now, available, look.fixed[at])

@@ -59,8 +59,7 @@ class AvailableTrials:
     """(L,): trials each model has had."""
     remaining: NDArray[np.int64]
     """(L,): trials until its horizon."""
-    affordable: float | FloatArray
-    """A number, or an array over the pairs of several benches."""
+    affordable: float
     set_aside: NDArray[np.bool_]
     prior_outcomes: NDArray[np.int64]
     """(L,): outcomes of each model known beforehand (R0)."""
@@ -145,9 +144,8 @@ def judge_look(
 ) -> JudgedLook:
     """Judge every pair, then give the objective's comparisons their verdicts.
 
-    `ways` are the readings of the evidence. It may be that of several benches side by side, each judged by itself, or
-    on some pairs only: `memory`, `available` and the result then cover these alone. With `calls_stand`, nothing latches
-    anew.
+    `ways` are the readings of the evidence. It may be that of several benches side by side, each judged by itself. With
+    `calls_stand`, nothing latches anew.
     """
     objective, _, judging, estimator, *_ = criteria
     evidence, compared = ways[0], estimates.on(estimator)
@@ -220,7 +218,7 @@ def comparisons_of(
 ) -> Compared:
     """The comparisons that matter at a look, by today's order or by the costs of the models, and their verdicts."""
     if evidence.margin is None or evidence.margin.baseline is not None:
-        pairs = evidence.with_evidence(compared_pairs(objective, order, evidence, available, reversible))
+        pairs = compared_pairs(objective, order, evidence, available, reversible)
         return Compared(evidence, pairs, verdicts_of(pairs, evidence.positions(pairs)), None)
     all_pairs = np.stack([evidence.first, evidence.second], axis=1)
     choice = choose(evidence, memory.call, verdicts_of(all_pairs, np.arange(len(all_pairs))), order, available.costs)

@@ -144,11 +144,12 @@ class LookTaker:
 
     def _empty_tally(self, max_trials: int) -> Tally:
         plan = self.plan
+        sure = int(plan.bench.weights.argmax()) if plan.best_is_sure else None
         return Tally(
             plan.bench,
             plan.prior,
             max_trials,
             source=plan.source,
             coupled=plan.coupled,
-            unsure=UnsureGrades.from_plan(plan.may_be_right, plan.bench.weights, best_is_sure=plan.best_is_sure),
+            unsure=UnsureGrades(plan.may_be_right, sure),
         )

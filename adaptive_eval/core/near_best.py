@@ -81,8 +81,6 @@ class NearBest:
 class ContinuedNearBest:
     """`near_best` after changes of the horizon."""
 
-    has_pair_state: ClassVar[bool] = True
-
     margin: float
     confidence: float
     test: ContinuedSequential

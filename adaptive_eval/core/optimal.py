@@ -195,8 +195,6 @@ OPTIMAL = RuleEntry(
 class ContinuedOptimal:
     """`optimal` after changes of the horizon: `Sequential`, at the remaining error of each pair."""
 
-    has_pair_state: ClassVar[bool] = True
-
     rule: Optimal
     height: FloatArray
     """What |z| t**kappa of each pair must reach; infinite if no error is left."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +28,6 @@ from adaptive_eval.core.settings import (
     require_type,
 )
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cost
-
-
-class SpentBefore(NamedTuple):
-    """Trials outside the plan, and their cost."""
-
-    trials: int = 0
-    cost: Cost = NO_COST
-
-
-NOTHING_SPENT = SpentBefore()
 
 
 def affordable_opening(bench: Bench, trials: Trials, pace: Pace, budget: Budget, capped: bool | None) -> int:

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from math import ceil
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -249,9 +251,10 @@ class Batch:
         self._spent.seconds += further
         self.whole_seconds = max(self._spent.seconds, self._seconds_so_far)
 
-    def ask_all(self) -> None:
-        """Count every trial of the batch as asked for."""
-        self._next = self.size
+    def ask_all(self) -> bool:
+        """Count every trial of the batch as asked for; returns whether none was before."""
+        was_asked, self._next = self._next > 0, self.size
+        return not was_asked
 
     def next_asks(self, limit: int) -> list[Ask]:
         """The next `limit` trials that were neither asked nor have arrived."""
@@ -359,32 +362,29 @@ class Batch:
         return self.slots.trials_at(np.arange(self.size))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Round:
     """Trials issued at one look: a batch for each model that continues.
 
     As arrays (L, M), there are `extra` further trials of each question, numbered from `first`.
     """
 
-    def __init__(self, index: int, issued: IntArray, plan: IntArray, together: Sequence[int]) -> None:
-        """`together`: for each model, trials of a question that one request asks."""
-        self.index = index
-        self.first, self.extra = issued, plan
-        self.batches = {
-            model: Batch(model, index, issued[model], plan[model], together[model])
-            for model in np.flatnonzero(plan.sum(axis=1) > 0).tolist()
-        }
+    index: int
+    first: IntArray
+    extra: IntArray
+    batches: dict[int, Batch]
+    """By model, in rising order."""
 
-    @classmethod
-    def from_batches(cls, batches: Iterable[Batch], shape: tuple[int, int]) -> list[Round]:
-        """The rounds of these batches of a run of this shape (L, M), oldest first."""
-        by_round: defaultdict[int, dict[int, Batch]] = defaultdict(dict)
-        for batch in batches:
-            by_round[batch.round_index][batch.model] = batch
-        rounds = []
-        for index, by_model in sorted(by_round.items()):
-            first, extra = np.zeros((2, *shape), dtype=np.int32)
-            for model, batch in by_model.items():
-                first[model], extra[model] = batch.slots.first, batch.slots.extra
-            rounds.append(new_round := cls(index, first, np.zeros_like(extra), ()))
-            new_round.extra, new_round.batches = extra, dict(sorted(by_model.items()))
-        return rounds
+
+def rounds_of(batches: Iterable[Batch], shape: tuple[int, int]) -> list[Round]:
+    """The rounds of these batches of a run of this shape (L, M), oldest first."""
+    by_round: defaultdict[int, dict[int, Batch]] = defaultdict(dict)
+    for batch in sorted(batches, key=attrgetter("round_index", "model")):
+        by_round[batch.round_index][batch.model] = batch
+    rounds = []
+    for index, by_model in by_round.items():
+        first, extra = np.zeros((2, *shape), dtype=np.int32)
+        for model, batch in by_model.items():
+            first[model], extra[model] = batch.slots.first, batch.slots.extra
+        rounds.append(Round(index, first, extra, by_model))
+    return rounds

@@ -19,8 +19,8 @@ that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,33 +127,6 @@ def judges_by_pair(rule: object) -> bool:
     """Whether a rule declares, by `by_pair = True`, that its verdict on a pair depends on that pair's evidence alone:
     pairs of several runs can then be judged at once."""
     return bool(getattr(rule, "by_pair", False))
-
-
-def judges_some_pairs(rule: object) -> bool:
-    """Whether `at_positions` can give the rule for some of the pairs: it judges by pair, or declares that it has state
-    over the pairs, and the same holds for the rules that it is made of."""
-    if judges_by_pair(rule):
-        return True
-    if not getattr(type(rule), "has_pair_state", False) or not is_dataclass(rule):
-        return False
-    values = (getattr(rule, item.name) for item in fields(rule))
-    return all(judges_some_pairs(value) for value in values if hasattr(value, "boundary"))
-
-
-def at_positions(part: Any, at: NDArray[np.intp]) -> Any:
-    """A rule that `judges_some_pairs`, or a part of one, for the pairs at these positions alone.
-
-    A class that declares `has_pair_state = True` is a dataclass whose arrays are over the pairs, unless it has an
-    `at_positions` of its own."""
-    if hasattr(type(part), "at_positions"):
-        return part.at_positions(at)
-    if isinstance(part, np.ndarray):
-        return part[at]
-    if type(part) is tuple:
-        return tuple(at_positions(value, at) for value in part)
-    if getattr(type(part), "has_pair_state", False) and not judges_by_pair(part):
-        return replace(part, **{item.name: at_positions(getattr(part, item.name), at) for item in fields(part)})
-    return part
 
 
 def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:

@@ -92,8 +92,6 @@ class SpentError:
     """The error exchanges of all pairs at one change of the horizon, for each statistic that is followed. Each is
     computed when it is first needed: with many models that takes seconds."""
 
-    has_pair_state: ClassVar[bool] = True
-
     kappa: float
     start: float
     looks: tuple[Evidence, ...]
@@ -133,8 +131,6 @@ class SpentError:
 @dataclass(frozen=True, slots=True, eq=False)
 class ContinuedSequential:
     """`Sequential` after changes of the horizon; heights are expressed as those of the first horizon."""
-
-    has_pair_state: ClassVar[bool] = True
 
     rule: Sequential
     spent_errors: tuple[SpentError, ...]
@@ -268,8 +264,6 @@ class CoupledSequential(_ByPair[Sequential]):
 
 class ContinuedCoupled(_ByPair[ContinuedSequential]):
     """`CoupledSequential` after changes of the horizon; each pair has the error that its own boundary has left."""
-
-    has_pair_state: ClassVar[bool] = True
 
     def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
         """Ties certified by each pair's own boundary."""

@@ -89,9 +89,9 @@ class Pace:
 
     A round has one trial per question; round k + `lookahead` is composed from look k - 1.
 
-    With a `share`, rounds are as large as needed, and each model has its own: after a look, a model's trials in flight
-    are topped up to that share of those at which one of its comparisons may first be decided, and at least to 1 +
-    `lookahead` trials per question; without lookahead, only once all its requested trials have arrived.
+    With a `share`, rounds are as large as needed, and take the same time whatever their size, as with a batch service.
+    Each model has its own: once all its requested trials have arrived, it gets that share of those at which one of its
+    comparisons may first be decided, and at least one trial per question. Nothing runs ahead of a look.
 
     With `dedicated_servers`, each model also has its own rounds, of one trial per question. As long as it is in an open
     comparison, 1 + `lookahead` of them are in flight. Then they are parked: unsent trials stay unsent.
@@ -103,8 +103,6 @@ class Pace:
     """Trials per question before the first look, if that is more than `Trials.min`."""
     dedicated_servers: bool = False
     """Servers are paid for while they run: they are kept busy, and released once their model is settled."""
-    fixed_round_time: bool = False
-    """A round takes the same time whatever its size, as with a batch service."""
 
     def __post_init__(self) -> None:
         require(self.lookahead >= 0, "lookahead must not be negative", self.lookahead)
@@ -115,11 +113,7 @@ class Pace:
             "rounds of dedicated_servers have one trial per question",
             self,
         )
-        require(
-            not self.fixed_round_time or self.share > 0.0,
-            "fixed_round_time needs a share, with which rounds are as large as the need",
-            self,
-        )
+        require(self.share == 0.0 or self.lookahead == 0, "rounds as large as needed run ahead of no look", self)
 
     @property
     def in_step(self) -> bool:

@@ -14,7 +14,7 @@ The decision is the same if two equal models are swapped, so it favours neither.
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,11 +55,6 @@ class UnsureGrades(NamedTuple):
     """Bits of `AnswerKind`, as in `Plan.may_be_right`."""
     sure: int | None = None
     """The category whose grades stand nevertheless, if any."""
-
-    @classmethod
-    def from_plan(cls, kinds: int, weights: FloatArray, *, best_is_sure: bool) -> Self:
-        """The rule of a `Plan`."""
-        return cls(kinds, int(weights.argmax()) if best_is_sure else None)
 
     def mask(self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mask of the unsure ones among trials, by the kinds of their answers and their categories."""

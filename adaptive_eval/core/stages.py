@@ -10,7 +10,6 @@ Models keep their order from stage to stage, so that a pair keeps its sign.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -21,7 +20,6 @@ from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.rules import (
     Extendable,
     Rule,
-    at_positions,
     has_error_left,
     is_giving_up,
     judges_by_pair,
@@ -126,13 +124,6 @@ class PairPlaces:
         """The current evidence, in the order of the earlier pairs; for a removed pair it has that of any other pair."""
         return evidence.at_positions(self._now_of)
 
-    def at_positions(self, at: IndexArray) -> "PairPlaces":
-        """The places of the pairs at these positions alone, among those that the stage before had too."""
-        places, is_old = copy(self), self.old_places[at] != NEW
-        places.old_places = np.where(is_old, np.cumsum(is_old) - 1, NEW)
-        places._now_of = np.flatnonzero(is_old)
-        return places
-
     def evidence_now(self, before: Evidence, now: Evidence) -> Evidence:
         """Evidence of the stage before on the current pairs, those of `now`; new pairs had no trials."""
         nothing, paired = np.zeros(len(self.old_places)), None
@@ -194,8 +185,6 @@ class JoinedRule:
     """A rule after models have joined or left. It has whatever `rule` has besides a boundary."""
 
     by_pair: ClassVar[bool] = False
-    has_pair_state: ClassVar[bool] = True
-
     rule: Rule
     """For the pairs of the stage before."""
     fresh: Rule
@@ -211,12 +200,6 @@ class JoinedRule:
         before = self.places.evidence_before
         rule = extended(self.rule, list(map(before, looks)), before(now), delta)
         return JoinedRule(rule, extended(self.fresh, looks, now, delta), self.places)
-
-    def at_positions(self, at: IndexArray) -> Rule:
-        """Both parts for the pairs at these positions alone."""
-        old_places = self.places.old_places[at]
-        rule = at_positions(self.rule, old_places[old_places != NEW])
-        return JoinedRule(rule, at_positions(self.fresh, at), self.places.at_positions(at))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in self.__slots__:  # no rule is set yet while this is being copied

@@ -19,7 +19,6 @@ from dataclasses import replace
 
 from adaptive_eval.core.account import BudgetAccount, trial_reserve
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, Reason, SetAside
 from adaptive_eval.machine.alarms import Alarms, core_alarm_note
@@ -429,9 +428,7 @@ class Machine:
             cost = cost.plus(account.paid.cost)
         for account in self.account.models.values():
             charged = charged.plus(account.charged.cost)
-        outside = SpentBefore(
-            sum(account.answers for account in removed), cost.plus(charged) if self.is_capped else cost
-        )
+        outside = sum(account.answers for account in removed), cost.plus(charged) if self.is_capped else cost
         plan = replace(setting.plan, before=stage)
         controller = Controller(plan, outside_plan=outside, settles_losses=False)
         self.aside.clear()

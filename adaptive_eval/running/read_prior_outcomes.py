@@ -295,18 +295,6 @@ def _seed_problem(config: RunConfig, seed: int | None) -> str | None:
     return f"asked with the seed {seed}, and the seed of this run is {config.seed}: set `seed: {seed}` here"
 
 
-def recorded_settings(config: RunConfig) -> dict[str, ModelConfig]:
-    """The settings with which recorded models were asked, of those whose runs are there."""
-    settings = {}
-    for model in config.models:
-        if model.recorded is not None and has_tables(model.recorded):
-            with open_run(model.recorded) as stored:
-                asked = {theirs.name: theirs for theirs in stored.setup.config.asked}
-            if model.model in asked:
-                settings[model.name] = asked[model.model]
-    return settings
-
-
 def _meaning(stored: StoredRun, called: str) -> Json:
     """Settings by which the outcomes of a model of the earlier run were asked and graded."""
     header = stored.reader.header()

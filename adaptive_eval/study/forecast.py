@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.config.planning import RunFacts
-from adaptive_eval.config.prepare import PreparedRun, stored_config
-from adaptive_eval.core import Bench, Budget
+from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.report.dry_run import matching_dry_run
-from adaptive_eval.report.finding import pairing_in_words
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
 from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.store.locate import fresh_directory, newest_directory
-from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
 from adaptive_eval.study.pilot import (
     AnswerUsage,
@@ -37,7 +35,6 @@ from adaptive_eval.study.timed import NO_VERDICTS
 from adaptive_eval.study.types import Forecast
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray, IntArray
-from scorio.sinf.paired import coupling
 
 GUESSED_START_SECONDS = 120.0
 """Seconds until a model's server is ready, or the next model's at a place that models share."""
@@ -91,13 +88,10 @@ def make_forecast(
         *left_out,
     )
     forecast = summarise(prepared, scenario, pilot, worlds, simulations, basis, grade.cost)
-    configured = scenario.plan(simulations.configured)
-    runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
     return replace(
         forecast,
-        basis=(*forecast.basis, *same_seed_sentences(prepared, pilot, forecast.need.costs.trials.median)),
+        basis=(*forecast.basis, *_same_seeds(prepared.plan, forecast.need.costs.trials.median)),
         why_optimized=prepared.why_optimized,
-        as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence),
     )
 
 
@@ -261,32 +255,15 @@ def _budget_to_simulate(budget: Budget, usage: AnswerUsage) -> tuple[Budget, lis
     return simulated, [f"budget.{key} is ignored: the time of answers is unknown" for key, cap in timed.items() if cap]
 
 
-def same_seed_sentences(prepared: PreparedRun, pilot: Pilot | None, trials: float) -> Iterator[str]:
-    """Sentences on models that share their seeds; runs are simulated as if sharing had no effect.
+def _same_seeds(plan: Plan, trials: float) -> Iterator[str]:
+    """A sentence on models that share their seeds; runs are simulated as if sharing had no effect.
 
     A server's use of a seed is not known in advance. So the simulated runs are the most that such a run takes (`trials`
-    of them), and the least is told for comparison: what models that hardly differ took. If the models of a pilot shared
-    their seeds, their coupling is known.
+    of them), and the least is told for comparison: what models that hardly differ took.
     """
-    if not prepared.plan.coupled:
-        return
-    fewest = max(NEAR_COPIES * trials, float(prepared.plan.opening.sum()))
-    yield (
-        "shared seeds are not simulated: the figures hold for uncorrelated answers; models that hardly differ, "
-        f"such as 8-bit weights and their original, take about {fewest:,.0f} trials"
-    )
-    plan, names = prepared.plan, prepared.models
-    if pilot is None or stored_config(pilot.header).trials.seeds == "hashed":
-        return
-    for first, second in plan.objective.comparisons(np.arange(plan.bench.models)).tolist():
-        first_outcomes, second_outcomes = pilot.outcomes[first], pilot.outcomes[second]
-        both = (first_outcomes >= 0) & (second_outcomes >= 0)
-        bench, questions = plan.bench, np.nonzero(both)[0]
-        coupled = coupling(
-            questions, bench.weights[first_outcomes[both]], bench.weights[second_outcomes[both]], bench.question_weights
+    if plan.coupled:
+        fewest = max(NEAR_COPIES * trials, float(plan.opening.sum()))
+        yield (
+            "shared seeds are not simulated: the figures hold for uncorrelated answers; models that hardly differ, "
+            f"such as 8-bit weights and their original, take about {fewest:,.0f} trials"
         )
-        if np.isfinite(coupled.variance):
-            yield (
-                f"in the pilot, {names[first]} and {names[second]} shared {coupled.trials:,} trials: "
-                f"{pairing_in_words(coupled.variance)} (+- {coupled.sigma:.2f} were they independent)"
-            )

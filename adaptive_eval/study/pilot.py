@@ -5,7 +5,7 @@ longer and only sums over a run matter. Seconds are log-normal around their mean
 answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.base.roster import Roster
-from adaptive_eval.config.fingerprint import differences
+from adaptive_eval.config.fingerprint import differences, shared_differences
 from adaptive_eval.config.planning import prompt_bytes, usage_cost
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
@@ -26,7 +26,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.batching import MAX_REQUESTS
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.exchange.recording import count_outcomes
-from adaptive_eval.notes import BatchEnded, BatchTaken, Event, Json, ServerLaunched
+from adaptive_eval.notes import BatchEnded, BatchTaken, Event, ServerLaunched
 from adaptive_eval.report.other_costs import extra_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import JudgeUse, TrialFacts
@@ -200,7 +200,8 @@ def _concurrent_answers(model: ModelConfig, models: Sequence[ModelConfig]) -> in
     return sum(other.concurrency.in_flight for other in others)
 
 
-OTHERS = "others"
+OTHERS = ".others"
+"""End of the path of the answers with which a judge compares those to a question."""
 CAPS_BESIDE = "trials", "tokens", "usd", "gpu_seconds"
 MAX_SHOWN = 3
 """Names or differences listed in one sentence."""
@@ -330,30 +331,14 @@ def _missing_in_pilot(counts: NDArray[np.int64], prepared: PreparedRun) -> list[
     return remarks
 
 
-def _differences_from_pilot(then: RunHeader, now: RunHeader) -> list[str]:
+def _differences_from_pilot(then: RunHeader, now: RunHeader) -> Iterator[str]:
     """Differences of models with the same name, and of questions with the same id."""
-    shared = then.questions.keys() & now.questions.keys()
-    changes = [
-        *differences(
-            {name: then.models[name] for name in then.models.keys() & now.models.keys()},
-            {name: now.models[name] for name in then.models.keys() & now.models.keys()},
-            "models",
-        ),
-        *differences(
-            {key: _omit_others(then.questions[key]) for key in shared},
-            {key: _omit_others(now.questions[key]) for key in shared},
-            "questions",
-        ),
+    found = [
+        *shared_differences(then, now),
         *differences(then.meaning.get("grader"), now.meaning["grader"], "grader"),
     ]
-    remarks = (
-        [f"the pilot was asked or graded otherwise: {first_few(list(map(str, changes)), MAX_SHOWN)}"] if changes else []
-    )
-    if any(then.questions[key].get(OTHERS) != now.questions[key].get(OTHERS) for key in shared):
-        remarks.append("the pilot's answers were compared with other answers than the run's will be")
-    return remarks
-
-
-def _omit_others(question: Json) -> Json:
-    """Omit the answers that a judge compares with, which are long."""
-    return {name: value for name, value in question.items() if name != OTHERS}
+    changes = [str(change) for change in found if not change.path.endswith(OTHERS)]  # those are long
+    if changes:
+        yield f"the pilot was asked or graded otherwise: {first_few(changes, MAX_SHOWN)}"
+    if len(changes) < len(found):
+        yield "the pilot's answers were compared with other answers than the run's will be"

@@ -23,10 +23,9 @@ CAPS = tuple(cap.name for cap in fields(Budget))
 
 
 def uncapped(budget: Budget) -> Budget:
-    """The budget with caps that no run reaches: without them trials would have another price unit."""
-    return replace(
-        budget, **{name: cap * UNCAPPED_FACTOR for name in CAPS if (cap := getattr(budget, name)) is not None}
-    )
+    """The budget with caps that no run reaches: without the cap that sets it, trials would have another price unit."""
+    caps = {name: cap * UNCAPPED_FACTOR for name in CAPS if (cap := getattr(budget, name)) is not None}
+    return replace(budget, **{**caps, "trials": None})
 
 
 class ServiceCosts(NamedTuple):

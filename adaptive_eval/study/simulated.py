@@ -26,19 +26,6 @@ TIME_STEPS = 1000
 """Moments of a run among which the one is found where a cap on GPU time ends it."""
 
 
-class EndedComparison(NamedTuple):
-    """One of the objective's comparisons at the end of a simulated run."""
-
-    first: int
-    second: int | None
-    verdict: str
-    gap: float
-    """The absolute true difference; nan if the objective does not compare."""
-    trials_needed: float
-    winner: int | None
-    """`PairVerdict.winner`."""
-
-
 class SimulatedRun(NamedTuple):
     """Cost and findings of a simulated run, including what it had before."""
 
@@ -50,7 +37,10 @@ class SimulatedRun(NamedTuple):
     """As caps count them; nan if servers are held and it was not timed."""
     seconds: float
     """nan if it was not timed."""
-    comparisons: tuple[EndedComparison, ...]
+    comparisons: tuple[PairVerdict, ...]
+    """The objective's comparisons at the last look; none without a look."""
+    gaps: tuple[float, ...]
+    """The absolute true difference of each; nan if the objective does not compare."""
 
     @property
     def reached(self) -> bool:
@@ -168,7 +158,8 @@ def _make_run(
         usd=usd,
         gpu_seconds=gpu_seconds + served.held_gpu_seconds(timeline),
         seconds=nan if timeline is None else timeline.seconds,
-        comparisons=tuple(_comparisons(plan, compared, truth)),
+        comparisons=tuple(compared),
+        gaps=tuple(_gaps(plan, compared, truth)),
     )
 
 
@@ -210,14 +201,12 @@ def _paid(told_counts: IntArray, recorded: IntArray | None, timeline: Timeline |
     return asked
 
 
-def _comparisons(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray) -> Iterator[EndedComparison]:
-    """The comparisons of the last look; none without a look."""
+def _gaps(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray) -> Iterator[float]:
     reference = plan.objective.reference
     for pair in compared:
         other = reference if pair.second is None else truth[pair.second]
         assert other is not None
-        gap = abs(float(truth[pair.first] - other)) if plan.objective.compares else nan
-        yield EndedComparison(pair.first, pair.second, str(pair.verdict), gap, pair.trials_needed, pair.winner)
+        yield abs(float(truth[pair.first] - other)) if plan.objective.compares else nan
 
 
 def _service_times(served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> ServiceTimes:

@@ -8,21 +8,16 @@ Standard errors after n runs: for a quantile of roughly normal values sqrt(p (1 
 that a few runs that all end alike do not count as certain (Agresti and Coull 1998).
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
-from adaptive_eval.core import Budget, Plan
+from adaptive_eval.core import Budget
 from adaptive_eval.core.stack import MAX_CELLS, can_stand_side_by_side
-from adaptive_eval.report.lines import several
 from adaptive_eval.study.scenario import Scenario, uncapped
 from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
-from adaptive_eval.study.types import median_range
 from scorio.moments import FloatArray
 
 END = 0.1
@@ -48,18 +43,14 @@ def chance_error(runs: Sequence[SimulatedRun]) -> float:
     return float(np.sqrt(share * (1.0 - share) / number))
 
 
-CHECKPOINTS = (3, 10, 20, 30, 40, 60, 80)
-"""Numbers of worlds after which figures are shown, the first at once."""
-MIN_WORLDS = 20
-"""Worlds before the first check whether they are enough."""
+CHECKPOINTS = (20, 30, 40, 60, 80)
+"""Numbers of worlds after which it is checked whether they are enough."""
 TIMED_WORLDS = 20
 """Worlds with timed runs, if timing changes no trials: times vary less between worlds than trials do."""
 
 
-class OnForecastProgress(Protocol):
-    """Callback with the completed share, 0 to 1, and the current state; first figures are shown `at_once`."""
-
-    def __call__(self, done: float, state: str, *, at_once: bool = False) -> None: ...
+OnForecastProgress = Callable[[float, str], None]
+"""Is told the completed share, 0 to 1, and the current state."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,8 +83,7 @@ def simulate_all(
     workload = _Workload(scenario, worlds, _Progress(len(worlds) * len(budgets), watch))
     for end in [stop for stop in CHECKPOINTS if stop < len(worlds)] + [len(worlds)]:
         workload.do(budgets, end)
-        workload.progress.show(workload.runs[need])
-        if end >= MIN_WORLDS and all(map(is_precise, workload.runs.values())):
+        if all(map(is_precise, workload.runs.values())):
             break
     *_, configured = budgets
     objective = scenario.plan(need).objective
@@ -110,69 +100,44 @@ class _Workload:
 
     def __init__(self, scenario: Scenario, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
         self._scenario, self._worlds = scenario, worlds
-        self._plan = lru_cache(maxsize=None)(scenario.plan)
+        self._at_once = max(MAX_CELLS // (scenario.bench.models * scenario.bench.questions), 1)
+        """The most runs that are simulated side by side."""
         self.progress = progress
         self.runs: dict[Budget, list[SimulatedRun]] = {}
 
     def do(self, budgets: Sequence[Budget], end: int) -> None:
         """Simulate the runs with these budgets in the first `end` worlds that are missing."""
+        served, seed = self._scenario.served, self._scenario.seed
+        timed = TIMED_WORLDS if served.usage.knows_seconds else 0
         for budget in budgets:
-            plan, runs = self._plan(budget), self.runs.setdefault(budget, [])
-            together = range(min(max(len(runs), self._alone(plan)), end), end)
-            for world in range(len(runs), together.start):
-                runs.append(self._simulate(plan, world))
-            for worlds in self._split(together):
-                chances = {world: self._worlds[world] for world in worlds}
-                runs += simulate_side_by_side(plan, chances, self._scenario.served, self._scenario.seed)
-                self.progress.count(len(worlds))
-
-    def _alone(self, plan: Plan) -> int:
-        """The number of first worlds whose runs cannot be simulated side by side."""
-        if not can_stand_side_by_side(plan):
-            return len(self._worlds)
-        return TIMED_WORLDS if self._scenario.served.usage.knows_seconds else 0
-
-    def _split(self, worlds: range) -> Iterator[range]:
-        """Split the worlds into the fewest parts of equal size that can be simulated side by side."""
-        bench = self._scenario.bench
-        parts = math.ceil(len(worlds) / max(MAX_CELLS // (bench.models * bench.questions), 1))
-        for part in range(parts):
-            yield worlds[len(worlds) * part // parts : len(worlds) * (part + 1) // parts]
-
-    def _simulate(self, plan: Plan, world: int) -> SimulatedRun:
-        """One run; answers arrive one by one where what is asked ahead depends on their times."""
-        scenario = self._scenario
-        timed = plan.pace.dedicated_servers or (world < TIMED_WORLDS and scenario.served.usage.knows_seconds)
-        run = simulate_run(plan, self._worlds[world], scenario.served, (scenario.seed, world), timed=timed)
-        self.progress.count(1)
-        return run
+            plan, runs = self._scenario.plan(budget), self.runs.setdefault(budget, [])
+            alone = timed if can_stand_side_by_side(plan) else end
+            while (world := len(runs)) < end:
+                if world < alone:
+                    # answers arrive one by one where what is asked ahead depends on their times
+                    in_time = plan.pace.dedicated_servers or world < timed
+                    runs.append(simulate_run(plan, self._worlds[world], served, (seed, world), timed=in_time))
+                else:
+                    together = range(world, min(world + self._at_once, end))
+                    chances = {number: self._worlds[number] for number in together}
+                    runs += simulate_side_by_side(plan, chances, served, seed)
+                self.progress.count(len(runs) - world)
 
 
 class _Progress:
-    """Counts simulated runs, and reports their figures so far."""
+    """Counts simulated runs, and tells how many there are."""
 
     def __init__(self, expected: int, watch: OnForecastProgress) -> None:
         self._expected, self._watch = expected, watch
         self._done, self._share = 0, 0.0
-        self._figures = ""
 
     def count(self, runs: int) -> None:
         """Count runs that were simulated."""
         self._done += runs
         self._share = max(self._share, min(self._done / self._expected, 1.0))
-        self._report()
-
-    def _report(self, *, at_once: bool = False) -> None:
-        self._watch(self._share, f"{self._done:,} simulated runs{self._figures}", at_once=at_once)
+        self._watch(self._share, f"{self._done:,} simulated runs")
 
     def expect(self, jobs: int) -> None:
         """Set the number of jobs still to come."""
         self._expected = self._done + jobs
         self.count(0)
-
-    def show(self, runs: Sequence[SimulatedRun]) -> None:
-        """Show the first figures, and better ones after more worlds."""
-        trials, first = median_range([run.trials for run in runs]), not self._figures
-        figures = f"{trials.median:,.0f} ({trials.low:,.0f} .. {trials.high:,.0f})"
-        self._figures = f"; trials {figures} so far, in {several(len(runs), 'run')}"
-        self._report(at_once=first)

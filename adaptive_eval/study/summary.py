@@ -14,14 +14,14 @@ from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import first_call
 from adaptive_eval.core.rules import Correctable, Rule, tie_boundary
 from adaptive_eval.core.settings import Margin
-from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.core.types import NO_COST, Cost, PairVerdict
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.report.gate import FAIL, PASS, UNDECIDED
 from adaptive_eval.study.fixed import fixed_held, fixed_seconds
 from adaptive_eval.study.grading import paid_servers
 from adaptive_eval.study.pilot import Pilot
 from adaptive_eval.study.scenario import Scenario
-from adaptive_eval.study.simulated import DECIDED, EndedComparison, SimulatedRun
+from adaptive_eval.study.simulated import DECIDED, SimulatedRun
 from adaptive_eval.study.simulations import Simulations
 from adaptive_eval.study.types import (
     FORMAT,
@@ -47,7 +47,9 @@ def smallest_differences(
 ) -> SmallestDifferences:
     """The smallest differences that these runs could detect; `chances` (L, M, K) of the worlds are for delta."""
     compared = [
-        (comparison.gap, comparison.verdict == Verdict.RESOLVED) for run in runs for comparison in run.comparisons
+        (gap, pair.verdict == Verdict.RESOLVED)
+        for run in runs
+        for pair, gap in zip(run.comparisons, run.gaps, strict=True)
     ]
     if not compared or not plan.objective.compares:
         return SmallestDifferences(None, None, None)
@@ -269,20 +271,18 @@ def _fixed(
 
 def _undecided(runs: Sequence[SimulatedRun], names: Sequence[str]) -> tuple[Undecided, ...]:
     """The comparisons most often left undecided."""
-    by_pair: dict[frozenset[int | None], list[EndedComparison]] = {}
+    by_pair: dict[frozenset[int | None], list[tuple[PairVerdict, float]]] = {}
     for run in runs:
-        for comparison in run.comparisons:
-            if comparison.verdict not in DECIDED:
-                by_pair.setdefault(frozenset((comparison.first, comparison.second)), []).append(comparison)
+        for pair, gap in zip(run.comparisons, run.gaps, strict=True):
+            if pair.verdict not in DECIDED:
+                by_pair.setdefault(frozenset((pair.first, pair.second)), []).append((pair, gap))
     likeliest = sorted(by_pair.values(), key=lambda ends: -len(ends))[:MAX_UNDECIDED]
     return tuple(_undecided_pair(ends, names, len(runs)) for ends in likeliest)
 
 
-def _undecided_pair(ends: Sequence[EndedComparison], names: Sequence[str], runs: int) -> Undecided:
-    (first, second), _ = Counter((comparison.first, comparison.second) for comparison in ends).most_common(1)[0]
-    needed, gap = (
-        float(np.median([getattr(comparison, name) for comparison in ends])) for name in ("trials_needed", "gap")
-    )
+def _undecided_pair(ends: Sequence[tuple[PairVerdict, float]], names: Sequence[str], runs: int) -> Undecided:
+    (first, second), _ = Counter((pair.first, pair.second) for pair, _ in ends).most_common(1)[0]
+    needed, gap = np.median([(pair.trials_needed, gap) for pair, gap in ends], axis=0).tolist()
     return Undecided(
         first=names[first],
         second=None if second is None else names[second],

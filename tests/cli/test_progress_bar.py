@@ -15,13 +15,13 @@ def test_a_bar_on_a_terminal_is_drawn_when_there_is_news_and_has_no_thread(
     before = threading.active_count()
     with Progress(10.0) as progress:
         assert threading.active_count() == before
-        progress.to(4.0, "first figures", at_once=True)
+        progress.to(4.0, "first figures")
         shown = capsys.readouterr().err
         assert "40%" in shown and "first figures" in shown
 
 
-def test_a_log_has_a_line_for_each_tenth_and_for_each_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_has_a_line_for_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(10.0) as progress:
-        for done, state, at_once in ((0.1, "begun", False), (0.2, "news", True), (5.0, "half", False)):
-            progress.to(done, state, at_once=at_once)
-    assert capsys.readouterr().err.splitlines() == ["  2%  news", " 50%  half"]
+        for done, state in ((0.1, "begun"), (5.0, "half"), (5.1, "more")):
+            progress.to(done, state)
+    assert capsys.readouterr().err.splitlines() == [" 50%  half"]

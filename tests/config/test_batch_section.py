@@ -104,6 +104,6 @@ def test_auto_takes_few_large_rounds() -> None:
     assert choose_optimize(models, TrialsConfig())[0] == "cost"
     for optimize in ("cost", "time"):
         pace = make_pace(TrialsConfig(optimize=optimize), 30, batched=True)  # type: ignore[arg-type]
-        assert pace == Pace(share=0.7, opening=24, fixed_round_time=True), "it is a property of the service"
-    with pytest.raises(ValueError, match="fixed_round_time needs a share"):
-        Pace(fixed_round_time=True)
+        assert pace == Pace(share=0.7, opening=24), "it is a property of the service"
+    with pytest.raises(ValueError, match="rounds as large as needed run ahead of no look"):
+        Pace(lookahead=1, share=0.7)

@@ -87,10 +87,9 @@ def test_one_model_with_a_key_does_not_slow_the_others_down_and_the_reason_names
 
 
 def test_a_model_with_a_batch_is_on_no_server_of_yours_and_growing_rounds_are_rounds_of_all_models() -> None:
-    of_others = ("cost", "every model is on somebody else's server, so you pay for answers")
-    assert chosen(two("batch: openai")) == of_others
-    keyed = "every model has a price, a key or headers, so you pay for answers"
-    assert chosen(two("batch: openai, api_key_env: KEY")) == chosen(two(PRICE)) == ("cost", keyed)
+    of_others = ("cost", "no model is known to be on a server of your own, so you pay for answers")
+    assert chosen(two("batch: openai")) == chosen(two("batch: openai, api_key_env: KEY")) == of_others
+    assert chosen(two(PRICE)) == of_others
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def paces(draw: st.DrawFn) -> Pace:
     share, opening = draw(st.sampled_from([0.2, 0.5, 1.0])), draw(st.integers(0, 6))
     if draw(st.booleans()):
         return Pace(lookahead=lookahead, opening=opening, dedicated_servers=True)
-    return Pace(lookahead=lookahead, share=share, opening=opening)
+    return Pace(share=share, opening=opening)
 
 
 @st.composite

@@ -27,11 +27,10 @@ from adaptive_eval.core import (
 from adaptive_eval.core.conclusions import UNPAID
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Pairs
-from adaptive_eval.core.plan import SpentBefore
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import Cause, Lost
+from adaptive_eval.core.types import NO_COST, Cause, Lost
 
 seeds = st.integers(0, 2**20)
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
@@ -132,7 +131,7 @@ def test_spending_on_removed_models_still_counts() -> None:
     assert len(controller.ask(99)) == 20
     controller.tell([Outcome(m, q, trial, 0) for m in (0, 1) for q in range(5) for trial in range(2)])
     assert controller.finished is Reason.BUDGET and controller.trials.sum() == 20
-    none = Controller(never(Budget(trials=40)), outside_plan=SpentBefore(21))
+    none = Controller(never(Budget(trials=40)), outside_plan=(21, NO_COST))
     assert none.finished is Reason.BUDGET and none.ask(99) == []
 
 
@@ -202,7 +201,7 @@ def asked_in_parts(plan: Plan, seed: int, price: float, later: float | None = No
         (Budget(usd=1.2), Pace()),
         (Budget(tokens=610), Pace(lookahead=3)),
         (Budget(gpu_seconds=30.0), Pace(lookahead=1, dedicated_servers=True)),
-        (Budget(usd=1.2), Pace(lookahead=1, share=0.5)),
+        (Budget(usd=1.2), Pace(share=0.5)),
     ],
 )
 def test_a_first_round_whose_worst_cost_exceeds_the_caps_is_asked_in_parts(budget: Budget, pace: Pace) -> None:

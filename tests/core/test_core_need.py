@@ -102,7 +102,7 @@ def outcomes_of(trials: list[Ask], seconds: float) -> list[Outcome]:
 @pytest.mark.parametrize("held", [False, True])
 def test_a_fast_model_goes_on_while_a_slow_one_is_at_its_first_round(held: bool) -> None:
     """With dedicated servers, the fast model's trials depend only on what the slow one takes in the end."""
-    chosen = plan(Pace(lookahead=1, dedicated_servers=True) if held else Pace(lookahead=1, share=0.5))
+    chosen = plan(Pace(lookahead=1, dedicated_servers=True) if held else Pace(share=0.5))
     controller = Controller(chosen)
     fast, slow = (controller.ask(1 << 20, model) for model in (0, 1))
     controller.tell(outcomes_of(fast, 2.0))
@@ -147,7 +147,7 @@ def test_the_clock_goes_by_the_square_root_of_seconds_in_steps() -> None:
 PACES = (
     Pace(lookahead=7, opening=12, dedicated_servers=True),
     Pace(share=0.8, opening=24),
-    Pace(lookahead=1, share=0.3),
+    Pace(share=0.3),
 )
 
 

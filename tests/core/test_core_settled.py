@@ -102,7 +102,7 @@ def test_models_without_open_comparisons_rest_when_servers_are_held(seed: int) -
     assert any(0 < resting.sum() < len(SKILLS) for resting in rests), "some rest while others go on"
 
 
-@pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6, fixed_round_time=True)], ids=str)
+@pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6)], ids=str)
 def test_no_look_is_taken_before_awaited_outcomes_arrive(pace: Pace) -> None:
     """One awaited model answers late, as from a batch service: no look is taken before its outcomes arrive."""
     bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from core_runs import Answers, straight
 
-from adaptive_eval.core import Baseline, Bench, Best, Budget, Controller, Plan, PrecisionOf, Threshold, Trials
+from adaptive_eval.core import Baseline, Bench, Best, Controller, Plan, PrecisionOf, Threshold, Trials
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, weigh_evidence
-from adaptive_eval.core.evidence_source import _by_benchmark
+from adaptive_eval.core.evidence_source import EvidenceSource
 from adaptive_eval.core.policies import Weighted, question_weights
 from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Tape
@@ -130,9 +130,9 @@ def test_variances_on_questions_like_these_are_those_of_each_benchmark() -> None
     d = np.random.default_rng(5).normal(size=(2, 11)) + 3.0 * LABELS
     bench = Bench(2, 11, BINARY, question_weights=WEIGHTS, benchmark_of=LABELS)
     by_hand = [0.75**2 * row[:4].var(ddof=1) / 4 + 0.25**2 * row[4:].var(ddof=1) / 7 for row in d]
-    np.testing.assert_allclose(_by_benchmark(sampled_variance, d, bench), by_hand)
+    np.testing.assert_allclose(EvidenceSource().sampled_variance(d, bench), by_hand)
     clusters = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4])
-    variances = _by_benchmark(sampled_variance, d, replace(bench, clusters=clusters))
+    variances = EvidenceSource().sampled_variance(d, replace(bench, clusters=clusters))
     apart = [sampled_variance(d[:, label == LABELS], clusters[label == LABELS]) for label in (0, 1)]
     np.testing.assert_allclose(variances, 0.75**2 * apart[0] + 0.25**2 * apart[1])
 
@@ -217,7 +217,7 @@ def test_a_look_is_at_weighted_scores_and_a_run_asks_more_where_the_weight_is(ob
 
 
 def test_runs_side_by_side_end_as_each_alone() -> None:
-    plan = weighted_plan(budget=Budget(trials=900))
+    plan = weighted_plan()
     chances = np.random.default_rng(8).uniform(0.3, 0.8, (3, 11))
     tapes = [
         Tape.from_chances(np.stack([1.0 - chances, chances], axis=-1), BINARY, np.random.default_rng(seed))

@@ -191,7 +191,7 @@ def test_generation_kwargs_of_a_task_are_used_where_sampling_leaves_them_open(ta
     text["models"][0] |= {"api": "completions", "sampling": {"temperature": 0.3}}
     file.write_text(yaml.safe_dump(text))
     with pytest.warns(UserWarning, match="generation_kwargs") as warned:
-        first, second = (model.sampling for model in load_run(load_config(file)).config.models)
+        first, second = (model.sampling for model in load_run(load_config(file))[0].models)
     assert (first.temperature, first.top_p, first.max_tokens, first.stop) == (0.3, 0.5, 40, ("\n", "."))
     assert (second.temperature, second.top_p, second.max_tokens, second.stop) == (0.8, 0.5, 40, None)
     assert str(warned[0].message) == (
@@ -204,7 +204,7 @@ def test_generation_kwargs_of_a_task_are_used_where_sampling_leaves_them_open(ta
 def test_greedy_answers_are_not_asked_for(tasks: Path, tmp_path: Path) -> None:
     file = written(tmp_path, task="corpus", sampling={"max_tokens": 9})
     with pytest.warns(UserWarning, match="not used: do_sample: false, temperature: 0.0, since greedy answers are the"):
-        config = load_run(load_config(file)).config
+        config = load_run(load_config(file))[0]
     assert config.models[0].sampling.temperature is None and config.models[0].sampling.max_tokens == 9
 
 
@@ -215,5 +215,5 @@ def test_several_benchmarks_share_the_sampling_of_the_run(tasks: Path, tmp_path:
     settings = {"benchmarks": benchmarks, "models": models, "sampling": {"max_tokens": 9}, "rubric": UP}
     file.write_text(yaml.safe_dump(settings))
     with pytest.warns(UserWarning, match=r"not used: temperature: 0\.8, top_p: .*, since models have one sampling for"):
-        config = load_run(load_config(file)).config
+        config = load_run(load_config(file))[0]
     assert config.models[0].sampling.temperature is None and config.models[0].sampling.max_tokens == 9

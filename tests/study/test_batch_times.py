@@ -63,6 +63,6 @@ def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": "openai"}
     path = write_config(tmp_path)
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"models": [*servers, batched]}))
-    forecast = make_forecast(prepared_from(path), lambda share, words, *, at_once=False: None, max_worlds=8)
+    forecast = make_forecast(prepared_from(path), lambda share, words: None, max_worlds=8)
     assert forecast.need.costs.seconds is not None
     assert forecast.need.costs.seconds.median >= 24 * 3600.0

@@ -34,7 +34,7 @@ RULES: list[Rule] = [
     Optimal(spacing=Spacing(1.0)),
 ]  # fmt: skip
 OBJECTIVES: list[Objective] = [Ranking(), Best(), TopK(2), Threshold(0.5), PrecisionOf(0.1), Baseline(1)]
-POLICIES: list[Policy] = [Weighted(), UnresolvedPairs(), Uniform(), Leader()]
+POLICIES: list[Policy] = [Weighted(), UnresolvedPairs()]
 RUBRICS = ([0.0, 1.0], [0.0, 0.5, 1.0])
 
 
@@ -53,7 +53,7 @@ def plans(draw: st.DrawFn) -> Plan:
         ),
         prior=draw(st.sampled_from(["uniform", "self"])),
         trials=Trials(min=3, max=draw(st.integers(3, 25))),
-        pace=Pace(draw(st.integers(0, 3)), opening=draw(st.sampled_from([0, 5]))),
+        pace=Pace(opening=draw(st.sampled_from([0, 5]))),
         estimator=draw(st.sampled_from(["average", "bayes"])),
     )
 
@@ -74,8 +74,8 @@ def costs(categories: int) -> ServiceCosts:
 
 def comparable(run: SimulatedRun) -> list[object]:
     """The comparable part of a run, without what depends on the last bit of a prior's fit."""
-    pairs = [pair._replace(trials_needed=0.0) for pair in run.comparisons]
-    return [*run._replace(comparisons=())[:-1], *pairs]
+    pairs = [(pair.first, pair.second, pair.verdict, pair.winner) for pair in run.comparisons]
+    return [*run._replace(comparisons=()), *pairs]
 
 
 def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:
@@ -85,16 +85,13 @@ def assert_same(together: SimulatedRun, alone: SimulatedRun) -> None:
 
 
 def hold_against_controllers(plan: Plan, seed: int) -> None:
-    """Compare runs with their controllers, with caps on trials from less than a round to more than everything."""
+    """Compare runs with their controllers."""
     categories = plan.bench.categories
-    caps = [None, 50, 200, 333, 10**6]
     drawn, usage = dict(enumerate(worlds(seed, categories))), costs(categories)
     assert can_stand_side_by_side(plan)
-    for cap in caps:
-        capped = replace(plan, budget=Budget(trials=cap))
-        together = simulate_side_by_side(capped, drawn, usage, seed)
-        for (world, chances), run in zip(drawn.items(), together, strict=True):
-            assert_same(run, simulate_run(capped, chances, usage, (seed, world), timed=False))
+    together = simulate_side_by_side(plan, drawn, usage, seed)
+    for (world, chances), run in zip(drawn.items(), together, strict=True):
+        assert_same(run, simulate_run(plan, chances, usage, (seed, world), timed=False))
 
 
 @pytest.mark.parametrize("many", sizes(8, 150))
@@ -103,12 +100,13 @@ def test_runs_side_by_side_match_their_controllers(many: int) -> None:
 
 
 @pytest.mark.parametrize("runs", sizes(150, 500))
-@pytest.mark.parametrize("policy", [pytest.param(Uniform(), id="uniform"), pytest.param(Weighted(), id="weighted")])
-@pytest.mark.parametrize("pace", [Pace(), Pace(1)], ids=["every round", "running ahead"])
-def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, pace: Pace, runs: int) -> None:
+@pytest.mark.parametrize(
+    "policy", [pytest.param(UnresolvedPairs(), id="alike"), pytest.param(Weighted(), id="weighted")]
+)
+def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, runs: int) -> None:
     """Two copies on questions of all kinds, all the way to the horizon: called in at most 10% of runs."""
     copy = np.random.default_rng(8).beta(0.6, 0.4, QUESTIONS)
-    plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None), pace=pace)
+    plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None))
     ended = simulate_side_by_side(plan, dict.fromkeys(range(runs), binary(np.stack([copy, copy]))), served(2), 1)
     called = np.mean([run.comparisons[0].verdict is Verdict.RESOLVED for run in ended])
     assert called <= binom.ppf(0.999, runs, 0.10) / runs
@@ -134,7 +132,11 @@ class OfItsOwn:
 @pytest.mark.parametrize(
     "changes",
     [
+        {"pace": Pace(1)},
         {"pace": Pace(share=0.5)},
+        {"policy": Leader()},
+        {"policy": Uniform()},
+        {"budget": Budget(trials=900)},
         {"budget": Budget(usd=3.0)},
         {"budget": Budget(wall_seconds=3.0)},
         {"judging": Judging(familywise=True)},

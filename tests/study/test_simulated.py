@@ -47,7 +47,7 @@ def test_distant_models_take_only_the_first_round() -> None:
     assert run.seconds == pytest.approx(QUESTIONS * 4 / 3 * 10.0), "3 slots a model, both at once"
     (pair,) = run.comparisons
     assert (pair.first, pair.second, pair.verdict) == (0, 1, Verdict.RESOLVED)
-    assert pair.gap == pytest.approx(0.9)
+    assert run.gaps == pytest.approx((0.9,))
 
 
 def test_costs_are_those_of_the_categories_that_came() -> None:
