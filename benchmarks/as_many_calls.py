@@ -14,12 +14,12 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-from fixed_design import Z_95, first_outcomes, fixed_calls, smallest_fixed
 from scenarios import Scenario, all_recorded, simulated
 from stacked import Ended, replay_stacked
 from tables import Check, arguments, at_most, markdown, publish
 
 from adaptive_eval.core.optimal import Optimal
+from adaptive_eval.study.fixed import Z_95, first_outcomes, fixed_calls, smallest_fixed
 from scorio.moments import FloatArray
 
 FIXED_DRAWS = 20

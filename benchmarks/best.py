@@ -10,7 +10,6 @@ its units evenly over the models and picks the highest means; nobody knows that 
 from typing import NamedTuple
 
 import numpy as np
-from fixed_design import first_outcomes
 from numpy.typing import NDArray
 from scenarios import Scenario, all_recorded, paced, simulated
 from stacked import play_stacked
@@ -20,6 +19,7 @@ from adaptive_eval.core import Best, NearBest, Objective, TopK
 from adaptive_eval.core.near_best import MARGIN
 from adaptive_eval.core.types import Reason
 from adaptive_eval.simulate.worlds import World, binary, with_mean
+from adaptive_eval.study.fixed import first_outcomes
 from scorio.moments import FloatArray
 
 PICKS: dict[int, Objective] = {1: Best(), 3: TopK(3)}

@@ -57,7 +57,7 @@ EXAMPLES = {
     "replay": ("replay runs/mine --runs 100",),
     "plan": ("plan mine.yaml",),
     "validate": ("validate mine.yaml",),
-    "init": ("init mine.yaml",),
+    "init": ("init mine.yaml", "init mine.yaml --full"),
     "schema": ("schema > schema.json",),
     "import": ("import logs/*.eval --to runs/imported",),
     "export": ("export runs/mine --format csv -o trials.csv",),

@@ -1,6 +1,5 @@
 """`adaptive-eval init [FILE]`: write a commented configuration to start from."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -8,21 +7,18 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors, typed_command
+from adaptive_eval.config.starter import short_starter, starter
 
 File = Annotated[Path, typer.Argument(help="Where to write it.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
+Full = Annotated[bool, typer.Option("--full", help="Write more settings, most of them in comments.")]
 
 
-def init(file: File = Path("adaptive-eval.yaml"), force: Force = False) -> None:
+def init(file: File = Path("adaptive-eval.yaml"), full: Full = False, force: Force = False) -> None:
     """Write a commented configuration to start from."""
     with report_errors():
-        _write(file, starter(), force)
+        _write(file, starter() if full else short_starter(), force)
     typer.echo(f"wrote {file}; fill in models and questions\nNext: {typed_command('validate', file)}")
-
-
-def starter() -> str:
-    """A first configuration with the ten keys that most runs set."""
-    return files("adaptive_eval.config").joinpath("starter.yaml").read_text(encoding="utf-8")
 
 
 def _write(file: Path, text: str, force: bool) -> None:

@@ -1,6 +1,6 @@
 """Metadata of a rule, policy or objective: its name, its options and its descriptions for people.
 
-An entry stands beside the class it describes, and `registry` lists it. Configuration, JSON schema,
+An entry stands beside the class it describes, and `registry` lists it. Configuration, JSON schema, starter file,
 reports and `plan` take their descriptions from there.
 """
 

@@ -114,6 +114,7 @@ def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[s
         yield ""
         yield from _outlook_lines(LIMITED, forecast.capped, forecast)
     yield from _grade_costs(forecast.grading)
+    yield from _smallest_fixed_design(forecast)
     yield from _time_line(forecast)
     yield from _remaining_costs(forecast)
     yield from _undecided_lines(forecast, scale)
@@ -172,6 +173,19 @@ def _grade_costs(costs: GradeCosts | None) -> Iterator[str]:
             parts.append(written(cost.median) if name == "usd" else f"{written(cost.median)} {label}")
     if parts:
         yield f"  of this for grades: {', '.join(parts)}"
+
+
+def _smallest_fixed_design(forecast: Forecast) -> Iterator[str]:
+    smallest = forecast.as_many
+    if smallest is None:
+        return
+    many = f"resolves as many comparisons ({smallest.called:.1f} on average; ties are not counted)"
+    if smallest.number is None:
+        yield f"  no fixed design within trials.max {many};"
+        yield f"  the run takes {smallest.cost:.0%} of the largest design's trials, on average"
+        return
+    yield f"  a fixed design with {smallest.number:.0f} answers per question from each model {many};"
+    yield f"  the run takes {smallest.cost:.0%} of that design's trials, on average"
 
 
 def _time_line(forecast: Forecast) -> Iterator[str]:

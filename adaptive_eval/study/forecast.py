@@ -17,6 +17,7 @@ from adaptive_eval.report.lines import several
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
 from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.store.locate import fresh_directory, newest_directory
+from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
 from adaptive_eval.study.pilot import (
     AnswerUsage,
@@ -88,10 +89,13 @@ def make_forecast(
         *left_out,
     )
     forecast = summarise(prepared, scenario, pilot, worlds, simulations, basis, grade.cost)
+    configured = scenario.plan(simulations.configured)
+    runs, confidence = simulations.runs[simulations.configured], prepared.config.stopping.confidence
     return replace(
         forecast,
         basis=(*forecast.basis, *_same_seeds(prepared.plan, forecast.need.costs.trials.median)),
         why_optimized=prepared.why_optimized,
+        as_many=fixed_with_as_many(configured, worlds, runs, scenario.served, scenario.seed, confidence),
     )
 
 

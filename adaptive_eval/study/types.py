@@ -11,7 +11,7 @@ import numpy as np
 
 from scorio.moments import FloatArray
 
-FORMAT = "adaptive-eval.plan/3"
+FORMAT = "adaptive-eval.plan/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,19 @@ class SmallestDifferences:
 
 
 @dataclass(frozen=True, slots=True)
+class FixedWithAsMany:
+    """The smallest fixed design with one look that calls as many neighbours on average over some of the worlds."""
+
+    number: float | None
+    """Its trials per question; None if even the maximum calls fewer."""
+    called: float
+    """Neighbours that the run calls."""
+    cost: float
+    """The run's trials relative to that design, or to the maximum as an upper bound."""
+    worlds: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartCosts:
     """Costs of a part of the run; None if unknown."""
 
@@ -152,3 +165,6 @@ class Forecast:
     baseline."""
     why_optimized: str | None = None
     """Why `trials.optimize: auto` chose what the decisions name; None if it was given."""
+    as_many: FixedWithAsMany | None = None
+    """Cost of the run within the budget, relative to the fixed design that calls as many pairs; None if nothing is
+    decided, neighbours are not compared, outcomes are known beforehand, or it would take too long."""

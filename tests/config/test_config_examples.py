@@ -12,11 +12,11 @@ from checked_text import check_text
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.cli.init import starter
 from adaptive_eval.config.document import read_document
 from adaptive_eval.config.json_schema import json_schema
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.starter import short_starter, starter
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.questions import load_questions
@@ -28,6 +28,11 @@ EXAMPLES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if not pat
 STARTER = ROOT / "adaptive_eval" / "config" / "starter.yaml"
 WITH_QUESTIONS = [path for path in EXAMPLES if path.name != "vllm-aime.yaml"]
 by_name = {"ids": lambda path: path.name}
+
+
+def uncommented(text: str) -> str:
+    """The starter with the settings in its comments switched on, but for whole sections, which stand for others."""
+    return re.sub(r"^( +)# (?=[a-z_]+:| *- )", r"\1", text, flags=re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +105,18 @@ def test_the_quickstart_needs_nothing() -> None:
     assert all(model.simulate for model in config.models)
 
 
+def test_what_the_starter_shows_in_comments_is_sound() -> None:
+    text = uncommented(starter())
+    document = read_document(text, {})
+    assert document.problems == []
+    path = Path("starter.yaml")
+    path.write_text(text)
+    config = load_config(path, ["questions.dataset=null", "questions.path=q.jsonl"])
+    assert config.questions.fields.metadata == ("year",)
+    assert (config.models[0].gpus, config.models[1].sampling.temperature) == (2, 0.7)
+    assert config.prompt.few_shot[0].answer == r"\boxed{2}"
+
+
 NEEDED_FOR = {
     "cheapest": [
         *(f"models.{at}.price={{input: 1, output: 2}}" for at in (0, 1)),
@@ -111,21 +128,27 @@ NEEDED_FOR = {
 }
 
 
-@pytest.mark.parametrize(
-    ("key", "entries"),
-    [("objective.kind", OBJECTIVES), ("stopping.rule", RULES), ("trials.policy", POLICIES)],
-)
-def test_every_objective_rule_and_policy_can_be_chosen(key: str, entries: dict[str, Any]) -> None:
-    section = key.partition(".")[0]
+def test_the_starter_shows_every_objective_and_each_line_holds() -> None:
+    lines = re.findall(r"^#? ?(objective: .*)$", starter(), flags=re.MULTILINE)
+    shown = [line for line in lines if "use:" not in line and '"' not in line]
+    for line, entry in zip(shown, OBJECTIVES.values(), strict=True):
+        text = re.sub(r"^objective: .*$", line, starter(), flags=re.MULTILINE)
+        assert entry.summary in line
+        checked = check_text(text, Path("a.yaml"), NEEDED_FOR.get(entry.name, ()), {})
+        assert checked.config is not None, checked.problems
+        assert checked.config.chosen["objective.kind"] == entry.name
+
+
+@pytest.mark.parametrize(("key", "entries"), [("stopping.rule", RULES), ("trials.policy", POLICIES)])
+def test_the_starter_shows_every_rule_and_policy_and_each_can_be_chosen(key: str, entries: dict[str, Any]) -> None:
     for entry in entries.values():
+        (line,) = re.findall(rf"^  (?:{key.partition('.')[2]}: |#   ){entry.name} .*$", starter(), flags=re.MULTILINE)
+        assert entry.summary in line
+        assert all(f"{option.name}: {option.example}" in line for option in entry.options)
+        needed = [*NEEDED_FOR.get(entry.name, ())]
         options = json.dumps({option.name: option.example for option in entry.options})
-        with_options = f"{section}.options={options}"
-        if section == "objective":
-            with_options = f"objective={json.dumps({'kind': entry.name, **json.loads(options)})}"
-        required = any(option.default is None for option in entry.options)
-        for given in ([with_options],) if required else ([], [with_options]):
-            settings = [*NEEDED_FOR.get(entry.name, ()), f"{key}={entry.name}", *given]
-            checked = check_text(starter(), Path("a.yaml"), settings, {})
+        for given in ([], [f"{key.partition('.')[0]}.options={options}"]):
+            checked = check_text(starter(), Path("a.yaml"), [*needed, f"{key}={entry.name}", *given], {})
             assert checked.config is not None, checked.problems
             assert checked.config.chosen[key] == entry.name
 
@@ -172,7 +195,7 @@ class TestSchema:
                 else:
                     yield from self.unknown(inner, properties[key], f"{path}.{key}")
 
-    @pytest.mark.parametrize("text", [*(path.read_text() for path in EXAMPLES), starter()])
+    @pytest.mark.parametrize("text", [*(path.read_text() for path in EXAMPLES), starter(), short_starter()])
     def test_it_knows_every_key_of_the_examples(self, text: str) -> None:
         assert list(self.unknown(read_document(text, {}).tree, known_schema())) == []
 
@@ -207,13 +230,15 @@ class TestCommands:
     def test_init_writes_and_never_overwrites(self, tmp_path: Path) -> None:
         assert self.run("init")[0] == 0
         file = tmp_path / "adaptive-eval.yaml"
-        assert file.read_text() == starter()
+        assert file.read_text() == short_starter()
         file.write_text("mine")
         code, _, err = self.run("init")
         assert (code, file.read_text()) == (2, "mine")
         assert "already exists; give another name, or --force" in err
         assert self.run("init", "--force")[0] == 0
-        assert file.read_text() == starter()
+        assert file.read_text() == short_starter()
+        assert self.run("init", "other.yaml", "--full")[0] == 0
+        assert (tmp_path / "other.yaml").read_text() == starter()
         assert self.run("init", "no/such/folder.yaml")[0] == 2
 
     def test_validate(self) -> None:

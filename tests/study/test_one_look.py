@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fixed_design import fixed_calls, smallest_fixed
 
 from adaptive_eval.core import Bench, Controller, Plan
 from adaptive_eval.core.evidence import Prior
@@ -15,6 +14,7 @@ from adaptive_eval.core.settings import Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.simulate.worlds import WORLDS
 from adaptive_eval.study.drive import drive_rounds
+from adaptive_eval.study.fixed import fixed_calls, smallest_fixed
 from adaptive_eval.study.judged import judge_replay
 
 
