@@ -39,20 +39,7 @@ def choice_sentence(results: Results) -> str:
         sentences.append(f"It is not known whether {_names(undecided)}, which {verb} less, will do as well.")
     if alike := [row for row in rows if row.part in (Part.DEARER, Part.UNDECIDED) and costs_alike(row, first)]:
         sentences.append(f"{_names([first, *alike])} cost about the same: any of them may be the cheapest.")
-    elif lower := _lower_means(results, first):
-        verb = "costs" if len(lower) == 1 else "cost"
-        sentences.append(
-            f"By the means over all answers {_names(lower)} {verb} less: the choice goes by the first round."
-        )
     return " ".join(sentences)
-
-
-def _lower_means(results: Results, chosen: FrontierRow) -> list[FrontierRow]:
-    """Dearer models of which all answers cost less than those of the chosen one, as displays show beside the scores."""
-    means = {row.name: row.usd_per_answer for row in results.models}
-    dearer = [row for row in results.frontier if row.part == Part.DEARER]
-    most = means[chosen.model]
-    return [row for row in dearer if most is not None and (mean := means[row.model]) is not None and mean < most]
 
 
 def costs_alike(row: FrontierRow, other: FrontierRow) -> bool:
