@@ -50,7 +50,7 @@ from adaptive_eval.report.results import (
     WastedCost,
     setting,
 )
-from adaptive_eval.report.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
+from adaptive_eval.report.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows
 from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.warnings import (
     cut_prior_cautions,
@@ -157,7 +157,6 @@ def build_results(snapshot: Snapshot) -> Results:
             *signal_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
         ),
         servers=server_rows(snapshot.events),
-        turns=turns_rows(snapshot.events),
         batches=batch_rows(pending_batches(snapshot.events)),
         metrics=metrics,
     )

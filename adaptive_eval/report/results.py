@@ -396,16 +396,6 @@ class ServerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnsRow:
-    """A place where models were served in turn, with the number and total time of the swaps."""
-
-    on: str
-    models: int
-    swaps: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class BatchRow:
     """A batch that is pending at a batch service."""
 
@@ -447,7 +437,6 @@ class Results:
     """Estimate of the trials that open comparisons still need, if the differences stay as they are."""
     servers: tuple[ServerRow, ...] = ()
     """In the order in which they were first started."""
-    turns: tuple[TurnsRow, ...] = ()
     gate: tuple[GateRow, ...] = ()
     """Gate outcomes of every model, except a baseline, if `objective.gate` is set."""
     frontier: tuple[FrontierRow, ...] = ()

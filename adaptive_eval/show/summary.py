@@ -104,9 +104,6 @@ def findings(
         yield f"drawn     {asked} of {total} questions per model; scores are for all of them"
     yield f"cost      {cost_line(results, elapsed)}"
     yield from _further_cost_lines(results.cost.grading, results.cost.beside)
-    for row in results.turns:
-        loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
-        yield f"in turn   {row.models} models on {safe_name(row.on, MAX_NAME_WIDTH)}: {loads}, {duration(row.seconds)}"
     yield from _warnings(results, briefly=briefly)
     if directory is not None and results.cost.trials and (directory / INSPECT_LOGS).is_dir():
         yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"

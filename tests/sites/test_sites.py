@@ -1,7 +1,6 @@
 """A run whose models are served at sites finds what it finds with servers on its own machine, whatever is lost."""
 
 import asyncio
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -98,7 +97,6 @@ def test_a_run_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Ru
     }
     reports = [report for _, near_site in cluster.placed for report in near_site.sent_reports]
     assert sum(len(report.replies) for report in reports) == len(at_home.outcomes)
-    assert not json.loads((site.directory() / "results.json").read_text())["turns"], "no site was shared"
 
 
 @pytest.mark.slow
