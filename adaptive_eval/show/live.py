@@ -81,7 +81,7 @@ class LiveDisplay(Display):
                 self._console.print(Text(line))
 
     def ended(self, ended: Ended) -> None:
-        screen = Text(last_screen(ended, self._console.width, self._console.height))
+        screen = Text(last_screen(ended, self._console.width))
         screen.highlight_regex(r"(?m)^FAIL: .*", "red")
         screen.highlight_regex(r"(?m)^PASS: .*", "green")
         self._console.print(screen, soft_wrap=True)  # a command is one line, however long

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 
-from rich.cells import cell_len
-
 from adaptive_eval.core.types import Reason
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.ending import Ended
@@ -35,37 +33,23 @@ SHOWN_WARNINGS = 5
 MAX_ID_WIDTH = 40
 MAX_REASON = 1000
 MAX_WARNING = 400
-SHORT_NAME_WIDTH, SHORT_WARNING_WIDTH = 20, 60
 
 
-def last_screen(ended: Ended, width: int | None = None, height: int | None = None) -> str:
-    """The last screen as plain text, shortened if a terminal of this size has no room for all of it."""
-    if width is None or height is None:
-        return _last_screen(ended, None)
-    shown = ""
-    for brevity in range(MAX_BREVITY + 1):
-        shown = wrap_lines(_last_screen(ended, width, brevity), width)
-        rows = sum(-(-max(cell_len(line), 1) // width) for line in shown.splitlines()[1:])
-        if rows < height:  # the prompt of the shell has the last row
-            break
-    return shown
-
-
-MAX_BREVITY = 3
-"""0: all; 1: one warning, no further pairs; 2: no separate table per answer; 3: no promise."""
-
-
-def _last_screen(ended: Ended, width: int | None, brevity: int = 0) -> str:
-    steps = [*_pending_batches(ended.status.batches), *_next_steps(ended, brevity)]
+def last_screen(ended: Ended, width: int | None = None) -> str:
+    """The last screen as plain text, wrapped at the width of a terminal."""
+    steps = [*_pending_batches(ended.status.batches), *_next_steps(ended)]
     why = safe_line(ended.why, MAX_REASON)
     if (results := ended.results) is None:
-        return "\n".join(["", why, "", *_cost_without_results(ended.status), *steps])
-    sentences = finding(results)
-    lines = findings(results, ended.status.elapsed, ended.directory, width, brevity)
-    above = [] if ended.gate and why.startswith(sentences) else [why]
-    is_repeated = ended.reason is not None and ended.trials and not (ended.asked or ended.gated)
-    below = [UNASKED] if is_repeated else []
-    return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *below, *steps])
+        lines = ["", why, "", *_cost_without_results(ended.status), *steps]
+    else:
+        sentences = finding(results)
+        above = [] if ended.gate and why.startswith(sentences) else [why]
+        is_repeated = ended.reason is not None and ended.trials and not (ended.asked or ended.gated)
+        below = [UNASKED] if is_repeated else []
+        shown = filter(None, findings(results, ended.status.elapsed, ended.directory, width))
+        lines = ["", *(() if ended.gate else sentences), *above, *shown, *below, *steps]
+    text = "\n".join(lines)
+    return text if width is None else wrap_lines(text, width)
 
 
 def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
@@ -77,10 +61,9 @@ def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
 
 
 def findings(
-    results: Results, elapsed: float | None, directory: Path | None, width: int | None = None, brevity: int = 0
+    results: Results, elapsed: float | None, directory: Path | None, width: int | None = None
 ) -> Iterator[str]:
     """The findings in lines. `elapsed` is None if there is no time to show, `directory` for readers elsewhere."""
-    briefly = brevity > 0
     if results.gate:
         yield from [*finding(results), ""]
     if any(row.score is not None for row in results.models):
@@ -89,13 +72,14 @@ def findings(
         yield from (ranking.head, *(f"{before}{verdict}".rstrip() for before, verdict in ranking.lines))
         if len(results.models) > SHOWN_MODELS:
             yield f"      and {len(results.models) - SHOWN_MODELS} more"
-        if ranking.per_answer and brevity < 2:
+        if ranking.per_answer:
             yield from ("", *ranking.per_answer)
         yield ""
-        yield from () if briefly or results.run.reason == Reason.ALARM else _need_lines(results, ranking.names)
-        if not briefly and (counted := counted_sentence(results)) is not None:
+        if results.run.reason != Reason.ALARM:
+            yield from _need_lines(results, ranking.names)
+        if (counted := counted_sentence(results)) is not None:
             yield counted
-        if brevity < MAX_BREVITY and (promised := promise_line(results)) is not None:
+        if (promised := promise_line(results)) is not None:
             yield f"promise   {promised}"
     if draws_questions(results.decisions):
         low, high = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
@@ -104,7 +88,7 @@ def findings(
         yield f"drawn     {asked} of {total} questions per model; scores are for all of them"
     yield f"cost      {cost_line(results, elapsed)}"
     yield from _further_cost_lines(results.cost.grading, results.cost.beside)
-    yield from _warnings(results, briefly=briefly)
+    yield from _warnings(results)
     if directory is not None and results.cost.trials and (directory / INSPECT_LOGS).is_dir():
         yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
 
@@ -122,13 +106,12 @@ def _further_cost_lines(grading: GradingCost | None, rows: Sequence[OtherCostRow
     return (f"{label:<10}{text}" for label, text in further_costs(grading, rows))
 
 
-def _next_steps(ended: Ended, brevity: int) -> Iterator[str]:
+def _next_steps(ended: Ended) -> Iterator[str]:
     """Next steps in one list: those of this ending, then reading the answers and the report."""
     directory = shlex.quote(str(ended.directory))
     steps = list(next_steps(ended, directory))
     if ended.results is not None and ended.trials:
-        steps += [_read_answers(ended.directory)] if not brevity else []
-        steps.append(Advice("write a report:", f"adaptive-eval report {directory}"))
+        steps += [_read_answers(ended.directory), Advice("write a report:", f"adaptive-eval report {directory}")]
     yield from _step_lines(steps)
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
@@ -208,28 +191,19 @@ def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
         yield f"          and {len(rows) - SHOWN_ROWS} more batches"
 
 
-def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
+def _warnings(results: Results) -> Iterator[str]:
     """Lines of the warnings; equal ones of several models share a line."""
     alike: dict[tuple[str, str], list[Caution]] = {}
     for warning in results.warnings:
         same = ANSWERS_SHARE.sub("", warning.text)
         same = same if same != warning.text else f"{warning.model}: {warning.text}"
         alike.setdefault((warning.kind, same), []).append(warning)
-    shown, width = (
-        list(alike.values())[: 1 if briefly else SHOWN_WARNINGS],
-        SHORT_NAME_WIDTH if briefly else MAX_NAME_WIDTH,
-    )
-    further = len(alike) - len(shown)
-    for warning, *others in shown:
-        subject = "" if warning.model is None else f"{safe_name(warning.model, width)}: "
+    for warning, *others in list(alike.values())[:SHOWN_WARNINGS]:
+        subject = "" if warning.model is None else f"{safe_name(warning.model, MAX_NAME_WIDTH)}: "
         text = f"{subject}{safe_line(warning.text, MAX_REASON)}"
-        if briefly:
-            more = f", {further} more" if further else ""
-            yield f"warning   {shorten(text, SHORT_WARNING_WIDTH, placeholder=' …')}{more}"
-            return
         alike_too = f" (also {several(len(others), 'more model')}: see the report)" if others else ""
         yield f"warning   {shorten(text, MAX_WARNING, placeholder=' …')}{alike_too}"
-    if further:
+    if (further := len(alike) - SHOWN_WARNINGS) > 0:
         yield f"          and {several(further, 'more warning')} in {RESULTS_FILE}"
 
 
