@@ -21,8 +21,8 @@ from adaptive_eval.report.finding import count_states
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name
 from adaptive_eval.report.status import Status
 from adaptive_eval.running.watching import Display
-from adaptive_eval.show.live import LiveDisplay, counted_sites
-from adaptive_eval.show.summary import last_screen, pending_in_short
+from adaptive_eval.show.live import LiveDisplay, under_way
+from adaptive_eval.show.summary import last_screen
 from adaptive_eval.show.text import Rates, stopping_line
 
 
@@ -179,15 +179,7 @@ class PlainDisplay(Display):
 
 def pending_look(status: Status) -> str:
     """Describe the progress of an incomplete look."""
-    now, parts = status.traffic, [f"{count(status.trials)} trials"]
-    parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
-    parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []
-    down = now.replicas - now.healthy_replicas
-    parts += [f"{down} of {now.replicas} replicas down"] if down else []
-    pending = pending_in_short(status.batches)
-    parts += [pending] if pending is not None else []
-    sites = counted_sites(status.sites)
-    parts += [sites] if sites is not None else []
+    parts = [f"{count(status.trials)} trials", *under_way(status)]
     return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"
 
 
