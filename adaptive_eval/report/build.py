@@ -29,7 +29,7 @@ from adaptive_eval.report.gate import (
     plain_gate,
 )
 from adaptive_eval.report.lines import Scale
-from adaptive_eval.report.other_costs import counted_gpu_seconds
+from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds
 from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.report_rows import BENCHMARK, metric_cautions, metric_rows
 from adaptive_eval.report.results import (
@@ -51,7 +51,6 @@ from adaptive_eval.report.results import (
     setting,
 )
 from adaptive_eval.report.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows
-from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.warnings import (
     cut_prior_cautions,
     is_alarmed,

@@ -15,7 +15,7 @@ from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.label_effect import RunLabels
-from adaptive_eval.report.other_costs import extra_costs
+from adaptive_eval.report.other_costs import HeldServers, extra_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import to_json, write_results
@@ -26,7 +26,6 @@ from adaptive_eval.report.snapshot import (
     run_subject,
     take_state,
 )
-from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.trial_sums import STORED_EVERY, sums_to_store
 from adaptive_eval.store.read import LogReader, StoredReport
 

@@ -30,15 +30,18 @@ from adaptive_eval.report import queries
 from adaptive_eval.report.events import ChargeLine, TimedNote, events_of_log
 from adaptive_eval.report.records import (
     AWAITS_VERDICT,
+    NO_SPENDING,
     CellExtent,
     ComparisonCount,
+    Counts,
     JudgeUse,
     ReplicaSums,
     Spending,
     TrialFacts,
     TrialRecord,
+    merge_sums,
+    thin_out,
 )
-from adaptive_eval.report.summing import NO_SPENDING, Counts, merge_sums, thin_out
 from adaptive_eval.store.database import has_tables
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader

@@ -6,11 +6,12 @@ and when it begins or ends. Readers add sums over what was stored later.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.roster import Roster
@@ -28,15 +29,39 @@ from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_file import labels_digest
-from adaptive_eval.report.other_costs import counted_gpu_seconds, extra_costs
+from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs
 from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json
-from adaptive_eval.report.run_counts import RunCounts
-from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.store.read import StoredReport
+from scorio.moments import CountArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunCounts:
+    """Counts (L, M, K) with the names of models and questions."""
+
+    roster: Roster
+    cells: CountArray
+    """R0 and all complete rounds."""
+    before: CountArray
+    """Counts of R0 alone."""
+    recorded: frozenset[str] = frozenset()
+    """Models whose counts are those of an earlier run."""
+
+    @property
+    def own(self) -> NDArray[np.int64]:
+        """Counts without R0."""
+        return np.asarray(self.cells - self.before)
+
+    def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
+        """Select models and questions, in this order."""
+        rows = list(map(self.roster.models.position, models))
+        chosen = np.ix_(rows, list(map(self.roster.questions.position, questions)))
+        recorded = self.recorded.intersection(models)
+        return RunCounts(Roster.of(models, questions), self.cells[chosen], self.before[chosen], recorded)
 
 
 class StoredRun:

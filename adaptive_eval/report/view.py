@@ -35,16 +35,16 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.looks import changed_horizons, read_look
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
+from adaptive_eval.report.other_costs import total_cost
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import BatchRow, Results
 from adaptive_eval.report.sites import SiteView, site_views
 from adaptive_eval.report.snapshot import batch_rows
-from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
+from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.words import (
     DecisionsInWords,
     ObjectiveView,

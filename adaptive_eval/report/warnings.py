@@ -34,8 +34,8 @@ from adaptive_eval.report.changes import changes_promise
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.lines import Scale, several
 from adaptive_eval.report.looks import changed_horizons
+from adaptive_eval.report.other_costs import total_cost
 from adaptive_eval.report.results import CUT_PRIOR, REDECIDED, Caution, ModelRow, setting
-from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by, objective_view
 
 LOGS = "imported logs"

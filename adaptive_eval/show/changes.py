@@ -25,7 +25,7 @@ from adaptive_eval.notes import Change, TrialsImported
 from adaptive_eval.report.finding import comparison_state
 from adaptive_eval.report.published import PLACE_SECTIONS
 from adaptive_eval.report.results import setting
-from adaptive_eval.report.run_counts import RunCounts
+from adaptive_eval.report.stored import RunCounts
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import draws_questions
 from scorio.moments import CountArray, FloatArray, question_moments, relative_weights

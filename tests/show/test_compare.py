@@ -11,8 +11,7 @@ from live_runs import MODELS, EndedRuns, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
-from adaptive_eval.report.run_counts import RunCounts
-from adaptive_eval.report.stored import read_counts
+from adaptive_eval.report.stored import RunCounts, read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_shown import changes_blocks

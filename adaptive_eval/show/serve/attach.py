@@ -24,10 +24,10 @@ from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.lines import Scale, count, safe_line
 from adaptive_eval.report.looks import read_look
+from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.sites import site_rows
 from adaptive_eval.report.snapshot import batch_rows
-from adaptive_eval.report.spending import stored_cost
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
 from adaptive_eval.running.watching import Display

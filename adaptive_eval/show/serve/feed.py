@@ -21,7 +21,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.report.stored_sums import StoredSums
+from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.view import RunView, assemble_view
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import LOCK_FILE, is_held

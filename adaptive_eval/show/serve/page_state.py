@@ -22,8 +22,7 @@ from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import Spending, TrialRecord
-from adaptive_eval.report.summing import Counts
+from adaptive_eval.report.records import Counts, Spending, TrialRecord
 from adaptive_eval.report.transcripts import is_from_inspect
 from adaptive_eval.report.view import PosteriorView, QuestionView, posterior_views
 from adaptive_eval.show.page.sent import page_view
