@@ -26,7 +26,7 @@ def rescore(
     kind: TextKind = None,
     output: TextFile = None,
 ) -> None:
-    """Show scores, ranks and tiers of RUN under other rubrics. By default these are the paper's twelve schemata.
+    """Show scores and ranks of RUN under other rubrics. By default these are the paper's twelve schemata.
 
     The rubrics are applied to the stored signals; no server is asked, and RUN is unchanged. To continue the run with
     another rubric: `adaptive-eval regrade RUN --config CONFIG`.

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.roster import Roster
-from adaptive_eval.config.planning import make_plan
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.core.cheapest import Part
-from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.types import NO_COST, Verdict
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.machine.charges import ChargeKind
 from adaptive_eval.machine.trial import RESERVED, UNGRADED
@@ -87,12 +85,6 @@ class StoredRun:
     def rubric(self) -> Rubric:
         """The rubric of the run with its frozen thresholds."""
         return kept_rubric(self.setup.config.rubric, self.events)
-
-    @cached_property
-    def plan(self) -> Plan:
-        """The rule and the objective of the run, without what its stored trials add to its plan."""
-        config = self.setup.config
-        return make_plan(config, self.setup.questions, [NO_COST] * len(config.models))
 
     @cached_property
     def servers(self) -> HeldServers:
