@@ -40,7 +40,7 @@ from adaptive_eval.report.question_rows import distinct_counts, question_posteri
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import BatchRow, Results
-from adaptive_eval.report.sites import SiteView, site_views
+from adaptive_eval.report.sites import SiteRow, site_rows
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
@@ -170,7 +170,7 @@ class RunView:
     """The run as a command names it, without the folders around it."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
-    sites: tuple[SiteView, ...] = ()
+    sites: tuple[SiteRow, ...] = ()
     """Sites on a cluster."""
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
@@ -251,7 +251,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         traffic=traffic,
         events=tuple(map(event_view, events)),
         batches=batch_rows(pending_batches(events)),
-        sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
+        sites=site_rows(events),
         has_tiers=results is None or has_tiers(results),
         elapsed=sums.elapsed,
         stopped=None if (error := ending.fatal_error) is None else stop_in_words(error.headline, error.exit_code),
