@@ -95,14 +95,6 @@ class Ending:
     """Those of `adaptive-eval run` that go on with it, if they are known."""
 
     @property
-    def fixed(self) -> bool:
-        """All trials that `trials.max` allows were there at the first look."""
-        if self.results is None or len(self.results.looks) != 1:
-            return False
-        asked = [row for row in self.results.models if row.recorded is None and row.set_aside is None]
-        return all(row.trials >= self.results.max_trials_per_model for row in asked)
-
-    @property
     def gate(self) -> tuple[GateRow, ...]:
         """The gate's outcome for each model; empty if there is no gate."""
         return () if self.results is None else self.results.gate
@@ -198,7 +190,7 @@ class Ending:
             return f"Stopped by the budget: {' and '.join(self._uncovered_totals())}."
         if self.reason is Reason.BUDGET and self.short_caps:
             return _too_small(self.trials > 0)  # the next step says which budget it needs
-        return why_finished(self.reason, self.trials > 0, self.results is not None, self.fixed)
+        return why_finished(self.reason, self.trials > 0, self.results is not None)
 
     def _uncovered_totals(self) -> Iterator[str]:
         """For each cap that is too small, the total that the next round may lead to."""
@@ -208,11 +200,8 @@ class Ending:
 
     @property
     def _losses(self) -> list[str]:
-        """Models that were set aside, those with one reason together."""
-        names: dict[str, list[str]] = {}
-        for name, lost in self.lost.items():
-            names.setdefault(lost.headline, []).append(name)
-        return [f"{first_few(models, MAX_NAMED)} ({why})" for why, models in names.items()]
+        """Models that were set aside, and why."""
+        return [f"{name} ({lost.headline})" for name, lost in self.lost.items()]
 
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
@@ -353,11 +342,11 @@ def caps_by_key(totals: Mapping[str, float]) -> dict[str, float]:
     return {cap_key(name): smallest_cap(name, total) for name, total in totals.items() if name in UNITS}
 
 
-def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
-    """A sentence on why a run is finished, with or without answers, looks, and a fixed number of trials."""
+def why_finished(reason: Reason, asked: bool, looked: bool) -> str:
+    """A sentence on why a run is finished, with or without answers and looks."""
     if reason is Reason.BUDGET and not looked:
         return f"{_too_small(asked)} {SEE_VALIDATE}"
-    return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
+    return SENTENCES[reason]
 
 
 def _too_small(asked: bool) -> str:
@@ -375,7 +364,6 @@ LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
 LABELS_LEAVE = "Finished: the grades decide every comparison, but labels leave {} undecided."
 TOO_SMALL = "{}: the budget does not cover the first round."
 SEE_VALIDATE = "adaptive-eval validate shows the budget it needs."
-ALL_ISSUED = "Finished: all trials are done, but they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",
     Reason.OUT_OF_REACH: "Finished: no further comparison is likely to be decided within the limits.",
