@@ -26,7 +26,7 @@ def compare(
 
     Scores are compared on the models and questions that both runs have.
     """
-    with report_errors(run_a, run_b):
+    with report_errors():
         a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b, f"{run_a} and {run_b}")
         if a.name == b.name:

@@ -31,7 +31,7 @@ def rescore(
     The rubrics are applied to the stored signals; no server is asked, and RUN is unchanged. To continue the run with
     another rubric: `adaptive-eval regrade RUN --config CONFIG`.
     """
-    with report_errors(run):
+    with report_errors():
         rescoring = rescore_run(run, _rubrics(run, rubric) if rubric else None)
         title, plain = f"{rescoring.run} under other rubrics", {"format": FORMAT, "rescoring": rescoring}
         write_document(title, rubric_blocks(rescoring), plain, kind, output)

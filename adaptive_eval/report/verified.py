@@ -1,6 +1,5 @@
 """Check that a run is intact: its stored rows, and sums and results.json against them."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.report.trial_sums import fault_of_sums
 from adaptive_eval.store.database import reindex_instructions
-from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import is_held
 from adaptive_eval.store.verify import Integrity
 
@@ -44,16 +42,6 @@ def verify_run(directory: Path) -> Verified:
         _compare_with_store(directory, results, damages, notes)
     hint = reindex_instructions(directory) if stored.only_structure else None
     return Verified(stored.trials, stored.looks, tuple(damages), tuple(notes), hint)
-
-
-def harmless_damage(directory: Path) -> Iterator[str]:
-    """Describe damage that does not keep a run from being read or resumed."""
-    database = directory / DATABASE_FILE
-    if not database.exists() or is_held(directory):
-        return
-    if is_intact(directory) is False:
-        path = directory / RESULTS_FILE
-        yield f"{path} is not what was written, and is ignored: it is computed from {DATABASE_FILE}"
 
 
 def _faults_of_sums(directory: Path) -> list[str]:

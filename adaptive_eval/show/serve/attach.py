@@ -67,25 +67,15 @@ def open_feed(directory: Path, patience: float, on_wait: Callable[[], None], *, 
         time.sleep(PAUSE_SECONDS)
 
 
-async def attach(feed: Feed, display: Display) -> ExitCode:
-    """Show the run until it is over, and return its exit code."""
+async def attach(feed: Feed, display: Display, *, follow: bool = True) -> ExitCode:
+    """Show the run until it is over, or unless you `follow` it the latest look, and return its exit code."""
     shown = _DisplayUpdater(feed, display)
     try:
         shown.catch_up()
-        while feed.running:
+        while follow and feed.running:
             await asyncio.sleep(POLL_SECONDS)
             if await asyncio.to_thread(feed.poll):
                 shown.catch_up()
-    finally:
-        display.closed()
-    return show_end(feed, display)
-
-
-async def show_current(feed: Feed, display: Display) -> ExitCode:
-    """Show the latest look, and how the run ended if it has."""
-    shown = _DisplayUpdater(feed, display)
-    try:
-        shown.catch_up()
     finally:
         display.closed()
     return ExitCode.RUNNING if feed.running else show_end(feed, display)
