@@ -142,7 +142,6 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
             )
         ),
         z=z_matrix(results),
-        trials_to_go=None if results is None else results.trials_to_go,
         spending=tuple(spending[1:]),
         traffic=tuple(
             ReplicaTraffic(model, "http://127.0.0.1:8000/v1", int(count), 2, 100, 700, 1.25, None)

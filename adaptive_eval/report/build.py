@@ -14,7 +14,6 @@ from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
-from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.alarms import alarm_rows
 from adaptive_eval.report.finding import main_findings
@@ -50,7 +49,7 @@ from adaptive_eval.report.results import (
     WastedCost,
     setting,
 )
-from adaptive_eval.report.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows
+from adaptive_eval.report.snapshot import RunSubject, Snapshot, run_info, server_rows
 from adaptive_eval.report.warnings import (
     cut_prior_cautions,
     is_alarmed,
@@ -156,7 +155,6 @@ def build_results(snapshot: Snapshot) -> Results:
             *signal_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
         ),
         servers=server_rows(snapshot.events),
-        batches=batch_rows(pending_batches(snapshot.events)),
         metrics=metrics,
     )
 
@@ -251,7 +249,6 @@ def _model_row(
     at, held, name = row.model, snapshot.held[row.model], snapshot.subject.models[row.model]
     labelled = () if snapshot.labelled is None else snapshot.labelled.models
     with_labels = next((labelled_model for labelled_model in labelled if labelled_model.name == name), None)
-    corrected = with_labels is not None and with_labels.corrected is not None
     means = usage.answer_means
     estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
     return ModelRow(
@@ -279,17 +276,10 @@ def _model_row(
         cut=row.cut,
         grading=grading_cost([usage.grading]),
         labels=0 if with_labels is None else with_labels.labels,
-        graded_score=_graded_score(snapshot, at) if corrected else None,
         usd_per_answer=means.usd,
         tokens_per_answer=means.tokens,
         seconds_per_answer=means.seconds,
     )
-
-
-def _graded_score(snapshot: Snapshot, model: int) -> float | None:
-    """A model's score by the grades alone."""
-    graded = () if snapshot.by_grades is None else snapshot.by_grades.models
-    return next((finite_or_none(row.score) for row in graded if row.model == model), None)
 
 
 def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:

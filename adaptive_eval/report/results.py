@@ -122,8 +122,6 @@ class ModelRow:
     """Cost of the grades of its answers, if a judge or verifier gave them."""
     labels: int = 0
     """Labels of its answers that count (`Results.labelled`)."""
-    graded_score: float | None = None
-    """The score by the grades alone, if labels correct `score`, `sigma` and all that follows from them."""
     cut: int = 0
     """Answers in the score, without R0, that were cut off and could have had another grade, unless the rubric names
     them."""
@@ -441,8 +439,6 @@ class Results:
     """Gate outcomes of every model, except a baseline, if `objective.gate` is set."""
     frontier: tuple[FrontierRow, ...] = ()
     """Every model from the cheapest to the dearest, under the objective cheapest."""
-    batches: tuple[BatchRow, ...] = ()
-    """Pending batches."""
     metrics: tuple[MetricRow, ...] = ()
     """Metrics of `report.metrics`, metric by metric, with the best model first."""
     groups: tuple[GroupRow, ...] = ()

@@ -150,8 +150,6 @@ class RunView:
     z: tuple[tuple[float | None, ...], ...]
     """z of model i against model j after the latest look, by [i][j] in the order of `results.models`; positive if i is
     ahead. Empty before the first look."""
-    trials_to_go: float | None
-    """Estimate of the trials that open comparisons still need; None before the first look."""
     spending: tuple[Spending, ...]
     """Cumulative spending at up to `STEPS` moments."""
     traffic: tuple[ReplicaTraffic, ...]
@@ -246,7 +244,6 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         posterior_of=places,
         looks=tuple(look_views(sums.looks, sums.look_times, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results) if config.trials.draw is None else z_of_drawn(results, list(roster.models), counts),
-        trials_to_go=None if results is None else results.trials_to_go,
         spending=spending,
         traffic=traffic,
         events=tuple(map(event_view, events)),
