@@ -117,7 +117,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         events.append(RunFinished(controller.finished, at=spending[-1].at))
     ending = find_ending(events, results, int(trials.sum()), config)
     plain = [
-        StoredLook(look.index, 0, 0.0, plain_look(look, drawn_from.models, capped_opening=False))
+        StoredLook(look.index, 0, START + look.index, plain_look(look, drawn_from.models, capped_opening=False))
         for look in controller.looks
     ]
     posteriors, places = posterior_views(controller.arrived.astype(np.int64), rubric.weights)
@@ -134,13 +134,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         trials=tuple(tuple(row) for row in trials.tolist()),
         posteriors=posteriors,
         posterior_of=places,
-        looks=tuple(
-            look_views(
-                plain,
-                {look.number: START + look.number for look in plain},
-                compared=objective_view(config.stated()).compares,
-            )
-        ),
+        looks=tuple(look_views(plain, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results),
         spending=tuple(spending[1:]),
         traffic=tuple(

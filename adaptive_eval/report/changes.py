@@ -126,7 +126,7 @@ def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -
         by_model = Counter[str]()
         for row in reader.sums():
             by_model[row.model] += row.trials
-        questions = max(len(reader.ids("questions", "key")), 1)
+        questions = max(len(reader.log.questions()), 1)
         max_trials = max((by_model[model.name] for model in now.models), default=0)
         yield _Limit("trials.max", now.trials.max, stored.trials.max, round(max_trials / questions, 1))
 

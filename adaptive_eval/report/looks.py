@@ -104,11 +104,3 @@ def _verdict_of_positions(plain: Mapping[str, Any], models: Names) -> dict[str, 
     values: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields}
     second = None if values["second"] is None else models.position(values["second"])
     return values | {"first": models.position(values["first"]), "second": second}
-
-
-def trials_at(stored: StoredLook | None) -> dict[str, int]:
-    """The number of trials of each model on which a look was taken; empty before the first look."""
-    if stored is None:
-        return {}
-    models, look = read_look(stored)
-    return dict(zip(models, look.trials, strict=True))

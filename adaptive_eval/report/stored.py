@@ -129,7 +129,7 @@ class StoredRun:
             nothing = np.zeros((len(roster.models), len(roster.questions), len(self.rubric.weights)), np.int64)
             return RunCounts(roster, nothing, nothing)
         cells, names = CellCounts.from_bytes(stored.cells), self.reader.model_names
-        reported = Roster.of([names[number] for number in cells.models], self.reader.ids("questions", "key"))
+        reported = Roster.of([names[number] for number in cells.models], self.reader.log.questions())
         prior = np.zeros_like(cells.judged) if cells.prior is None else cells.prior
         config = self.setup.config
         recorded = frozenset(config.models[at].name for at in config.recorded)
@@ -143,7 +143,7 @@ class StoredRun:
         order = [names.index(row.name) for row in results.models]
         arrived, judged = cells.arrived[order], cells.judged[order]
         waiting = (arrived - judged).sum(axis=-1)
-        return CountedRows([*self.reader.ids("questions", "key")], arrived, waiting, np.array(results.weights))
+        return CountedRows([*self.reader.log.questions()], arrived, waiting, np.array(results.weights))
 
     def _with_newer_sums(self, results: Results) -> Results:
         """The report with the trials and costs of now."""

@@ -168,12 +168,10 @@ class StoredSums:
 
     def __init__(self, reader: RunReader, setup: StoredSetup, events: Sequence[Event] | None = None) -> None:
         self.directory, self._setup = reader.directory, setup
-        self._configuration = reader.newest_configuration_id()
+        self._configuration = reader.log.newest_configuration()
         self._trials: TrialSums = read_sums(reader, setup)
         self.looks: list[StoredLook] = reader.looks()
         """Looks under the newest configuration."""
-        self.look_times = reader.look_times()
-        """Time of each of these looks, in seconds since 1970."""
         self.events: Sequence[Event] = reader.events() if events is None else events
         self.elapsed = reader.elapsed
         self._newest = reader.newest_seq
@@ -182,11 +180,10 @@ class StoredSums:
         """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
         newer = (note for _, (seq, note) in reader.log.timed_notes() if seq > self._newest)
         anew = any({note.kind, str(note.body.get("notice"))} & RESETS for note in newer)
-        if anew or reader.newest_configuration_id() != self._configuration:
+        if anew or reader.log.newest_configuration() != self._configuration:
             return False
         self._trials = self._trials.with_newer(reader, self._setup)
         self.looks += reader.looks(len(self.looks))
-        self.look_times = reader.look_times()
         self.events = reader.events()
         self.elapsed = reader.elapsed
         self._newest = reader.newest_seq

@@ -60,11 +60,10 @@ def _compare_with_store(directory: Path, results: Results, damages: list[str], n
     """Compare the trials and looks of results.json with the stored ones."""
     try:
         with closing(RunReader.open(directory)) as reader, reader.consistent_read():
-            events, latest, trials = reader.events(), reader.latest_look(), reader.trial_count()
+            events, look, trials = reader.events(), reader.look_count() or None, reader.trial_count()
     except StoreError as error:
         damages.append(str(error))
         return
-    look = None if latest is None else latest.number + 1
     results_look = results.looks[-1].look if results.looks else None
     results_trials = results.cost.stored_trials
     if (results_trials, results_look) == (trials, look) or is_held(directory):

@@ -242,7 +242,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
         posteriors=posteriors,
         posterior_of=places,
-        looks=tuple(look_views(sums.looks, sums.look_times, compared=objective_view(config.stated()).compares)),
+        looks=tuple(look_views(sums.looks, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results) if config.trials.draw is None else z_of_drawn(results, list(roster.models), counts),
         spending=spending,
         traffic=traffic,
@@ -342,13 +342,13 @@ def _matrix_rows(z: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]
     return tuple(tuple(finite_or_none(value) for value in row) for row in z.tolist())
 
 
-def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
+def look_views(looks: Sequence[StoredLook], *, compared: bool) -> Iterator[LookView]:
     """Convert looks to plain values, with None for numbers that do not exist."""
     for stored in looks:
         models, look = read_look(stored)
         yield LookView(
             look=look.index + 1,
-            at=times[look.index],
+            at=stored.at,
             models=tuple(models),
             order=tuple(models[model] for model in look.order),
             trials=look.trials,
