@@ -286,7 +286,7 @@ def _answers_for_more(ending: Ending, need: MoreAnswers | None) -> Advice:
         return Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
     if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
         return more_budget
-    settings = {} if need is None else {key: value for key, (_, value) in need.settings.items()}
+    settings = {} if need is None else need.settings
     if ending.reason is Reason.BUDGET:
         return _step(ending, f"raise {_list_settings(settings)}", settings) if settings else more_budget
     if need is None:
