@@ -48,7 +48,6 @@ from adaptive_eval.report.results import (
 from adaptive_eval.report.warnings import (
     alarm_cautions,
     decision_cautions,
-    failure_cautions,
     horizon_cautions,
     import_cautions,
     is_alarmed,
@@ -224,7 +223,6 @@ def complete(
             *recorded_caution(subject.models, events),
             *notice_cautions(events),
             *loss_cautions(events),
-            *failure_cautions(events),
             *(Caution("unbounded", None, text) for text in unbounded_models(plan, subject.models)),
         ),
         events=tuple(events),

@@ -1,6 +1,5 @@
 """Warnings to read before believing a ranking, each with its possible effect on the scores."""
 
-from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -10,7 +9,7 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
-from adaptive_eval.core.rules import Correctable, Extendable, Rule, is_lenient
+from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Cost
@@ -61,20 +60,15 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
     able = np.isfinite(extension.boundary)
     if not len(able):
         return "no comparison was open then, and every decision stands"
-    confidence = getattr(rule, "confidence", None)
-    error = "the allowed error"
-    if confidence is not None:
-        one_order = f"{100.0 * (1.0 - confidence):.3g}% for each order"
-        error += f" ({one_order if is_lenient(rule) else f'{200.0 * (1.0 - confidence):.3g}%: {one_order}'})"
     if not able.any():
-        return f"open comparisons had used up {error} and cannot be decided any more; {AFRESH}"
+        return f"open comparisons have used up the allowed error and cannot be decided any more; {AFRESH}"
     number = int(able.sum())
     which = f"the {number} open pairs of models" if number > 1 else "the open pair of models"
     spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
     bound, was = _format_range(extension.boundary[able]), _format_range(extension.old_boundary[able], digits=3)
     return (
         f"{which} now need{'' if number > 1 else 's'} |z| of {bound} instead of {was}{spent}. The "
-        f"promise holds, with what is left of {error}; {AFRESH}"
+        f"promise holds, with what is left of the allowed error; {AFRESH}"
     )
 
 
@@ -285,37 +279,41 @@ def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of lost answers, with what caps count for them.
+    """Warn of answers that were discarded, never came or failed, with what caps count for them.
 
     For servers that the run starts, caps count the time for which they are held, and no time of answers.
     """
     launched = {event.model for event in events_of_kind(events, ServerLaunched)}
-    lost: defaultdict[str, list[AnswersLost]] = defaultdict(list)
-    for event in events_of_kind(events, AnswersLost):
-        if not event.estimated and not event.failed:
-            lost[event.model].append(event)
-    for model, losses in lost.items():
-        if discarded := [loss for loss in losses if loss.discarded]:
-            number, (tokens, *_) = sum(loss.answers for loss in discarded), total_cost(discarded)
-            text = f"{several(number, 'answer')} discarded after an alarm and requested again"
-            limits = f"budget.trials does not count them; other limits count their {tokens:,} tokens"
+    losses = events_of_kind(events, AnswersLost)
+    for model in dict.fromkeys(loss.model for loss in losses):
+        of_model = [loss for loss in losses if loss.model == model]
+        counted = [loss for loss in of_model if not loss.estimated and not loss.failed]
+        if discarded := [loss for loss in counted if loss.discarded]:
+            text = f"{several(_answers(discarded), 'answer')} discarded after an alarm and requested again"
+            limits = (
+                f"budget.trials does not count them; other limits count their {total_cost(discarded).tokens:,} tokens"
+            )
             yield Caution("discarded", model, f"{text}. {limits}")
-        losses = [loss for loss in losses if not loss.discarded]
-        if not losses:
-            continue
-        number, killed = (
-            sum(loss.answers for loss in group) for group in (losses, [loss for loss in losses if loss.killed])
-        )
-        verdicts = sum(loss.verdicts for loss in losses)
-        of = [several(number, "answer")] * (number > 0)
-        of += [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
-        cost = total_cost(losses)
-        counted = _used(cost if model not in launched else cost._replace(gpu_seconds=0.0))
-        flying = f" ({killed} were in flight when the run was killed)" if killed else ""
-        text = f"{' and '.join(of)} requested, but never received{flying}"
-        if counted:
-            text += f"; the limits count {counted} for them"
-        yield Caution("lost", model, text)
+        if never := [loss for loss in counted if not loss.discarded]:
+            yield Caution("lost", model, _never_received(never, is_launched=model in launched))
+        if failed := [loss for loss in of_model if loss.failed and loss.answers]:
+            used = _used(total_cost(failed)) or "nothing"
+            text = f"{several(_answers(failed), 'attempt')} at an answer failed, and used {used}; no score counts them"
+            yield Caution("failed_attempts", model, text)
+
+
+def _answers(losses: Iterable[AnswersLost]) -> int:
+    return sum(loss.answers for loss in losses)
+
+
+def _never_received(losses: Sequence[AnswersLost], *, is_launched: bool) -> str:
+    number, killed = _answers(losses), _answers(loss for loss in losses if loss.killed)
+    verdicts, cost = sum(loss.verdicts for loss in losses), total_cost(losses)
+    of = [several(number, "answer")] * (number > 0) + [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
+    flying = f" ({killed} were in flight when the run was killed)" if killed else ""
+    counted = _used(cost._replace(gpu_seconds=0.0) if is_launched else cost)
+    limits = f"; the limits count {counted} for them" if counted else ""
+    return f"{' and '.join(of)} requested, but never received{flying}{limits}"
 
 
 def _used(cost: Cost) -> str:
@@ -323,18 +321,6 @@ def _used(cost: Cost) -> str:
     parts = [f"{cost.tokens:,} tokens"] * (cost.tokens > 0) + [f"{cost.usd:.4g} USD"] * (cost.usd > 0.0)
     parts += [f"{cost.gpu_seconds / 3600.0:.2g} GPU hours"] * (cost.gpu_seconds > 0.0)
     return " and ".join(parts)
-
-
-def failure_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of attempts at samples and commands that failed and say what they used."""
-    failed: defaultdict[str, list[AnswersLost]] = defaultdict(list)
-    for event in events_of_kind(events, AnswersLost):
-        if event.failed and event.answers:
-            failed[event.model].append(event)
-    for model, losses in failed.items():
-        number, used = sum(loss.answers for loss in losses), _used(total_cost(losses)) or "nothing"
-        text = f"{several(number, 'attempt')} at an answer failed, and used {used}; no score counts them"
-        yield Caution("failed_attempts", model, text)
 
 
 def repeats_warning(number: int) -> str:
