@@ -33,7 +33,7 @@ from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
 SIGNIFICANCE_LEVEL = 0.05
-COSTS = ("trials", "tokens", "gpu_seconds", "server_seconds", "server_gpu_seconds")
+COSTS = ("trials", "tokens", "gpu_seconds")
 FIELDS = (
     *("reworded", "same_seeds", "recorded", "with_prior", "labelled"),
     *("settings", "models", "questions_changed", "verdicts"),
@@ -96,9 +96,6 @@ class RunSide:
     tokens: int = 0
     gpu_seconds: float = 0.0
     """GPU seconds of requests."""
-    server_seconds: float | None = None
-    """Time for which servers were held; None if unknown, or if nobody pays for it."""
-    server_gpu_seconds: float | None = None
 
     @classmethod
     def of(cls, view: RunView, other: RunView) -> Self:
@@ -106,9 +103,8 @@ class RunSide:
         other_ids = {question.id for question in other.questions}
         used: list[Any] = [sum(row.trials for row in view.traffic)]
         if (results := view.results) is not None:
-            cost, held = results.cost, COSTS[3:] if results.server_time_is_paid else ()
+            cost = results.cost
             used = [cost.asked, int(cost.in_all("tokens")), cost.in_all("gpu_seconds")]
-            used += [getattr(cost, name) for name in held]
         return cls(
             view.name,
             tuple(question.id for question in view.questions if question.id not in other_ids),
