@@ -280,15 +280,7 @@ def cost_blocks(view: RunView, results: Results) -> Iterator[Block]:
     )
     notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
     yield Table.of("Cost by model", head, rows)
-    yield notes + _cached_tokens(view)
-
-
-def _cached_tokens(view: RunView) -> str:
-    prompts = sum(row.prompt_tokens for row in view.traffic)
-    cached = sum(row.cached_tokens for row in view.traffic)
-    if not cached:
-        return ""
-    return f" Of {count(prompts)} prompt tokens, {count(cached)} ({cached / prompts:.0%}) came from a server's cache."
+    yield notes
 
 
 def _server_time(row: ModelRow | OtherCostRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:

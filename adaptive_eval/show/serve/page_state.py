@@ -80,18 +80,6 @@ class TrialView:
     """Its first tokens with their log-probabilities, if these are stored."""
 
 
-ANSWER_FIELDS = (
-    "seed",
-    "finish_reason",
-    "prompt_tokens",
-    "completion_tokens",
-    "latency",
-    "replica",
-    "attempts",
-    "completion_bpt",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class AnswersPage:
     """A page of answers."""
@@ -122,17 +110,23 @@ def answers_page(directory: Path, stored: StoredSetup, question: int, model: int
 
 def _trial_view(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
     answer = record.answer
-    copied: dict[str, Any] = {name: getattr(answer, name) for name in ANSWER_FIELDS}
     return TrialView(
-        **copied,
         trial=record.trial,
+        seed=answer.seed,
         category=record.category,
         value=None if record.category is None else weights[record.category],
         signals={**{str(signal): True for signal in sorted(answer.signals)}, **record.signals},
         extracted=record.extracted,
         grader_error=record.grader_error,
+        finish_reason=answer.finish_reason,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        latency=answer.latency,
+        replica=answer.replica,
+        attempts=answer.attempts,
         text=_truncate(answer.text),
         reasoning=None if answer.reasoning is None else _truncate(answer.reasoning),
+        completion_bpt=answer.completion_bpt,
         tokens=_tokens(answer.token_logprobs),
     )
 
