@@ -24,7 +24,7 @@ from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.next_steps import next_steps
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.snapshot import RunSubject, take_snapshot
+from adaptive_eval.report.snapshot import RunSubject, complete, take_state
 from adaptive_eval.report.view import (
     QuestionView,
     RunView,
@@ -162,7 +162,7 @@ def _results(config: RunConfig, drawn_from: World, controller: Controller, elaps
         created=START,
         decisions=config.stated(),
     )
-    snapshot = take_snapshot(
-        subject, controller, usages, elapsed=elapsed, now=START + elapsed, stopped=controller.finished is None
-    )
-    return None if snapshot is None else build_results(snapshot)
+    if (state := take_state(subject, controller)) is None:
+        return None
+    stopped = controller.finished is None
+    return build_results(complete(subject, state, usages, elapsed=elapsed, now=START + elapsed, stopped=stopped))

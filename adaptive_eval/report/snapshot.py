@@ -169,22 +169,6 @@ def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | 
     )
 
 
-def take_snapshot(
-    subject: RunSubject,
-    controller: Controller,
-    usages: Sequence[TrialUsage],
-    *,
-    elapsed: float,
-    now: float,
-    stopped: bool,
-) -> Snapshot | None:
-    """Copy the state after the latest look of a run that has no events; None before the first."""
-    state = take_state(subject, controller)
-    if state is None:
-        return None
-    return complete(subject, state, [usage.copy() for usage in usages], elapsed=elapsed, now=now, stopped=stopped)
-
-
 def complete(
     subject: RunSubject,
     state: JudgedState,
