@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from itertools import takewhile
-from operator import mul
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -22,7 +21,7 @@ from adaptive_eval.notes import (
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.lines import Scale, count, safe_line
+from adaptive_eval.report.lines import count, safe_line
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.records import Spending
@@ -92,16 +91,11 @@ def status_text(feed: Feed) -> str:
 
 
 def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:
-    """Unjudged answers with their mean score, by model, and notices about servers."""
+    """Number of unjudged answers by model, and notices about servers."""
     yield from (pending_look(status), "")
-    view = feed.view()
-    scale, weights = Scale.of(view.weights), view.weights
-    width = min(max(map(cell_len, view.models)), MAX_NAME_WIDTH)
-    for model, places in zip(view.models, view.posterior_of, strict=True):
-        counts = [sum(column) for column in zip(*(view.posteriors[place].counts for place in places), strict=True)]
-        answers = sum(counts)
-        mean = sum(map(mul, weights, counts)) / answers if answers else None
-        yield f"  {fit_columns(model, width)}  {count(answers):>8} answers, {scale.score(mean)} so far"
+    width = min(max(map(cell_len, feed.models)), MAX_NAME_WIDTH)
+    for model, answers in zip(feed.models, feed.sums.counts.sum(axis=(1, 2)).tolist(), strict=True):
+        yield f"  {fit_columns(model, width)}  {count(answers):>8} answers"
     noticed = events_of_kind(events_since_start(feed.sums.events), ServersNoticed)
     yield from (f"warning   {event_sentence(event)}" for event in noticed[:SHOWN_WARNINGS])
 
