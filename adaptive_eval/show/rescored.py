@@ -6,8 +6,6 @@ from adaptive_eval.report.lines import Scale, count
 from adaptive_eval.report.rescore import RescoredModel, RescoredRubric, Rescoring
 from adaptive_eval.show.text import Block, Table, number_or_dash
 
-MAX_MOVES = 3
-
 
 def rubric_blocks(rescoring: Rescoring) -> Iterator[Block]:
     """Tables of scores and ranks by rubric."""
@@ -19,8 +17,8 @@ def rubric_blocks(rescoring: Rescoring) -> Iterator[Block]:
         "again by their stored signals. Nothing was asked, and the run is unchanged. The promise does not hold for a "
         "rubric chosen after seeing these results."
     )
-    head = ["", "rubric", "tau-b", "first", "moves"]
-    rows = (_summary_cells(number, rubric, rescoring) for number, rubric in enumerate(rescoring.rubrics))
+    head = ["", "rubric", "tau-b", "first"]
+    rows = (_summary_cells(number, rubric) for number, rubric in enumerate(rescoring.rubrics))
     yield Table.of("Rubrics", head, rows, 2)
     yield "tau-b: Kendall's agreement with the scores of the run's rubric."
     head = ["model", *map(str, range(len(rescoring.rubrics)))]
@@ -32,25 +30,14 @@ def rubric_blocks(rescoring: Rescoring) -> Iterator[Block]:
     yield from _rubric_notes(rescoring)
 
 
-def _summary_cells(number: int, rubric: RescoredRubric, rescoring: Rescoring) -> list[str]:
+def _summary_cells(number: int, rubric: RescoredRubric) -> list[str]:
     first = [model.name for model in rubric.models if model.rank == 1]
     return [
         str(number),
         rubric.name,
         "" if number == 0 else number_or_dash(rubric.tau_b),
         ", ".join(first),
-        ", ".join(_rank_moves(rubric, rescoring.rubrics[0])),
     ]
-
-
-def _rank_moves(rubric: RescoredRubric, run_rubric: RescoredRubric) -> Iterator[str]:
-    """Largest changes of rank; +1 is one rank better."""
-    ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(rubric.models, run_rubric.models, strict=True))
-    changes = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
-    moved = sorted((pair for pair in changes if pair[1]), key=lambda pair: -abs(pair[1]))
-    yield from (f"{name} {by:+d}" for name, by in moved[:MAX_MOVES])
-    if len(moved) > MAX_MOVES:
-        yield f"{len(moved) - MAX_MOVES} more"
 
 
 def _by_model(rescoring: Rescoring, shown: Callable[[RescoredModel, Scale], str]) -> Iterator[list[str]]:
