@@ -17,7 +17,7 @@ from adaptive_eval.report.finding import (
 )
 from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.glossary import GLOSSARY
-from adaptive_eval.report.lines import Scale, count, duration, several
+from adaptive_eval.report.lines import Scale, count, duration, minute, several
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.results import (
     FrontierRow,
@@ -34,7 +34,7 @@ from adaptive_eval.report.results import (
 from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions
-from adaptive_eval.show.summary import allowed_in_words, batch_state, pending_since, unstored_answers, wasted_words
+from adaptive_eval.show.summary import allowed_in_words, unstored_answers, wasted_words
 from adaptive_eval.show.text import SECONDS_PER_HOUR, Block, Table, amount, dollars, number_or_dash
 
 COLUMN_MEANINGS = {
@@ -225,7 +225,10 @@ def _call_text(pair: PairRow) -> str:
 def batch_blocks(view: RunView) -> Iterator[Block]:
     """Batches that are pending at batch services."""
     if view.batches:
-        rows = ([row.model, batch_state(row), pending_since(row), count(row.requests)] for row in view.batches)
+        rows = (
+            [row.model, row.batch or "being submitted", f"{minute(row.since)} UTC", count(row.requests)]
+            for row in view.batches
+        )
         yield Table.of("Pending at batch services", ["model", "batch", "since", "requests"], rows, texts=3)
         yield "The same command collects their results."
 

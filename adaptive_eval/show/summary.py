@@ -12,7 +12,7 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.finding import counted_sentence, finding, has_tiers
-from adaptive_eval.report.lines import Scale, count, duration, minute, safe_line, safe_name, several
+from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name, several
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.results import BatchRow, Caution, GradingCost, OtherCostRow, Results, RunCost, WastedCost
@@ -28,16 +28,15 @@ ANSWERS_SHARE = re.compile(r"^[\d.]+% of its [\d,]+ stored answers ")
 """Begins a warning that several models may share."""
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
-SHOWN_ROWS = 5
 SHOWN_WARNINGS = 5
-MAX_ID_WIDTH = 40
 MAX_REASON = 1000
 MAX_WARNING = 400
 
 
 def last_screen(ended: Ended, width: int | None = None) -> str:
     """The last screen as plain text, wrapped at the width of a terminal."""
-    steps = [*_pending_batches(ended.status.batches), *_next_steps(ended)]
+    pending = pending_in_short(ended.status.batches)
+    steps = [*([] if pending is None else [f"pending   {pending}"]), *_next_steps(ended)]
     why = safe_line(ended.why, MAX_REASON)
     if (results := ended.results) is None:
         lines = ["", why, "", *_cost_without_results(ended.status), *steps]
@@ -182,15 +181,6 @@ def _server_time(seconds: float, gpu_seconds: float | None) -> list[str]:
     return [f"servers held for {duration(seconds)} in total{hours}"]
 
 
-def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
-    for row in rows[:SHOWN_ROWS]:
-        what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{batch_state(row)}"
-        where = f"{what}, since {pending_since(row)}"
-        yield f"pending   {safe_name(row.model, MAX_NAME_WIDTH)}: {where}"
-    if len(rows) > SHOWN_ROWS:
-        yield f"          and {len(rows) - SHOWN_ROWS} more batches"
-
-
 def _warnings(results: Results) -> Iterator[str]:
     """Lines of the warnings; equal ones of several models share a line."""
     alike: dict[tuple[str, str], list[Caution]] = {}
@@ -253,13 +243,3 @@ def pending_in_short(rows: Sequence[BatchRow]) -> str | None:
     requests, oldest = sum(row.requests for row in rows), max(0.0, time.time() - min(row.since for row in rows))
     batches = f"{len(rows)} batch{'es' if len(rows) > 1 else ''}"
     return f"{batches} pending ({count(requests)} requests, the oldest for {duration(oldest)})"
-
-
-def batch_state(row: BatchRow) -> str:
-    """The batch's id at its service, if it has one."""
-    return "being submitted" if row.batch is None else safe_line(row.batch, MAX_ID_WIDTH)
-
-
-def pending_since(row: BatchRow) -> str:
-    """Time at which a batch was submitted."""
-    return f"{minute(row.since)} UTC"
