@@ -3,7 +3,6 @@
 import hashlib
 import json
 import platform
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from textwrap import shorten
@@ -255,20 +254,12 @@ def _how(view: RunView) -> Iterator[str]:
     if view.thresholds is not None:
         sentences.append(markdown_cell(view.thresholds))
     yield "\n".join(f"- {sentence}" for sentence in filter(None, sentences))
-    if logs := [row for row in view.traffic if row.replica.startswith(f"{INSPECT_LOGS}/")]:
+    if any(row.replica.startswith(f"{INSPECT_LOGS}/") for row in view.traffic):
         yield "## Transcripts"
         yield (
             "They are in Inspect's logs, one per model and start of the run. To view them, in the run's directory: "
             f"`inspect view --log-dir {INSPECT_LOGS}`."
         )
-        yield "\n".join(
-            f"- {markdown_cell(row.model)}: {_log_link(row.replica)}, {several(row.trials, 'trial')}" for row in logs
-        )
-
-
-def _log_link(log: str) -> str:
-    plain = re.fullmatch(rf"{INSPECT_LOGS}/[\w.+-]+\.eval", log, re.ASCII)
-    return markdown_cell(log) if plain is None else f"[{markdown_cell(log)}]({log})"
 
 
 # -- reproduction ----------------------------------------------------------------------------------------------------

@@ -87,15 +87,13 @@ def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
 
 
 @pytest.mark.slow
-def test_labelling_shows_the_last_message_and_a_report_names_each_log(run: Path, records: list[TrialRecord]) -> None:
+def test_labelling_shows_the_last_message_and_a_report_names_the_logs(run: Path, records: list[TrialRecord]) -> None:
     texts = LabelSession(run, 2).current
     assert texts is not None and texts.texts[LAST_MESSAGE].startswith("user: <img src=x onerror=alert(1)>[U+202E]")
     assert "p95" not in str(texts) and "p10" not in str(texts)
     assert CliRunner().invoke(app, ["report", str(run), "--format", "md"]).exit_code == ExitCode.REACHED
     report = (run / "report.md").read_text()
-    assert "## Transcripts" in report
-    for log in {record.answer.replica for record in records}:
-        assert f"]({log})" in report
+    assert "## Transcripts" in report and f"`inspect view --log-dir {INSPECT_LOGS}`" in report
     for log in (run / INSPECT_LOGS).iterdir():
         os.truncate(log, 10)
     damaged = LabelSession(run, 2).current
