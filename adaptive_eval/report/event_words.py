@@ -84,18 +84,12 @@ def _model_sentence(event: Event) -> str | None:
 
 
 def _changed_settings(changes: Sequence[Change]) -> Iterator[str]:
-    """Path of each changed setting, also within the list of models, which is stored as one value."""
+    """Path of each changed setting, also within the list of models, which is stored as one value; of a section
+    that is new or was removed, its own."""
     for change in changes:
         was, now = _by_name(change.was), _by_name(change.now)
         within = list(differences(was, now, change.path)) if was and now else []
-        yield from map(_changed_path, within or [change])
-
-
-def _changed_path(change: Change) -> str:
-    """The path of a change; of a section, such as a model, whether it is new or was removed."""
-    if isinstance(change.was, Mapping) and change.now is None:
-        return f"{change.path} (removed)"
-    return f"{change.path} (new)" if isinstance(change.now, Mapping) and change.was is None else change.path
+        yield from (inner.path for inner in within or [change])
 
 
 def _by_name(listed: object) -> dict[object, object]:
