@@ -70,7 +70,8 @@ def _cost_settings(model: ModelConfig) -> object:
 
 def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader, spent: Cost) -> None:
     """Raise `ConfigError` if settings contradict the looks that a run has taken, or what it has `spent`."""
-    problems = [*_price_problems(reader, now), *_low_limits(stored, now, reader, spent)]
+    limits = _lowered(stored, now, reader, spent)
+    problems = [*_price_problems(reader, now), *(limit.problem for limit in limits if limit.now < limit.used)]
     if reader.look_count():
         problems = [*_first_look_problems(stored, now, reader), *problems]
     if problems:
@@ -101,14 +102,8 @@ class _Limit(NamedTuple):
         )
 
 
-def _low_limits(stored: RunConfig, now: RunConfig, reader: RunReader, spent: Cost) -> Iterator[str]:
-    """Limits that were lowered to less than what is used."""
-    for limit in _lowered(stored, now, reader, spent):
-        if limit.now < limit.used:
-            yield limit.problem
-
-
 def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -> Iterator[_Limit]:
+    """Limits that are lower than before, or new."""
     names = [name for name in type(now.budget).model_fields if getattr(now.budget, name) is not None]
     caps = {name: (getattr(now.budget, name), getattr(stored.budget, name)) for name in names}
     caps = {name: (cap, before) for name, (cap, before) in caps.items() if before is None or cap < before}

@@ -21,14 +21,9 @@ DRY_RUN = ".dry-run"
 """The folder, in the directory of the run."""
 
 
-def dry_run_folder(directory: Path) -> Path:
-    """Folder with the answers of a dry run of the run in `directory`."""
-    return directory / DRY_RUN
-
-
 def matching_dry_run(directory: Path, header: RunHeader) -> Path | None:
     """The folder with answers of a dry run; None if there are none. Raises `RunChanged` if it had other settings."""
-    folder = dry_run_folder(directory)
+    folder = directory / DRY_RUN
     if not has_database(folder):
         return None
     with RunReader.intact(folder) as reader:

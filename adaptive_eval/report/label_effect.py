@@ -6,7 +6,7 @@ What a run asks does not depend on labels; what its results say does (`core.corr
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, sqrt
 from pathlib import Path
@@ -321,16 +321,10 @@ def _model_row(
 
 def _shifts_differ(models: Sequence[LabelledModel]) -> bool:
     """The shifts differ significantly: sum of (shift - mean)^2 / variance against chi-squared."""
-    known_shifts = list(_known_shifts(models))
-    if len(known_shifts) < 2:
+    known = [row for row in models if row.shift is not None]
+    if len(known) < 2:
         return False
-    shifts = np.array([shift for shift, _ in known_shifts])
-    weights = np.array([1.0 / max(sigma, MIN_SIGMA) ** 2 for _, sigma in known_shifts])
+    shifts = np.array([row.shift for row in known])
+    weights = np.array([1.0 / max(row.shift_sigma or 0.0, MIN_SIGMA) ** 2 for row in known])
     mean = (weights @ shifts) / weights.sum()
-    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known_shifts) - 1) / 2.0, CONFIDENCE))
-
-
-def _known_shifts(models: Sequence[LabelledModel]) -> Iterator[tuple[float, float]]:
-    for model in models:
-        if model.shift is not None and model.shift_sigma is not None:
-            yield model.shift, model.shift_sigma
+    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known) - 1) / 2.0, CONFIDENCE))

@@ -101,8 +101,9 @@ class SiteBook:
             case SitePlaced():
                 self._place(event, at)
             case ServerLaunched(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
-                anew = event.seconds > 0.0 or self._rows[key].model != event.model
-                self._launch(key, event.model, at, anew=anew)
+                if event.seconds > 0.0 or self._rows[key].model != event.model or key not in self._loaded:
+                    self._loaded[key] = at
+                self._set_state(key, SiteState.SERVING, at, model=event.model, since=self._loaded[key])
             case ServerDied(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
                 self._set_state(key, SiteState.LOADING, at)
             case ServerReleased(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
@@ -133,11 +134,6 @@ class SiteBook:
             placed=before.placed + 1,
             moves=before.moves + (before.placed > 0 and (before.host, before.node) != node),
         )
-
-    def _launch(self, key: tuple[str, str], model: str, at: float, *, anew: bool) -> None:
-        if anew or key not in self._loaded:
-            self._loaded[key] = at
-        self._set_state(key, SiteState.SERVING, at, model=model, since=self._loaded[key])
 
     def _set_state(self, key: tuple[str, str], state: SiteState, at: float, **changes: object) -> None:
         changed = {"state": str(state), "since": at, **changes}

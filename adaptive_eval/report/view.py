@@ -19,7 +19,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.trial import JUDGING
 from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
@@ -218,6 +218,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
     posteriors, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
+    thresholds = kept_thresholds(config.rubric, events)
     horizons = [change.was for change in changed_horizons(events)]
     ending = find_ending(events, results, spending[-1].trials if spending else 0, config)
     place = _command_path(config.store, sums.directory)
@@ -255,7 +256,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         ended=None if running else ending.why,
         next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
         place=place,
-        thresholds=_thresholds_sentence(config.rubric, events),
+        thresholds=None if thresholds is None else frozen_sentence(thresholds),
         by_trial=() if results is None else pairing_sentences(results.pairs),
     )
 
@@ -264,11 +265,6 @@ def _command_path(folder: Path, directory: Path) -> str:
     """The run as a command names it: with the configured folder if it is there, else its name alone."""
     is_configured = not folder.is_absolute() and directory.absolute().parent == folder.absolute()
     return shlex.quote(str(folder / directory.name) if is_configured else directory.absolute().name)
-
-
-def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
-    event = kept_thresholds(rubric, events)
-    return None if event is None else frozen_sentence(event)
 
 
 def order_sentence(reader: RunReader, config: RunConfig) -> str | None:

@@ -116,7 +116,7 @@ class _DisplayUpdater:
         self._models = feed.models
         self._looks = max(len(feed.sums.looks) - 1, 0)
         self._events = 0
-        self._before = current_spending(feed)
+        self._before = feed.sums.spent(feed.models)
         self._status = stored_status(feed, self._before)
         # as of the latest update, since the feed may be polling in another thread
         display.opened(feed.stored.config.name, feed.models, lambda: self._status)
@@ -136,7 +136,7 @@ class _DisplayUpdater:
 
 def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     """Status as of the feed's latest poll; trials and tokens beyond `before` (default: now) count as new."""
-    stored, results, spent = feed.stored, feed.results, current_spending(feed)
+    stored, results, spent = feed.stored, feed.results, feed.sums.spent(feed.models)
     before = spent if before is None else before
     budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
     elapsed, beside = feed.sums.elapsed, feed.other_costs
@@ -157,11 +157,6 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         grading=feed.grading if results is None else results.cost.grading,
         sites=site_rows(feed.sums.events),
     )
-
-
-def current_spending(feed: Feed) -> Spending:
-    """Usage of the current models."""
-    return feed.sums.spent(feed.stored.roster.models)
 
 
 def _traffic(feed: Feed) -> CurrentTraffic:
