@@ -222,25 +222,12 @@ def max_effect_per_answer(
 
 
 def build_unjudged(
-    subject: RunSubject,
-    weights: FloatArray,
-    counts: NDArray[np.integer],
-    *,
-    elapsed: float,
-    now: float,
-    reason: Reason | None = None,
-    why: str | None = None,
+    subject: RunSubject, trials: int, reason: Reason | None, why: str | None, *, elapsed: float, now: float
 ) -> Unjudged:
-    """Build the results file of a run that has ended without a look, from all outcomes (L, M, K); `why` it ended."""
-    finished = reason is not None and reason.ends(int(counts.sum()))
-    return Unjudged(
-        format=UNJUDGED_FORMAT,
-        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=True),
-        weights=tuple(weights.tolist()),
-        models=subject.models,
-        questions=CountedRows(subject.questions, counts, counts.sum(axis=-1), weights),
-        why=why,
-    )
+    """Build the results file of a run that has ended without a look after these `trials`; `why` it ended."""
+    finished = reason is not None and reason.ends(trials)
+    run = run_info(subject, elapsed, now, reason, finished=finished, stopped=True)
+    return Unjudged(UNJUDGED_FORMAT, run, subject.models, trials, why)
 
 
 def _model_row(

@@ -4,7 +4,7 @@ Lists over models are in the order of `Results.models`, best first, unless state
 exist (the score of a model without trials, an infinite number of trials) is None here and null in the file. The format
 has a number; a file with another one is not read.
 
-Before the first look there is no ranking, and the file has another format, `Unjudged`: the counts of each question.
+Before the first look there is no ranking, and the file has another format, `Unjudged`.
 """
 
 from collections.abc import Mapping
@@ -479,9 +479,8 @@ class Unjudged:
 
     format: str
     run: RunInfo
-    weights: tuple[float, ...]
     models: tuple[str, ...]
     """In the order of the configuration."""
-    questions: QuestionRows
+    trials: int
     why: str | None = None
     """Why the run has ended without a look, and what to do; None while it goes on."""
