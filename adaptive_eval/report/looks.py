@@ -25,8 +25,6 @@ class HorizonChange(NamedTuple):
     """A recorded change of the horizon."""
 
     was: int
-    now: int
-    looks: int
     at: float
 
 
@@ -35,7 +33,7 @@ def changed_horizons(events: Sequence[Event]) -> Iterator[HorizonChange]:
     for event in events_of_kind(events, SettingsChanged):
         for change in event.changes:
             if change.path == PATH and _is_horizon(change.was) and _is_horizon(change.now) and event.looks:
-                yield HorizonChange(change.was, change.now, event.looks, event.at)
+                yield HorizonChange(change.was, event.at)
 
 
 def _is_horizon(value: object) -> TypeGuard[int]:

@@ -12,9 +12,9 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
-from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.label_effect import RunLabels
 from adaptive_eval.report.other_costs import HeldServers, extra_costs
+from adaptive_eval.report.question_rows import CellCounts
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import to_json, write_results

@@ -65,16 +65,6 @@ class TrialRecord:
     grader_error: str | None = None
     cost: Cost = NO_COST
 
-    @property
-    def awaits_verdict(self) -> bool:
-        """Whether its grade is pending."""
-        return self.category is None and self.grader_error == AWAITS_VERDICT
-
-    @property
-    def failed(self) -> bool:
-        """Whether the grader has failed on it; a server that never answers is not the grader's fault."""
-        return self.category is None and not self.awaits_verdict and "unanswered" not in self.answer.signals
-
     def numbered(self, model: int, question: int) -> Trial:
         """The trial as the log has it, with the numbers of its model and question."""
         return Trial(

@@ -23,12 +23,11 @@ from adaptive_eval.machine.charges import ChargeKind
 from adaptive_eval.machine.trial import RESERVED, UNGRADED
 from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
-from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_file import labels_digest
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs
-from adaptive_eval.report.question_rows import CountedRows
+from adaptive_eval.report.question_rows import CellCounts, CountedRows
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json

@@ -84,7 +84,7 @@ def findings(
         total = count(results.max_trials_per_model)
         yield f"drawn     {asked} of {total} questions per model; scores are for all of them"
     yield f"cost      {cost_line(results, elapsed)}"
-    yield from _further_cost_lines(results.cost.grading, results.cost.beside)
+    yield from (f"{label:<10}{text}" for label, text in further_costs(results.cost.grading, results.cost.beside))
     yield from _warnings(results)
     if directory is not None and results.cost.trials and (directory / INSPECT_LOGS).is_dir():
         yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
@@ -96,11 +96,7 @@ def _cost_without_results(status: Status) -> Iterator[str]:
         used = [*unstored_answers(status.beside), *usage_parts(*status.usage, " of requests")]
         held = _server_time(status.held.seconds, status.held.gpu_seconds) if status.held.gpu_seconds else ()
         yield f"cost      {', '.join([f'{count(status.trials)} trials', *used, *held, duration(status.elapsed)])}"
-        yield from _further_cost_lines(status.grading, status.beside)
-
-
-def _further_cost_lines(grading: GradingCost | None, rows: Sequence[OtherCostRow]) -> Iterator[str]:
-    return (f"{label:<10}{text}" for label, text in further_costs(grading, rows))
+        yield from (f"{label:<10}{text}" for label, text in further_costs(status.grading, status.beside))
 
 
 def _next_steps(ended: Ended) -> Iterator[str]:
@@ -201,21 +197,14 @@ def _warnings(results: Results) -> Iterator[str]:
 def further_costs(grading: GradingCost | None, rows: Sequence[OtherCostRow]) -> Iterator[tuple[str, str]]:
     """The cost of grades, and other spending that caps count, each in one line after a label."""
     if grading is not None:
-        yield "grading", _grading_in_short(grading)
-    if (beside := _other_costs_in_short(rows)) is not None:
-        yield "also", beside
-
-
-def _other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
+        of_answers = f"{_usage(grading)} of it for the grades of {several(grading.answers, 'answer')}"
+        parts = [of_answers] if grading.answers else []
+        wasted = grading.in_vain
+        parts += [] if wasted is None else [f"{_usage(wasted)} {wasted_words(wasted)}"]
+        yield "grading", ", ".join(parts)
     trials, *used = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens", "usd", "counted_gpu_seconds"))
-    parts = [f"{count(trials)} trials"] * (trials > 0) + usage_parts(*used)
-    return f"{', '.join(parts)} on {'; '.join(row.what for row in summarize_other_costs(rows))}" if parts else None
-
-
-def _grading_in_short(row: GradingCost) -> str:
-    parts = [f"{_grading_usage(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
-    parts += [] if row.in_vain is None else [f"{_grading_usage(row.in_vain)} {wasted_words(row.in_vain)}"]
-    return ", ".join(parts)
+    if parts := [f"{count(trials)} trials"] * (trials > 0) + usage_parts(*used):
+        yield "also", f"{', '.join(parts)} on {'; '.join(row.what for row in summarize_other_costs(rows))}"
 
 
 def wasted_words(row: WastedCost) -> str:
@@ -224,7 +213,7 @@ def wasted_words(row: WastedCost) -> str:
     return f"for unreadable or replaced verdicts{verdicts}"
 
 
-def _grading_usage(row: GradingCost | WastedCost) -> str:
+def _usage(row: GradingCost | WastedCost) -> str:
     return ", ".join(usage_parts(row.tokens, row.usd, row.gpu_seconds)) or "0 tokens"
 
 
