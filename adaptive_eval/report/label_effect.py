@@ -48,7 +48,6 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.thresholds import kept_rubric
 from scorio.eval import corrected
-from scorio.moments import FloatArray
 
 CONFIDENCE = 0.95
 """Confidence that the grader's errors differ between models."""
@@ -257,30 +256,20 @@ def _corrected_parts(
         answers = [answer for answer in judged if of_part[answer.question]]
         if len(answers) < MIN_LABELS:
             return {}
-        parts[label] = _correct_part(answers, counts, of_part, (score, var), bench.weights)
+        asked = of_part & counts.any(axis=-1)
+        trials, place = counts[asked].sum(axis=-1), np.cumsum(asked) - 1
+        correction = corrected(
+            (score, sqrt(var)),
+            [answer.grade for answer in answers],
+            [answer.worth for answer in answers],
+            [int(place[answer.question]) for answer in answers],
+            means=(counts[asked] @ bench.weights / trials).tolist(),
+            trials=trials.tolist(),
+            span=float(np.ptp(bench.weights)),
+        )
+        variances = correction.sigma**2, correction.shift_sigma**2
+        parts[label] = _Corrected(correction.mu, variances[0], correction.shift, variances[1])
     return parts
-
-
-def _correct_part(
-    answers: Sequence[LabelledAnswer],
-    counts: NDArray[np.int32],
-    of_part: NDArray[np.bool_],
-    by_grades: tuple[float, float],
-    weights: FloatArray,
-) -> _Corrected:
-    score, var = by_grades
-    asked = of_part & counts.any(axis=-1)
-    trials, place = counts[asked].sum(axis=-1), np.cumsum(asked) - 1
-    correction = corrected(
-        (score, sqrt(var)),
-        [answer.grade for answer in answers],
-        [answer.worth for answer in answers],
-        [int(place[answer.question]) for answer in answers],
-        means=(counts[asked] @ weights / trials).tolist(),
-        trials=trials.tolist(),
-        span=float(np.ptp(weights)),
-    )
-    return _Corrected(correction.mu, correction.sigma**2, correction.shift, correction.shift_sigma**2)
 
 
 def _combine(parts: Mapping[int, _Corrected], bench: Bench) -> _Corrected | None:

@@ -207,11 +207,10 @@ DisplayKind = Literal["rich", "plain", "json", "none"]
 
 def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
     """Open a display of this kind; by default the live view on a terminal, else plain lines."""
-    if kind is None:
-        kind = "rich" if sys.stdout.isatty() else "plain"
-    display: Display = PlainDisplay()
-    if kind == "rich":
-        display = LiveDisplay(Scale.of(weights))
-    elif kind != "plain":
-        display = JsonDisplay() if kind == "json" else Display()
-    return cast(Display, DispensableDisplay(display))
+    makers: dict[str, Callable[[], Display]] = {
+        "rich": lambda: LiveDisplay(Scale.of(weights)),
+        "plain": PlainDisplay,
+        "json": JsonDisplay,
+        "none": Display,
+    }
+    return cast(Display, DispensableDisplay(makers[kind or ("rich" if sys.stdout.isatty() else "plain")]()))
