@@ -166,9 +166,8 @@ class Ending:
         settled = self.reason is Reason.SETTLED or self.decided_by_labels
         if self.results is not None and outcome is not None and (outcome == FAIL or settled):
             lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
-            return " ".join(
-                [*lines[:MAX_NAMED], *([f"And {len(lines) - MAX_NAMED} more."] if len(lines) > MAX_NAMED else [])]
-            )
+            more = [f"And {len(lines) - MAX_NAMED} more."] if len(lines) > MAX_NAMED else []
+            return " ".join([*lines[:MAX_NAMED], *more])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
             return f"Stopped: {NO_ANSWER}: {first_few(self._losses, MAX_NAMED)}."
         if self.reason is Reason.ALARM:
@@ -377,12 +376,7 @@ SENTENCES = {
     Reason.ALARM: "Stopped by an alarm about the answers of a model.",
 }
 UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
-EXIT_CODES = {
+EXIT_CODES = dict.fromkeys(Reason, ExitCode.SPENT) | {
     Reason.SETTLED: ExitCode.REACHED,
-    Reason.OUT_OF_REACH: ExitCode.SPENT,
-    Reason.BUDGET: ExitCode.SPENT,
-    Reason.WALL_TIME: ExitCode.SPENT,
-    Reason.GPU_TIME: ExitCode.SPENT,
     Reason.BLOCKED: ExitCode.ENDPOINTS,
-    Reason.ALARM: ExitCode.SPENT,
 }

@@ -304,8 +304,7 @@ def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
         return ()
     score = np.array([np.nan if model.score is None else model.score for model in results.models])
     variance = np.array([np.nan if model.sigma is None else model.sigma**2 for model in results.models])
-    z = compare(score[:, None], variance[:, None], score, variance).z
-    return _matrix_rows(_with_judged(z, results))
+    return _with_judged(compare(score[:, None], variance[:, None], score, variance).z, results)
 
 
 def z_of_drawn(
@@ -321,20 +320,16 @@ def z_of_drawn(
     (paired,) = pairs_by_question(ordered, np.array(results.weights), first, second)
     z = np.full((len(names), len(names)), np.nan)
     z[first, second] = paired.moments.mean / np.sqrt(paired.moments.var)
-    return _matrix_rows(_with_judged(np.where(np.isnan(z), -z.T, z), results))
+    return _with_judged(np.where(np.isnan(z), -z.T, z), results)
 
 
-def _with_judged(z: NDArray[np.float64], results: Results) -> NDArray[np.float64]:
-    """The matrix with z of judged pairs as they were judged."""
+def _with_judged(z: NDArray[np.float64], results: Results) -> tuple[tuple[float | None, ...], ...]:
+    """Rows of the matrix with z of judged pairs as they were judged."""
     place = {row.name: at for at, row in enumerate(results.models)}
     for pair in results.pairs:
         if pair.second is not None and pair.difference is not None and pair.sigma:
             z[place[pair.first], place[pair.second]] = pair.difference / pair.sigma
             z[place[pair.second], place[pair.first]] = -pair.difference / pair.sigma
-    return z
-
-
-def _matrix_rows(z: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
     return tuple(tuple(finite_or_none(value) for value in row) for row in z.tolist())
 
 

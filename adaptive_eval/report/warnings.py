@@ -55,8 +55,14 @@ def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequen
 
 
 def _extension_price(rule: Rule, extension: Extension) -> str:
+    if not extension.leaves_error and isinstance(rule, Extendable):
+        return "the rule does not depend on it, and its promise holds"
+    if not extension.leaves_error and isinstance(rule, Correctable):
+        return (
+            "the rule has no method `extended`, so it is unknown whether its promise about repeated looks still holds"
+        )
     if not extension.leaves_error:
-        return _price_without_error(rule)
+        return "the rule makes no promise about repeated looks"
     able = np.isfinite(extension.boundary)
     if not len(able):
         return "no comparison was open then, and every decision stands"
@@ -70,17 +76,6 @@ def _extension_price(rule: Rule, extension: Extension) -> str:
         f"{which} now need{'' if number > 1 else 's'} |z| of {bound} instead of {was}{spent}. The "
         f"promise holds, with what is left of the allowed error; {AFRESH}"
     )
-
-
-def _price_without_error(rule: Rule) -> str:
-    """Price of an extension under a rule that does not divide its error."""
-    if isinstance(rule, Extendable):
-        return "the rule does not depend on it, and its promise holds"
-    if isinstance(rule, Correctable):
-        return (
-            "the rule has no method `extended`, so it is unknown whether its promise about repeated looks still holds"
-        )
-    return "the rule makes no promise about repeated looks"
 
 
 def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:

@@ -7,7 +7,7 @@ questions together (Holm).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -33,11 +33,6 @@ from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
 SIGNIFICANCE_LEVEL = 0.05
-COSTS = ("trials", "tokens", "gpu_seconds")
-FIELDS = (
-    *("reworded", "same_seeds", "recorded", "with_prior", "labelled"),
-    *("settings", "models", "questions_changed", "verdicts"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +135,11 @@ class RunDiff:
 
     def to_plain(self) -> dict[str, object]:
         """Convert to plain values by name, as `compare --format json` writes them: `run_a`, `run_b` ..."""
-        plain = {**self._both_sides("run"), "questions": self.questions, **self._both_sides("only", "models_only")}
-        plain |= {name: getattr(self, name) for name in FIELDS}
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("a", "b")}
         plain["settings"] = [change._asdict() for change in self.settings]
-        return plain | self._both_sides(*COSTS) | {"drawn": self.drawn}
-
-    def _both_sides(self, *names: str) -> dict[str, object]:
-        sides = ("a", self.a), ("b", self.b)
-        return {f"{name}_{key}": getattr(side, name) for name in names for key, side in sides}
+        for field in fields(RunSide):
+            plain |= {f"{field.name}_{key}": getattr(side, field.name) for key, side in (("a", self.a), ("b", self.b))}
+        return plain
 
 
 def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> RunDiff:

@@ -200,22 +200,23 @@ class PageState:
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:
         """A page of one model's answers to one question; None if there is no such question or model."""
-        self._feed.poll()
-        stored = self._feed.stored
-        if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
+        if not self._has(question, model):
             return None
-        return to_json(answers_page(self._feed.directory, stored, question, model, after))
+        return to_json(answers_page(self.directory, self._feed.stored, question, model, after))
 
     def record(self, question: int, model: int, trial: int) -> TrialRecord | None:
         """A stored trial of Inspect; None if there is none."""
-        self._feed.poll()
-        stored = self._feed.stored
-        if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
+        if not self._has(question, model):
             return None
-        names = stored.config.models[model].name, stored.questions[question].id
-        with closing(RunReader.open(self._feed.directory)) as reader:
+        names = self._feed.models[model], self._feed.stored.questions[question].id
+        with closing(RunReader.open(self.directory)) as reader:
             record = next(reader.cell(*names, trial - 1), None)
         return record if record is not None and record.trial == trial and is_from_inspect(record) else None
+
+    def _has(self, question: int, model: int) -> bool:
+        """Whether the run has a question and a model with these numbers now."""
+        self._feed.poll()
+        return 0 <= question < len(self._feed.stored.questions) and 0 <= model < len(self._feed.models)
 
     def progress(self, after: int) -> bytes:
         """Progress after a step, as JSON."""
