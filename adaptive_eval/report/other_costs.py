@@ -8,7 +8,7 @@ Caps apply to the whole run, and count it too.
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.core.types import NO_COST, Cost
@@ -18,19 +18,12 @@ from adaptive_eval.machine.trial import RESERVED
 from adaptive_eval.notes import AnswersLost, Event, ServerLaunched, ServerLaunching, events_of_kind
 from adaptive_eval.report.lines import safe_name
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.store.read import AccountLine
 
-
-class HasCost(Protocol):
-    """An event or a row of sums with its cost."""
-
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def usd(self) -> float: ...
-    @property
-    def gpu_seconds(self) -> float: ...
+HasCost = AnswersLost | Spending | Cost
+"""An event, or sums, with its cost."""
 
 
 def stored_cost(spent: HasCost) -> Cost:

@@ -111,15 +111,12 @@ def draws_questions(decisions: Mapping[str, object]) -> bool:
     return setting(decisions, "trials", "draw") is not None
 
 
-PERCENT = Scale.of((0.0, 1.0))
-
-
 def promise_of(config: RunConfig) -> str | None:
     """Error rate promised for each decision of a run with this configuration."""
     return promise_in_short(config.stated(), _scale(config))
 
 
-def promise_in_short(decisions: Mapping[str, object], scale: Scale = PERCENT) -> str | None:
+def promise_in_short(decisions: Mapping[str, object], scale: Scale) -> str | None:
     """Error rate promised for each decision, in one line; None if the rule promises none."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if not isinstance(stopping, Mapping):
