@@ -205,7 +205,10 @@ def more_answers(
         pairs, larger = go_on, max(pair.horizon_needed or 0 for pair in go_on)
     else:  # twice what they need as they stand, in a new run
         larger = int(round_up(2 * max(max_trials, *(math.ceil(pair.trials_needed or 0.0) for pair in pairs))))
-    answers = _answers_to_horizon(results, pairs, larger / max_trials)
+    named = {name for pair in pairs for name in (pair.first, pair.second)}
+    goal = larger / max_trials * results.max_trials_per_model
+    asked = [row for row in results.models if row.name in named and row.recorded is None]
+    answers = sum(max(goal - row.stored_trials, 0.0) for row in asked)
     return MoreAnswers(
         answers=answers,
         pairs=pairs,
@@ -250,14 +253,6 @@ def _answers_in_horizon(results: Results, pairs: Sequence[PairRow]) -> float:
             target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_trials_per_model / max_trials)
     asked = [row for row in results.models if row.recorded is None and row.set_aside is None]
     return sum(max(target.get(row.name, 0.0) - row.stored_trials, 0.0) for row in asked)
-
-
-def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grows: float) -> float:
-    """Further trials of models in these pairs up to a horizon larger by this factor."""
-    named = {name for pair in pairs for name in (pair.first, pair.second)}
-    asked = [row for row in results.models if row.recorded is None]
-    target = horizon_grows * results.max_trials_per_model
-    return sum(max(target - row.stored_trials, 0.0) for row in asked if row.name in named)
 
 
 def larger_caps(
