@@ -320,11 +320,6 @@ class RunReader:
             uses[name] = uses.get(name, NO_GRADING).plus(use)
         return uses
 
-    def place_of_graded(self, after: int, number: int) -> int:
-        """The place of the graded trial that has this number after another place; of the newest trial without any."""
-        rows = self._rows(queries.GRADED_PLACES, after, number - 1)
-        return next((_whole(place) for (place,) in rows), self.newest_trial_id)
-
     def _parts(self, after: int, until: int | None = None) -> Iterator[tuple[int, int]]:
         """Ranges of places in the log, each small enough to be grouped in memory."""
         last = self.newest_trial_id if until is None else until

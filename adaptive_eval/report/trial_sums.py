@@ -128,14 +128,9 @@ def fault_of_sums(reader: RunReader) -> str | None:
 
 def _difference(sums: TrialSums, reader: RunReader, setup: StoredSetup) -> str | None:
     """What differs between stored sums and the trials that they count."""
-    replicas, before = list[ReplicaSums](), 0
-    for spent in sums.spending:
-        last = max((row.last for row in replicas), default=0)
-        replicas = merge_sums(replicas, reader.sums(last, reader.place_of_graded(last, spent.trials - before)))
-        if not _are_close(astuple(total_spending(replicas)), astuple(spent)):
-            return f"spending up to trial {spent.trials:,}"
-        before = spent.trials
-    if not _are_close([*chain(*sorted(replicas))], [*chain(*sorted(sums.replicas))]):
+    if not _are_close(astuple(sums.spent()), astuple(sums.spending[-1])):
+        return "spending"
+    if not _are_close([*chain(*sorted(reader.sums(0, sums.last)))], [*chain(*sorted(sums.replicas))]):
         return "sums of replicas"
     newer, every = (reader.counts(setup.roster, sums.counts.shape[2], after) for after in (sums.last, 0))
     return None if np.array_equal(sums.counts + newer, every) else "counts of categories"
