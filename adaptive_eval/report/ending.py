@@ -30,7 +30,7 @@ from adaptive_eval.notes import (
     events_since_start,
     newest_turn,
 )
-from adaptive_eval.report.alarms import WHOLE_PRIOR, cut_in_prior, cut_off_pairs, has_cut_answers
+from adaptive_eval.report.alarms import MAX_NAMES, WHOLE_PRIOR, cut_in_prior, cut_off_pairs, has_cut_answers
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line, several
@@ -57,10 +57,6 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
         return None
     exit_code = ExitCode.FAILED if last.exit_code is None else last.exit_code
     return FatalError(last.reason or last.error, exit_code)
-
-
-MAX_NAMED = 3
-"""Models that one sentence names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,14 +162,14 @@ class Ending:
         settled = self.reason is Reason.SETTLED or self.decided_by_labels
         if self.results is not None and outcome is not None and (outcome == FAIL or settled):
             lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
-            more = [f"And {len(lines) - MAX_NAMED} more."] if len(lines) > MAX_NAMED else []
-            return " ".join([*lines[:MAX_NAMED], *more])
+            more = [f"And {len(lines) - MAX_NAMES} more."] if len(lines) > MAX_NAMES else []
+            return " ".join([*lines[:MAX_NAMES], *more])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
-            return f"Stopped: {NO_ANSWER}: {first_few(self._losses, MAX_NAMED)}."
+            return f"Stopped: {NO_ANSWER}: {first_few(self._losses, MAX_NAMES)}."
         if self.reason is Reason.ALARM:
             named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
             were = "was set aside because of its" if len(named) == 1 else "were set aside because of their"
-            return f"Stopped: {first_few(named, MAX_NAMED)} {were} answers."
+            return f"Stopped: {first_few(named, MAX_NAMES)} {were} answers."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
             stopped = "Stopped" if self.lost_servers else "Finished"
             return f"{stopped}: the blocked comparisons need {' and '.join(self._missing_for_blocked())}."
@@ -204,15 +200,15 @@ class Ending:
 
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
-            yield f"a model that was set aside: {first_few(self._losses, MAX_NAMED)}"
+            yield f"a model that was set aside: {first_few(self._losses, MAX_NAMES)}"
         if self._ungraded_models:
-            yield f"grades for the ungraded answers of {first_few(self._ungraded_models, MAX_NAMED)}"
+            yield f"grades for the ungraded answers of {first_few(self._ungraded_models, MAX_NAMES)}"
         if self.results is not None and (pairs := cut_off_pairs(self.results)):
             names = {name for pair in pairs for name in pair}
             if cut := [row.name for row in self.results.models if row.cut and row.name in names]:
-                yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMED)}"
+                yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMES)}"
             if earlier := [name for name in cut_in_prior(self.results) if name in names]:
-                yield f"{WHOLE_PRIOR} of {first_few(earlier, MAX_NAMED)}"
+                yield f"{WHOLE_PRIOR} of {first_few(earlier, MAX_NAMES)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

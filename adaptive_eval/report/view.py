@@ -198,18 +198,15 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
         results = stored.results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
         if results is None:
-            return replace(view, waiting=_waiting(stored.reader))
+            lines = [line for line in stored.reader.account() if line.state is JUDGING]
+            cost = total_cost(line.cost for line in lines)
+            waiting = Spending(0.0, sum(line.number for line in lines), *cost)
+            return replace(view, waiting=waiting if lines else None)
         return replace(view, orders=order_sentence(stored.reader, stored.setup.config))
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
     return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
-
-
-def _waiting(reader: RunReader) -> Spending | None:
-    lines = [line for line in reader.account() if line.state is JUDGING]
-    cost = total_cost(line.cost for line in lines)
-    return Spending(0.0, sum(line.number for line in lines), *cost) if lines else None
 
 
 def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:

@@ -39,7 +39,8 @@ from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged
 
 LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""
-SHOWN_CHANGES = 4
+NAMED = 3
+"""Models or settings that one warning names."""
 AFRESH = "a run that starts with this maximum (--fresh), or with `rule: anytime`, avoids this"
 
 
@@ -175,9 +176,6 @@ def judge_caution(
         yield Caution("judged", None, grader_errors_note(judge))
 
 
-NAMED_WITHOUT_LABELS = 3
-
-
 def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> Iterator[Caution]:
     """Explain corrected scores, and name models with too few labels."""
     if labelled is None:
@@ -201,7 +199,7 @@ def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> 
             "few_labels",
             None,
             f"fewer than {MIN_LABELS} labels, so their scores are not corrected: "
-            f"{first_few(few, NAMED_WITHOUT_LABELS)}. A comparison with such a model only keeps its verdict if the "
+            f"{first_few(few, NAMED)}. A comparison with such a model only keeps its verdict if the "
             "corrected score of the other model supports it; label equally many answers of each model",
         )
 
@@ -247,7 +245,7 @@ def cut_prior_cautions(names: Sequence[str], bench: Bench) -> Iterator[Caution]:
 
 def sampling_sentence(prior: PriorTaken) -> str:
     """State that the answers of R0 were drawn with other sampling settings than this run's."""
-    changes = first_few(prior.sampled_otherwise, SHOWN_CHANGES)
+    changes = first_few(prior.sampled_otherwise, NAMED)
     return f"Their sampling settings differ from this run's ({changes})"
 
 
@@ -349,7 +347,6 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 ALL_ALIKE = "all answers of {} are empty, identical, unreadable or wrong"
 CHECK_SETUP = ": check the setup"
-NAMED_ALIKE = 3
 
 
 def alarm_cautions(
@@ -377,7 +374,7 @@ def alarm_cautions(
     elif stop_on == "any" and (
         raised := [names[at] for at in alarmed if (names[at], faults[at]) in examples or names[at] in repeating]
     ):
-        yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED_ALIKE)) + CHECK_SETUP)
+        yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED)) + CHECK_SETUP)
     for name, usage, fault in zip(names, usages, faults, strict=True):
         if fault is not None:
             example = examples.get((name, fault))
