@@ -17,7 +17,7 @@ from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.snapshot import RunSubject, take_snapshot
+from adaptive_eval.report.snapshot import RunSubject, complete, take_state
 from adaptive_eval.store.header import RunHeader
 
 
@@ -147,5 +147,7 @@ HEADER = RunHeader(
 
 def results_of(subject: RunSubject, controller: Controller, usages: Sequence[TrialUsage]) -> Results | None:
     """The results as they are now, a minute after the run was begun."""
-    snapshot = take_snapshot(subject, controller, usages, elapsed=3.0, now=subject.created + 60.0, stopped=False)
-    return None if snapshot is None else build_results(snapshot)
+    if (state := take_state(subject, controller)) is None:
+        return None
+    usages = [usage.copy() for usage in usages]
+    return build_results(complete(subject, state, usages, elapsed=3.0, now=subject.created + 60.0, stopped=False))

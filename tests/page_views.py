@@ -24,7 +24,7 @@ from adaptive_eval.report.looks import plain_look
 from adaptive_eval.report.next_steps import next_steps
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.snapshot import RunSubject, take_snapshot
+from adaptive_eval.report.snapshot import RunSubject, complete, take_state
 from adaptive_eval.report.view import (
     QuestionView,
     RunView,
@@ -117,7 +117,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         events.append(RunFinished(controller.finished, at=spending[-1].at))
     ending = find_ending(events, results, int(trials.sum()), config)
     plain = [
-        StoredLook(look.index, 0, 0.0, plain_look(look, drawn_from.models, capped_opening=False))
+        StoredLook(look.index, 0, START + look.index, plain_look(look, drawn_from.models, capped_opening=False))
         for look in controller.looks
     ]
     posteriors, places = posterior_views(controller.arrived.astype(np.int64), rubric.weights)
@@ -134,15 +134,8 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         trials=tuple(tuple(row) for row in trials.tolist()),
         posteriors=posteriors,
         posterior_of=places,
-        looks=tuple(
-            look_views(
-                plain,
-                {look.number: START + look.number for look in plain},
-                compared=objective_view(config.stated()).compares,
-            )
-        ),
+        looks=tuple(look_views(plain, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results),
-        trials_to_go=None if results is None else results.trials_to_go,
         spending=tuple(spending[1:]),
         traffic=tuple(
             ReplicaTraffic(model, "http://127.0.0.1:8000/v1", int(count), 2, 100, 700, 1.25, None)
@@ -169,7 +162,7 @@ def _results(config: RunConfig, drawn_from: World, controller: Controller, elaps
         created=START,
         decisions=config.stated(),
     )
-    snapshot = take_snapshot(
-        subject, controller, usages, elapsed=elapsed, now=START + elapsed, stopped=controller.finished is None
-    )
-    return None if snapshot is None else build_results(snapshot)
+    if (state := take_state(subject, controller)) is None:
+        return None
+    stopped = controller.finished is None
+    return build_results(complete(subject, state, usages, elapsed=elapsed, now=START + elapsed, stopped=stopped))

@@ -125,7 +125,7 @@ class Played:
         if state is None:
             return None
         usages = [usage.copy() for usage in self.usages.values()]
-        return Draft(self._reporter, state, usages, state.looks[-1].index, [*self.usages], is_over=is_over)
+        return Draft(self._reporter, state, usages, state.looks[-1].index, [*self.usages], is_over)
 
     def finish(self) -> None:
         """Play to the end, and let go."""

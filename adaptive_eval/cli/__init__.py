@@ -25,7 +25,7 @@ COMMANDS = {
     "report": "Write a report of RUN: HTML, Markdown, JSON, CSV or JUnit XML.",
     "compare": "Show what changed from RUN_A to RUN_B.",
     "regrade": "Grade every answer of RUN again, by --config.",
-    "rescore": "Show scores, ranks and tiers of RUN under other rubrics.",
+    "rescore": "Show scores and ranks of RUN under other rubrics.",
     "label": "Label answers of RUN, to measure the grader's error.",
     "verify": "Check RUN for damage.",
     "replay": "Repeat a run on recorded or simulated outcomes.",

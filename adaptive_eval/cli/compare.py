@@ -8,8 +8,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import TextFile, TextKind, report_errors, write_document
-from adaptive_eval.report.run_counts import RunCounts
-from adaptive_eval.report.stored import read_counts
+from adaptive_eval.report.stored import RunCounts, read_counts
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_shown import changes_blocks
@@ -27,7 +26,7 @@ def compare(
 
     Scores are compared on the models and questions that both runs have.
     """
-    with report_errors(run_a, run_b):
+    with report_errors():
         a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b, f"{run_a} and {run_b}")
         if a.name == b.name or (a.name, b.name) != (run_a.name, run_b.name):

@@ -36,7 +36,7 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
     npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl, parquet: one row per
     trial. inspect: a folder with one Inspect log per model. A run in progress is exported as it is at this moment.
     """
-    with report_errors(run):
+    with report_errors():
         if format_name not in EXPORTS:
             raise ConfigError(f"--format must be one of {', '.join(EXPORTS)}, but got {format_name!r}")
         with closing(RunReader.open(run)) as reader:

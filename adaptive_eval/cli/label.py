@@ -40,7 +40,7 @@ def label(
     models in undecided comparisons come first. The labels are stored in RUN/labels.jsonl; scores, order and verdicts
     are then corrected by them in all reports and results.json.
     """
-    with report_errors(run):
+    with report_errors():
         if [port is not None, source is not None, show].count(True) > 1:
             raise ConfigError("--port, --from and --show exclude each other; give one of them")
         if not show:

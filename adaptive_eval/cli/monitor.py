@@ -13,7 +13,7 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display
-from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_current, show_end, status_text
+from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.store.locate import MAX_NAMES, absence
@@ -47,7 +47,7 @@ def monitor(
     In a terminal the monitor ends with the run, and with its exit code. Ctrl-C ends only the monitor (exit code 7: the
     run goes on).
     """
-    with report_errors(run):
+    with report_errors():
         if web:
             if once or display is not None:
                 raise ConfigError("--once and --display cannot be used with --web; remove them, or --web")
@@ -99,7 +99,7 @@ def _attach(feed: Feed, kind: DisplayKind | None) -> ExitCode:
 
 def _show_now(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     if kind == "json":
-        return asyncio.run(show_current(feed, JsonDisplay()))
+        return asyncio.run(attach(feed, JsonDisplay(), follow=False))
     if not feed.running:
         return show_end(feed, open_display(kind, open_rubric(feed.stored.config.rubric).weights))
     if kind != "none":

@@ -37,7 +37,7 @@ def regrade(
 
     You need not regrade answers on which the grader failed: the next start of the run grades them.
     """
-    with report_errors(run):
+    with report_errors():
         if holds_questions(config):
             raise ConfigError(
                 f"{config} is a file of questions, and --config needs a configuration: save what the run's command "

@@ -57,7 +57,7 @@ def replay(
 
     Exit codes: those of `run` for one replay; 0 for several (--runs).
     """
-    with report_errors(Path(what)):
+    with report_errors():
         prepared = prepare_replay(what, config, overrides or (), array, top)
         directory = _directory(output, prepared.source.name)
         if runs > 1:
@@ -87,7 +87,7 @@ def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) 
     assert reason is not None
     results = replay_results(controller, source, prepared.decisions, time.time())
     has_look = results is not None
-    typer.echo(f"{why_finished(reason, has_look, has_look, plan.fixed)}\n")
+    typer.echo(f"{why_finished(reason, has_look, has_look)}\n")
     if results is not None:
         write_results(directory, results)
         for line in untimed_findings(results, None):
@@ -113,7 +113,7 @@ def _replay_many(prepared: PreparedReplay, directory: Path, seeds: range) -> Exi
             controller, _ = perform_replay(prepared, seed)
             if not controller.looks:
                 assert controller.finished is not None
-                raise ConfigError(why_finished(controller.finished, False, False, prepared.plan.fixed))
+                raise ConfigError(why_finished(controller.finished, False, False))
             means = prepared.source.chances @ prepared.source.weights
             judged.append(judge_replay(seed, controller, prepared.source.truth, means))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")

@@ -29,7 +29,7 @@ def report(
     comment on a pull request; summary, text for an email; json, everything except the trials; csv, the ranking with one
     line per model; junit, the outcome of a gate (objective.gate) per model.
     """
-    with report_errors(run):
+    with report_errors():
         view = read_report(run, rows=kind == "json")
         text = _render(view, kind)
         if output == Path("-"):

@@ -26,12 +26,12 @@ def rescore(
     kind: TextKind = None,
     output: TextFile = None,
 ) -> None:
-    """Show scores, ranks and tiers of RUN under other rubrics. By default these are the paper's twelve schemata.
+    """Show scores and ranks of RUN under other rubrics. By default these are the paper's twelve schemata.
 
     The rubrics are applied to the stored signals; no server is asked, and RUN is unchanged. To continue the run with
     another rubric: `adaptive-eval regrade RUN --config CONFIG`.
     """
-    with report_errors(run):
+    with report_errors():
         rescoring = rescore_run(run, _rubrics(run, rubric) if rubric else None)
         title, plain = f"{rescoring.run} under other rubrics", {"format": FORMAT, "rescoring": rescoring}
         write_document(title, rubric_blocks(rescoring), plain, kind, output)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
-from adaptive_eval.cli.shared import Overrides, print_damage_notes, report_errors, typed_command
+from adaptive_eval.cli.shared import Overrides, report_errors, typed_command
 from adaptive_eval.cli.typed_config import ConfigOptions
 from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
 from adaptive_eval.config.prepare import PreparedRun
@@ -110,7 +110,6 @@ def run(
             with _naming_config(config_words):
                 code = rehearse(chosen, command, forecast, on_cluster=on_cluster, start_servers=start_servers)
             raise typer.Exit(code)
-        print_damage_notes(directory)
         _announce_regraded(directory)
         _announce_dry_run(prepared, directory)
         for problem in chosen.first_round_problems:

@@ -33,14 +33,9 @@ def typed_command(command: str, config: Path, overrides: Sequence[str] | None = 
 
 
 @contextmanager
-def report_errors(*runs: Path) -> Iterator[None]:
-    """Report errors of this package; any other exception is a defect and keeps its traceback.
-
-    Damage of the `runs` that does not prevent reading them is printed first.
-    """
+def report_errors() -> Iterator[None]:
+    """Report errors of this package; any other exception is a defect and keeps its traceback."""
     try:
-        for run in runs:
-            print_damage_notes(run)
         yield
     except AdaptiveEvalError as error:
         typer.echo(_safe_message(error), err=True)
@@ -80,15 +75,6 @@ def write_document(title: str, blocks: "Iterable[Block]", plain: object, kind: T
         typer.echo(text, nl=False)
     else:
         write_text(output, text)
-
-
-def print_damage_notes(run: Path) -> None:
-    """Print notes on damage that does not prevent reading a run."""
-    from adaptive_eval.report.lines import safe_line
-    from adaptive_eval.report.verified import harmless_damage
-
-    for note in harmless_damage(run):
-        typer.echo(f"note: {safe_line(note)}", err=True)
 
 
 def _safe_message(error: AdaptiveEvalError) -> str:

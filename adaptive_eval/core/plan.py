@@ -268,12 +268,6 @@ class Plan:
         return earlier.departed + earlier.bench.models - len(self.before.kept_models)
 
     @property
-    def fixed(self) -> bool:
-        """Whether the first round has all trials of the horizon."""
-        opening = self.opening[self.bench.asked]
-        return bool(np.all(opening.sum(axis=1) == self.trials.max * self.bench.questions))
-
-    @property
     def deciding_rule(self) -> Rule:
         """The objective's own rule, else the configured one, in its form for this plan.
 

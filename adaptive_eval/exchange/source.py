@@ -64,7 +64,7 @@ class ExportSource:
 def opened_source(directory: Path) -> Iterator[ExportSource]:
     """Open a run for export; raises `StoreError` if there is none, or it has no trials."""
     with open_run(directory) as run:
-        roster = Roster(Names(run.reader.ids("models", "name")), run.setup.roster.questions)
+        roster = Roster(Names(run.reader.log.models()), run.setup.roster.questions)
         extent = np.zeros((len(roster.models), len(roster.questions)), dtype=np.int32)
         for cell in run.reader.cells(run.reader.newest_trial_id):
             extent[roster.cell(cell.model, cell.question)] = cell.extent

@@ -15,7 +15,7 @@ from adaptive_eval.labels.file import add_labels, texts_to_label
 from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import Labelled, grader_of, is_label, label_fields, read_labels
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.report.transcripts import is_from_inspect, transcript_ends
+from adaptive_eval.report.transcripts import is_from_inspect, transcript_end
 from adaptive_eval.running.reporting import apply_labels
 
 LAST_MESSAGE = "last message of its transcript"
@@ -100,8 +100,7 @@ def _texts(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator
     """Texts of each answer; for a sample of Inspect also its last message, if that is not the answer."""
     questions = {question.id: question for question in stored.setup.questions}
     records = {at: next(stored.reader.cell(at.model, at.question, at.trial - 1)) for at in chosen}
-    inspected = [at for at, record in records.items() if is_from_inspect(record)]
-    ends = dict(zip(inspected, transcript_ends(run, [records[at] for at in inspected]), strict=True))
+    ends = {at: transcript_end(run, record) for at, record in records.items() if is_from_inspect(record)}
     for at, record in records.items():
         grader = grader_of(stored.setup.config.grader, at.question)
         texts = texts_to_label(grader, questions[at.question].for_trial(at.trial), record.answer.text)

@@ -132,13 +132,3 @@ def has_cut_answers(results: Results | None) -> bool:
     if results is None:
         return False
     return any(_is_about_cuts(row) for row in results.alarms) or bool(cut_off_pairs(results))
-
-
-def has_silent_answers(results: Results | None) -> bool:
-    """Whether most answers of a model say nothing."""
-    return results is not None and any(row.since is None and not _is_about_cuts(row) for row in results.alarms)
-
-
-def has_changed_server(results: Results | None) -> bool:
-    """Whether a server has changed during the run."""
-    return results is not None and any(row.since is not None for row in results.alarms)

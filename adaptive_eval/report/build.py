@@ -14,7 +14,6 @@ from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
-from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.alarms import alarm_rows
 from adaptive_eval.report.finding import main_findings
@@ -29,7 +28,7 @@ from adaptive_eval.report.gate import (
     plain_gate,
 )
 from adaptive_eval.report.lines import Scale
-from adaptive_eval.report.other_costs import counted_gpu_seconds
+from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds
 from adaptive_eval.report.question_rows import CountedRows
 from adaptive_eval.report.report_rows import BENCHMARK, metric_cautions, metric_rows
 from adaptive_eval.report.results import (
@@ -50,8 +49,7 @@ from adaptive_eval.report.results import (
     WastedCost,
     setting,
 )
-from adaptive_eval.report.snapshot import RunSubject, Snapshot, batch_rows, run_info, server_rows, turns_rows
-from adaptive_eval.report.spending import HeldServers
+from adaptive_eval.report.snapshot import RunSubject, Snapshot, run_info, server_rows
 from adaptive_eval.report.warnings import (
     cut_prior_cautions,
     is_alarmed,
@@ -155,8 +153,6 @@ def build_results(snapshot: Snapshot) -> Results:
             *signal_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
         ),
         servers=server_rows(snapshot.events),
-        turns=turns_rows(snapshot.events),
-        batches=batch_rows(pending_batches(snapshot.events)),
         metrics=metrics,
     )
 
@@ -224,25 +220,12 @@ def max_effect_per_answer(
 
 
 def build_unjudged(
-    subject: RunSubject,
-    weights: FloatArray,
-    counts: NDArray[np.integer],
-    *,
-    elapsed: float,
-    now: float,
-    reason: Reason | None = None,
-    why: str | None = None,
+    subject: RunSubject, trials: int, reason: Reason | None, why: str | None, *, elapsed: float, now: float
 ) -> Unjudged:
-    """Build the results file of a run that has ended without a look, from all outcomes (L, M, K); `why` it ended."""
-    finished = reason is not None and reason.ends(int(counts.sum()))
-    return Unjudged(
-        format=UNJUDGED_FORMAT,
-        run=run_info(subject, elapsed, now, reason, finished=finished, stopped=True),
-        weights=tuple(weights.tolist()),
-        models=subject.models,
-        questions=CountedRows(subject.questions, counts, np.zeros_like(counts), weights, range(len(counts))),
-        why=why,
-    )
+    """Build the results file of a run that has ended without a look after these `trials`; `why` it ended."""
+    finished = reason is not None and reason.ends(trials)
+    run = run_info(subject, elapsed, now, reason, finished=finished, stopped=True)
+    return Unjudged(UNJUDGED_FORMAT, run, subject.models, trials, why)
 
 
 def _model_row(
@@ -251,7 +234,6 @@ def _model_row(
     at, held, name = row.model, snapshot.held[row.model], snapshot.subject.models[row.model]
     labelled = () if snapshot.labelled is None else snapshot.labelled.models
     with_labels = next((labelled_model for labelled_model in labelled if labelled_model.name == name), None)
-    corrected = with_labels is not None and with_labels.corrected is not None
     means = usage.answer_means
     estimates = _finite_numbers(row, "score sigma lo hi bayes bayes_sigma sampled_sigma lowest highest")
     return ModelRow(
@@ -279,17 +261,10 @@ def _model_row(
         cut=row.cut,
         grading=grading_cost([usage.grading]),
         labels=0 if with_labels is None else with_labels.labels,
-        graded_score=_graded_score(snapshot, at) if corrected else None,
         usd_per_answer=means.usd,
         tokens_per_answer=means.tokens,
         seconds_per_answer=means.seconds,
     )
-
-
-def _graded_score(snapshot: Snapshot, model: int) -> float | None:
-    """A model's score by the grades alone."""
-    graded = () if snapshot.by_grades is None else snapshot.by_grades.models
-    return next((finite_or_none(row.score) for row in graded if row.model == model), None)
 
 
 def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:

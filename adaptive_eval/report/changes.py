@@ -92,7 +92,8 @@ def _cost_settings(model: ModelConfig) -> object:
 
 def require_compatible(stored: RunConfig, now: RunConfig, reader: RunReader, spent: Cost) -> None:
     """Raise `ConfigError` if settings contradict the looks that a run has taken, or what it has `spent`."""
-    problems = [*_price_problems(reader, now), *_low_limits(stored, now, reader, spent)]
+    limits = _lowered(stored, now, reader, spent)
+    problems = [*_price_problems(reader, now), *(limit.problem for limit in limits if limit.now < limit.used)]
     if reader.look_count():
         problems = [*_first_look_problems(stored, now, reader), *problems]
     if problems:
@@ -123,14 +124,8 @@ class _Limit(NamedTuple):
         )
 
 
-def _low_limits(stored: RunConfig, now: RunConfig, reader: RunReader, spent: Cost) -> Iterator[str]:
-    """Limits that were lowered to less than what is used."""
-    for limit in _lowered(stored, now, reader, spent):
-        if limit.now < limit.used:
-            yield limit.problem
-
-
 def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -> Iterator[_Limit]:
+    """Limits that are lower than before, or new."""
     names = [name for name in type(now.budget).model_fields if getattr(now.budget, name) is not None]
     caps = {name: (getattr(now.budget, name), getattr(stored.budget, name)) for name in names}
     caps = {name: (cap, before) for name, (cap, before) in caps.items() if before is None or cap < before}
@@ -148,7 +143,7 @@ def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -
         by_model = Counter[str]()
         for row in reader.sums():
             by_model[row.model] += row.trials
-        questions = max(len(reader.ids("questions", "key")), 1)
+        questions = max(len(reader.log.questions()), 1)
         max_trials = max((by_model[model.name] for model in now.models), default=0)
         yield _Limit("trials.max", now.trials.max, stored.trials.max, round(max_trials / questions, 1))
 

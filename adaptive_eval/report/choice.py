@@ -7,12 +7,10 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.report.alarms import LONGEST_NAME
+from adaptive_eval.report.alarms import LONGEST_NAME, MAX_NAMES
 from adaptive_eval.report.lines import Scale, safe_name
 from adaptive_eval.report.results import SET_ASIDE, FrontierRow, Results
 from adaptive_eval.report.words import objective_view
-
-MAX_NAMES = 3
 
 
 def choice_sentence(results: Results) -> str:
@@ -39,20 +37,7 @@ def choice_sentence(results: Results) -> str:
         sentences.append(f"It is not known whether {_names(undecided)}, which {verb} less, will do as well.")
     if alike := [row for row in rows if row.part in (Part.DEARER, Part.UNDECIDED) and costs_alike(row, first)]:
         sentences.append(f"{_names([first, *alike])} cost about the same: any of them may be the cheapest.")
-    elif lower := _lower_means(results, first):
-        verb = "costs" if len(lower) == 1 else "cost"
-        sentences.append(
-            f"By the means over all answers {_names(lower)} {verb} less: the choice goes by the first round."
-        )
     return " ".join(sentences)
-
-
-def _lower_means(results: Results, chosen: FrontierRow) -> list[FrontierRow]:
-    """Dearer models of which all answers cost less than those of the chosen one, as displays show beside the scores."""
-    means = {row.name: row.usd_per_answer for row in results.models}
-    dearer = [row for row in results.frontier if row.part == Part.DEARER]
-    most = means[chosen.model]
-    return [row for row in dearer if most is not None and (mean := means[row.model]) is not None and mean < most]
 
 
 def costs_alike(row: FrontierRow, other: FrontierRow) -> bool:

@@ -5,6 +5,7 @@ After a change of settings that trials depend on they are another run's, and are
 of prices, if the cheapest is to be chosen.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from adaptive_eval.base.errors import RunChanged
@@ -21,14 +22,9 @@ DRY_RUN = ".dry-run"
 """The folder, in the directory of the run."""
 
 
-def dry_run_folder(directory: Path) -> Path:
-    """Folder with the answers of a dry run of the run in `directory`."""
-    return directory / DRY_RUN
-
-
 def matching_dry_run(directory: Path, header: RunHeader) -> Path | None:
     """The folder with answers of a dry run; None if there are none. Raises `RunChanged` if it had other settings."""
-    folder = dry_run_folder(directory)
+    folder = directory / DRY_RUN
     if not has_database(folder):
         return None
     with RunReader.intact(folder) as reader:
@@ -41,16 +37,12 @@ def matching_dry_run(directory: Path, header: RunHeader) -> Path | None:
 
 def dry_run_trials(directory: Path, header: RunHeader) -> list[TrialRecord]:
     """Answers of a dry run of this run; empty if there are none, or it had other settings."""
-    try:
-        folder = matching_dry_run(directory, header)
-    except RunChanged:
-        return []
-    if folder is None:
-        return []
-    with RunReader.intact(folder) as reader:
-        return [
-            trial for trial in reader.trials() if trial.model in header.models and trial.question in header.questions
-        ]
+    with suppress(RunChanged):
+        if (folder := matching_dry_run(directory, header)) is not None:
+            with RunReader.intact(folder) as reader:
+                trials = reader.trials()
+                return [one for one in trials if one.model in header.models and one.question in header.questions]
+    return []
 
 
 def dry_run_note(directory: Path, header: RunHeader) -> str | None:

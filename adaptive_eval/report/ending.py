@@ -30,7 +30,7 @@ from adaptive_eval.notes import (
     events_since_start,
     newest_turn,
 )
-from adaptive_eval.report.alarms import WHOLE_PRIOR, cut_in_prior, cut_off_pairs, has_cut_answers
+from adaptive_eval.report.alarms import MAX_NAMES, WHOLE_PRIOR, cut_in_prior, cut_off_pairs, has_cut_answers
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line, several
@@ -57,10 +57,6 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
         return None
     exit_code = ExitCode.FAILED if last.exit_code is None else last.exit_code
     return FatalError(last.reason or last.error, exit_code)
-
-
-MAX_NAMED = 3
-"""Models that one sentence names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +89,6 @@ class Ending:
     """How it stands where there is no reason, in a sentence."""
     arguments: tuple[str, ...] | None = None
     """Those of `adaptive-eval run` that go on with it, if they are known."""
-
-    @property
-    def fixed(self) -> bool:
-        """All trials that `trials.max` allows were there at the first look."""
-        if self.results is None or len(self.results.looks) != 1:
-            return False
-        asked = [row for row in self.results.models if row.recorded is None and row.set_aside is None]
-        return all(row.trials >= self.results.max_trials_per_model for row in asked)
 
     @property
     def gate(self) -> tuple[GateRow, ...]:
@@ -174,15 +162,14 @@ class Ending:
         settled = self.reason is Reason.SETTLED or self.decided_by_labels
         if self.results is not None and outcome is not None and (outcome == FAIL or settled):
             lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
-            return " ".join(
-                [*lines[:MAX_NAMED], *([f"And {len(lines) - MAX_NAMED} more."] if len(lines) > MAX_NAMED else [])]
-            )
+            more = [f"And {len(lines) - MAX_NAMES} more."] if len(lines) > MAX_NAMES else []
+            return " ".join([*lines[:MAX_NAMES], *more])
         if self.reason is Reason.BLOCKED and self.lost and not self.trials:
-            return f"Stopped: {NO_ANSWER}: {first_few(self._losses, MAX_NAMED)}."
+            return f"Stopped: {NO_ANSWER}: {first_few(self._losses, MAX_NAMES)}."
         if self.reason is Reason.ALARM:
             named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
             were = "was set aside because of its" if len(named) == 1 else "were set aside because of their"
-            return f"Stopped: {first_few(named, MAX_NAMED)} {were} answers."
+            return f"Stopped: {first_few(named, MAX_NAMES)} {were} answers."
         if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
             stopped = "Stopped" if self.lost_servers else "Finished"
             return f"{stopped}: the blocked comparisons need {' and '.join(self._missing_for_blocked())}."
@@ -198,7 +185,7 @@ class Ending:
             return f"Stopped by the budget: {' and '.join(self._uncovered_totals())}."
         if self.reason is Reason.BUDGET and self.short_caps:
             return _too_small(self.trials > 0)  # the next step says which budget it needs
-        return why_finished(self.reason, self.trials > 0, self.results is not None, self.fixed)
+        return why_finished(self.reason, self.trials > 0, self.results is not None)
 
     def _uncovered_totals(self) -> Iterator[str]:
         """For each cap that is too small, the total that the next round may lead to."""
@@ -208,23 +195,20 @@ class Ending:
 
     @property
     def _losses(self) -> list[str]:
-        """Models that were set aside, those with one reason together."""
-        names: dict[str, list[str]] = {}
-        for name, lost in self.lost.items():
-            names.setdefault(lost.headline, []).append(name)
-        return [f"{first_few(models, MAX_NAMED)} ({why})" for why, models in names.items()]
+        """Models that were set aside, and why."""
+        return [f"{name} ({lost.headline})" for name, lost in self.lost.items()]
 
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:
-            yield f"a model that was set aside: {first_few(self._losses, MAX_NAMED)}"
+            yield f"a model that was set aside: {first_few(self._losses, MAX_NAMES)}"
         if self._ungraded_models:
-            yield f"grades for the ungraded answers of {first_few(self._ungraded_models, MAX_NAMED)}"
+            yield f"grades for the ungraded answers of {first_few(self._ungraded_models, MAX_NAMES)}"
         if self.results is not None and (pairs := cut_off_pairs(self.results)):
             names = {name for pair in pairs for name in pair}
             if cut := [row.name for row in self.results.models if row.cut and row.name in names]:
-                yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMED)}"
+                yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMES)}"
             if earlier := [name for name in cut_in_prior(self.results) if name in names]:
-                yield f"{WHOLE_PRIOR} of {first_few(earlier, MAX_NAMED)}"
+                yield f"{WHOLE_PRIOR} of {first_few(earlier, MAX_NAMES)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,11 +337,11 @@ def caps_by_key(totals: Mapping[str, float]) -> dict[str, float]:
     return {cap_key(name): smallest_cap(name, total) for name, total in totals.items() if name in UNITS}
 
 
-def why_finished(reason: Reason, asked: bool, looked: bool, fixed: bool) -> str:
-    """A sentence on why a run is finished, with or without answers, looks, and a fixed number of trials."""
+def why_finished(reason: Reason, asked: bool, looked: bool) -> str:
+    """A sentence on why a run is finished, with or without answers and looks."""
     if reason is Reason.BUDGET and not looked:
         return f"{_too_small(asked)} {SEE_VALIDATE}"
-    return ALL_ISSUED if reason is Reason.OUT_OF_REACH and fixed else SENTENCES[reason]
+    return SENTENCES[reason]
 
 
 def _too_small(asked: bool) -> str:
@@ -375,7 +359,6 @@ LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
 LABELS_LEAVE = "Finished: the grades decide every comparison, but labels leave {} undecided."
 TOO_SMALL = "{}: the budget does not cover the first round."
 SEE_VALIDATE = "adaptive-eval validate shows the budget it needs."
-ALL_ISSUED = "Finished: all trials are done, but they do not decide every comparison."
 SENTENCES = {
     Reason.SETTLED: "Finished: every comparison is resolved or tied.",
     Reason.OUT_OF_REACH: "Finished: no further comparison is likely to be decided within the limits.",
@@ -389,12 +372,7 @@ SENTENCES = {
     Reason.ALARM: "Stopped by an alarm about the answers of a model.",
 }
 UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
-EXIT_CODES = {
+EXIT_CODES = dict.fromkeys(Reason, ExitCode.SPENT) | {
     Reason.SETTLED: ExitCode.REACHED,
-    Reason.OUT_OF_REACH: ExitCode.SPENT,
-    Reason.BUDGET: ExitCode.SPENT,
-    Reason.WALL_TIME: ExitCode.SPENT,
-    Reason.GPU_TIME: ExitCode.SPENT,
     Reason.BLOCKED: ExitCode.ENDPOINTS,
-    Reason.ALARM: ExitCode.SPENT,
 }

@@ -267,15 +267,13 @@ def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "h
     """A model's score, and its lead over another if the two are compared."""
     pair = next((pair for pair in results.pairs if {pair.first, pair.second} == {model.name, other.name}), None)
     has = f"{_name(model.name)} {says} {Scale.of(results.weights).score(model.score)}"
-    return has if pair is None else f"{has}, {_lead_in_words(results, pair, model.name, _name(other.name))}"
-
-
-def _lead_in_words(results: Results, pair: PairRow, ahead: str, other: str) -> str:
-    """How far a model of a pair is ahead of the other one."""
-    scale, mean = Scale.of(results.weights), _lead(pair, ahead)
+    if pair is None:
+        return has
+    scale, mean, against = Scale.of(results.weights), _lead(pair, model.name), _name(other.name)
     if mean is not None and pair.sigma is not None and scale.rounded_points(abs(mean)) == scale.rounded_points(0.0):
-        return f"level with {other} ({INTERVAL}of the difference {_interval_text(results, mean, pair.sigma)})"
-    return f"ahead of {other} by {difference_text(results, pair, ahead, INTERVAL)}"
+        apart = f"{INTERVAL}of the difference {_interval_text(results, mean, pair.sigma)}"
+        return f"{has}, level with {against} ({apart})"
+    return f"{has}, ahead of {against} by {difference_text(results, pair, model.name, INTERVAL)}"
 
 
 def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:

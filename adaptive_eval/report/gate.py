@@ -87,10 +87,6 @@ BY_LABELS = "the grades decide it, but scores corrected by labels do not"
 NO_ANSWER = "timed out, were cut off, are empty or have no grade"
 
 
-def _doubt_text(called: str, doubted: Sequence[str]) -> str:
-    return f"{called}, but answers of {' and '.join(doubted)} that {NO_ANSWER} could explain it"
-
-
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     """Describe a call of a gate."""
     ahead, behind = asked.sides
@@ -188,7 +184,8 @@ def _outcome_of_part(
         for whose, side in ((name, result.model_score), (asked.baseline, result.baseline))
     ]
     if doubted := _doubted_models(asked, called, name, *both):
-        return UNDECIDED, _doubt_text(called, doubted), doubted
+        why = f"{called}, but answers of {' and '.join(doubted)} that {NO_ANSWER} could explain it"
+        return UNDECIDED, why, doubted
     return called, outcome_in_words(called, asked), ()
 
 

@@ -6,7 +6,7 @@ What a run asks does not depend on labels; what its results say does (`core.corr
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, sqrt
 from pathlib import Path
@@ -48,7 +48,6 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.thresholds import kept_rubric
 from scorio.eval import corrected
-from scorio.moments import FloatArray
 
 CONFIDENCE = 0.95
 """Confidence that the grader's errors differ between models."""
@@ -257,30 +256,20 @@ def _corrected_parts(
         answers = [answer for answer in judged if of_part[answer.question]]
         if len(answers) < MIN_LABELS:
             return {}
-        parts[label] = _correct_part(answers, counts, of_part, (score, var), bench.weights)
+        asked = of_part & counts.any(axis=-1)
+        trials, place = counts[asked].sum(axis=-1), np.cumsum(asked) - 1
+        correction = corrected(
+            (score, sqrt(var)),
+            [answer.grade for answer in answers],
+            [answer.worth for answer in answers],
+            [int(place[answer.question]) for answer in answers],
+            means=(counts[asked] @ bench.weights / trials).tolist(),
+            trials=trials.tolist(),
+            span=float(np.ptp(bench.weights)),
+        )
+        variances = correction.sigma**2, correction.shift_sigma**2
+        parts[label] = _Corrected(correction.mu, variances[0], correction.shift, variances[1])
     return parts
-
-
-def _correct_part(
-    answers: Sequence[LabelledAnswer],
-    counts: NDArray[np.int32],
-    of_part: NDArray[np.bool_],
-    by_grades: tuple[float, float],
-    weights: FloatArray,
-) -> _Corrected:
-    score, var = by_grades
-    asked = of_part & counts.any(axis=-1)
-    trials, place = counts[asked].sum(axis=-1), np.cumsum(asked) - 1
-    correction = corrected(
-        (score, sqrt(var)),
-        [answer.grade for answer in answers],
-        [answer.worth for answer in answers],
-        [int(place[answer.question]) for answer in answers],
-        means=(counts[asked] @ weights / trials).tolist(),
-        trials=trials.tolist(),
-        span=float(np.ptp(weights)),
-    )
-    return _Corrected(correction.mu, correction.sigma**2, correction.shift, correction.shift_sigma**2)
 
 
 def _combine(parts: Mapping[int, _Corrected], bench: Bench) -> _Corrected | None:
@@ -321,16 +310,10 @@ def _model_row(
 
 def _shifts_differ(models: Sequence[LabelledModel]) -> bool:
     """The shifts differ significantly: sum of (shift - mean)^2 / variance against chi-squared."""
-    known_shifts = list(_known_shifts(models))
-    if len(known_shifts) < 2:
+    known = [row for row in models if row.shift is not None]
+    if len(known) < 2:
         return False
-    shifts = np.array([shift for shift, _ in known_shifts])
-    weights = np.array([1.0 / max(sigma, MIN_SIGMA) ** 2 for _, sigma in known_shifts])
+    shifts = np.array([row.shift for row in known])
+    weights = np.array([1.0 / max(row.shift_sigma or 0.0, MIN_SIGMA) ** 2 for row in known])
     mean = (weights @ shifts) / weights.sum()
-    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known_shifts) - 1) / 2.0, CONFIDENCE))
-
-
-def _known_shifts(models: Sequence[LabelledModel]) -> Iterator[tuple[float, float]]:
-    for model in models:
-        if model.shift is not None and model.shift_sigma is not None:
-            yield model.shift, model.shift_sigma
+    return bool(weights @ (shifts - mean) ** 2 > 2.0 * gammaincinv((len(known) - 1) / 2.0, CONFIDENCE))

@@ -25,8 +25,6 @@ class HorizonChange(NamedTuple):
     """A recorded change of the horizon."""
 
     was: int
-    now: int
-    looks: int
     at: float
 
 
@@ -35,7 +33,7 @@ def changed_horizons(events: Sequence[Event]) -> Iterator[HorizonChange]:
     for event in events_of_kind(events, SettingsChanged):
         for change in event.changes:
             if change.path == PATH and _is_horizon(change.was) and _is_horizon(change.now) and event.looks:
-                yield HorizonChange(change.was, change.now, event.looks, event.at)
+                yield HorizonChange(change.was, event.at)
 
 
 def _is_horizon(value: object) -> TypeGuard[int]:
@@ -104,11 +102,3 @@ def _verdict_of_positions(plain: Mapping[str, Any], models: Names) -> dict[str, 
     values: dict[str, Any] = {name: plain[name] for name in PairVerdict._fields}
     second = None if values["second"] is None else models.position(values["second"])
     return values | {"first": models.position(values["first"]), "second": second}
-
-
-def trials_at(stored: StoredLook | None) -> dict[str, int]:
-    """The number of trials of each model on which a look was taken; empty before the first look."""
-    if stored is None:
-        return {}
-    models, look = read_look(stored)
-    return dict(zip(models, look.trials, strict=True))

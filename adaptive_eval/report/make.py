@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
-from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.label_effect import RunLabels
-from adaptive_eval.report.other_costs import extra_costs
+from adaptive_eval.report.other_costs import HeldServers, extra_costs
+from adaptive_eval.report.question_rows import CellCounts
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import to_json, write_results
@@ -26,15 +25,9 @@ from adaptive_eval.report.snapshot import (
     run_subject,
     take_state,
 )
-from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.trial_sums import STORED_EVERY, sums_to_store
 from adaptive_eval.store.read import LogReader, StoredReport
-
-
-class HasDirectory(Protocol):
-    """A store of a run."""
-
-    directory: Path
+from adaptive_eval.store.write import RunStore
 
 
 class Reporter:
@@ -63,7 +56,7 @@ class Reporter:
         if state is None:
             return None
         usages = [usage_of(machine, number) for number in machine.setting.roster]
-        return Draft(self, state, usages, controller.taker.taken - 1, machine.setting.roster, is_over=is_over)
+        return Draft(self, state, usages, controller.taker.taken - 1, machine.setting.roster, is_over)
 
     def build(self, state: JudgedState, usages: Sequence[TrialUsage], reader: RunReader, *, is_over: bool) -> Results:
         """Build a report from what was decided and from all that is stored."""
@@ -92,40 +85,33 @@ def usage_of(machine: Machine, model: int) -> TrialUsage:
     return usage
 
 
+@dataclass
 class Draft:
     """Decisions at one moment; the writing thread calls it to make the report."""
 
-    def __init__(
-        self,
-        reporter: Reporter,
-        state: JudgedState,
-        usages: Sequence[TrialUsage],
-        look: int,
-        roster: Sequence[int],
-        *,
-        is_over: bool,
-    ) -> None:
-        """`look`: the number of the newest one; `roster`: the numbers of the models in the store."""
-        self._reporter, self._state, self._usages = reporter, state, usages
-        self._look, self._is_over = look, is_over
-        self._roster = tuple(roster)
-        self.results: Results | None = None
+    reporter: Reporter
+    state: JudgedState
+    usages: Sequence[TrialUsage]
+    look: int
+    """The number of the newest one."""
+    roster: Sequence[int]
+    """The numbers of the models in the store."""
+    is_over: bool
+    """This start has ended."""
+    results: Results | None = None
 
     def __call__(self, log: LogReader) -> StoredReport:
         """Make the report, with all rows that are written."""
-        state, reader = self._state, RunReader(log)
-        self.results = results = self._reporter.build(state, self._usages, reader, is_over=self._is_over)
+        state, reader = self.state, RunReader(log)
+        self.results = self.reporter.build(state, self.usages, reader, is_over=self.is_over)
         prior, _ = prior_and_recorded_counts(state.plan.bench)
-        cells = CellCounts(
-            self._roster, state.arrived, state.judged, np.asarray(prior, np.int64) if prior.any() else None
-        )
-        seq = log.database.last_seq()
-        return StoredReport(
-            self._look, seq, to_json(results), cells.to_parts(), sums_to_store(reader, self._reporter.sums_every)
-        )
+        counted = np.asarray(prior, np.int64) if prior.any() else None
+        cells = CellCounts(tuple(self.roster), state.arrived, state.judged, counted)
+        sums = sums_to_store(reader, self.reporter.sums_every)
+        return StoredReport(self.look, log.database.last_seq(), to_json(self.results), cells.to_parts(), sums)
 
-    def publish(self, log: HasDirectory) -> None:
+    def publish(self, log: RunStore) -> None:
         """Write results.json, once the report is stored."""
-        self._reporter.latest = self.results
+        self.reporter.latest = self.results
         if self.results is not None:
             write_results(log.directory, self.results)

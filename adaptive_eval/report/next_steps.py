@@ -11,11 +11,10 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.report.alarms import (
+    TRUNCATED,
     WHOLE_PRIOR,
     cut_in_prior,
-    has_changed_server,
     has_cut_answers,
-    has_silent_answers,
     limit_to_raise,
     unread_answers,
 )
@@ -122,12 +121,13 @@ def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
     results = ending.results
     if (unread := unread_answers(results)) is not None:
         yield Advice(f"{unread}: fix it before you start over; this grades the stored answers again:", regrade)
-    if has_changed_server(results):
+    alarms = () if results is None else results.alarms
+    if any(row.since is not None for row in alarms):
         again = "fix the server; then discard its answers since the change, and request them again"
         yield _step(ending, again, flag="--ask-again")
         if len(results.models if results else ()) > 1:
             yield Advice("or remove the model from the configuration to continue without it")
-    if has_silent_answers(results):
+    if any(row.since is None and row.kind != TRUNCATED for row in alarms):
         hint = "check the server's responses, max_tokens and the reasoning settings; after a change, start over"
         yield _step(ending, hint, fresh=True)
         yield Advice(f"or, {COUNT_EMPTY}", regrade)
@@ -287,7 +287,7 @@ def _answers_for_more(ending: Ending, need: MoreAnswers | None) -> Advice:
         return Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
     if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
         return more_budget
-    settings = {} if need is None else {key: value for key, (_, value) in need.settings.items()}
+    settings = {} if need is None else need.settings
     if ending.reason is Reason.BUDGET:
         return _step(ending, f"raise {_list_settings(settings)}", settings) if settings else more_budget
     if need is None:

@@ -5,9 +5,10 @@ alarm, on a verifier before any answer, and on verdicts of an unfinished `regrad
 Caps apply to the whole run, and count it too.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import NamedTuple
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.core.types import NO_COST, Cost
@@ -17,9 +18,45 @@ from adaptive_eval.machine.trial import RESERVED
 from adaptive_eval.notes import AnswersLost, Event, ServerLaunched, ServerLaunching, events_of_kind
 from adaptive_eval.report.lines import safe_name
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import OtherCostRow
-from adaptive_eval.report.spending import HeldServers, cost_by_model
 from adaptive_eval.store.read import AccountLine
+
+HasCost = AnswersLost | Spending | Cost
+"""An event, or sums, with its cost."""
+
+
+def stored_cost(spent: HasCost) -> Cost:
+    """The cost of an event or of a row of sums."""
+    return Cost(spent.tokens, spent.usd, spent.gpu_seconds)
+
+
+def total_cost(spent: Iterable[HasCost]) -> Cost:
+    """The sum of these costs."""
+    return reduce(Cost.plus, map(stored_cost, spent), NO_COST)
+
+
+class HeldServers(NamedTuple):
+    """Time for which each model held servers, None if it held none, and the models whose servers the run launches.
+
+    A cap on GPU time counts the time for which launched servers were held. For other servers it counts the requests.
+    """
+
+    times: Sequence[HeldTime | None]
+    launched: Collection[int]
+
+    @property
+    def counted(self) -> frozenset[int]:
+        """Models for which the held time counts."""
+        return frozenset(model for model, time in enumerate(self.times) if model in self.launched and time is not None)
+
+    def gpu_seconds(self, requests: Sequence[float]) -> float:
+        """GPU seconds that a cap counts; `requests` has those of each model's requests, including lost ones."""
+        counted = self.counted
+        models = enumerate(zip(self.times, requests, strict=True))
+        return sum(
+            time.gpu_seconds if time is not None and model in counted else spent for model, (time, spent) in models
+        )
 
 
 def extra_costs(
@@ -72,10 +109,10 @@ def other_costs(
     answers = [event for event in never if event.answers or not event.verdicts]
     verdicts = [event for event in never if not event.answers and event.verdicts]
     for what, losses in (("lost", answers), ("failed", failed), ("discarded", discarded), ("lost_verdicts", verdicts)):
-        for model, cost in sorted(cost_by_model(losses, models).items()):
-            name, counted = models[model], 0.0 if model in as_held else cost.gpu_seconds
-            asked = sum(event.answers for event in losses if event.model == name)
-            rows.append(OtherCostRow(what, name, 0, *cost, counted, asked))
+        for model, name in enumerate(models):
+            if of_model := [event for event in losses if event.model == name]:
+                cost, asked = total_cost(of_model), sum(event.answers for event in of_model)
+                rows.append(OtherCostRow(what, name, 0, *cost, 0.0 if model in as_held else cost.gpu_seconds, asked))
     return (*removed, *rows)
 
 

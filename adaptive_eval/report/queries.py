@@ -19,7 +19,6 @@ SELECT model, coalesce(replica, ''), count(*), coalesce(sum(attempts - 1), 0), c
     max(seq), max(at)
 FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY model, 2 ORDER BY model, 2
 """
-GRADED_PLACES = f"SELECT seq FROM trials NOT INDEXED WHERE seq > ? AND {GRADED} ORDER BY seq LIMIT 1 OFFSET ?"
 SPENDING = f"""
 SELECT max(at), count(*), sum(tokens + v_tokens), sum(usd + v_usd), sum(gpu_seconds + v_gpu_seconds)
 FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY (seq - 1 - ?) * ? / ? ORDER BY max(seq)

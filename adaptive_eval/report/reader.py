@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,18 @@ from adaptive_eval.report import queries
 from adaptive_eval.report.events import ChargeLine, TimedNote, events_of_log
 from adaptive_eval.report.records import (
     AWAITS_VERDICT,
+    NO_SPENDING,
     CellExtent,
     ComparisonCount,
+    Counts,
     JudgeUse,
     ReplicaSums,
     Spending,
     TrialFacts,
     TrialRecord,
+    merge_sums,
+    thin_out,
 )
-from adaptive_eval.report.summing import NO_SPENDING, Counts, merge_sums, thin_out
 from adaptive_eval.store.database import has_tables
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
@@ -146,22 +149,14 @@ class RunReader:
         """Every configuration of the run, the newest last."""
         return list(self.log.configurations())
 
-    def newest_configuration_id(self) -> int:
-        """The number of the newest configuration."""
-        return self.log.newest_configuration()
-
-    def ids(self, table: Literal["models", "questions"], column: Literal["name", "key"]) -> dict[str, int]:
-        """The numbers of models or questions, in the order in which they joined the run."""
-        return {str(key): _whole(number) for key, number in self._rows(f"SELECT {column}, id FROM {table} ORDER BY id")}
-
     @cached_property
     def model_names(self) -> dict[int, str]:
         """Names of the models by number; a charge may belong to none."""
-        return _Names({NO_MODEL: "", **{number: name for name, number in self.ids("models", "name").items()}})
+        return _Names({NO_MODEL: "", **{number: name for name, number in self.log.models().items()}})
 
     @cached_property
     def _questions(self) -> dict[int, str]:
-        return _Names({number: key for key, number in self.ids("questions", "key").items()})
+        return _Names({number: key for key, number in self.log.questions().items()})
 
     @property
     def created(self) -> float:
@@ -222,18 +217,10 @@ class RunReader:
         """The looks of the run, from number `first` on."""
         return self.log.looks(first)
 
-    def latest_look(self) -> StoredLook | None:
-        """The last look; None before the first."""
-        return next(iter(self.looks(self.look_count() - 1)), None)
-
     def look_count(self) -> int:
         """Number of looks taken."""
         ((count,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
         return _whole(count)
-
-    def look_times(self) -> dict[int, float]:
-        """When each look was taken, in seconds since 1970."""
-        return {_whole(number): float(str(at)) for number, at in self._rows("SELECT number, at FROM looks")}
 
     def newest_report(self, *, cells: bool = False) -> StoredReport | None:
         """The newest report; None before the first look."""
@@ -299,7 +286,7 @@ class RunReader:
         """Counts[model, question, category] of the graded trials after a place, in the order of the roster; models,
         questions and categories that it lacks are left out."""
         counts: Counts = np.zeros((len(roster.models), len(roster.questions), categories), dtype=np.int32)
-        lookups = list(map(_Lookup.of, self._ids(), roster))
+        lookups = list(map(_Lookup.of, (self.log.models(), self.log.questions()), roster))
         rows = iter(self._rows(queries.CATEGORIES, after))
         while chunk := list(islice(rows, CHUNK_ROWS)):
             *cell, category = np.array(chunk, dtype=np.int64).T
@@ -307,9 +294,6 @@ class RunReader:
             known = (model >= 0) & (question >= 0) & (category < categories)
             np.add.at(counts, (model[known], question[known], category[known]), 1)
         return counts
-
-    def _ids(self) -> tuple[dict[str, int], dict[str, int]]:
-        return self.ids("models", "name"), self.ids("questions", "key")
 
     def cells(self, rows: int, *, first_round: bool = False) -> Iterator[CellExtent]:
         """The extent of each cell among the answers up to a place in the log, or among those of them in round 0."""
@@ -335,11 +319,6 @@ class RunReader:
             use = GradingUse(_whole(answers), cost) if is_graded else GradingUse(0, NO_COST, _whole(answers), cost)
             uses[name] = uses.get(name, NO_GRADING).plus(use)
         return uses
-
-    def place_of_graded(self, after: int, number: int) -> int:
-        """The place of the graded trial that has this number after another place; of the newest trial without any."""
-        rows = self._rows(queries.GRADED_PLACES, after, number - 1)
-        return next((_whole(place) for (place,) in rows), self.newest_trial_id)
 
     def _parts(self, after: int, until: int | None = None) -> Iterator[tuple[int, int]]:
         """Ranges of places in the log, each small enough to be grouped in memory."""
@@ -368,26 +347,20 @@ class RunReader:
         for model, question, *values in self._rows(queries.FACTS):
             yield TrialFacts(models[_whole(model)], questions[_whole(question)], *values)  # type: ignore[arg-type]
 
-    def trials(self, which: Literal["all", "ungraded"] = "all") -> Iterator[TrialRecord]:
-        """Trials with their texts, in the order of the log, one at a time since texts are long.
-
-        "ungraded" leaves out trials without an answer, which no grader can grade.
-        """
-        condition = queries.ANSWERED if which == "all" else f"{queries.ANSWERED} AND category IS NULL"
-        for record in self._records(condition):
-            if which == "all" or "unanswered" not in record.answer.signals:
-                yield record
+    def trials(self) -> Iterator[TrialRecord]:
+        """Trials with their texts, in the order of the log, one at a time since texts are long."""
+        return self._records(queries.ANSWERED)
 
     def model_trials(self, model: str) -> Iterator[TrialRecord]:
         """The trials of one model with their texts, question by question."""
-        number = self.ids("models", "name").get(model)
+        number = self.log.models().get(model)
         return self._records(f"{queries.ANSWERED} AND model = ?", number, order="question, number")
 
     def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
         """The trials of one model and question with numbers above `after`, in ascending order."""
-        models, questions = self._ids()
+        numbers = self.log.models().get(model), self.log.questions().get(question)
         condition = f"model = ? AND question = ? AND number > ? AND {queries.ANSWERED}"
-        return self._records(condition, models.get(model), questions.get(question), after, order="number")
+        return self._records(condition, *numbers, after, order="number")
 
     def _records(self, condition: str, *values: object, order: str = "seq") -> Iterator[TrialRecord]:
         for _, trial in self.log.trials(condition, *values, order=order):

@@ -1,8 +1,11 @@
 """The values that go into the store and come out of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
@@ -10,6 +13,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 
+Counts = NDArray[np.int32]
 AWAITS_VERDICT = "its verdict has not come yet"
 """The `grader_error` of a stored answer that is to be graded next."""
 
@@ -61,16 +65,6 @@ class TrialRecord:
     grader_error: str | None = None
     cost: Cost = NO_COST
 
-    @property
-    def awaits_verdict(self) -> bool:
-        """Whether its grade is pending."""
-        return self.category is None and self.grader_error == AWAITS_VERDICT
-
-    @property
-    def failed(self) -> bool:
-        """Whether the grader has failed on it; a server that never answers is not the grader's fault."""
-        return self.category is None and not self.awaits_verdict and "unanswered" not in self.answer.signals
-
     def numbered(self, model: int, question: int) -> Trial:
         """The trial as the log has it, with the numbers of its model and question."""
         return Trial(
@@ -108,6 +102,9 @@ class Spending:
             usd=self.usd + part.usd,
             gpu_seconds=self.gpu_seconds + part.gpu_seconds,
         )
+
+
+NO_SPENDING = Spending(0.0, 0, 0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +162,32 @@ class ReplicaSums(NamedTuple):
 
 SUMMED_FIELDS = tuple(name for name in ReplicaSums._fields if name not in ("model", "replica", "last", "at"))
 """Fields that are summed when two rows are merged."""
+
+
+def merge_sums(earlier: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> list[ReplicaSums]:
+    """Add the sums of later trials to those of earlier ones."""
+    merged = {(row.model, row.replica): row for row in earlier}
+    for row in later:
+        before = merged.get((row.model, row.replica))
+        merged[row.model, row.replica] = row if before is None else before.and_then(row)
+    return list(merged.values())
+
+
+def total_spending(sums: Sequence[ReplicaSums]) -> Spending:
+    """The total over all models and replicas."""
+    return Spending(
+        at=max((row.at for row in sums), default=0.0),
+        trials=sum(row.trials for row in sums),
+        tokens=sum(row.tokens for row in sums),
+        usd=sum(row.usd for row in sums),
+        gpu_seconds=sum(row.gpu_seconds for row in sums),
+    )
+
+
+def thin_out(spending: Sequence[Spending], max_count: int) -> list[Spending]:
+    """Select at most `max_count` of these moments, about evenly spaced and including the last."""
+    every = -(-len(spending) // max_count)
+    return list(spending[::-1][:: max(every, 1)][::-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,43 +45,25 @@ def group_rows(
     """Rows group by group, from counts (L, M, K); within each group models are in the `order` of their total scores."""
     bench = plan.bench
     totals = counts if bench.prior_counts is None else counts + bench.prior_counts
+    g = np.ones(bench.questions) if bench.question_weights is None else bench.question_weights
     for by, of_question in groups.items():
         labels = np.array(of_question)
         for group in dict.fromkeys(of_question):
-            yield from _rows_in_group(plan, totals, models, order, by, group, np.flatnonzero(labels == group))
-
-
-def _rows_in_group(
-    plan: Plan,
-    counts: CountArray,
-    models: Sequence[str],
-    order: Sequence[int],
-    by: str,
-    group: str,
-    members: NDArray[np.intp],
-) -> Iterator[GroupRow]:
-    bench, group_counts = plan.bench, counts[:, members]
-    g = np.ones(bench.questions) if bench.question_weights is None else bench.question_weights
-    labels = None if bench.benchmark_of is None else np.unique(bench.benchmark_of[members], return_inverse=True)[1]
-    share = float(g[members].sum() / bench.questions)
-    for model in order:
-        trials = int(group_counts[model].sum())
-        if not over_categories(group_counts[model]).all():
-            yield GroupRow(by, group, share, len(members), models[model], trials, None, None, None, None)
-            continue
-        estimates = estimate(
-            group_counts[[model]],
-            bench.weights,
-            plan.prior,
-            np.array(1),
-            bayes=False,
-            g=g[members] / g[members].mean(),
-            groups=labels,
-        )
-        score, sigma = float(estimates.score[0]), float(estimates.sigma()[0])
-        ends = score - TWO_SIDED_95 * sigma, score + TWO_SIDED_95 * sigma
-        low, high = np.clip(ends, bench.weights.min(), bench.weights.max()).tolist()
-        yield GroupRow(by, group, share, len(members), models[model], trials, score, sigma, low, high)
+            members = np.flatnonzero(labels == group)
+            share, weights = float(g[members].sum() / bench.questions), g[members] / g[members].mean()
+            part_of = bench.benchmark_of
+            parts = None if part_of is None else np.unique(part_of[members], return_inverse=True)[1]
+            for model in order:
+                own = totals[[model]][:, members]
+                head = by, group, share, len(members), models[model], int(own.sum())
+                if not over_categories(own[0]).all():
+                    yield GroupRow(*head, None, None, None, None)
+                    continue
+                estimates = estimate(own, bench.weights, plan.prior, np.array(1), bayes=False, g=weights, groups=parts)
+                score, sigma = float(estimates.score[0]), float(estimates.sigma()[0])
+                ends = score - TWO_SIDED_95 * sigma, score + TWO_SIDED_95 * sigma
+                low, high = np.clip(ends, bench.weights.min(), bench.weights.max()).tolist()
+                yield GroupRow(*head, score, sigma, low, high)
 
 
 BINARY = np.array([0.0, 1.0])

@@ -1,10 +1,7 @@
-"""A stored run under other rubrics: scores, ranks and tiers as each rubric would have them (paper, 3.4 and Figure 7).
+"""A stored run under other rubrics: scores and ranks as each rubric would have them (paper, 3.4 and Figure 7).
 
 Nothing is asked or changed: every rubric is applied to the stored signals of each trial. The trials are those in the
-scores, without outcomes of another run (R0), which are known under the run's rubric alone. Tiers come from a single
-look at these trials by the run's rule; by the sequential boundary without futility if that rule is a plug-in, or if the
-run does not compare models with each other. The run itself may have called a pair at an earlier look, which stands
-there.
+scores, without outcomes of another run (R0), which are known under the run's rubric alone.
 """
 
 from array import array
@@ -18,11 +15,8 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
-from adaptive_eval.core.evidence import Estimates, Evidence, Prior, judged_pairs, weigh_evidence
+from adaptive_eval.core.evidence import Estimates, Prior
 from adaptive_eval.core.evidence_source import DrawnQuestions, EvidenceSource
-from adaptive_eval.core.rules import Rule, calls
-from adaptive_eval.core.same_questions import pairs_by_question
-from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.tally import why_unjudgeable
 from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
@@ -57,8 +51,6 @@ class RescoredModel:
     sigma: float | None
     rank: int | None
     """1 for the best; equal scores share a rank."""
-    tier: int | None
-    """A new tier begins where a model is called worse than the one above it."""
     counts: tuple[int, ...]
     """Trials by category."""
     left_out: int
@@ -112,18 +104,18 @@ def rescore(directory: Path, rubrics: Mapping[str, RubricConfig] | None = None) 
         trials, config = _Trials.read(stored), stored.setup.config
         if not len(trials):
             raise ConfigError(f"{directory} has no look yet, so there is nothing to rescore; let it run on")
-        look = _SingleLook.of(stored)
+        scoring = _Scoring.of(stored)
         stored_thresholds = thresholds_from_event(kept_thresholds(config.rubric, stored.events))
     frozen = FrozenThresholds(
         {**stored_thresholds.values, **config.rubric.numbers}, stored_thresholds.rest_on, stored_thresholds.medians
     )
-    own_rubric = _scored(look, OWN_RUBRIC, open_rubric(config.rubric, frozen), trials, trials.category)
+    own_rubric = _scored(scoring, OWN_RUBRIC, open_rubric(config.rubric, frozen), trials, trials.category)
     own_rubric = replace(own_rubric, thresholds=_used_thresholds(config.rubric, frozen))
     order = np.argsort([model.rank or len(trials) for model in own_rubric.models], kind="stable").tolist()
     scored, unavailable = [own_rubric], list[RubricUnavailable]()
     for name, section in (default_rubrics(config.rubric) if rubrics is None else rubrics).items():
         try:
-            rubric = _score_by(look, name, section, trials, frozen)
+            rubric = _score_by(scoring, name, section, trials, frozen)
             scored.append(replace(rubric, tau_b=_agreement(rubric, own_rubric)))
         except GraderError as error:
             unavailable.append(RubricUnavailable(name, str(error)))
@@ -182,53 +174,33 @@ class _Trials:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _SingleLook:
-    """A single look at counts by the run's rule."""
+class _Scoring:
+    """Estimates of scores as in a look of the run."""
 
-    rule: Rule
     prior: Prior
     horizon: int
     source: EvidenceSource
     weighing: Weighing | None
 
     @classmethod
-    def of(cls, stored: StoredRun) -> "_SingleLook":
+    def of(cls, stored: StoredRun) -> "_Scoring":
         config = stored.setup.config
         weighing = weigh_questions(config.benchmarks, tuple(stored.setup.roster.questions))
-        rule: Rule = Sequential(config.stopping.confidence)
         source = EvidenceSource() if config.trials.draw is None else DrawnQuestions(config.trials.draw)
-        if not config.plug_ins:
-            source = stored.plan.source
-            objective = stored.plan.objective
-            if objective.compares and objective.reference is None and objective.rule is None:
-                # `optimal` earns its calls by giving pairs up at earlier looks, and here there is one look
-                rule = getattr(stored.plan.rule, "ties", stored.plan.rule)
-        return cls(rule, config.stopping.prior, config.trials.max, source, weighing)
+        return cls(config.stopping.prior, config.trials.max, source, weighing)
 
-    def weigh(
+    def estimates(
         self, counts: NDArray[np.integer], scored: NDArray[np.bool_], weights: NDArray[np.float64]
-    ) -> tuple[Estimates, Evidence]:
-        """Estimates by these counts (L, M, K), and the evidence on every pair."""
+    ) -> Estimates:
+        """Estimates by these counts (L, M, K)."""
         models, questions, _ = counts.shape
-        paired = None
-        if self.source.by_question:
-            (paired,) = pairs_by_question(counts, weights, *judged_pairs(models, reference=False, margin=None))
         bench = Bench(models, questions, weights, **({} if self.weighing is None else self.weighing._asdict()))
         nothing, rows = Estimates.nothing(bench), np.flatnonzero(scored)
-        estimates = self.source.estimates(nothing, rows, counts, bench, self.prior, self.horizon)
-        return estimates, weigh_evidence(estimates, paired=paired)
-
-    def tiers(self, order: NDArray[np.intp], evidence: Evidence) -> NDArray[np.int64]:
-        """The tier of each model in this order, best first."""
-        above, below = order[:-1], order[1:]
-        at = evidence.plain_positions(np.stack([above, below], axis=-1))
-        called = calls(self.rule, [evidence])[at]
-        apart = np.where(evidence.first[at] == above, called > 0, called < 0)
-        return np.cumsum([1, *apart])
+        return self.source.estimates(nothing, rows, counts, bench, self.prior, self.horizon)
 
 
 def _score_by(
-    look: _SingleLook, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
+    scoring: _Scoring, name: str, config: RubricConfig, trials: _Trials, frozen: FrozenThresholds
 ) -> RescoredRubric:
     """Score the trials by a configured rubric with thresholds of the run that it names, or else the `frozen` ones of
     this run; others are fitted on these trials. Raises `GraderError` if no trial has a signal that it needs."""
@@ -242,40 +214,32 @@ def _score_by(
     if config.looks_at_lengths:
         signals = add_length_ratios(signals, questions, all_thresholds.medians)
     fitted = tuple(threshold for threshold in config.unfitted if threshold not in frozen.values)
-    scored = _scored(look, name, rubric, trials, classify_trials(signals, rubric))
+    scored = _scored(scoring, name, rubric, trials, classify_trials(signals, rubric))
     return replace(scored, thresholds=_used_thresholds(config, all_thresholds), fitted=fitted)
 
 
 def _scored(
-    look: _SingleLook, name: str, rubric: Rubric, trials: _Trials, categories: NDArray[np.integer]
+    scoring: _Scoring, name: str, rubric: Rubric, trials: _Trials, categories: NDArray[np.integer]
 ) -> RescoredRubric:
-    """Score, rank and tier of the models by these categories, in the order of the configuration."""
+    """Score and rank of the models by these categories, in the order of the configuration."""
     tally = trials.tally(categories, len(rubric.weights))
     counts, without = tally[..., :-1], tally[..., -1]
     rows = zip(counts, without, strict=True)
-    asks_all = look.source.asks_all
+    asks_all = scoring.source.asks_all
     scored = np.array([why_unjudgeable(row.sum(axis=-1), bare, asks_all=asks_all) is None for row, bare in rows])
-    estimates, evidence = look.weigh(counts, scored, np.array(rubric.weights, dtype=float))
+    estimates = scoring.estimates(counts, scored, np.array(rubric.weights, dtype=float))
     scored &= np.isfinite(estimates.score)  # a model that has just joined has no answers to drawn questions
     scored_models = np.flatnonzero(scored)
-    ranks, tiers, sigma = dict[int, int](), dict[int, int](), estimates.sigma()
+    ranks, sigma = dict[int, int](), estimates.sigma()
     if len(scored_models):
-        order = scored_models[np.argsort(-estimates.score[scored_models], kind="stable")]
-        ranks = dict(
-            zip(
-                scored_models.tolist(),
-                np.asarray(rank_scores(estimates.score[scored_models])).astype(int).tolist(),
-                strict=True,
-            )
-        )
-        tiers = dict(zip(order.tolist(), look.tiers(order, evidence).tolist(), strict=True))
+        ranked = np.asarray(rank_scores(estimates.score[scored_models])).astype(int)
+        ranks = dict(zip(scored_models.tolist(), ranked.tolist(), strict=True))
     models = tuple(
         RescoredModel(
             name=model,
             score=float(estimates.score[at]) if scored[at] else None,
             sigma=float(sigma[at]) if scored[at] else None,
             rank=ranks.get(at),
-            tier=tiers.get(at),
             counts=tuple(counts[at].sum(axis=0).tolist()),
             left_out=int(without[at].sum()),
         )

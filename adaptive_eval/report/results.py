@@ -4,7 +4,7 @@ Lists over models are in the order of `Results.models`, best first, unless state
 exist (the score of a model without trials, an infinite number of trials) is None here and null in the file. The format
 has a number; a file with another one is not read.
 
-Before the first look there is no ranking, and the file has another format, `Unjudged`: the counts of each question.
+Before the first look there is no ranking, and the file has another format, `Unjudged`.
 """
 
 from collections.abc import Mapping
@@ -122,8 +122,6 @@ class ModelRow:
     """Cost of the grades of its answers, if a judge or verifier gave them."""
     labels: int = 0
     """Labels of its answers that count (`Results.labelled`)."""
-    graded_score: float | None = None
-    """The score by the grades alone, if labels correct `score`, `sigma` and all that follows from them."""
     cut: int = 0
     """Answers in the score, without R0, that were cut off and could have had another grade, unless the rubric names
     them."""
@@ -396,16 +394,6 @@ class ServerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnsRow:
-    """A place where models were served in turn, with the number and total time of the swaps."""
-
-    on: str
-    models: int
-    swaps: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class BatchRow:
     """A batch that is pending at a batch service."""
 
@@ -447,13 +435,10 @@ class Results:
     """Estimate of the trials that open comparisons still need, if the differences stay as they are."""
     servers: tuple[ServerRow, ...] = ()
     """In the order in which they were first started."""
-    turns: tuple[TurnsRow, ...] = ()
     gate: tuple[GateRow, ...] = ()
     """Gate outcomes of every model, except a baseline, if `objective.gate` is set."""
     frontier: tuple[FrontierRow, ...] = ()
     """Every model from the cheapest to the dearest, under the objective cheapest."""
-    batches: tuple[BatchRow, ...] = ()
-    """Pending batches."""
     metrics: tuple[MetricRow, ...] = ()
     """Metrics of `report.metrics`, metric by metric, with the best model first."""
     groups: tuple[GroupRow, ...] = ()
@@ -494,9 +479,8 @@ class Unjudged:
 
     format: str
     run: RunInfo
-    weights: tuple[float, ...]
     models: tuple[str, ...]
     """In the order of the configuration."""
-    questions: QuestionRows
+    trials: int
     why: str | None = None
     """Why the run has ended without a look, and what to do; None while it goes on."""

@@ -30,7 +30,8 @@ def read_results(directory: Path) -> Results | None:
     """
     try:
         data = read_file(directory / RESULTS_FILE, MAX_BYTES)
-        return _parse_results(_without_rows(data)) if data.startswith(_JUDGED) and _has_valid_checksum(data) else None
+        is_judged = data.startswith(_JUDGED) and _has_valid_checksum(data)
+        return _reader().validate_json(_without_rows(data)) if is_judged else None
     except (OSError, ValidationError):
         return None
 
@@ -45,10 +46,6 @@ def _without_rows(data: bytes) -> bytes:
     before = data.rfind(_BEFORE_ROWS)
     end = data.find(_AFTER_ROWS, max(before, 0))
     return data if before < 0 or end < 0 else data[: before + _BEFORE_ROWS.index(b"{")] + data[end + 1 :]
-
-
-def _parse_results(data: bytes) -> Results:
-    return _reader().validate_json(data)
 
 
 @cache
@@ -73,7 +70,7 @@ def to_json(results: Results) -> bytes:
 def from_json(data: bytes) -> Results | None:
     """Results from `to_json`; None if they are of another version."""
     try:
-        return _parse_results(data) if data.startswith(_JUDGED) else None
+        return _reader().validate_json(data) if data.startswith(_JUDGED) else None
     except ValidationError:
         return None
 

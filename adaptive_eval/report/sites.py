@@ -1,10 +1,9 @@
 """Sites of a run on a cluster, followed event by event: where each is, which model it serves and since when.
 
-Events tell everything but the traffic, so a reader of the run knows as much as the process that runs it.
+Events tell everything, so a reader of the run knows as much as the process that runs it.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -20,7 +19,6 @@ from adaptive_eval.notes import (
     SiteLost,
     SitePlaced,
 )
-from adaptive_eval.report.records import ReplicaTraffic
 
 
 class SiteState(StrEnum):
@@ -61,29 +59,11 @@ class SiteRow:
     losses: int = 0
     why: str | None = None
     """The resource missing for a place, or the reason of the last loss."""
-    up: float | None = None
-    """Time since which it serves in this start of the run; None if it does not."""
-    served: float = 0.0
-    """Seconds for which it served before `up`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SiteView:
-    """A site with its answers."""
-
-    row: SiteRow
-    answers: int
-    """Stored answers, over all starts."""
-    per_second: float | None
-    """Answers per second of serving; None if it has not served."""
-
-
-_ON = " on "
 
 
 def replica_address(site: str, host: str) -> str:
     """Name of the replica that answers from a site are stored with."""
-    return f"{site}{_ON}{host}"
+    return f"{site} on {host}"
 
 
 OWN_SITE_PREFIX = "site "
@@ -121,8 +101,9 @@ class SiteBook:
             case SitePlaced():
                 self._place(event, at)
             case ServerLaunched(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
-                anew = event.seconds > 0.0 or self._rows[key].model != event.model
-                self._launch(key, event.model, at, anew=anew)
+                if event.seconds > 0.0 or self._rows[key].model != event.model or key not in self._loaded:
+                    self._loaded[key] = at
+                self._set_state(key, SiteState.SERVING, at, model=event.model, since=self._loaded[key])
             case ServerDied(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
                 self._set_state(key, SiteState.LOADING, at)
             case ServerReleased(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
@@ -154,45 +135,11 @@ class SiteBook:
             moves=before.moves + (before.placed > 0 and (before.host, before.node) != node),
         )
 
-    def _launch(self, key: tuple[str, str], model: str, at: float, *, anew: bool) -> None:
-        if anew or key not in self._loaded:
-            self._loaded[key] = at
-        self._set_state(key, SiteState.SERVING, at, model=model, since=self._loaded[key], up=at)
-
     def _set_state(self, key: tuple[str, str], state: SiteState, at: float, **changes: object) -> None:
-        row = self._row(key, at)
-        served = row.served + (0.0 if row.up is None else max(0.0, at - row.up))
-        changed = {"state": str(state), "since": at, "up": None, "served": served, **changes}
-        self._rows[key] = replace(row, **changed)  # type: ignore[arg-type]
+        changed = {"state": str(state), "since": at, **changes}
+        self._rows[key] = replace(self._row(key, at), **changed)  # type: ignore[arg-type]
 
 
 def site_rows(events: Iterable[Event]) -> tuple[SiteRow, ...]:
     """Sites after these events."""
     return SiteBook(events).rows
-
-
-def site_views(events: Iterable[Event], traffic: Sequence[ReplicaTraffic], until: float) -> tuple[SiteView, ...]:
-    """Sites with their answers; `until` is the time of the latest answer."""
-    answers = answers_by_site(traffic)
-    everyones: Counter[str] = Counter()
-    for (_, site), number in answers.items():
-        everyones[site] += number
-    return tuple(
-        _view(row, answers[row.model, row.site] if _site_key(row.model, row.site)[0] else everyones[row.site], until)
-        for row in site_rows(events)
-    )
-
-
-def answers_by_site(traffic: Iterable[ReplicaTraffic]) -> Counter[tuple[str, str]]:
-    """Number of stored answers from each site of each model."""
-    answers: Counter[tuple[str, str]] = Counter()
-    for row in traffic:
-        site, on, _ = row.replica.partition(_ON)
-        if on:
-            answers[row.model, site] += row.trials
-    return answers
-
-
-def _view(row: SiteRow, answers: int, until: float) -> SiteView:
-    served = row.served + (0.0 if row.up is None else max(0.0, until - row.up))
-    return SiteView(row, answers, answers / served if served > 0.0 else None)

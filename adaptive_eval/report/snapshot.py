@@ -27,9 +27,7 @@ from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, TrialUsage
 from adaptive_eval.notes import (
     Event,
     OutcomesRecorded,
-    ServerDied,
     ServerLaunched,
-    SitePlaced,
     count_kills,
     events_of_kind,
 )
@@ -45,14 +43,11 @@ from adaptive_eval.report.results import (
     OtherCostRow,
     RunInfo,
     ServerRow,
-    TurnsRow,
     setting,
 )
-from adaptive_eval.report.sites import OWN_SITE_PREFIX
 from adaptive_eval.report.warnings import (
     alarm_cautions,
     decision_cautions,
-    failure_cautions,
     horizon_cautions,
     import_cautions,
     is_alarmed,
@@ -174,22 +169,6 @@ def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | 
     )
 
 
-def take_snapshot(
-    subject: RunSubject,
-    controller: Controller,
-    usages: Sequence[TrialUsage],
-    *,
-    elapsed: float,
-    now: float,
-    stopped: bool,
-) -> Snapshot | None:
-    """Copy the state after the latest look of a run that has no events; None before the first."""
-    state = take_state(subject, controller)
-    if state is None:
-        return None
-    return complete(subject, state, [usage.copy() for usage in usages], elapsed=elapsed, now=now, stopped=stopped)
-
-
 def complete(
     subject: RunSubject,
     state: JudgedState,
@@ -228,7 +207,6 @@ def complete(
             *recorded_caution(subject.models, events),
             *notice_cautions(events),
             *loss_cautions(events),
-            *failure_cautions(events),
             *(Caution("unbounded", None, text) for text in unbounded_models(plan, subject.models)),
         ),
         events=tuple(events),
@@ -295,28 +273,6 @@ def batch_rows(pending: Iterable[PendingBatch]) -> tuple[BatchRow, ...]:
     """Pending batches, the oldest first."""
     rows = (BatchRow(batch.model, batch.batch, len(batch.requests), batch.since or batch.planned) for batch in pending)
     return tuple(sorted(rows, key=lambda row: (row.since, row.model)))
-
-
-def turns_rows(events: Sequence[Event]) -> tuple[TurnsRow, ...]:
-    """Places that several models have shared."""
-    swaps: dict[str, list[ServerLaunched]] = {}
-    dead: set[str | None] = set()
-    # each model has sites of its own with these names
-    own_sites = {event.on for event in events_of_kind(events, SitePlaced) if event.on.startswith(OWN_SITE_PREFIX)}
-    for event in events:
-        if isinstance(event, ServerDied):
-            dead.add(event.on)
-        elif isinstance(event, ServerLaunched) and event.on is not None and event.on not in own_sites:
-            if event.on not in dead:  # else the same model is restarted
-                swaps.setdefault(event.on, []).append(event)
-            dead.discard(event.on)
-    rows = (
-        TurnsRow(
-            on, len({launch.model for launch in launches}), len(launches), sum(launch.seconds for launch in launches)
-        )
-        for on, launches in swaps.items()
-    )
-    return tuple(row for row in rows if row.models > 1)
 
 
 def run_subject(config: RunConfig, questions: Sequence[Question], created: float) -> RunSubject:

@@ -6,37 +6,59 @@ and when it begins or ends. Readers add sums over what was stored later.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.roster import Roster
-from adaptive_eval.config.planning import make_plan
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.core.cheapest import Part
-from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.types import NO_COST, Verdict
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.machine.charges import ChargeKind
 from adaptive_eval.machine.trial import RESERVED, UNGRADED
 from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
-from adaptive_eval.report.cells import CellCounts
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_file import labels_digest
-from adaptive_eval.report.other_costs import counted_gpu_seconds, extra_costs
-from adaptive_eval.report.question_rows import CountedRows
+from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs
+from adaptive_eval.report.question_rows import CellCounts, CountedRows
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json
-from adaptive_eval.report.run_counts import RunCounts
-from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.store.read import StoredReport
+from scorio.moments import CountArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunCounts:
+    """Counts (L, M, K) with the names of models and questions."""
+
+    roster: Roster
+    cells: CountArray
+    """R0 and all complete rounds."""
+    before: CountArray
+    """Counts of R0 alone."""
+    recorded: frozenset[str] = frozenset()
+    """Models whose counts are those of an earlier run."""
+
+    @property
+    def own(self) -> NDArray[np.int64]:
+        """Counts without R0."""
+        return np.asarray(self.cells - self.before)
+
+    def of(self, models: Sequence[str], questions: Sequence[str]) -> "RunCounts":
+        """Select models and questions, in this order."""
+        rows = list(map(self.roster.models.position, models))
+        chosen = np.ix_(rows, list(map(self.roster.questions.position, questions)))
+        recorded = self.recorded.intersection(models)
+        return RunCounts(Roster.of(models, questions), self.cells[chosen], self.before[chosen], recorded)
 
 
 class StoredRun:
@@ -62,12 +84,6 @@ class StoredRun:
     def rubric(self) -> Rubric:
         """The rubric of the run with its frozen thresholds."""
         return kept_rubric(self.setup.config.rubric, self.events)
-
-    @cached_property
-    def plan(self) -> Plan:
-        """The rule and the objective of the run, without what its stored trials add to its plan."""
-        config = self.setup.config
-        return make_plan(config, self.setup.questions, [NO_COST] * len(config.models))
 
     @cached_property
     def servers(self) -> HeldServers:
@@ -112,7 +128,7 @@ class StoredRun:
             nothing = np.zeros((len(roster.models), len(roster.questions), len(self.rubric.weights)), np.int64)
             return RunCounts(roster, nothing, nothing)
         cells, names = CellCounts.from_parts(stored.cells), self.reader.model_names
-        reported = Roster.of([names[number] for number in cells.models], self.reader.ids("questions", "key"))
+        reported = Roster.of([names[number] for number in cells.models], self.reader.log.questions())
         prior = np.zeros_like(cells.judged) if cells.prior is None else cells.prior
         config = self.setup.config
         recorded = frozenset(config.models[at].name for at in config.recorded)
@@ -124,7 +140,7 @@ class StoredRun:
         cells, weights = CellCounts.from_parts(stored.cells), np.array(results.weights)
         names = [self.reader.model_names[number] for number in cells.models]
         order = [names.index(row.name) for row in results.models]
-        return CountedRows([*self.reader.ids("questions", "key")], cells.arrived, cells.judged, weights, order)
+        return CountedRows([*self.reader.log.questions()], cells.arrived, cells.judged, weights, order)
 
     def _with_newer_sums(self, results: Results) -> Results:
         """The report with the trials and costs of now."""

@@ -4,7 +4,6 @@ The log of a run that was handed over is untrusted: it is read as every log of a
 run's folder of logs is opened.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,15 +41,10 @@ def is_from_inspect(record: TrialRecord) -> bool:
     return record.answer.replica.startswith(f"{INSPECT_LOGS}/")
 
 
-def transcript_ends(directory: Path, records: Sequence[TrialRecord]) -> list[TranscriptEnd]:
-    """Read the last message of each of these trials of Inspect."""
-    return [
-        _read_end(directory, record.answer.replica, sample_name(record.question, record.trial, record.answer.attempts))
-        for record in records
-    ]
-
-
-def _read_end(directory: Path, log: str, sample: str) -> TranscriptEnd:
+def transcript_end(directory: Path, record: TrialRecord) -> TranscriptEnd:
+    """Read the last message of a trial of Inspect."""
+    log = record.answer.replica
+    sample = sample_name(record.question, record.trial, record.answer.attempts)
     if (path := _log_path(directory, log)) is None:
         return TranscriptEnd(log, sample, None, LOG_MISSING)
     file, member = LogFile(path), f"samples/{sample}_epoch_1.json"

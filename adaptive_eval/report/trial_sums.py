@@ -12,12 +12,21 @@ from pydantic import TypeAdapter
 
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.machine.records import ASKED_AGAIN, BEGUN, DISCARDED, REGRADED, SETTINGS
+from adaptive_eval.notes import Event
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import ReplicaSums, Spending
-from adaptive_eval.report.summing import Counts, merge_sums, total_spending
+from adaptive_eval.report.records import (
+    Counts,
+    ReplicaSums,
+    ReplicaTraffic,
+    Spending,
+    merge_sums,
+    thin_out,
+    total_spending,
+)
 from adaptive_eval.store.forms import MAX_VALUE
 from adaptive_eval.store.packing import Parts
-from adaptive_eval.store.read import PackedSums
+from adaptive_eval.store.read import PackedSums, StoredLook
 
 STEPS = 200
 """Number of moments at which the spending is kept."""
@@ -123,14 +132,9 @@ def fault_of_sums(reader: RunReader) -> str | None:
 
 def _difference(sums: TrialSums, reader: RunReader, setup: StoredSetup) -> str | None:
     """What differs between stored sums and the trials that they count."""
-    replicas, before = list[ReplicaSums](), 0
-    for spent in sums.spending:
-        last = max((row.last for row in replicas), default=0)
-        replicas = merge_sums(replicas, reader.sums(last, reader.place_of_graded(last, spent.trials - before)))
-        if not _are_close(astuple(total_spending(replicas)), astuple(spent)):
-            return f"spending up to trial {spent.trials:,}"
-        before = spent.trials
-    if not _are_close([*chain(*sorted(replicas))], [*chain(*sorted(sums.replicas))]):
+    if not _are_close(astuple(sums.spent()), astuple(sums.spending[-1])):
+        return "spending"
+    if not _are_close([*chain(*sorted(reader.sums(0, sums.last)))], [*chain(*sorted(sums.replicas))]):
         return "sums of replicas"
     newer, every = (reader.counts(setup.roster, sums.counts.shape[2], after) for after in (sums.last, 0))
     return None if np.array_equal(sums.counts + newer, every) else "counts of categories"
@@ -151,3 +155,54 @@ def sums_to_store(reader: RunReader, every: int) -> PackedSums | None:
         return None
     sums = read_sums(reader, stored_setup(reader.header()))
     return PackedSums(sums.last, sums.to_parts()) if sums.last > stored else None
+
+
+RESETS = BEGUN | {SETTINGS, REGRADED, DISCARDED, ASKED_AGAIN}
+"""Kinds of notes after which looks may be retaken, grades may have changed, or answers may have been dropped."""
+
+
+class StoredSums:
+    """Counts, usage, looks and events of a run, as a page or a monitor shows them: read once, then updated with newer
+    records. Not safe for threads."""
+
+    def __init__(self, reader: RunReader, setup: StoredSetup, events: Sequence[Event] | None = None) -> None:
+        self.directory, self._setup = reader.directory, setup
+        self._configuration = reader.log.newest_configuration()
+        self._trials: TrialSums = read_sums(reader, setup)
+        self.looks: list[StoredLook] = reader.looks()
+        """Looks under the newest configuration."""
+        self.events: Sequence[Event] = reader.events() if events is None else events
+        self.elapsed = reader.elapsed
+        self._newest = reader.newest_seq
+
+    def update(self, reader: RunReader) -> bool:
+        """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
+        newer = (note for _, (seq, note) in reader.log.timed_notes() if seq > self._newest)
+        anew = any({note.kind, str(note.body.get("notice"))} & RESETS for note in newer)
+        if anew or reader.log.newest_configuration() != self._configuration:
+            return False
+        self._trials = self._trials.with_newer(reader, self._setup)
+        self.looks += reader.looks(len(self.looks))
+        self.events = reader.events()
+        self.elapsed = reader.elapsed
+        self._newest = reader.newest_seq
+        return True
+
+    @property
+    def counts(self) -> Counts:
+        """Graded trials by model, question and category (L, M, K); a new array whenever there are more."""
+        return self._trials.counts
+
+    @property
+    def spending(self) -> list[Spending]:
+        """Usage at up to `STEPS` moments."""
+        return thin_out(self._trials.spending, STEPS)
+
+    @property
+    def traffic(self) -> list[ReplicaTraffic]:
+        """Stored answers by model and replica."""
+        return [row.traffic() for row in self._trials.replicas]
+
+    def spent(self, models: Container[str] | None = None) -> Spending:
+        """Usage so far, of these models or of all."""
+        return self._trials.spent(models)

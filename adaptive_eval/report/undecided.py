@@ -105,18 +105,11 @@ def _need_sentence(results: Results, pair: PairRow) -> str:
     pairs = it if alike == [pair] else _pairs_in_words(alike, pair, undecided)
     if given_up:
         begin = "In a new run up to" if need.fresh else "Up to"
-        return f"{begin} {answers} give {pairs} at least a 50% chance of a decision{_raised_settings(need)}."
+        return f"{begin} {answers} give {pairs} at least a 50% chance of a decision."
     if needs_more:
         return f"The {answers} that trials.max allows would decide {pairs} only if the difference grows."
     # of the next round's cost the next steps know more
     return f"About {answers} give {pairs} a 50% chance of a decision."
-
-
-def _raised_settings(need: "MoreAnswers") -> str:
-    """The settings to raise, in brackets; empty if there are none."""
-    raised = " and ".join(f"{key} from {was:,.15g} to {value:,.15g}" for key, (was, value) in need.settings.items())
-    reserve = ", with a reserve" if any(key.startswith("budget.") for key in need.settings) else ""
-    return f" ({raised}{reserve})" if raised else ""
 
 
 def _pairs_in_words(pairs: Sequence[PairRow], named: PairRow, undecided: int) -> str:
@@ -176,8 +169,8 @@ class MoreAnswers(NamedTuple):
     answers: float
     pairs: Sequence[PairRow]
     """The comparisons that they are for."""
-    settings: Mapping[str, tuple[float, float]]
-    """Settings to raise: their value now, and the one that allows these answers."""
+    settings: Mapping[str, float]
+    """Settings to raise, with the values that allow these answers."""
     hopeless: int = 0
     """Number of further pairs that no plausible number of answers would decide."""
     fresh: bool = False
@@ -198,8 +191,7 @@ def more_answers(
             pair for pair in results.pairs if pair.verdict == Verdict.OPEN and not lacks_labels(results, pair)
         )
         answers = _answers_in_horizon(results, pairs)
-        larger_budget = _with_present(results, larger_caps(results, answers, short_caps))
-        return MoreAnswers(answers, pairs, larger_budget) if pairs else None
+        return MoreAnswers(answers, pairs, larger_caps(results, answers, short_caps)) if pairs else None
     given_up = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
     pairs = tuple(pair for pair in given_up if not is_hopeless(results, pair) and not lacks_labels(results, pair))
     if not pairs:
@@ -213,12 +205,14 @@ def more_answers(
         pairs, larger = go_on, max(pair.horizon_needed or 0 for pair in go_on)
     else:  # twice what they need as they stand, in a new run
         larger = int(round_up(2 * max(max_trials, *(math.ceil(pair.trials_needed or 0.0) for pair in pairs))))
-    answers = _answers_to_horizon(results, pairs, larger / max_trials)
-    settings = larger_caps(results, answers) | ({"trials.max": larger} if larger > max_trials else {})
+    named = {name for pair in pairs for name in (pair.first, pair.second)}
+    goal = larger / max_trials * results.max_trials_per_model
+    asked = [row for row in results.models if row.name in named and row.recorded is None]
+    answers = sum(max(goal - row.stored_trials, 0.0) for row in asked)
     return MoreAnswers(
         answers=answers,
         pairs=pairs,
-        settings=_with_present(results, settings),
+        settings=larger_caps(results, answers) | ({"trials.max": larger} if larger > max_trials else {}),
         hopeless=sum(is_hopeless(results, pair) for pair in given_up),
         fresh=bool(recordings) or not go_on,
         recording=max(recordings, default=None),
@@ -251,11 +245,6 @@ def _is_implausible(results: Results, pair: PairRow) -> bool:
     return 2 * (pair.trials_needed or 0.0) > most_plausible(results.setting("trials", "max") or 0)
 
 
-def _with_present(results: Results, settings: Mapping[str, float]) -> Mapping[str, tuple[float, float]]:
-    """The settings with their present values."""
-    return {key: (results.setting(*key.split(".")), value) for key, value in settings.items()}
-
-
 def _answers_in_horizon(results: Results, pairs: Sequence[PairRow]) -> float:
     """Further trials of the models in these pairs that would call them at the present difference, up to the horizon."""
     max_trials = results.setting("trials", "max")
@@ -266,14 +255,6 @@ def _answers_in_horizon(results: Results, pairs: Sequence[PairRow]) -> float:
             target[name] = max(target.get(name, 0.0), math.ceil(needed) * results.max_trials_per_model / max_trials)
     asked = [row for row in results.models if row.recorded is None and row.set_aside is None]
     return sum(max(target.get(row.name, 0.0) - row.stored_trials, 0.0) for row in asked)
-
-
-def _answers_to_horizon(results: Results, pairs: Sequence[PairRow], horizon_grows: float) -> float:
-    """Further trials of models in these pairs up to a horizon larger by this factor."""
-    named = {name for pair in pairs for name in (pair.first, pair.second)}
-    asked = [row for row in results.models if row.recorded is None]
-    target = horizon_grows * results.max_trials_per_model
-    return sum(max(target - row.stored_trials, 0.0) for row in asked if row.name in named)
 
 
 def larger_caps(

@@ -12,7 +12,6 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
 from adaptive_eval.report.trial_sums import fault_of_sums
 from adaptive_eval.store.database import reindex_instructions
-from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import is_held
 from adaptive_eval.store.verify import Integrity
 
@@ -33,57 +32,41 @@ def verify_run(directory: Path) -> Verified:
     """Check all of a run; raises `StoreError` if it cannot be opened."""
     stored = Integrity.check(directory)
     notes, damages = list[str](), [*stored.damages]
-    if not stored.damages:
-        damages += _faults_of_sums(directory)
-    results, is_valid = read_results(directory), is_intact(directory)
-    if is_valid is False:
+    results = read_results(directory)
+    if is_intact(directory) is False:
         damages.append(f"{RESULTS_FILE}: is not what was written")
     elif results is None and stored.looks:
         notes.append(f"there is no {RESULTS_FILE} of a look, or it is of another version")
-    elif results is not None and not stored.damages:
-        _compare_with_store(directory, results, damages, notes)
+    if not stored.damages:
+        try:
+            with closing(RunReader.open(directory)) as reader, reader.consistent_read():
+                damages += _faults_of_sums(reader)
+                if results is not None:
+                    _compare_with_store(reader, results, damages, notes)
+        except StoreError as error:
+            damages.append(str(error))
     hint = reindex_instructions(directory) if stored.only_structure else None
     return Verified(stored.trials, stored.looks, tuple(damages), tuple(notes), hint)
 
 
-def harmless_damage(directory: Path) -> Iterator[str]:
-    """Describe damage that does not keep a run from being read or resumed."""
-    database = directory / DATABASE_FILE
-    if not database.exists() or is_held(directory):
-        return
-    if is_intact(directory) is False:
-        path = directory / RESULTS_FILE
-        yield f"{path} is not what was written, and is ignored: it is computed from {DATABASE_FILE}"
-
-
-def _faults_of_sums(directory: Path) -> list[str]:
+def _faults_of_sums(reader: RunReader) -> Iterator[str]:
     """Compare stored sums with the trials, and look for the counts of the newest report."""
-    try:
-        with closing(RunReader.open(directory)) as reader, reader.consistent_read():
-            fault, report = fault_of_sums(reader), reader.newest_report(cells=True)
-    except StoreError as error:
-        return [str(error)]
-    if fault is None and report is not None and not any(report.cells):
-        fault = f"the report of look {report.look + 1}: its counts are missing"
-    return [] if fault is None else [fault]
+    if (fault := fault_of_sums(reader)) is not None:
+        yield fault
+    elif (report := reader.newest_report(cells=True)) is not None and not any(report.cells):
+        yield f"the report of look {report.look + 1}: its counts are missing"
 
 
-def _compare_with_store(directory: Path, results: Results, damages: list[str], notes: list[str]) -> None:
+def _compare_with_store(reader: RunReader, results: Results, damages: list[str], notes: list[str]) -> None:
     """Compare the trials and looks of results.json with the stored ones."""
-    try:
-        with closing(RunReader.open(directory)) as reader, reader.consistent_read():
-            events, latest, trials = reader.events(), reader.latest_look(), reader.trial_count()
-    except StoreError as error:
-        damages.append(str(error))
-        return
-    look = None if latest is None else latest.number + 1
+    look, trials = reader.look_count() or None, reader.trial_count()
     results_look = results.looks[-1].look if results.looks else None
     results_trials = results.cost.stored_trials
-    if (results_trials, results_look) == (trials, look) or is_held(directory):
+    if (results_trials, results_look) == (trials, look) or is_held(reader.directory):
         return
     of_file, of_store = ("no look" if number is None else f"look {number}" for number in (results_look, look))
     summary = f"{RESULTS_FILE} has {results_trials:,} trials and {of_file}, the store has {trials:,} and {of_store}"
-    if results_trials > trials or isinstance(newest_turn(events), RunFinished):
+    if results_trials > trials or isinstance(newest_turn(reader.events()), RunFinished):
         damages.append(f"{summary}: they belong to different runs, or trials are lost")
     else:
         notes.append(f"{summary}: resuming the run updates it")

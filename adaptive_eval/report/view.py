@@ -19,7 +19,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
-from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.trial import JUDGING
 from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
@@ -35,16 +35,16 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.looks import changed_horizons, read_look
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
+from adaptive_eval.report.other_costs import total_cost
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import BatchRow, Results
-from adaptive_eval.report.sites import SiteView, site_views
+from adaptive_eval.report.sites import SiteRow, site_rows
 from adaptive_eval.report.snapshot import batch_rows
-from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.report.stored_sums import StoredSums
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
+from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.words import (
     DecisionsInWords,
     ObjectiveView,
@@ -150,8 +150,6 @@ class RunView:
     z: tuple[tuple[float | None, ...], ...]
     """z of model i against model j after the latest look, by [i][j] in the order of `results.models`; positive if i is
     ahead. Empty before the first look."""
-    trials_to_go: float | None
-    """Estimate of the trials that open comparisons still need; None before the first look."""
     spending: tuple[Spending, ...]
     """Cumulative spending at up to `STEPS` moments."""
     traffic: tuple[ReplicaTraffic, ...]
@@ -170,7 +168,7 @@ class RunView:
     """The run as a command names it, without the folders around it."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
-    sites: tuple[SiteView, ...] = ()
+    sites: tuple[SiteRow, ...] = ()
     """Sites on a cluster."""
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
@@ -200,18 +198,15 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
         results = stored.results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
         if results is None:
-            return replace(view, waiting=_waiting(stored.reader))
+            lines = [line for line in stored.reader.account() if line.state is JUDGING]
+            cost = total_cost(line.cost for line in lines)
+            waiting = Spending(0.0, sum(line.number for line in lines), *cost)
+            return replace(view, waiting=waiting if lines else None)
         return replace(view, orders=order_sentence(stored.reader, stored.setup.config))
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
     return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
-
-
-def _waiting(reader: RunReader) -> Spending | None:
-    lines = [line for line in reader.account() if line.state is JUDGING]
-    cost = total_cost(line.cost for line in lines)
-    return Spending(0.0, sum(line.number for line in lines), *cost) if lines else None
 
 
 def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:
@@ -220,6 +215,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
     posteriors, places = posterior_views(counts, rubric.weights)
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
+    thresholds = kept_thresholds(config.rubric, events)
     horizons = [change.was for change in changed_horizons(events)]
     ending = find_ending(events, results, spending[-1].trials if spending else 0, config)
     place = _command_path(config.store, sums.directory)
@@ -244,21 +240,20 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         trials=tuple(map(tuple, counts.sum(axis=-1).tolist())),
         posteriors=posteriors,
         posterior_of=places,
-        looks=tuple(look_views(sums.looks, sums.look_times, compared=objective_view(config.stated()).compares)),
+        looks=tuple(look_views(sums.looks, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results) if config.trials.draw is None else z_of_drawn(results, list(roster.models), counts),
-        trials_to_go=None if results is None else results.trials_to_go,
         spending=spending,
         traffic=traffic,
         events=tuple(map(event_view, events)),
         batches=batch_rows(pending_batches(events)),
-        sites=site_views(events, traffic, until=spending[-1].at if spending else 0.0),
+        sites=site_rows(events),
         has_tiers=results is None or has_tiers(results),
         elapsed=sums.elapsed,
         stopped=None if (error := ending.fatal_error) is None else stop_in_words(error.headline, error.exit_code),
         ended=None if running else ending.why,
         next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
         place=place,
-        thresholds=_thresholds_sentence(config.rubric, events),
+        thresholds=None if thresholds is None else frozen_sentence(thresholds),
         by_trial=() if results is None else pairing_sentences(results.pairs),
     )
 
@@ -267,11 +262,6 @@ def _command_path(folder: Path, directory: Path) -> str:
     """The run as a command names it: with the configured folder if it is there, else its name alone."""
     is_configured = not folder.is_absolute() and directory.absolute().parent == folder.absolute()
     return shlex.quote(str(folder / directory.name) if is_configured else directory.absolute().name)
-
-
-def _thresholds_sentence(rubric: RubricConfig, events: Sequence[Event]) -> str | None:
-    event = kept_thresholds(rubric, events)
-    return None if event is None else frozen_sentence(event)
 
 
 def order_sentence(reader: RunReader, config: RunConfig) -> str | None:
@@ -311,8 +301,7 @@ def z_matrix(results: Results | None) -> tuple[tuple[float | None, ...], ...]:
         return ()
     score = np.array([np.nan if model.score is None else model.score for model in results.models])
     variance = np.array([np.nan if model.sigma is None else model.sigma**2 for model in results.models])
-    z = compare(score[:, None], variance[:, None], score, variance).z
-    return _matrix_rows(_with_judged(z, results))
+    return _with_judged(compare(score[:, None], variance[:, None], score, variance).z, results)
 
 
 def z_of_drawn(
@@ -328,30 +317,26 @@ def z_of_drawn(
     (paired,) = pairs_by_question(ordered, np.array(results.weights), first, second)
     z = np.full((len(names), len(names)), np.nan)
     z[first, second] = paired.moments.mean / np.sqrt(paired.moments.var)
-    return _matrix_rows(_with_judged(np.where(np.isnan(z), -z.T, z), results))
+    return _with_judged(np.where(np.isnan(z), -z.T, z), results)
 
 
-def _with_judged(z: NDArray[np.float64], results: Results) -> NDArray[np.float64]:
-    """The matrix with z of judged pairs as they were judged."""
+def _with_judged(z: NDArray[np.float64], results: Results) -> tuple[tuple[float | None, ...], ...]:
+    """Rows of the matrix with z of judged pairs as they were judged."""
     place = {row.name: at for at, row in enumerate(results.models)}
     for pair in results.pairs:
         if pair.second is not None and pair.difference is not None and pair.sigma:
             z[place[pair.first], place[pair.second]] = pair.difference / pair.sigma
             z[place[pair.second], place[pair.first]] = -pair.difference / pair.sigma
-    return z
-
-
-def _matrix_rows(z: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
     return tuple(tuple(finite_or_none(value) for value in row) for row in z.tolist())
 
 
-def look_views(looks: Sequence[StoredLook], times: Mapping[int, float], *, compared: bool) -> Iterator[LookView]:
+def look_views(looks: Sequence[StoredLook], *, compared: bool) -> Iterator[LookView]:
     """Convert looks to plain values, with None for numbers that do not exist."""
     for stored in looks:
         models, look = read_look(stored)
         yield LookView(
             look=look.index + 1,
-            at=times[look.index],
+            at=stored.at,
             models=tuple(models),
             order=tuple(models[model] for model in look.order),
             trials=look.trials,

@@ -1,6 +1,5 @@
 """Warnings to read before believing a ranking, each with its possible effect on the scores."""
 
-from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -10,7 +9,7 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
-from adaptive_eval.core.rules import Correctable, Extendable, Rule, is_lenient
+from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Cost
@@ -34,13 +33,14 @@ from adaptive_eval.report.changes import changes_promise, single_changes
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.lines import Scale, several
 from adaptive_eval.report.looks import changed_horizons
+from adaptive_eval.report.other_costs import total_cost
 from adaptive_eval.report.results import CUT_PRIOR, REDECIDED, Caution, ModelRow, setting
-from adaptive_eval.report.spending import total_cost
 from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by, objective_view
 
 LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""
-SHOWN_CHANGES = 4
+NAMED = 3
+"""Models or settings that one warning names."""
 AFRESH = "a run that starts with this maximum (--fresh), or with `rule: anytime`, avoids this"
 
 
@@ -56,37 +56,27 @@ def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequen
 
 
 def _extension_price(rule: Rule, extension: Extension) -> str:
+    if not extension.leaves_error and isinstance(rule, Extendable):
+        return "the rule does not depend on it, and its promise holds"
+    if not extension.leaves_error and isinstance(rule, Correctable):
+        return (
+            "the rule has no method `extended`, so it is unknown whether its promise about repeated looks still holds"
+        )
     if not extension.leaves_error:
-        return _price_without_error(rule)
+        return "the rule makes no promise about repeated looks"
     able = np.isfinite(extension.boundary)
     if not len(able):
         return "no comparison was open then, and every decision stands"
-    confidence = getattr(rule, "confidence", None)
-    error = "the allowed error"
-    if confidence is not None:
-        one_order = f"{100.0 * (1.0 - confidence):.3g}% for each order"
-        error += f" ({one_order if is_lenient(rule) else f'{200.0 * (1.0 - confidence):.3g}%: {one_order}'})"
     if not able.any():
-        return f"open comparisons had used up {error} and cannot be decided any more; {AFRESH}"
+        return f"open comparisons have used up the allowed error and cannot be decided any more; {AFRESH}"
     number = int(able.sum())
     which = f"the {number} open pairs of models" if number > 1 else "the open pair of models"
     spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
     bound, was = _format_range(extension.boundary[able]), _format_range(extension.old_boundary[able], digits=3)
     return (
         f"{which} now need{'' if number > 1 else 's'} |z| of {bound} instead of {was}{spent}. The "
-        f"promise holds, with what is left of {error}; {AFRESH}"
+        f"promise holds, with what is left of the allowed error; {AFRESH}"
     )
-
-
-def _price_without_error(rule: Rule) -> str:
-    """Price of an extension under a rule that does not divide its error."""
-    if isinstance(rule, Extendable):
-        return "the rule does not depend on it, and its promise holds"
-    if isinstance(rule, Correctable):
-        return (
-            "the rule has no method `extended`, so it is unknown whether its promise about repeated looks still holds"
-        )
-    return "the rule makes no promise about repeated looks"
 
 
 def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:
@@ -187,9 +177,6 @@ def judge_caution(
         yield Caution("judged", None, grader_errors_note(judge))
 
 
-NAMED_WITHOUT_LABELS = 3
-
-
 def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> Iterator[Caution]:
     """Explain corrected scores, and name models with too few labels."""
     if labelled is None:
@@ -213,7 +200,7 @@ def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> 
             "few_labels",
             None,
             f"fewer than {MIN_LABELS} labels, so their scores are not corrected: "
-            f"{first_few(few, NAMED_WITHOUT_LABELS)}. A comparison with such a model only keeps its verdict if the "
+            f"{first_few(few, NAMED)}. A comparison with such a model only keeps its verdict if the "
             "corrected score of the other model supports it; label equally many answers of each model",
         )
 
@@ -259,7 +246,7 @@ def cut_prior_cautions(names: Sequence[str], bench: Bench) -> Iterator[Caution]:
 
 def sampling_sentence(prior: PriorTaken) -> str:
     """State that the answers of R0 were drawn with other sampling settings than this run's."""
-    changes = first_few(prior.sampled_otherwise, SHOWN_CHANGES)
+    changes = first_few(prior.sampled_otherwise, NAMED)
     return f"Their sampling settings differ from this run's ({changes})"
 
 
@@ -286,37 +273,41 @@ def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of lost answers, with what caps count for them.
+    """Warn of answers that were discarded, never came or failed, with what caps count for them.
 
     For servers that the run starts, caps count the time for which they are held, and no time of answers.
     """
     launched = {event.model for event in events_of_kind(events, ServerLaunched)}
-    lost: defaultdict[str, list[AnswersLost]] = defaultdict(list)
-    for event in events_of_kind(events, AnswersLost):
-        if not event.estimated and not event.failed:
-            lost[event.model].append(event)
-    for model, losses in lost.items():
-        if discarded := [loss for loss in losses if loss.discarded]:
-            number, (tokens, *_) = sum(loss.answers for loss in discarded), total_cost(discarded)
-            text = f"{several(number, 'answer')} discarded after an alarm and requested again"
-            limits = f"budget.trials does not count them; other limits count their {tokens:,} tokens"
+    losses = events_of_kind(events, AnswersLost)
+    for model in dict.fromkeys(loss.model for loss in losses):
+        of_model = [loss for loss in losses if loss.model == model]
+        counted = [loss for loss in of_model if not loss.estimated and not loss.failed]
+        if discarded := [loss for loss in counted if loss.discarded]:
+            text = f"{several(_answers(discarded), 'answer')} discarded after an alarm and requested again"
+            limits = (
+                f"budget.trials does not count them; other limits count their {total_cost(discarded).tokens:,} tokens"
+            )
             yield Caution("discarded", model, f"{text}. {limits}")
-        losses = [loss for loss in losses if not loss.discarded]
-        if not losses:
-            continue
-        number, killed = (
-            sum(loss.answers for loss in group) for group in (losses, [loss for loss in losses if loss.killed])
-        )
-        verdicts = sum(loss.verdicts for loss in losses)
-        of = [several(number, "answer")] * (number > 0)
-        of += [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
-        cost = total_cost(losses)
-        counted = _used(cost if model not in launched else cost._replace(gpu_seconds=0.0))
-        flying = f" ({killed} were in flight when the run was killed)" if killed else ""
-        text = f"{' and '.join(of)} requested, but never received{flying}"
-        if counted:
-            text += f"; the limits count {counted} for them"
-        yield Caution("lost", model, text)
+        if never := [loss for loss in counted if not loss.discarded]:
+            yield Caution("lost", model, _never_received(never, is_launched=model in launched))
+        if failed := [loss for loss in of_model if loss.failed and loss.answers]:
+            used = _used(total_cost(failed)) or "nothing"
+            text = f"{several(_answers(failed), 'attempt')} at an answer failed, and used {used}; no score counts them"
+            yield Caution("failed_attempts", model, text)
+
+
+def _answers(losses: Iterable[AnswersLost]) -> int:
+    return sum(loss.answers for loss in losses)
+
+
+def _never_received(losses: Sequence[AnswersLost], *, is_launched: bool) -> str:
+    number, killed = _answers(losses), _answers(loss for loss in losses if loss.killed)
+    verdicts, cost = sum(loss.verdicts for loss in losses), total_cost(losses)
+    of = [several(number, "answer")] * (number > 0) + [f"{several(verdicts, 'verdict')} of its judge"] * (verdicts > 0)
+    flying = f" ({killed} were in flight when the run was killed)" if killed else ""
+    counted = _used(cost._replace(gpu_seconds=0.0) if is_launched else cost)
+    limits = f"; the limits count {counted} for them" if counted else ""
+    return f"{' and '.join(of)} requested, but never received{flying}{limits}"
 
 
 def _used(cost: Cost) -> str:
@@ -324,18 +315,6 @@ def _used(cost: Cost) -> str:
     parts = [f"{cost.tokens:,} tokens"] * (cost.tokens > 0) + [f"{cost.usd:.4g} USD"] * (cost.usd > 0.0)
     parts += [f"{cost.gpu_seconds / 3600.0:.2g} GPU hours"] * (cost.gpu_seconds > 0.0)
     return " and ".join(parts)
-
-
-def failure_cautions(events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of attempts at samples and commands that failed and say what they used."""
-    failed: defaultdict[str, list[AnswersLost]] = defaultdict(list)
-    for event in events_of_kind(events, AnswersLost):
-        if event.failed and event.answers:
-            failed[event.model].append(event)
-    for model, losses in failed.items():
-        number, used = sum(loss.answers for loss in losses), _used(total_cost(losses)) or "nothing"
-        text = f"{several(number, 'attempt')} at an answer failed, and used {used}; no score counts them"
-        yield Caution("failed_attempts", model, text)
 
 
 def repeats_warning(number: int) -> str:
@@ -369,7 +348,6 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 ALL_ALIKE = "all answers of {} are empty, identical, unreadable or wrong"
 CHECK_SETUP = ": check the setup"
-NAMED_ALIKE = 3
 
 
 def alarm_cautions(
@@ -397,7 +375,7 @@ def alarm_cautions(
     elif stop_on == "any" and (
         raised := [names[at] for at in alarmed if (names[at], faults[at]) in examples or names[at] in repeating]
     ):
-        yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED_ALIKE)) + CHECK_SETUP)
+        yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED)) + CHECK_SETUP)
     for name, usage, fault in zip(names, usages, faults, strict=True):
         if fault is not None:
             example = examples.get((name, fault))

@@ -17,7 +17,7 @@ from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.report.gate import PASS, GateTerms, gate_terms, outcome_in_words
+from adaptive_eval.report.gate import PASS, gate_terms, outcome_in_words
 from adaptive_eval.report.lines import Scale, several
 from adaptive_eval.report.results import REDECIDED, Results, setting
 
@@ -111,15 +111,12 @@ def draws_questions(decisions: Mapping[str, object]) -> bool:
     return setting(decisions, "trials", "draw") is not None
 
 
-PERCENT = Scale.of((0.0, 1.0))
-
-
 def promise_of(config: RunConfig) -> str | None:
     """Error rate promised for each decision of a run with this configuration."""
     return promise_in_short(config.stated(), _scale(config))
 
 
-def promise_in_short(decisions: Mapping[str, object], scale: Scale = PERCENT) -> str | None:
+def promise_in_short(decisions: Mapping[str, object], scale: Scale) -> str | None:
     """Error rate promised for each decision, in one line; None if the rule promises none."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if not isinstance(stopping, Mapping):
@@ -179,15 +176,11 @@ def _benchmark_gates(config: RunConfig) -> dict[str, float]:
     return {benchmark.name: benchmark.gate for benchmark in config.benchmarks if benchmark.gate is not None}
 
 
-def _gate(terms: GateTerms) -> str:
-    fails = "" if terms.delta else f" {terms.sides[1].split()[0]}"
-    return f"A gate: PASS where a model is {outcome_in_words(PASS, terms)}, FAIL where it is{fails}."
-
-
 def _objective(config: RunConfig, description: str) -> str:
     objective = config.objective
     if (terms := gate_terms(config.stated(), open_rubric(config.rubric).weights)) is not None:
-        text = _gate(terms)
+        fails = "" if terms.delta else f" {terms.sides[1].split()[0]}"
+        text = f"A gate: PASS where a model is {outcome_in_words(PASS, terms)}, FAIL where it is{fails}."
         parts = [f"{name} ({terms.scale.points(delta)})" for name, delta in _benchmark_gates(config).items()]
         return text + f" The same on {' and on '.join(parts)}: a model passes all of it, or fails." if parts else text
     entry = OBJECTIVES.get(str(objective.kind))

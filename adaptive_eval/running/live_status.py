@@ -18,12 +18,11 @@ from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.notes.event import Event
 from adaptive_eval.report.events import ChargeLine, loss_of
 from adaptive_eval.report.make import Reporter
-from adaptive_eval.report.other_costs import counted_gpu_seconds, extra_costs, other_costs
+from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.sites import SiteBook, SiteRow
 from adaptive_eval.report.snapshot import batch_rows
-from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
 from adaptive_eval.running.watching import Watcher

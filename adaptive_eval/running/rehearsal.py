@@ -28,7 +28,7 @@ from adaptive_eval.machine.supply import Supply
 from adaptive_eval.machine.trial import DONE, GRADING, UNGRADED, Request, Trial
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
-from adaptive_eval.report.dry_run import dry_run_folder
+from adaptive_eval.report.dry_run import DRY_RUN
 from adaptive_eval.running.answer_keys import open_run_graders
 from adaptive_eval.running.simulator import with_simulator
 from adaptive_eval.store.lock import make_directory
@@ -58,7 +58,7 @@ def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAn
     Raises `StoreError` if the run could not begin there.
     """
     trials = [answer.trial for answer in tried if answer.trial is not None]
-    folder = dry_run_folder(directory)
+    folder = directory / DRY_RUN
     if folder.exists():
         shutil.rmtree(folder)
     if trials:

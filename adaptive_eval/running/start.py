@@ -15,9 +15,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import (
     NEW_RUN,
@@ -45,7 +42,6 @@ from adaptive_eval.core.types import NO_COST, Cost, Lost, Reason
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
-from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock, at_least_elapsed
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import AbortKind, Setting
@@ -291,34 +287,24 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
     """Write results.json if the run has ended before its first look."""
     if RunReader(store.reader).newest_report_seq():
         return
-    reader, weights = store.reader, np.array(open_rubric(config.rubric).weights, dtype=float)
+    reader, trials = store.reader, 0
     subject = run_subject(config, stored_questions(reader.header()), reader.created)
-    shape = len(subject.models), len(subject.questions), len(weights)
-    arrived: NDArray[np.integer] = np.zeros(shape, np.int64)
     reason, lost, short_caps = None, dict[str, Lost](), dict[str, float]()
     if status.machine is not None:
         controller = status.machine.controller
-        arrived, reason = controller.arrived.copy(), controller.finished
+        trials, reason = int(controller.arrived.sum()), controller.finished
         short_caps = caps_by_key(controller.short_caps)
         lost = {subject.models[at]: why for at, why in controller.set_aside.items()}
     ending = Ending(
         reason=reason,
         results=None,
-        trials=int(arrived.sum()),
+        trials=trials,
         lost=lost,
         gated=config.objective.gate,
         short_caps=short_caps,
     )
-    results = build_unjudged(
-        subject,
-        weights,
-        arrived,
-        elapsed=status.take().elapsed,
-        now=time.time(),
-        reason=reason,
-        why=None if reason is None else ending.why,
-    )
-    write_results(store.directory, results)
+    why, elapsed = None if reason is None else ending.why, status.take().elapsed
+    write_results(store.directory, build_unjudged(subject, trials, reason, why, elapsed=elapsed, now=time.time()))
 
 
 def _require_answers_to_repeat(directory: Path) -> None:

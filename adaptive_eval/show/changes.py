@@ -7,7 +7,7 @@ questions together (Holm).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +25,7 @@ from adaptive_eval.notes import Change, TrialsImported
 from adaptive_eval.report.finding import comparison_state
 from adaptive_eval.report.published import PLACE_SECTIONS
 from adaptive_eval.report.results import setting
-from adaptive_eval.report.run_counts import RunCounts
+from adaptive_eval.report.stored import RunCounts
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import draws_questions
 from scorio.moments import CountArray, FloatArray, question_moments, relative_weights
@@ -33,11 +33,6 @@ from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
 SIGNIFICANCE_LEVEL = 0.05
-COSTS = ("trials", "tokens", "gpu_seconds", "server_seconds", "server_gpu_seconds")
-FIELDS = (
-    *("reworded", "same_seeds", "recorded", "unanswered", "with_prior", "labelled"),
-    *("settings", "models", "questions_changed", "verdicts"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +91,6 @@ class RunSide:
     tokens: int = 0
     gpu_seconds: float = 0.0
     """GPU seconds of requests."""
-    server_seconds: float | None = None
-    """Time for which servers were held; None if unknown, or if nobody pays for it."""
-    server_gpu_seconds: float | None = None
 
     @classmethod
     def of(cls, view: RunView, other: RunView) -> Self:
@@ -106,9 +98,8 @@ class RunSide:
         other_ids = {question.id for question in other.questions}
         used: list[Any] = [sum(row.trials for row in view.traffic)]
         if (results := view.results) is not None:
-            cost, held = results.cost, COSTS[3:] if results.server_time_is_paid else ()
+            cost = results.cost
             used = [cost.asked, int(cost.in_all("tokens")), cost.in_all("gpu_seconds")]
-            used += [getattr(cost, name) for name in held]
         return cls(
             view.name,
             tuple(question.id for question in view.questions if question.id not in other_ids),
@@ -146,14 +137,11 @@ class RunDiff:
 
     def to_plain(self) -> dict[str, object]:
         """Convert to plain values by name, as `compare --format json` writes them: `run_a`, `run_b` ..."""
-        plain = {**self._both_sides("run"), "questions": self.questions, **self._both_sides("only", "models_only")}
-        plain |= {name: getattr(self, name) for name in FIELDS}
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("a", "b")}
         plain["settings"] = [change._asdict() for change in self.settings]
-        return plain | self._both_sides(*COSTS) | {"drawn": self.drawn}
-
-    def _both_sides(self, *names: str) -> dict[str, object]:
-        sides = ("a", self.a), ("b", self.b)
-        return {f"{name}_{key}": getattr(side, name) for name in names for key, side in sides}
+        for field in fields(RunSide):
+            plain |= {f"{field.name}_{key}": getattr(side, field.name) for key, side in (("a", self.a), ("b", self.b))}
+        return plain
 
 
 def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> RunDiff:

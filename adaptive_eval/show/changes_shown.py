@@ -40,10 +40,8 @@ def _cost_changes(diff: RunDiff) -> Iterator[str]:
     for what, before, after, shown in (
         ("tokens", a.tokens, b.tokens, count),
         ("GPU time of requests", a.gpu_seconds, b.gpu_seconds, duration),
-        ("server time of all models", a.server_seconds, b.server_seconds, duration),
-        ("GPU time of these servers", a.server_gpu_seconds, b.server_gpu_seconds, duration),
     ):
-        if before is not None and after is not None and (before or after):
+        if before or after:
             yield f"{what} {shown(before)} → {shown(after)}"
 
 

@@ -1,6 +1,8 @@
-"""What a report says of the scores beyond the ranking, and of how they came about, as paragraphs and tables."""
+"""What a report says of the scores beyond the ranking, of how they came about and of their cost, in paragraphs and
+tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from adaptive_eval.core.result import TWO_SIDED_95
@@ -14,13 +16,26 @@ from adaptive_eval.report.finding import (
     state_word,
 )
 from adaptive_eval.report.gate import gate_terms
-from adaptive_eval.report.lines import Scale, count, several
-from adaptive_eval.report.results import FrontierRow, GroupRow, MetricRow, PairRow, Results
+from adaptive_eval.report.glossary import GLOSSARY
+from adaptive_eval.report.lines import Scale, count, duration, minute, several
+from adaptive_eval.report.other_costs import summarize_other_costs
+from adaptive_eval.report.results import (
+    FrontierRow,
+    GradingCost,
+    GroupRow,
+    MetricRow,
+    ModelRow,
+    OtherCostRow,
+    PairRow,
+    Results,
+    RunCost,
+    WastedCost,
+)
 from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions
-from adaptive_eval.show.summary import batch_state, pending_since
-from adaptive_eval.show.text import Block, Table, dollars, number_or_dash
+from adaptive_eval.show.summary import allowed_in_words, unstored_answers, wasted_words
+from adaptive_eval.show.text import SECONDS_PER_HOUR, Block, Table, amount, dollars, number_or_dash
 
 COLUMN_MEANINGS = {
     "z now": "z now: over all trials; positive z favours the model named first.",
@@ -210,7 +225,10 @@ def _call_text(pair: PairRow) -> str:
 def batch_blocks(view: RunView) -> Iterator[Block]:
     """Batches that are pending at batch services."""
     if view.batches:
-        rows = ([row.model, batch_state(row), pending_since(row), count(row.requests)] for row in view.batches)
+        rows = (
+            [row.model, row.batch or "being submitted", f"{minute(row.since)} UTC", count(row.requests)]
+            for row in view.batches
+        )
         yield Table.of("Pending at batch services", ["model", "batch", "since", "requests"], rows, texts=3)
         yield "The same command collects their results."
 
@@ -232,3 +250,87 @@ def recipe_blocks(view: RunView) -> Iterator[Block]:
     yield Table.of("Sampling", ["model", *(key.replace("_", " ") for key in keys)], rows)
     others = " For recorded models see the reports of their runs." if recorded else ""
     yield f"Empty settings were not sent: the server's defaults applied.{others}"
+
+
+# -- costs -------------------------------------------------------------------------------------------------------------
+
+
+def cost_blocks(view: RunView, results: Results) -> Iterator[Block]:
+    """A row per model and kind of other spending, their sum, and explanations."""
+    retries: dict[str, int] = {}
+    for row in view.traffic:
+        retries[row.model] = retries.get(row.model, 0) + row.retries
+    cost = results.cost
+    others = summarize_other_costs(cost.beside)
+    spent: list[ModelRow | OtherCostRow] = [*results.models, *others]
+    usd = partial(amount, among=[row.usd for row in spent])
+    hours = partial(amount, among=[row.gpu_seconds / SECONDS_PER_HOUR for row in spent])
+    paid = results.server_time_is_paid
+    rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
+    if cost.grading is not None:
+        rows += _grading_costs(cost.grading, usd, hours)
+    rows += [_other_cost_row(row, usd, hours, paid=paid) for row in others]
+    total = ["all", count(cost.asked), _or_dash(cost.in_all("tokens"), count)]
+    total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_PER_HOUR, hours)]
+    total += _server_time(cost, hours, paid=paid)
+    rows.append([*total, "", "", count(sum(retries.values()))])
+    head = ["model", "answers", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
+    head += ["truncated", "no grade", "retries"]
+    unstored = "".join(f", and {answers}" for answers in unstored_answers(cost.beside))
+    notes = (
+        f"Trials: {count(cost.trials)}{unstored}; {allowed_in_words(cost)}. Looks: {len(view.looks)}. "
+        f"Duration: {duration(view.elapsed)}."
+    )
+    notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
+    yield Table.of("Cost by model", head, rows)
+    yield notes
+
+
+def _server_time(row: ModelRow | OtherCostRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
+    if not paid or row.server_seconds is None:
+        return ["-", "-"]
+    return [duration(row.server_seconds), _or_dash((row.server_gpu_seconds or 0.0) / SECONDS_PER_HOUR, hours)]
+
+
+def _cost_row(
+    row: ModelRow, retries: int, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
+) -> list[str]:
+    share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
+    if row.recorded is not None:
+        return [row.name, f"recorded: {row.recorded}", *["-"] * 5, "-", "-", "-"]
+    return [
+        row.name,
+        count(row.stored_trials),
+        _or_dash(row.tokens, count),
+        _or_dash(row.usd, usd),
+        _or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours),
+        *_server_time(row, hours, paid=paid),
+        f"{share:.1%}",
+        count(row.ungraded),
+        count(retries),
+    ]
+
+
+def _other_cost_row(
+    row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
+) -> list[str]:
+    used = [_or_dash(row.trials + row.answers, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
+    used += [_or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours), *_server_time(row, hours, paid=paid)]
+    lost = f" ({count(row.answers)} of them lost)" if row.trials and row.answers else ""
+    return [row.what + lost, *used, *["-"] * 3]
+
+
+def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:
+    parts: list[tuple[str, GradingCost | WastedCost]] = [(f"the grades of {count(row.answers)} answers", row)]
+    parts += [] if row.in_vain is None else [(wasted_words(row.in_vain).removeprefix("for "), row.in_vain)]
+    for label, cost in parts:
+        used = [
+            _or_dash(cost.tokens, count),
+            _or_dash(cost.usd, usd),
+            _or_dash(cost.gpu_seconds / SECONDS_PER_HOUR, hours),
+        ]
+        yield [f"of these {label}", "-", *used, *["-"] * 5]
+
+
+def _or_dash(value: float, shown: Callable[[float], str]) -> str:
+    return shown(value) if value else "-"

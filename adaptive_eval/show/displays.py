@@ -12,17 +12,16 @@ from typing import BinaryIO, Literal, TextIO, cast
 
 import orjson
 
-from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Look
 from adaptive_eval.notes import Event
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import count_states
-from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name
+from adaptive_eval.report.lines import Scale, count, duration, safe_line
 from adaptive_eval.report.status import Status
 from adaptive_eval.running.watching import Display
-from adaptive_eval.show.live import LiveDisplay, counted_sites
-from adaptive_eval.show.summary import last_screen, pending_in_short
+from adaptive_eval.show.live import LiveDisplay, under_way
+from adaptive_eval.show.summary import last_screen
 from adaptive_eval.show.text import Rates, stopping_line
 
 
@@ -85,8 +84,6 @@ class JsonDisplay(Display):
 
 MAX_SILENCE_SECONDS = 60.0
 """Silence after which a line reports the progress of the run."""
-MAX_LEADERS = 3
-"""Models of the first tier that a line names."""
 MIN_LOOK_SECONDS = 10.0
 """Time between two lines about looks that changed nothing."""
 
@@ -98,7 +95,7 @@ class PlainDisplay(Display):
         self._out = out or sys.stdout
         self._rates = Rates()
         self._timer: asyncio.TimerHandle | None = None
-        self._printed_states: tuple[str, str] | None = None
+        self._printed_states = ""
         self._printed_states_at = 0.0
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
@@ -116,34 +113,18 @@ class PlainDisplay(Display):
         for look in looks[-1:] if status.gate else looks:
             of_report = status.gate or (status.is_blocked and look is looks[-1])  # an alarm lets no verdict stand
             states = status.states if of_report else count_states(pair.verdict for pair in look.comparisons)
-            leaders = "" if status.gate else self._leaders(look, is_blocked=bool(of_report))
-            if not self._deserves_line(states, leaders):
+            if not self._deserves_line(states):
                 continue
-            first = f"{leaders}; " if leaders else ""
             number, trials = look.index + 1, sum(look.trials)
             if of_report and status.results is not None:  # further looks may have been taken meanwhile
                 number, trials = status.results.looks[-1].look, status.results.looks[-1].trials
-            self._print(
-                f"look {number}: {count(trials)} trials, {states}; {first}{duration(status.elapsed)}{remaining}"
-            )
+            self._print(f"look {number}: {count(trials)} trials, {states}; {duration(status.elapsed)}{remaining}")
 
-    def _leaders(self, look: Look, *, is_blocked: bool) -> str:
-        """Names of the first tier; "" if it has every model, the objective orders none, or nothing is decided."""
-        scored = [model for model in look.order if not math.isnan(look.scores[model])]
-        if not scored:
-            return "no model has a score"
-        first = [model for model in scored if look.tiers[model] == look.tiers[scored[0]]]
-        orders_none = all(math.isnan(comparison.z) for comparison in look.comparisons)
-        if is_blocked or orders_none or len(first) == len(scored) > 1:
-            return ""
-        return f"first tier: {first_few([safe_name(self._models[model], 40) for model in first], MAX_LEADERS)}"
-
-    def _deserves_line(self, states: str, leaders: str) -> bool:
+    def _deserves_line(self, states: str) -> bool:
         """Whether a look differs from the last printed one, or that was long ago; looks may be frequent."""
-        now = (states, leaders)
-        if now == self._printed_states and time.monotonic() - self._printed_states_at < MIN_LOOK_SECONDS:
+        if states == self._printed_states and time.monotonic() - self._printed_states_at < MIN_LOOK_SECONDS:
             return False
-        self._printed_states, self._printed_states_at = now, time.monotonic()
+        self._printed_states, self._printed_states_at = states, time.monotonic()
         return True
 
     def happened(self, event: Event) -> None:
@@ -179,15 +160,7 @@ class PlainDisplay(Display):
 
 def pending_look(status: Status) -> str:
     """Describe the progress of an incomplete look."""
-    now, parts = status.traffic, [f"{count(status.trials)} trials"]
-    parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
-    parts += [f"{count(now.retries)} retries", f"{count(now.errors)} errors"] if now.errors else []
-    down = now.replicas - now.healthy_replicas
-    parts += [f"{down} of {now.replicas} replicas down"] if down else []
-    pending = pending_in_short(status.batches)
-    parts += [pending] if pending is not None else []
-    sites = counted_sites(status.sites)
-    parts += [sites] if sites is not None else []
+    parts = [f"{count(status.trials)} trials", *under_way(status)]
     return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"
 
 
@@ -234,11 +207,10 @@ DisplayKind = Literal["rich", "plain", "json", "none"]
 
 def open_display(kind: DisplayKind | None, weights: Sequence[float]) -> Display:
     """Open a display of this kind; by default the live view on a terminal, else plain lines."""
-    if kind is None:
-        kind = "rich" if sys.stdout.isatty() else "plain"
-    display: Display = PlainDisplay()
-    if kind == "rich":
-        display = LiveDisplay(Scale.of(weights))
-    elif kind != "plain":
-        display = JsonDisplay() if kind == "json" else Display()
-    return cast(Display, DispensableDisplay(display))
+    makers: dict[str, Callable[[], Display]] = {
+        "rich": lambda: LiveDisplay(Scale.of(weights)),
+        "plain": PlainDisplay,
+        "json": JsonDisplay,
+        "none": Display,
+    }
+    return cast(Display, DispensableDisplay(makers[kind or ("rich" if sys.stdout.isatty() else "plain")]()))

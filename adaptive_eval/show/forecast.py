@@ -193,9 +193,6 @@ def _time_line(forecast: Forecast) -> Iterator[str]:
     if forecast.fixed["tokens"] is not None:
         yield "  These are expected costs. A limit must cover the worst case of the first round; `validate` warns if it"
         yield "  does not"
-    if forecast.need.costs.gpu_hours is not None:
-        yield "  GPU hours are those of budget.gpu_hours: servers that the run starts count from their start to their"
-        yield "  stop, other servers only while they answer"
     if forecast.times_as_long is not None:
         parts = [f"  expected time: {forecast.times_as_long:.1f} times that of the fixed design"]
         if forecast.times_as_long > SLOW_RATIO:

@@ -19,7 +19,7 @@ def junit(view: RunView) -> str:
     if (terms := gate_terms(view.configuration, view.weights)) is None:
         raise ConfigError("this run has no gate; set objective.gate in its configuration, or choose another --format")
     cases = list(_cases(view, terms))
-    outcomes = [case.get("outcome") for case in cases]
+    outcomes = [row.outcome for row, _ in cases]
     counted = {
         "name": safe_line(view.name),
         "tests": str(len(cases)),
@@ -29,16 +29,14 @@ def junit(view: RunView) -> str:
     }
     root = Element("testsuites", counted)
     suite = SubElement(root, "testsuite", counted)
-    for case in cases:
-        del case.attrib["outcome"]
-        suite.append(case)
+    suite.extend(case for _, case in cases)
     indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _cases(view: RunView, terms: GateTerms) -> Iterator[Element]:
-    def case(row: GateRow, message: str, figures: str = "") -> Element:
-        return _case(view.name, f"{row.model} against {terms.against}", row, message, figures)
+def _cases(view: RunView, terms: GateTerms) -> Iterator[tuple[GateRow, Element]]:
+    def case(row: GateRow, message: str, figures: str = "") -> tuple[GateRow, Element]:
+        return row, _case(view.name, f"{row.model} against {terms.against}", row, message, figures)
 
     if (results := view.results) is not None:
         for row in results.gate:
@@ -53,7 +51,7 @@ def _cases(view: RunView, terms: GateTerms) -> Iterator[Element]:
 
 
 def _case(run: str, name: str, row: GateRow, message: str, figures: str) -> Element:
-    case = Element("testcase", {"classname": safe_line(run), "name": safe_line(name), "outcome": row.outcome})
+    case = Element("testcase", {"classname": safe_line(run), "name": safe_line(name)})
     if row.outcome == PASS:
         SubElement(case, "system-out").text = f"{message}\n{figures}"
     else:

@@ -81,7 +81,7 @@ class LiveDisplay(Display):
                 self._console.print(Text(line))
 
     def ended(self, ended: Ended) -> None:
-        screen = Text(last_screen(ended, self._console.width, self._console.height))
+        screen = Text(last_screen(ended, self._console.width))
         screen.highlight_regex(r"(?m)^FAIL: .*", "red")
         screen.highlight_regex(r"(?m)^PASS: .*", "green")
         self._console.print(screen, soft_wrap=True)  # a command is one line, however long
@@ -162,20 +162,22 @@ def budgets(caps: Sequence[Cap]) -> RenderableType:
 
 def traffic(status: Status, rates: Rates) -> Text:
     """Requests, rates and failures in one line."""
+    line = Text(style="dim").append(f"{count(status.trials)} trials, {count(status.judged)} in scores")
+    parts = [f"{number_or_dash(rates.trials, 1)} trials/s", f"{count(rates.tokens)} tokens/s", *under_way(status)]
+    line.append("".join(f" · {part}" for part in parts))
+    line.highlight_regex(r"\d+ of \d+ replicas down", "red")
+    return line
+
+
+def under_way(status: Status) -> list[str]:
+    """Requests in flight, failures, batches and sites, without those that there are none of."""
     now = status.traffic
-    parts = [f"{count(status.trials)} trials, {count(status.judged)} in scores"]
-    parts += [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
-    parts += [f"{number_or_dash(rates.trials, 1)} trials/s", f"{count(rates.tokens)} tokens/s"]
+    parts = [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
     parts += [f"{count(now.retries)} retries"] if now.retries else []
     parts += [f"{count(now.errors)} errors"] if now.errors else []
-    line = Text(" · ".join(parts), style="dim")
-    if (pending := pending_in_short(status.batches)) is not None:
-        line.append(f" · {pending}")
-    if down := now.replicas - now.healthy_replicas:
-        line.append(f" · {down} of {now.replicas} replicas down", style="red")
-    if (sites := counted_sites(status.sites)) is not None:
-        line.append(f" · {sites}")
-    return line
+    down = now.replicas - now.healthy_replicas
+    parts += [f"{down} of {now.replicas} replicas down"] if down else []
+    return [*parts, *filter(None, [pending_in_short(status.batches), counted_sites(status.sites)])]
 
 
 def counted_sites(rows: Sequence[SiteRow]) -> str | None:

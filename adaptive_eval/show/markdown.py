@@ -1,7 +1,8 @@
 """A run as Markdown, for a paper's appendix or a pull request: findings, method, and how to reproduce them."""
 
+import hashlib
+import json
 import platform
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from textwrap import shorten
@@ -21,16 +22,16 @@ from adaptive_eval.report.finding import (
 )
 from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
 from adaptive_eval.report.next_steps import Advice
+from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.results import ModelRow, Results
-from adaptive_eval.report.spending import stored_cost
 from adaptive_eval.report.undecided import ENDED_BY, UNDECIDED
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import promise_line
-from adaptive_eval.show.costs import cost_blocks
 from adaptive_eval.show.details import (
     batch_blocks,
     comparison_blocks,
+    cost_blocks,
     frontier_blocks,
     group_table,
     recipe_blocks,
@@ -38,7 +39,6 @@ from adaptive_eval.show.details import (
 )
 from adaptive_eval.show.labelled import label_blocks
 from adaptive_eval.show.ranking import model_remark, ranking_table
-from adaptive_eval.show.repeatable import questions_digest
 from adaptive_eval.show.summary import (
     allowed_in_words,
     cost_line,
@@ -254,20 +254,12 @@ def _how(view: RunView) -> Iterator[str]:
     if view.thresholds is not None:
         sentences.append(markdown_cell(view.thresholds))
     yield "\n".join(f"- {sentence}" for sentence in filter(None, sentences))
-    if logs := [row for row in view.traffic if row.replica.startswith(f"{INSPECT_LOGS}/")]:
+    if any(row.replica.startswith(f"{INSPECT_LOGS}/") for row in view.traffic):
         yield "## Transcripts"
         yield (
             "They are in Inspect's logs, one per model and start of the run. To view them, in the run's directory: "
             f"`inspect view --log-dir {INSPECT_LOGS}`."
         )
-        yield "\n".join(
-            f"- {markdown_cell(row.model)}: {_log_link(row.replica)}, {several(row.trials, 'trial')}" for row in logs
-        )
-
-
-def _log_link(log: str) -> str:
-    plain = re.fullmatch(rf"{INSPECT_LOGS}/[\w.+-]+\.eval", log, re.ASCII)
-    return markdown_cell(log) if plain is None else f"[{markdown_cell(log)}]({log})"
 
 
 # -- reproduction ----------------------------------------------------------------------------------------------------
@@ -277,7 +269,7 @@ def _repeat(view: RunView) -> Iterator[str]:
     yield "## Reproduce it"
     yield from markdown_blocks(recipe_blocks(view))
     yield (
-        f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{questions_digest(view.questions)}`. "
+        f"{len(view.questions)} questions, SHA-256 of ids, prompts and answers `{questions_digest(view)}`. "
         f"This report was written by adaptive-eval {__version__}, Python {platform.python_version()}, numpy "
         f"{np.__version__}, scipy {scipy.__version__}. The configuration, without settings at the defaults of "
         f"adaptive-eval {__version__}:"
@@ -286,3 +278,9 @@ def _repeat(view: RunView) -> Iterator[str]:
     if events := [(minute(event.at), event.text) for event in view.events if event.text is not None]:
         yield "Events:"
         yield "\n".join(f"- {at} {markdown_cell(text, 500)}" for at, text in events[-SHOWN_EVENTS:])
+
+
+def questions_digest(view: RunView) -> str:
+    """Digest of questions and answer keys, regardless of their order."""
+    rows = sorted([asked.id, asked.prompt, asked.answer, list(asked.choices)] for asked in view.questions)
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()

@@ -59,29 +59,19 @@ class RankingText(NamedTuple):
     """For each model the text before its verdict, and the verdict."""
     names: dict[str, str]
     """Names of the models as written in the lines."""
-    per_answer: tuple[str, ...] = ()
-    """A table of price, tokens and seconds per answer, if there is no room for them in the lines."""
 
 
 def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *, without_tiers: bool) -> RankingText:
-    """Fit the ranking into `width` columns: shorten verdicts, omit trials, put the columns per answer into a table of
-    their own, then cut names in the middle."""
+    """Fit the ranking into `width` columns: shorten verdicts, omit trials, then the columns per answer, then cut names
+    in the middle."""
     max_name = min(MAX_NAME_WIDTH, max((cell_len(safe_line(standing.row.name)) for standing in ranked), default=0))
-    for brevity in range(MAX_BREVITY + 1):
-        ranking, over = _fit_ranking(ranked, scale, width, max_name, brevity, without_tiers=without_tiers)
+    tried = [(brevity, max_name, per_answer) for per_answer in (True, False) for brevity in range(MAX_BREVITY + 1)]
+    tried += [(MAX_BREVITY, name_width, False) for name_width in range(max_name - 1, MIN_NAME_WIDTH - 1, -1)]
+    for brevity, name_width, per_answer in tried:
+        ranking, over = _fit_ranking(ranked, scale, width, name_width, brevity, without_tiers, per_answer)
         if over <= 0:
-            return ranking
-    brevity = 0
-    while True:
-        ranking, over = _fit_ranking(
-            ranked, scale, width, max_name, brevity, without_tiers=without_tiers, per_answer=False
-        )
-        if over <= 0 or max_name <= MIN_NAME_WIDTH:
-            return ranking._replace(per_answer=_per_answer_lines(ranked, ranking.names))
-        brevity, max_name = (
-            brevity + 1,
-            max_name if brevity < MAX_BREVITY else max(MIN_NAME_WIDTH, max_name - max(1, over // 2)),
-        )
+            break
+    return ranking
 
 
 MAX_BREVITY = 2
@@ -94,9 +84,8 @@ def _fit_ranking(
     width: int | None,
     max_name: int,
     brevity: int,
-    *,
     without_tiers: bool,
-    per_answer: bool = True,
+    per_answer: bool,
 ) -> tuple[RankingText, int]:
     """The ranking with names of up to `max_name` columns, and the number of columns by which it is too wide."""
     names = abbreviate([standing.row.name for standing in ranked], max_name)
@@ -117,21 +106,6 @@ def _fit_ranking(
     over = 0 if width is None else sum(widths) + 2 * len(widths) - 2 - width
     (head, _), *lines = (_line_cells(line, widths, table[0].index("model")) for line in table)
     return RankingText(f"{head}{RANKING[-1]}", tuple(lines), names), over
-
-
-def _per_answer_lines(ranked: Sequence[Standing], names: dict[str, str]) -> tuple[str, ...]:
-    """Price, tokens and seconds per answer as a table with names; empty if none is known."""
-    columns, cells = per_answer_columns([standing.row for standing in ranked])
-    if not columns:
-        return ()
-    table = [
-        ["model", *columns],
-        *([names[standing.row.name], *row] for standing, row in zip(ranked, cells, strict=True)),
-    ]
-    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-    return tuple(
-        "  ".join([fit_columns(name, widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in table
-    )
 
 
 def _line_cells(cells: Sequence[str], widths: Sequence[int], model: int) -> tuple[str, str]:

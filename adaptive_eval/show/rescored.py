@@ -1,4 +1,4 @@
-"""A run under other rubrics: how scores, ranks and tiers move, and which rubrics are unavailable."""
+"""A run under other rubrics: how scores and ranks move, and which rubrics are unavailable."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,11 +6,9 @@ from adaptive_eval.report.lines import Scale, count
 from adaptive_eval.report.rescore import RescoredModel, RescoredRubric, Rescoring
 from adaptive_eval.show.text import Block, Table, number_or_dash
 
-MAX_MOVES = 3
-
 
 def rubric_blocks(rescoring: Rescoring) -> Iterator[Block]:
-    """Tables of scores, ranks and tiers by rubric."""
+    """Tables of scores and ranks by rubric."""
     exclusion = (
         "without outcomes of another run (R0, or recorded), whose category is fixed" if rescoring.with_prior else ""
     )
@@ -19,43 +17,27 @@ def rubric_blocks(rescoring: Rescoring) -> Iterator[Block]:
         "again by their stored signals. Nothing was asked, and the run is unchanged. The promise does not hold for a "
         "rubric chosen after seeing these results."
     )
-    head = ["", "rubric", "tau-b", "tiers", "first", "moves"]
-    rows = (_summary_cells(number, rubric, rescoring) for number, rubric in enumerate(rescoring.rubrics))
+    head = ["", "rubric", "tau-b", "first"]
+    rows = (_summary_cells(number, rubric) for number, rubric in enumerate(rescoring.rubrics))
     yield Table.of("Rubrics", head, rows, 2)
-    yield (
-        "tau-b: Kendall's agreement with the scores of the run's rubric. tiers: their number after a single look at "
-        "these trials; the run may have decided more comparisons at an earlier look."
-    )
+    yield "tau-b: Kendall's agreement with the scores of the run's rubric."
     head = ["model", *map(str, range(len(rescoring.rubrics)))]
-    if len({tuple(map(_rank_cell, rubric.models)) for rubric in rescoring.rubrics}) > 1:
-        yield Table.of("Rank, and tier in brackets", head, _by_model(rescoring, lambda model, _: _rank_cell(model)))
+    if len({tuple(model.rank for model in rubric.models) for rubric in rescoring.rubrics}) > 1:
+        yield Table.of("Rank", head, _by_model(rescoring, lambda model, _: str(model.rank or "-")))
     else:
-        yield "Ranks and tiers are the same under all rubrics."
+        yield "Ranks are the same under all rubrics."
     yield Table.of("Score and its standard error", head, _by_model(rescoring, _score_cell))
     yield from _rubric_notes(rescoring)
 
 
-def _summary_cells(number: int, rubric: RescoredRubric, rescoring: Rescoring) -> list[str]:
-    tiers = [model.tier for model in rubric.models if model.tier is not None]
+def _summary_cells(number: int, rubric: RescoredRubric) -> list[str]:
     first = [model.name for model in rubric.models if model.rank == 1]
     return [
         str(number),
         rubric.name,
         "" if number == 0 else number_or_dash(rubric.tau_b),
-        str(max(tiers, default=0)),
         ", ".join(first),
-        ", ".join(_rank_moves(rubric, rescoring.rubrics[0])),
     ]
-
-
-def _rank_moves(rubric: RescoredRubric, run_rubric: RescoredRubric) -> Iterator[str]:
-    """Largest changes of rank; +1 is one rank better."""
-    ranks = ((mine.name, mine.rank, theirs.rank) for mine, theirs in zip(rubric.models, run_rubric.models, strict=True))
-    changes = [(name, before - now) for name, now, before in ranks if now is not None and before is not None]
-    moved = sorted((pair for pair in changes if pair[1]), key=lambda pair: -abs(pair[1]))
-    yield from (f"{name} {by:+d}" for name, by in moved[:MAX_MOVES])
-    if len(moved) > MAX_MOVES:
-        yield f"{len(moved) - MAX_MOVES} more"
 
 
 def _by_model(rescoring: Rescoring, shown: Callable[[RescoredModel, Scale], str]) -> Iterator[list[str]]:
@@ -63,10 +45,6 @@ def _by_model(rescoring: Rescoring, shown: Callable[[RescoredModel, Scale], str]
     for at, model in enumerate(rescoring.rubrics[0].models):
         cells = (shown(rubric.models[at], scale) for rubric, scale in zip(rescoring.rubrics, scales, strict=True))
         yield [model.name, *cells]
-
-
-def _rank_cell(model: RescoredModel) -> str:
-    return "-" if model.rank is None else f"{model.rank} ({model.tier})"
 
 
 def _score_cell(model: RescoredModel, scale: Scale) -> str:

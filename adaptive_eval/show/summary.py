@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 
-from rich.cells import cell_len
-
 from adaptive_eval.core.types import Reason
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.finding import counted_sentence, finding, has_tiers
-from adaptive_eval.report.lines import Scale, count, duration, minute, safe_line, safe_name, several
+from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name, several
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.results import BatchRow, Caution, GradingCost, OtherCostRow, Results, RunCost, WastedCost
@@ -30,42 +28,27 @@ ANSWERS_SHARE = re.compile(r"^[\d.]+% of its [\d,]+ stored answers ")
 """Begins a warning that several models may share."""
 SHOWN_MODELS = 30
 SHOWN_PAIRS = 2
-SHOWN_ROWS = 5
 SHOWN_WARNINGS = 5
-MAX_ID_WIDTH = 40
 MAX_REASON = 1000
 MAX_WARNING = 400
-SHORT_NAME_WIDTH, SHORT_WARNING_WIDTH = 20, 60
 
 
-def last_screen(ended: Ended, width: int | None = None, height: int | None = None) -> str:
-    """The last screen as plain text, shortened if a terminal of this size has no room for all of it."""
-    if width is None or height is None:
-        return _last_screen(ended, None)
-    shown = ""
-    for brevity in range(MAX_BREVITY + 1):
-        shown = wrap_lines(_last_screen(ended, width, brevity), width)
-        rows = sum(-(-max(cell_len(line), 1) // width) for line in shown.splitlines()[1:])
-        if rows < height:  # the prompt of the shell has the last row
-            break
-    return shown
-
-
-MAX_BREVITY = 3
-"""0: all; 1: one warning, no further pairs; 2: no separate table per answer; 3: no promise."""
-
-
-def _last_screen(ended: Ended, width: int | None, brevity: int = 0) -> str:
-    steps = [*_pending_batches(ended.status.batches), *_next_steps(ended, brevity)]
+def last_screen(ended: Ended, width: int | None = None) -> str:
+    """The last screen as plain text, wrapped at the width of a terminal."""
+    pending = pending_in_short(ended.status.batches)
+    steps = [*([] if pending is None else [f"pending   {pending}"]), *_next_steps(ended)]
     why = safe_line(ended.why, MAX_REASON)
     if (results := ended.results) is None:
-        return "\n".join(["", why, "", *_cost_without_results(ended.status), *steps])
-    sentences = finding(results)
-    lines = findings(results, ended.status.elapsed, ended.directory, width, brevity)
-    above = [] if ended.gate and why.startswith(sentences) else [why]
-    is_repeated = ended.reason is not None and ended.trials and not (ended.asked or ended.gated)
-    below = [UNASKED] if is_repeated else []
-    return "\n".join(["", *(() if ended.gate else sentences), *above, *filter(None, lines), *below, *steps])
+        lines = ["", why, "", *_cost_without_results(ended.status), *steps]
+    else:
+        sentences = finding(results)
+        above = [] if ended.gate and why.startswith(sentences) else [why]
+        is_repeated = ended.reason is not None and ended.trials and not (ended.asked or ended.gated)
+        below = [UNASKED] if is_repeated else []
+        shown = filter(None, findings(results, ended.status.elapsed, ended.directory, width))
+        lines = ["", *(() if ended.gate else sentences), *above, *shown, *below, *steps]
+    text = "\n".join(lines)
+    return text if width is None else wrap_lines(text, width)
 
 
 def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
@@ -77,10 +60,9 @@ def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
 
 
 def findings(
-    results: Results, elapsed: float | None, directory: Path | None, width: int | None = None, brevity: int = 0
+    results: Results, elapsed: float | None, directory: Path | None, width: int | None = None
 ) -> Iterator[str]:
     """The findings in lines. `elapsed` is None if there is no time to show, `directory` for readers elsewhere."""
-    briefly = brevity > 0
     if results.gate:
         yield from [*finding(results), ""]
     if any(row.score is not None for row in results.models):
@@ -89,13 +71,12 @@ def findings(
         yield from (ranking.head, *(f"{before}{verdict}".rstrip() for before, verdict in ranking.lines))
         if len(results.models) > SHOWN_MODELS:
             yield f"      and {len(results.models) - SHOWN_MODELS} more"
-        if ranking.per_answer and brevity < 2:
-            yield from ("", *ranking.per_answer)
         yield ""
-        yield from () if briefly or results.run.reason == Reason.ALARM else _need_lines(results, ranking.names)
-        if not briefly and (counted := counted_sentence(results)) is not None:
+        if results.run.reason != Reason.ALARM:
+            yield from _need_lines(results, ranking.names)
+        if (counted := counted_sentence(results)) is not None:
             yield counted
-        if brevity < MAX_BREVITY and (promised := promise_line(results)) is not None:
+        if (promised := promise_line(results)) is not None:
             yield f"promise   {promised}"
     if draws_questions(results.decisions):
         low, high = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
@@ -103,11 +84,8 @@ def findings(
         total = count(results.max_trials_per_model)
         yield f"drawn     {asked} of {total} questions per model; scores are for all of them"
     yield f"cost      {cost_line(results, elapsed)}"
-    yield from _further_cost_lines(results.cost.grading, results.cost.beside)
-    for row in results.turns:
-        loads = f"{row.swaps} load{'s' if row.swaps > 1 else ''}"
-        yield f"in turn   {row.models} models on {safe_name(row.on, MAX_NAME_WIDTH)}: {loads}, {duration(row.seconds)}"
-    yield from _warnings(results, briefly=briefly)
+    yield from (f"{label:<10}{text}" for label, text in further_costs(results.cost.grading, results.cost.beside))
+    yield from _warnings(results)
     if directory is not None and results.cost.trials and (directory / INSPECT_LOGS).is_dir():
         yield f"logs      inspect view --log-dir {shlex.quote(str(directory / INSPECT_LOGS))}"
 
@@ -118,20 +96,15 @@ def _cost_without_results(status: Status) -> Iterator[str]:
         used = [*unstored_answers(status.beside), *usage_parts(*status.usage, " of requests")]
         held = _server_time(status.held.seconds, status.held.gpu_seconds) if status.held.gpu_seconds else ()
         yield f"cost      {', '.join([f'{count(status.trials)} trials', *used, *held, duration(status.elapsed)])}"
-        yield from _further_cost_lines(status.grading, status.beside)
+        yield from (f"{label:<10}{text}" for label, text in further_costs(status.grading, status.beside))
 
 
-def _further_cost_lines(grading: GradingCost | None, rows: Sequence[OtherCostRow]) -> Iterator[str]:
-    return (f"{label:<10}{text}" for label, text in further_costs(grading, rows))
-
-
-def _next_steps(ended: Ended, brevity: int) -> Iterator[str]:
+def _next_steps(ended: Ended) -> Iterator[str]:
     """Next steps in one list: those of this ending, then reading the answers and the report."""
     directory = shlex.quote(str(ended.directory))
     steps = list(next_steps(ended, directory))
     if ended.results is not None and ended.trials:
-        steps += [_read_answers(ended.directory)] if not brevity else []
-        steps.append(Advice("write a report:", f"adaptive-eval report {directory}"))
+        steps += [_read_answers(ended.directory), Advice("write a report:", f"adaptive-eval report {directory}")]
     yield from _step_lines(steps)
     if ended.servers_up:
         yield f"stopping  {ended.servers_up} server{'s' if ended.servers_up > 1 else ''} (at once with Ctrl-C)"
@@ -202,37 +175,19 @@ def _server_time(seconds: float, gpu_seconds: float | None) -> list[str]:
     return [f"servers held for {duration(seconds)} in total{hours}"]
 
 
-def _pending_batches(rows: Sequence[BatchRow]) -> Iterator[str]:
-    for row in rows[:SHOWN_ROWS]:
-        what = f"{count(row.requests)} requests {'in ' if row.batch else ''}{batch_state(row)}"
-        where = f"{what}, since {pending_since(row)}"
-        yield f"pending   {safe_name(row.model, MAX_NAME_WIDTH)}: {where}"
-    if len(rows) > SHOWN_ROWS:
-        yield f"          and {len(rows) - SHOWN_ROWS} more batches"
-
-
-def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
+def _warnings(results: Results) -> Iterator[str]:
     """Lines of the warnings; equal ones of several models share a line."""
     alike: dict[tuple[str, str], list[Caution]] = {}
     for warning in results.warnings:
         same = ANSWERS_SHARE.sub("", warning.text)
         same = same if same != warning.text else f"{warning.model}: {warning.text}"
         alike.setdefault((warning.kind, same), []).append(warning)
-    shown, width = (
-        list(alike.values())[: 1 if briefly else SHOWN_WARNINGS],
-        SHORT_NAME_WIDTH if briefly else MAX_NAME_WIDTH,
-    )
-    further = len(alike) - len(shown)
-    for warning, *others in shown:
-        subject = "" if warning.model is None else f"{safe_name(warning.model, width)}: "
+    for warning, *others in list(alike.values())[:SHOWN_WARNINGS]:
+        subject = "" if warning.model is None else f"{safe_name(warning.model, MAX_NAME_WIDTH)}: "
         text = f"{subject}{safe_line(warning.text, MAX_REASON)}"
-        if briefly:
-            more = f", {further} more" if further else ""
-            yield f"warning   {shorten(text, SHORT_WARNING_WIDTH, placeholder=' …')}{more}"
-            return
         alike_too = f" (also {several(len(others), 'more model')}: see the report)" if others else ""
         yield f"warning   {shorten(text, MAX_WARNING, placeholder=' …')}{alike_too}"
-    if further:
+    if (further := len(alike) - SHOWN_WARNINGS) > 0:
         yield f"          and {several(further, 'more warning')} in {RESULTS_FILE}"
 
 
@@ -242,21 +197,14 @@ def _warnings(results: Results, *, briefly: bool) -> Iterator[str]:
 def further_costs(grading: GradingCost | None, rows: Sequence[OtherCostRow]) -> Iterator[tuple[str, str]]:
     """The cost of grades, and other spending that caps count, each in one line after a label."""
     if grading is not None:
-        yield "grading", _grading_in_short(grading)
-    if (beside := _other_costs_in_short(rows)) is not None:
-        yield "also", beside
-
-
-def _other_costs_in_short(rows: Sequence[OtherCostRow]) -> str | None:
+        of_answers = f"{_usage(grading)} of it for the grades of {several(grading.answers, 'answer')}"
+        parts = [of_answers] if grading.answers else []
+        wasted = grading.in_vain
+        parts += [] if wasted is None else [f"{_usage(wasted)} {wasted_words(wasted)}"]
+        yield "grading", ", ".join(parts)
     trials, *used = (sum(getattr(row, of) for row in rows) for of in ("trials", "tokens", "usd", "counted_gpu_seconds"))
-    parts = [f"{count(trials)} trials"] * (trials > 0) + usage_parts(*used)
-    return f"{', '.join(parts)} on {'; '.join(row.what for row in summarize_other_costs(rows))}" if parts else None
-
-
-def _grading_in_short(row: GradingCost) -> str:
-    parts = [f"{_grading_usage(row)} of it for the grades of {several(row.answers, 'answer')}"] * (row.answers > 0)
-    parts += [] if row.in_vain is None else [f"{_grading_usage(row.in_vain)} {wasted_words(row.in_vain)}"]
-    return ", ".join(parts)
+    if parts := [f"{count(trials)} trials"] * (trials > 0) + usage_parts(*used):
+        yield "also", f"{', '.join(parts)} on {'; '.join(row.what for row in summarize_other_costs(rows))}"
 
 
 def wasted_words(row: WastedCost) -> str:
@@ -265,7 +213,7 @@ def wasted_words(row: WastedCost) -> str:
     return f"for unreadable or replaced verdicts{verdicts}"
 
 
-def _grading_usage(row: GradingCost | WastedCost) -> str:
+def _usage(row: GradingCost | WastedCost) -> str:
     return ", ".join(usage_parts(row.tokens, row.usd, row.gpu_seconds)) or "0 tokens"
 
 
@@ -282,13 +230,3 @@ def pending_in_short(rows: Sequence[BatchRow]) -> str | None:
     requests, oldest = sum(row.requests for row in rows), max(0.0, time.time() - min(row.since for row in rows))
     batches = f"{len(rows)} batch{'es' if len(rows) > 1 else ''}"
     return f"{batches} pending ({count(requests)} requests, the oldest for {duration(oldest)})"
-
-
-def batch_state(row: BatchRow) -> str:
-    """The batch's id at its service, if it has one."""
-    return "being submitted" if row.batch is None else safe_line(row.batch, MAX_ID_WIDTH)
-
-
-def pending_since(row: BatchRow) -> str:
-    """Time at which a batch was submitted."""
-    return f"{minute(row.since)} UTC"

@@ -27,10 +27,9 @@ from adaptive_eval.endpoints.batching import MAX_REQUESTS
 from adaptive_eval.endpoints.types import Prompt
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.notes import BatchEnded, BatchTaken, Event, ServerLaunched
-from adaptive_eval.report.other_costs import extra_costs
+from adaptive_eval.report.other_costs import HeldServers, extra_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import JudgeUse, TrialFacts
-from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.store.header import RunHeader
 from scorio.moments import FloatArray
 

@@ -27,7 +27,7 @@ from adaptive_eval.machine.repeats import MIN_PAIRS, AnswerWatch
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Caution, Results
-from adaptive_eval.report.snapshot import RunSubject, take_snapshot
+from adaptive_eval.report.snapshot import RunSubject, complete, take_state
 from adaptive_eval.simulate.worlds import WORLDS, World
 from adaptive_eval.study.drive import drive
 from scorio.moments import FloatArray, IntArray
@@ -221,10 +221,10 @@ def replay_results(controller: Controller, source: OutcomeSource, decisions: Dec
     )
     arrived = controller.arrived.sum(axis=(1, 2)).tolist()
     usages = [TrialUsage(trials=trials, watch=facts.watch) for trials, facts in zip(arrived, answers, strict=True)]
-    snapshot = take_snapshot(subject, controller, usages, elapsed=0.0, now=now, stopped=False)
-    if snapshot is None:
+    state = take_state(subject, controller)
+    if state is None:
         return None
-    results = build_results(snapshot)
+    results = build_results(complete(subject, state, usages, elapsed=0.0, now=now, stopped=False))
     warnings = (*results.warnings, *_beyond_record_caution(source, controller), *_equal_grades_caution(source))
     return replace(results, warnings=warnings)
 

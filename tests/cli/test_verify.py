@@ -146,12 +146,12 @@ def summed(folder: Path) -> tuple[Path, TrialSums]:
 
 def changed(sums: TrialSums) -> Iterator[TrialSums]:
     """Sums with a number that is not that of the trials, though it could be."""
-    (first, *others), (begun, *later) = sums.replicas, sums.spending
+    (first, *others), (*earlier, last) = sums.replicas, sums.spending
     for name in ("retries", "prompt_tokens", "latency", "usd", "cached_tokens", "at"):
         yield sums._replace(replicas=[first._replace(**{name: getattr(first, name) + 3}), *others])
     yield sums._replace(replicas=[first._replace(last=first.last - 1), *others])
-    for name in ("trials", "tokens", "usd", "gpu_seconds", "at"):
-        yield sums._replace(spending=[replace(begun, **{name: getattr(begun, name) + 3}), *later])
+    for name in ("tokens", "usd", "gpu_seconds", "at"):
+        yield sums._replace(spending=[*earlier, replace(last, **{name: getattr(last, name) + 3})])
     yield sums._replace(counts=sums.counts[..., ::-1])
 
 

@@ -59,9 +59,8 @@ def test_vllm_and_llama_server_take_turns(workplace: Workplace, vllm_on_the_path
     models = [with_vllm(names[0]), with_llama(names[1], workplace.folder)]
     models.append(with_vllm(names[2]))
     run = workplace.run(workplace.configure("turns", models, pool=[0], trials={"min": 8, "max": 8}), accepted=(0, 3))
-    (turns,) = run.results["turns"]
-    assert (turns["on"], turns["models"], turns["swaps"]) == ("0", 3, 3)
     served = {row["model"]: row for row in run.results["servers"]}
+    assert [row["starts"] for row in served.values()] == [1, 1, 1]
     assert re.match(r"0\.\d+", served[names[0]]["version"])
     assert re.match(r"b\d+", served[names[1]]["version"]), "the build of llama.cpp"
     assert served[names[2]]["command"][:2] == ["vllm", "serve"]

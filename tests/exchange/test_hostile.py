@@ -22,7 +22,7 @@ from adaptive_eval.exchange.importing import import_logs
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report import log_files
 from adaptive_eval.report.log_files import LogError, LogFile
-from adaptive_eval.report.transcripts import MAX_TEXT, transcript_ends
+from adaptive_eval.report.transcripts import MAX_TEXT, transcript_end
 
 pytestmark = pytest.mark.usefixtures("quick_graders")
 
@@ -160,7 +160,7 @@ def test_a_transcript_that_names_one_attachment_again_and_again_is_cut(tmp_path:
     record = make_trial("m", "q1", 0, 1, replica=f"{INSPECT_LOGS}/a.eval", attempts=1)
     tracemalloc.start()
     try:
-        (end,) = transcript_ends(tmp_path, [record])
+        end = transcript_end(tmp_path, record)
         assert tracemalloc.get_traced_memory()[1] < 20 * MAX_TEXT
     finally:
         tracemalloc.stop()

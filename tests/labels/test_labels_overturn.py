@@ -121,7 +121,7 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided(lenient_r
     (first, second) = csv.DictReader(io.StringIO(report(lenient_run, "csv"))), document["models"]
     for row, model in zip(first, second, strict=True):
         assert row["name"] == model["name"] and float(row["score"]) == model["score"]
-        assert float(row["graded_score"]) == model["graded_score"] and int(row["labels"]) == model["labels"] == 25
+        assert int(row["labels"]) == model["labels"] == 25
     assert f"The grades alone: {WRONG}" in report(lenient_run, "summary")
     compared = CliRunner().invoke(app, ["compare", str(lenient_run), str(lenient_run)]).stdout
     assert "are corrected by labels, the scores here are as graded" in compared
@@ -219,7 +219,7 @@ def test_labels_correct_benchmarks_one_by_one(site: Site, lenient_url: str) -> N
     head, *rows = text.splitlines()
     of_exact = [row for row in rows if ",exact/" in row]
     label(directory, "\n".join([head, *of_exact]))
-    assert all(row["graded_score"] is None for row in results(directory)["models"])
+    assert all(row["corrected"] is None for row in results(directory)["labelled"]["models"])
     label(directory, text)
     document = results(directory)
     for row in document["models"]:

@@ -116,7 +116,7 @@ def test_before_the_first_look_there_are_no_results(tmp_path: Path) -> None:
     assert not run.step(5)
     run.close()
     view = read_view(run.directory)
-    assert view.results is None and view.z == () and view.trials_to_go is None
+    assert view.results is None and view.z == ()
     assert sum(map(sum, view.trials)) == 5
 
 

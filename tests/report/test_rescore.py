@@ -73,10 +73,10 @@ def test_the_report_says_once_what_all_rubrics_share(run: Path) -> None:
     alike = as_text(
         rubric_blocks(replace(rescored, rubrics=(rubric, replace(rubric, name="again")), unavailable=lacking))
     )
-    assert "Ranks and tiers are the same under all rubrics." in alike and "Rank, and tier" not in alike
+    assert "Ranks are the same under all rubrics." in alike and "Rank\n" not in alike
     assert alike.endswith("format_aware, strict_compliance: needs has_box, which no trial has.")
     worse = replace(rubric, name="worse", models=(replace(rubric.models[0], rank=9), *rubric.models[1:]))
-    assert "Rank, and tier" in as_text(rubric_blocks(replace(rescored, rubrics=(rubric, worse))))
+    assert "Rank\n" in as_text(rubric_blocks(replace(rescored, rubrics=(rubric, worse))))
 
 
 def test_scores_under_the_rubric_of_the_run_are_its_results(run: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_model_that_the_budget_leaves_without_drawn_questions_has_no_score(tmp
         (tmp_path / "drawn.yaml").write_text(yaml.safe_dump({**settings, "models": models}))
         Played(tmp_path / "run", prepare(load_config(tmp_path / "drawn.yaml"))).finish()
     (joined,) = [model for model in rescore(tmp_path / "run").rubrics[0].models if model.score is None]
-    assert joined.name == "cyd" and joined.rank is None and joined.tier is None
+    assert joined.name == "cyd" and joined.rank is None
 
 
 def test_a_run_without_a_look_is_refused(site: Site) -> None:

@@ -15,8 +15,7 @@ from adaptive_eval.notes import (
     SiteLost,
     SitePlaced,
 )
-from adaptive_eval.report.records import ReplicaTraffic
-from adaptive_eval.report.sites import SiteBook, SiteRow, replica_address, site_rows, site_views
+from adaptive_eval.report.sites import SiteBook, SiteRow, site_rows
 
 
 def placed(at: float, node: str, *, host: str = "gpu-07", is_reused: bool = False, site: str = "site 1") -> SitePlaced:
@@ -36,7 +35,7 @@ def only(events: list[Event]) -> SiteRow:
 
 
 def test_a_site_serves_since_its_server_was_ready() -> None:
-    row = SiteRow("ada", "site 1", "serving", 140.0, "gpu-07", "n1", 2.0, "4,5", 1, 0, 0, None, 140.0, 0.0)
+    row = SiteRow("ada", "site 1", "serving", 140.0, "gpu-07", "n1", 2.0, "4,5", 1)
     assert only(BEGUN) == row
 
 
@@ -60,7 +59,6 @@ def test_a_site_goes_through_its_states_step_by_step() -> None:
         assert [(row.state, row.since) for row in book.rows] == ([(state, since)] if state else [])
     (row,) = book.rows
     assert (row.placed, row.moves, row.losses, row.why) == (2, 1, 1, "its node died")
-    assert row.served == (50 - 20) + (70 - 60) + (100 - 90)
 
 
 def test_a_return_to_the_same_node_is_no_move_and_another_node_is() -> None:
@@ -73,8 +71,7 @@ def test_a_return_to_the_same_node_is_no_move_and_another_node_is() -> None:
 def test_a_site_found_again_serves_since_before_the_head_was_killed() -> None:
     back: list[Event] = [RunResumed(at=200.0), placed(203.0, "n1", is_reused=True)]
     row = only([*BEGUN, *back, ready(204.0, seconds=0.0)])
-    assert (row.state, row.since, row.up, row.placed, row.moves, row.losses) == ("serving", 140.0, 204.0, 2, 0, 0)
-    assert row.served == 200.0 - 140.0, "nobody asked it while there was no head"
+    assert (row.state, row.since, row.placed, row.moves, row.losses) == ("serving", 140.0, 2, 0, 0)
     assert only([*BEGUN, *back, ready(230.0, seconds=26.0)]).since == 230.0, "it began anew"
 
 
@@ -88,9 +85,6 @@ def test_servers_of_this_machine_are_no_sites() -> None:
 
 
 def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:
-    def traffic(model: str, trials: int) -> ReplicaTraffic:
-        return ReplicaTraffic(model, replica_address("place 3", "gpu-07"), trials, 0, 10, 20, 1.0, None)
-
     events: list[Event] = [
         RunStarted(at=100.0),
         placed(110.0, "n1", site="place 3"),
@@ -102,31 +96,11 @@ def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:
     ]
     served = [only(events[:end]).model for end in range(2, 8)]
     assert served == ["ada", "ada", "bob", "bob", "cyd", "cyd"]
-    (view,) = site_views(events, [traffic("ada", 30), traffic("bob", 20), traffic("cyd", 10)], until=200.0)
-    assert (view.row.state, view.row.since, view.row.moves, view.row.losses) == ("serving", 190.0, 1, 1)
-    assert view.answers == 60 and view.per_second == 60 / (170 - 120 + 200 - 190)
+    row = only(events)
+    assert (row.state, row.since, row.moves, row.losses) == ("serving", 190.0, 1, 1)
 
 
 def test_an_event_that_is_not_stored_yet_has_the_current_time() -> None:
     book = SiteBook()
     book.on_event(placed(0.0, "n1"), now=42.0)
     assert book.rows[0].since == 42.0
-
-
-def test_answers_are_those_of_the_site_wherever_it_was() -> None:
-    def traffic(model: str, replica: str, trials: int) -> ReplicaTraffic:
-        return ReplicaTraffic(model, replica, trials, 0, 10, 20, 1.0, None)
-
-    events = [*BEGUN, placed(150.0, "n9", site="site 10"), ready(160.0, site="site 10")]
-    servers = [
-        traffic("ada", replica_address("site 1", "gpu-07"), 60),
-        traffic("ada", replica_address("site 1", "gpu-08"), 30),
-        traffic("ada", replica_address("site 10", "gpu-07"), 7),
-        traffic("bob", replica_address("site 1", "gpu-07"), 500),
-        traffic("ada", "http://127.0.0.1:8000/v1", 9000),
-    ]
-    first, tenth = site_views(events, servers, until=185.0)
-    assert (first.answers, first.per_second) == (90, 90 / (185 - 140))
-    assert (tenth.answers, tenth.per_second) == (7, 7 / (185 - 160))
-    (waiting,) = site_views([replace(BEGUN[1], at=5.0)], (), until=0.0)
-    assert (waiting.answers, waiting.per_second) == (0, None)

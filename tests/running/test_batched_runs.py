@@ -171,7 +171,7 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=HANGS)
         assert process.returncode == ExitCode.STOPPED
-        assert "pending   " in output and "32 requests in batch_" in output
+        assert "pending   " in output and " requests, the oldest for " in output
         assert "stopping: " in output and "waiting for 96" not in output, "what is at a service is not waited for"
         assert len(pending_batches(events(site.directory()))) == len(MODELS)
         server.age = HOUR

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.view import read_view
 
 PRICE = {"input": 1000, "cached_input": 250, "output": 1000}
 
@@ -36,6 +37,5 @@ def test_cached_tokens_are_counted_at_their_price_and_told(tmp_path: Path) -> No
     assert usd == {"ada": pytest.approx(0.006), "bob": pytest.approx(0.009)}
     rows = {row["name"]: row for row in json.loads((run / "results.json").read_text())["models"]}
     assert rows["ada"]["usd"] == pytest.approx(24 * 0.006) and rows["bob"]["usd"] == pytest.approx(24 * 0.009)
-    shown = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", str(tmp_path / "report.md")])
-    assert shown.exit_code == 0, shown.output
-    assert "Of 240 prompt tokens, 96 (40%) came from a server's cache." in (tmp_path / "report.md").read_text()
+    traffic = {row.model: (row.prompt_tokens, row.cached_tokens) for row in read_view(run).traffic}
+    assert traffic == {"ada": (120, 96), "bob": (120, 0)}

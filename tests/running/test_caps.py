@@ -53,6 +53,7 @@ from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.trial import ANSWERED, DONE, UNGRADED
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.stored import StoredRun
 
 MOST_SLACK = TICK_SECONDS + 0.1
@@ -487,6 +488,6 @@ def test_answers_without_their_verdicts_are_in_the_cost_of_a_killed_run(tmp_path
     Spender().run(config, tmp_path / "run", Start(Fate.KILL, 300))
     with closing(RunReader.open(tmp_path / "run")) as reader:
         results, trials = StoredRun(reader).results(running=False), list(reader.trials())
-    assert results is not None and any(trial.awaits_verdict for trial in trials)
+    assert results is not None and any(trial.grader_error == AWAITS_VERDICT for trial in trials)
     assert results.cost.trials == len(trials)
     assert results.cost.tokens == sum(trial.cost.tokens for trial in trials)

@@ -118,10 +118,7 @@ def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewher
         name: sum(event.model == name for event in starts) for name in MODELS
     }
     assert "the small server starts" in (site.directory() / "logs" / f"{file_name('ada@gpu0')}.log").read_text()
-    (row,) = document["turns"]
-    assert (row["on"], row["models"], row["swaps"]) == ("gpu0", 3, len(starts))
-    assert row["seconds"] == pytest.approx(sum(event.seconds for event in starts))
-    assert re.search(rf"in turn   3 models on gpu0: {len(starts)} loads, \d+s", ended.stdout)
+    assert {event.on for event in starts} == {"gpu0"}
 
 
 @pytest.mark.slow
@@ -137,8 +134,6 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, else
     require_same(RunOutcome.of(site.directory()), elsewhere)
     starts = events_in(site.directory(), ServerLaunched)
     assert {launch.on for launch in starts} == {"0", "1"} and {launch.model for launch in starts} == set(MODELS)
-    rows = site.results()["turns"]
-    assert {row["on"] for row in rows} <= {"0", "1"} and rows
 
 
 @pytest.mark.slow

@@ -36,6 +36,6 @@ def test_verdicts_matrix_and_tiers_of_other_rubrics_agree(tmp_path: Path) -> Non
     called = sum(pair["verdict"] == "resolved" for pair in view["results"]["pairs"])
     rescoring = CliRunner().invoke(app, ["rescore", str(run), "--format", "json"])
     (rubric, *_) = json.loads(rescoring.stdout)["rescoring"]["rubrics"]
-    rescored = {row["name"]: row["tier"] for row in rubric["models"]}
-    assert rescored == {row["name"]: row["tier"] for row in view["results"]["models"]}
-    assert max(rescored.values()) == 1 + called > 1
+    rescored = {row["name"]: row["rank"] for row in rubric["models"]}
+    assert rescored == {row["name"]: row["rank"] for row in view["results"]["models"]}
+    assert max(row["tier"] for row in view["results"]["models"]) == 1 + called > 1

@@ -330,7 +330,6 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
         ended = site.run(site.write(models=models, concurrency={"retry_for": 0}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
-    assert "no model has a score" in ended.stdout and "first tier: ada" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
 
 

@@ -11,7 +11,7 @@ from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, wait_f
 from stored_runs import events_in
 
 from adaptive_eval.notes import RunFinished
-from adaptive_eval.report.looks import trials_at
+from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import rescore
 from adaptive_eval.report.stored import open_run
@@ -68,7 +68,8 @@ def models_of(directory: Path) -> dict[str, Any]:
 def judged_trials(directory: Path) -> dict[str, int]:
     """Trials of each model that the last look has judged."""
     with closing(RunReader.open(directory)) as reader:
-        return trials_at(reader.latest_look())
+        models, look = read_look(reader.looks()[-1])
+        return dict(zip(models, look.trials, strict=True))
 
 
 def ended(directory: Path) -> RunFinished:

@@ -20,6 +20,7 @@ from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import AnswersLost, ServerLaunching
 from adaptive_eval.report.other_costs import (
+    HeldServers,
     counted_gpu_seconds,
     extra_costs,
     other_costs,
@@ -27,7 +28,6 @@ from adaptive_eval.report.other_costs import (
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.spending import HeldServers
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed

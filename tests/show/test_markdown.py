@@ -26,8 +26,7 @@ from adaptive_eval.report.finding import counted_sentence, difference_text, find
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.results import CallRow, Caution, OtherCostRow
 from adaptive_eval.report.view import RunView, event_view, read_report, read_view
-from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
-from adaptive_eval.show.repeatable import questions_digest
+from adaptive_eval.show.markdown import markdown, pull_request, questions_digest, ranking_csv, summary
 from adaptive_eval.show.text import (
     Table,
     amount,
@@ -165,9 +164,9 @@ def test_the_configuration_in_it_repeats_the_run(run: Path, site: Site) -> None:
 
 def test_questions_are_identified_by_a_digest_that_ignores_their_order(view: RunView) -> None:
     other = replace(view, questions=tuple(reversed(view.questions)))
-    assert questions_digest(other.questions) == questions_digest(view.questions)
+    assert questions_digest(other) == questions_digest(view)
     changed = replace(view.questions[0], answer="another")
-    assert questions_digest((changed, *view.questions[1:])) != questions_digest(view.questions)
+    assert questions_digest(replace(view, questions=(changed, *view.questions[1:]))) != questions_digest(view)
 
 
 def test_hostile_names_are_text() -> None:

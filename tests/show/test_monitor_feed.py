@@ -18,10 +18,10 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import ASKED_AGAIN, DISCARDED, Dropped, Note, Row
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
-from adaptive_eval.report import stored_sums
+from adaptive_eval.report import trial_sums
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost
-from adaptive_eval.report.stored_sums import StoredSums
+from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.view import RunView, read_report, read_view
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve import feed as feed_module
@@ -213,7 +213,7 @@ def test_answers_that_a_start_drops_leave_an_open_page(play: Play, note: Note) -
 
 
 def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_sums, "STEPS", 20)
+    monkeypatch.setattr(trial_sums, "STEPS", 20)
     run = play()
     sums = StoredSums(RunReader(run.store.reader), stored_setup(run.store.reader.header()))
     for _ in range(70):

@@ -16,7 +16,7 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.notes import AnswersLost, ModelSetAside, RunFinished
 from adaptive_eval.report.finding import finding, model_verdicts
 from adaptive_eval.report.lines import Scale
-from adaptive_eval.report.results import Caution, MetricRow, OtherCostRow, ServerRow, TurnsRow
+from adaptive_eval.report.results import Caution, MetricRow, OtherCostRow, ServerRow
 from adaptive_eval.report.view import RunView, event_view
 from adaptive_eval.show.page.documents import report_page
 from adaptive_eval.simulate.worlds import World
@@ -322,8 +322,7 @@ def test_how_to_repeat_it_says_what_was_asked_of_which_servers(tabs: Tabs) -> No
     sampling: dict[str, object] = {"temperature": 0.6, "max_tokens": 2000, "top_p": "server default"}
     models = tuple(replace(row, sampling=sampling, prior_depth=4.0) for row in run.results.models)
     servers = (ServerRow(MODELS[0], ("vllm", "serve", "<b>org/model"), "0.9", 2),)
-    turns = (TurnsRow("gpu 0", 3, 12, 420.0),)
-    results = replace(run.results, models=models, servers=servers, turns=turns)
+    results = replace(run.results, models=models, servers=servers)
     page = tabs.report(report_page(replace(run, results=results)))
     repeat = page.inner_text("#repeat")
     for text in (
@@ -336,7 +335,6 @@ def test_how_to_repeat_it_says_what_was_asked_of_which_servers(tabs: Tabs) -> No
     ):
         assert text in repeat, text
     assert "R0" in page.inner_text("#details")
-    assert "7m 00s" in page.inner_text("#traffic")
 
 
 def test_a_chosen_comparison_is_shown_large_with_its_data(tabs: Tabs) -> None:

@@ -9,9 +9,9 @@ from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import counted_sites, traffic
 from adaptive_eval.show.text import Rates
 
-SERVES = SiteRow("ada", "site 1", "serving", 1000.0, "gpu-07", "ab12", 8.0, "0,1,2,3,4,5,6,7", 2, 1, 1, "x", 1000.0)
-LOST = SiteRow("bob", "site 2", "lost", 1090.0, "gpu-08", "cd34", 4.0, None, 1, 0, 3, "its node died", None, 60.0)
-OVER = replace(SERVES, model="cyd", state="ended", up=None, moves=0, losses=0)
+SERVES = SiteRow("ada", "site 1", "serving", 1000.0, "gpu-07", "ab12", 8.0, "0,1,2,3,4,5,6,7", 2, 1, 1, "x")
+LOST = SiteRow("bob", "site 2", "lost", 1090.0, "gpu-08", "cd34", 4.0, None, 1, 0, 3, "its node died")
+OVER = replace(SERVES, model="cyd", state="ended", moves=0, losses=0)
 
 
 def status(rows: Sequence[SiteRow] = (SERVES, LOST, OVER)) -> Status:

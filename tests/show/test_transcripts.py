@@ -19,7 +19,7 @@ from adaptive_eval.labels.session import LAST_MESSAGE, LabelSession
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report import log_files
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.report.transcripts import LOG_MISSING, transcript_ends
+from adaptive_eval.report.transcripts import LOG_MISSING, transcript_end
 
 __all__ = ["monitors"]
 OWN = Path(__file__).parents[1] / "inspect" / "own_tasks.py"
@@ -63,39 +63,37 @@ def records(site: Site, run: Path) -> list[TrialRecord]:
 def test_the_last_message_is_that_of_the_sample_and_no_file_elsewhere_is_read(
     run: Path, records: list[TrialRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for record, end in zip(records, transcript_ends(run, records), strict=True):
+    for record, end in zip(records, [transcript_end(run, record) for record in records], strict=True):
         assert (end.role, end.text) == ("user", f"{HOSTILE} {record.question}#{record.trial}")
         assert (run / end.log).is_file()
         assert end.sample == f"{record.question}#{record.trial}"
     first, *_ = records
     log = run / first.answer.replica
     moved = log.rename(tmp_path / "elsewhere.eval")
-    assert transcript_ends(run, [first])[0].text == LOG_MISSING
+    assert transcript_end(run, first).text == LOG_MISSING
     log.symlink_to(moved)
-    assert transcript_ends(run, [first])[0].text == LOG_MISSING, "a link out of the run is not followed"
+    assert transcript_end(run, first).text == LOG_MISSING, "a link out of the run is not followed"
     log.unlink()
     log.write_bytes(b"PK\x03\x04 no log at all")
-    (damaged,) = transcript_ends(run, [first])
+    damaged = transcript_end(run, first)
     assert damaged.role is None and damaged.text.startswith("Inspect has not written this sample into its log yet, or")
     shutil.copy(moved, log)
-    assert transcript_ends(run, [first])[0].role == "user"
+    assert transcript_end(run, first).role == "user"
     monkeypatch.setitem(sys.modules, "zstandard", None)
     log_files._decompressor.cache_clear()
-    (bare,) = transcript_ends(run, [first])
+    bare = transcript_end(run, first)
     assert (bare.role, bare.log) == (None, first.answer.replica)
     assert "pip install 'adaptive-eval[import]'" in bare.text
 
 
 @pytest.mark.slow
-def test_labelling_shows_the_last_message_and_a_report_names_each_log(run: Path, records: list[TrialRecord]) -> None:
+def test_labelling_shows_the_last_message_and_a_report_names_the_logs(run: Path, records: list[TrialRecord]) -> None:
     texts = LabelSession(run, 2).current
     assert texts is not None and texts.texts[LAST_MESSAGE].startswith("user: <img src=x onerror=alert(1)>[U+202E]")
     assert "p95" not in str(texts) and "p10" not in str(texts)
     assert CliRunner().invoke(app, ["report", str(run), "--format", "md"]).exit_code == ExitCode.REACHED
     report = (run / "report.md").read_text()
-    assert "## Transcripts" in report
-    for log in {record.answer.replica for record in records}:
-        assert f"]({log})" in report
+    assert "## Transcripts" in report and f"`inspect view --log-dir {INSPECT_LOGS}`" in report
     for log in (run / INSPECT_LOGS).iterdir():
         os.truncate(log, 10)
     damaged = LabelSession(run, 2).current

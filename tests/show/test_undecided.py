@@ -106,7 +106,7 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     )
     rows = {row.name: row for row in results.models}
     further = sum(40 * 6 - rows[name].stored_trials for name in {third.first, third.second, str(fourth.second)})
-    chance = "give both comparisons at least a 50% chance of a decision (trials.max from 12 to 40)."
+    chance = "give both comparisons at least a 50% chance of a decision."
     assert f" Up to {further:,} more answers {chance}" in sentence
     step = advice(results)
     assert "raise trials.max to 40" in step.text and step.command is not None and "trials.max=40" in step.command

@@ -1,7 +1,6 @@
 """A run whose models are served at sites finds what it finds with servers on its own machine, whatever is lost."""
 
 import asyncio
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
 from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, SiteAwaited, SiteLost, SitePlaced
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.sites import SiteRow, answers_by_site
+from adaptive_eval.report.sites import SiteRow
 from adaptive_eval.report.status import Status
 from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Watcher
@@ -98,7 +97,6 @@ def test_a_run_finds_the_same_at_one_two_and_three_sites(site: Site, at_home: Ru
     }
     reports = [report for _, near_site in cluster.placed for report in near_site.sent_reports]
     assert sum(len(report.replies) for report in reports) == len(at_home.outcomes)
-    assert not json.loads((site.directory() / "results.json").read_text())["turns"], "no site was shared"
 
 
 @pytest.mark.slow
@@ -170,8 +168,7 @@ def test_the_live_status_and_the_stored_run_show_the_same_sites(site: Site) -> N
     assert sum(row.losses for row in stored.sites) == sum(row.moves for row in stored.sites) >= 1
     assert {row.state for row in stored.sites} == {"ended"}
     assert {row.state for status in watcher.seen for row in status.sites} >= {"loading", "serving", "lost"}
-    came = answers_by_site(feed.sums.traffic)
-    assert came.keys() <= placed and came.total() == stored.trials
+    assert sum(server.trials for server in feed.sums.traffic) == stored.trials
     servers = {(server.model, server.replica) for server in feed.sums.traffic}
     assert {(model, replica.partition(" on ")[0]) for model, replica in servers} <= placed
     assert all(" on node" in replica for _, replica in servers)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, fields, replace
 from adaptive_eval.report.finding import counted_sentence, finding, model_verdicts
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.view import RunView
-from adaptive_eval.show.costs import cost_blocks
-from adaptive_eval.show.details import batch_blocks, frontier_blocks, recipe_blocks, score_blocks
+from adaptive_eval.show.details import batch_blocks, cost_blocks, frontier_blocks, recipe_blocks, score_blocks
 from adaptive_eval.show.labelled import label_blocks
 from adaptive_eval.show.summary import further_costs
 from adaptive_eval.show.text import Block

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from itertools import takewhile
-from operator import mul
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -22,12 +21,12 @@ from adaptive_eval.notes import (
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.lines import Scale, count, safe_line
+from adaptive_eval.report.lines import count, safe_line
 from adaptive_eval.report.looks import read_look
+from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.sites import site_rows
 from adaptive_eval.report.snapshot import batch_rows
-from adaptive_eval.report.spending import stored_cost
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
 from adaptive_eval.running.watching import Display
@@ -67,25 +66,15 @@ def open_feed(directory: Path, patience: float, on_wait: Callable[[], None], *, 
         time.sleep(PAUSE_SECONDS)
 
 
-async def attach(feed: Feed, display: Display) -> ExitCode:
-    """Show the run until it is over, and return its exit code."""
+async def attach(feed: Feed, display: Display, *, follow: bool = True) -> ExitCode:
+    """Show the run until it is over, or unless you `follow` it the latest look, and return its exit code."""
     shown = _DisplayUpdater(feed, display)
     try:
         shown.catch_up()
-        while feed.running:
+        while follow and feed.running:
             await asyncio.sleep(POLL_SECONDS)
             if await asyncio.to_thread(feed.poll):
                 shown.catch_up()
-    finally:
-        display.closed()
-    return show_end(feed, display)
-
-
-async def show_current(feed: Feed, display: Display) -> ExitCode:
-    """Show the latest look, and how the run ended if it has."""
-    shown = _DisplayUpdater(feed, display)
-    try:
-        shown.catch_up()
     finally:
         display.closed()
     return ExitCode.RUNNING if feed.running else show_end(feed, display)
@@ -102,16 +91,11 @@ def status_text(feed: Feed) -> str:
 
 
 def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:
-    """Unjudged answers with their mean score, by model, and notices about servers."""
+    """Number of unjudged answers by model, and notices about servers."""
     yield from (pending_look(status), "")
-    view = feed.view()
-    scale, weights = Scale.of(view.weights), view.weights
-    width = min(max(map(cell_len, view.models)), MAX_NAME_WIDTH)
-    for model, places in zip(view.models, view.posterior_of, strict=True):
-        counts = [sum(column) for column in zip(*(view.posteriors[place].counts for place in places), strict=True)]
-        answers = sum(counts)
-        mean = sum(map(mul, weights, counts)) / answers if answers else None
-        yield f"  {fit_columns(model, width)}  {count(answers):>8} answers, {scale.score(mean)} so far"
+    width = min(max(map(cell_len, feed.models)), MAX_NAME_WIDTH)
+    for model, answers in zip(feed.models, feed.sums.counts.sum(axis=(1, 2)).tolist(), strict=True):
+        yield f"  {fit_columns(model, width)}  {count(answers):>8} answers"
     noticed = events_of_kind(events_since_start(feed.sums.events), ServersNoticed)
     yield from (f"warning   {event_sentence(event)}" for event in noticed[:SHOWN_WARNINGS])
 
@@ -132,7 +116,7 @@ class _DisplayUpdater:
         self._models = feed.models
         self._looks = max(len(feed.sums.looks) - 1, 0)
         self._events = 0
-        self._before = current_spending(feed)
+        self._before = feed.sums.spent(feed.models)
         self._status = stored_status(feed, self._before)
         # as of the latest update, since the feed may be polling in another thread
         display.opened(feed.stored.config.name, feed.models, lambda: self._status)
@@ -152,7 +136,7 @@ class _DisplayUpdater:
 
 def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     """Status as of the feed's latest poll; trials and tokens beyond `before` (default: now) count as new."""
-    stored, results, spent = feed.stored, feed.results, current_spending(feed)
+    stored, results, spent = feed.stored, feed.results, feed.sums.spent(feed.models)
     before = spent if before is None else before
     budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
     elapsed, beside = feed.sums.elapsed, feed.other_costs
@@ -173,11 +157,6 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         grading=feed.grading if results is None else results.cost.grading,
         sites=site_rows(feed.sums.events),
     )
-
-
-def current_spending(feed: Feed) -> Spending:
-    """Usage of the current models."""
-    return feed.sums.spent(feed.stored.roster.models)
 
 
 def _traffic(feed: Feed) -> CurrentTraffic:

@@ -21,7 +21,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.report.stored_sums import StoredSums
+from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.view import RunView, assemble_view
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import LOCK_FILE, is_held
@@ -99,7 +99,9 @@ class Feed:
             is_new = self._mark is None or mark.database[0] != self._mark.database[0]
             if is_new and not reader.is_large:
                 reader.require_intact()
-            self._read_trials(reader, is_new=is_new)
+            if is_new or not self.sums.update(reader):
+                self.stored = stored_setup(reader.header())
+                self.sums = StoredSums(reader, self.stored)
             mark = mark._replace(running=mark.running or is_held(self.directory))  # what began meanwhile is not killed
             self._read_results(reader, mark)
         # files that are still changing are read again, even if their times stay the same
@@ -133,11 +135,6 @@ class Feed:
         """GPU seconds under a cap."""
         requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
         return counted_gpu_seconds(self._servers, requests, self.other_costs)
-
-    def _read_trials(self, reader: RunReader, is_new: bool) -> None:
-        if is_new or not self.sums.update(reader):
-            self.stored = stored_setup(reader.header())
-            self.sums = StoredSums(reader, self.stored)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         run = StoredRun(reader, self.stored, self.sums.events)

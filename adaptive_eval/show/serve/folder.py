@@ -95,7 +95,7 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
             status=status,
             reason=reason,
             models=len(cast(list[object], config["models"])),
-            questions=len(reader.ids("questions", "key")),
+            questions=len(reader.log.questions()),
             trials=reader.trial_count(),
             cap=None if cost is None else cost.allowed_trials + cost.stored_trials - cost.trials,
             **{str(verdict): verdicts[verdict] for verdict in Verdict},

@@ -22,8 +22,7 @@ from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import Spending, TrialRecord
-from adaptive_eval.report.summing import Counts
+from adaptive_eval.report.records import Counts, Spending, TrialRecord
 from adaptive_eval.report.transcripts import is_from_inspect
 from adaptive_eval.report.view import PosteriorView, QuestionView, posterior_views
 from adaptive_eval.show.page.sent import page_view
@@ -81,18 +80,6 @@ class TrialView:
     """Its first tokens with their log-probabilities, if these are stored."""
 
 
-ANSWER_FIELDS = (
-    "seed",
-    "finish_reason",
-    "prompt_tokens",
-    "completion_tokens",
-    "latency",
-    "replica",
-    "attempts",
-    "completion_bpt",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class AnswersPage:
     """A page of answers."""
@@ -123,17 +110,23 @@ def answers_page(directory: Path, stored: StoredSetup, question: int, model: int
 
 def _trial_view(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
     answer = record.answer
-    copied: dict[str, Any] = {name: getattr(answer, name) for name in ANSWER_FIELDS}
     return TrialView(
-        **copied,
         trial=record.trial,
+        seed=answer.seed,
         category=record.category,
         value=None if record.category is None else weights[record.category],
         signals={**{str(signal): True for signal in sorted(answer.signals)}, **record.signals},
         extracted=record.extracted,
         grader_error=record.grader_error,
+        finish_reason=answer.finish_reason,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        latency=answer.latency,
+        replica=answer.replica,
+        attempts=answer.attempts,
         text=_truncate(answer.text),
         reasoning=None if answer.reasoning is None else _truncate(answer.reasoning),
+        completion_bpt=answer.completion_bpt,
         tokens=_tokens(answer.token_logprobs),
     )
 
@@ -207,22 +200,23 @@ class PageState:
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:
         """A page of one model's answers to one question; None if there is no such question or model."""
-        self._feed.poll()
-        stored = self._feed.stored
-        if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
+        if not self._has(question, model):
             return None
-        return to_json(answers_page(self._feed.directory, stored, question, model, after))
+        return to_json(answers_page(self.directory, self._feed.stored, question, model, after))
 
     def record(self, question: int, model: int, trial: int) -> TrialRecord | None:
         """A stored trial of Inspect; None if there is none."""
-        self._feed.poll()
-        stored = self._feed.stored
-        if not (0 <= question < len(stored.questions) and 0 <= model < len(stored.config.models)):
+        if not self._has(question, model):
             return None
-        names = stored.config.models[model].name, stored.questions[question].id
-        with closing(RunReader.open(self._feed.directory)) as reader:
+        names = self._feed.models[model], self._feed.stored.questions[question].id
+        with closing(RunReader.open(self.directory)) as reader:
             record = next(reader.cell(*names, trial - 1), None)
         return record if record is not None and record.trial == trial and is_from_inspect(record) else None
+
+    def _has(self, question: int, model: int) -> bool:
+        """Whether the run has a question and a model with these numbers now."""
+        self._feed.poll()
+        return 0 <= question < len(self._feed.stored.questions) and 0 <= model < len(self._feed.models)
 
     def progress(self, after: int) -> bytes:
         """Progress after a step, as JSON."""

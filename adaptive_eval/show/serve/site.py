@@ -24,7 +24,7 @@ from aiohttp import web
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.http_server import PageServer
-from adaptive_eval.report.transcripts import transcript_ends
+from adaptive_eval.report.transcripts import transcript_end
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.show.serve.page_state import PageState, to_json
@@ -128,7 +128,7 @@ class Site:
         if record is None:
             return None
         async with self._log_lock:
-            (end,) = await asyncio.to_thread(transcript_ends, state.directory, [record])
+            end = await asyncio.to_thread(transcript_end, state.directory, record)
         return to_json(end)
 
     async def _read(self, work: Callable[[], T]) -> T:

@@ -21,7 +21,7 @@ export function tiles(state) {
   for (const row of cost?.beside ?? []) answers[row.what === "discarded" ? "discarded" : "lost"] += row.answers;
   const unstored = Object.entries(answers).map(([kind, sum]) => (sum ? `, and ${plural(sum, `${kind} answer`)}` : ""));
   const looks = term("look", plural(view.looks.length, "look"));
-  const left = view.trials_to_go === null ? null : `about ${plural(view.trials_to_go, "trial")}`;
+  const left = view.results === null ? null : `about ${plural(view.results.trials_to_go, "trial")}`;
   return h("dl", { class: "tiles" }, [
     tile("Trials", count(totals.trials), cost ? [allowed(totals.trials, cost.allowed_trials), ...unstored] : null),
     totals.tokens ? tile("Tokens", count(totals.tokens)) : null,

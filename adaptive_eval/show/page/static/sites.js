@@ -1,4 +1,4 @@
-// The sites of a run on a cluster: the place and state of each, its answers, losses and moves.
+// The sites of a run on a cluster: the place and state of each, its losses and moves.
 
 import { h } from "./dom.js";
 import { note, sumOf, titledTable } from "./parts.js";
@@ -11,28 +11,26 @@ const STATES = ["lost", "waiting", "loading", "serving", "ended"]; // what needs
 /** @param {State} state @returns {Child} */
 export function sites({ view }) {
   if (!view.sites.length) return null;
-  const rank = (/** @type {SiteView} */ { row }) => STATES.indexOf(row.state);
+  const rank = (/** @type {SiteRow} */ row) => STATES.indexOf(row.state);
   const content = titledTable({
     className: "tall",
     caption: "Sites on the cluster",
     texts: 6,
-    key: ({ row }) => `${row.model}\n${row.site}`,
+    key: (row) => `${row.model}\n${row.site}`,
     rows: view.sites.toSorted((a, b) => rank(a) - rank(b)),
     columns: [
-      ["Model", ({ row }) => name(row.model, 60)],
-      ["Site", ({ row }) => plain(row.site, 60)],
-      ["Host", ({ row }) => plain(row.host ?? "–", 60)],
-      ["Node", ({ row }) => h("code", null, plain((row.node ?? "–").slice(0, 8), 8))],
-      ["State", ({ row }) => stateOf(row)],
-      ["Since", ({ row }) => moment(row.since)],
-      ["GPUs", ({ row }) => gpus(row)],
-      ["Answers", ({ answers }) => count(answers)],
-      ["a second", ({ per_second: speed }) => number(speed, 1)],
-      ["Lost", ({ row }) => count(row.losses)],
-      ["Moved", ({ row }) => count(row.moves)],
+      ["Model", (row) => name(row.model, 60)],
+      ["Site", (row) => plain(row.site, 60)],
+      ["Host", (row) => plain(row.host ?? "–", 60)],
+      ["Node", (row) => h("code", null, plain((row.node ?? "–").slice(0, 8), 8))],
+      ["State", (row) => stateOf(row)],
+      ["Since", (row) => moment(row.since)],
+      ["GPUs", (row) => gpus(row)],
+      ["Lost", (row) => count(row.losses)],
+      ["Moved", (row) => count(row.moves)],
     ],
   });
-  return [content, note(summary(view.sites.map(({ row }) => row)))];
+  return [content, note(summary(view.sites))];
 }
 
 /** The state of a site, and what went wrong with it. @param {SiteRow} row @returns {Child} */

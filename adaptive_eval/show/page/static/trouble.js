@@ -15,7 +15,7 @@ export const trouble = {
   title: "Answers, requests, events",
   render(state) {
     const { view } = state;
-    return [sites(state), answers(view), traffic(view), blocks(view, "batches"), turns(view), events(view)];
+    return [sites(state), answers(view), traffic(view), blocks(view, "batches"), events(view)];
   },
 };
 
@@ -82,21 +82,6 @@ function traffic({ traffic }) {
 function logLink(replica) {
   const isLog = location.protocol === "file:" && /^logs\/inspect\/[\w.+-]+\.eval$/.test(replica);
   return isLog ? h("a", { href: replica }, name(replica, 60)) : name(replica, 60);
-}
-
-/** Places where models were served a after the b. @param {PageView} view */
-function turns({ results }) {
-  return titledTable({
-    className: "tall",
-    caption: "Models that took turns",
-    rows: results?.turns ?? [],
-    columns: [
-      ["On", (row) => plain(row.on, 80)],
-      ["Models", (row) => count(row.models)],
-      ["Loads", (row) => count(row.swaps)],
-      ["Time for them", (row) => duration(row.seconds)],
-    ],
-  });
 }
 
 /** @param {number | null} value */
