@@ -59,11 +59,13 @@ class RankingText(NamedTuple):
     """For each model the text before its verdict, and the verdict."""
     names: dict[str, str]
     """Names of the models as written in the lines."""
+    per_answer: tuple[str, ...] = ()
+    """A table of price, tokens and seconds per answer, if there is no room for them in the lines."""
 
 
 def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *, without_tiers: bool) -> RankingText:
-    """Fit the ranking into `width` columns: shorten verdicts, omit trials, then the columns per answer, then cut names
-    in the middle."""
+    """Fit the ranking into `width` columns: shorten verdicts, omit trials, put the columns per answer into a table of
+    their own, then cut names in the middle."""
     max_name = min(MAX_NAME_WIDTH, max((cell_len(safe_line(standing.row.name)) for standing in ranked), default=0))
     tried = [(brevity, max_name, per_answer) for per_answer in (True, False) for brevity in range(MAX_BREVITY + 1)]
     tried += [(MAX_BREVITY, name_width, False) for name_width in range(max_name - 1, MIN_NAME_WIDTH - 1, -1)]
@@ -71,7 +73,7 @@ def ranking_text(ranked: Sequence[Standing], scale: Scale, width: int | None, *,
         ranking, over = _fit_ranking(ranked, scale, width, name_width, brevity, without_tiers, per_answer)
         if over <= 0:
             break
-    return ranking
+    return ranking if per_answer else ranking._replace(per_answer=_per_answer_lines(ranked, ranking.names))
 
 
 MAX_BREVITY = 2
@@ -106,6 +108,21 @@ def _fit_ranking(
     over = 0 if width is None else sum(widths) + 2 * len(widths) - 2 - width
     (head, _), *lines = (_line_cells(line, widths, table[0].index("model")) for line in table)
     return RankingText(f"{head}{RANKING[-1]}", tuple(lines), names), over
+
+
+def _per_answer_lines(ranked: Sequence[Standing], names: dict[str, str]) -> tuple[str, ...]:
+    """Price, tokens and seconds per answer as a table with names; empty if none is known."""
+    columns, cells = per_answer_columns([standing.row for standing in ranked])
+    if not columns:
+        return ()
+    table = [
+        ["model", *columns],
+        *([names[standing.row.name], *row] for standing, row in zip(ranked, cells, strict=True)),
+    ]
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    return tuple(
+        "  ".join([fit_columns(name, widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in table
+    )
 
 
 def _line_cells(cells: Sequence[str], widths: Sequence[int], model: int) -> tuple[str, str]:

@@ -71,6 +71,8 @@ def findings(
         yield from (ranking.head, *(f"{before}{verdict}".rstrip() for before, verdict in ranking.lines))
         if len(results.models) > SHOWN_MODELS:
             yield f"      and {len(results.models) - SHOWN_MODELS} more"
+        if ranking.per_answer:
+            yield from ("", *ranking.per_answer)
         yield ""
         if results.run.reason != Reason.ALARM:
             yield from _need_lines(results, ranking.names)

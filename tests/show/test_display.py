@@ -292,7 +292,7 @@ def standing(name: str, verdict: Verdict, relation: str, other: str, tier: int =
 
 def test_a_narrow_terminal_cuts_names_and_never_scores() -> None:
     rows = [standing("a" * 60, Verdict.OPEN, "open against", "b" * 60), standing("b" * 60, Verdict.OPEN, "", "a" * 60)]
-    head, ((before, verdict), _), names = ranking_text(rows, Scale(0.0, 1.0), 80, without_tiers=False)
+    head, ((before, verdict), _), names, _ = ranking_text(rows, Scale(0.0, 1.0), 80, without_tiers=False)
     for word in ("87.5%", "82.2% .. 92.8%", names["a" * 60]):
         assert word in before.split("  ")
     assert verdict == f"open against {names['b' * 60]}"
@@ -307,10 +307,10 @@ def priced(name: str, other: str, usd: float | None) -> Standing:
 
 def test_ranking_has_price_tokens_and_seconds_per_answer_beside_the_score() -> None:
     rows = [priced("ada", "bob", 0.0123), priced("bob", "ada", None)]
-    head, ((ada, _), (bob, _)), _ = ranking_text(rows, Scale(0.0, 1.0), None, without_tiers=False)
+    head, ((ada, _), (bob, _)), _, apart = ranking_text(rows, Scale(0.0, 1.0), None, without_tiers=False)
     columns = re.split("  +", head.strip())
     assert columns[2:8] == ["score", "95% interval", "$/answer", "tokens/answer", "s/answer", "trials"]
-    assert ada.split()[5:9] == ["92.8%", "0.012", "1,234", "0.46"] and bob.split()[6] == "-"
+    assert ada.split()[5:9] == ["92.8%", "0.012", "1,234", "0.46"] and bob.split()[6] == "-" and apart == ()
     unpriced = [row._replace(row=replace(row.row, usd_per_answer=None)) for row in rows]
     assert "$/answer" not in ranking_text(unpriced, Scale(0.0, 1.0), None, without_tiers=False).head, (
         "no price, no column"
@@ -319,11 +319,16 @@ def test_ranking_has_price_tokens_and_seconds_per_answer_beside_the_score() -> N
     assert "answer" not in ranking_text(nothing, Scale(0.0, 1.0), None, without_tiers=False).head
 
 
-def test_narrow_terminal_omits_price_tokens_and_seconds() -> None:
+def test_narrow_terminal_shows_price_tokens_and_seconds_in_a_table_of_their_own() -> None:
     names = [f"organisation/a-long-model-name-{number}" for number in range(2)]
     rows = [priced(names[0], names[1], 0.0123), priced(names[1], names[0], 0.5)]
-    head, lines, _ = ranking_text(rows, Scale(0.0, 1.0), 80, without_tiers=False)
+    head, lines, short, apart = ranking_text(rows, Scale(0.0, 1.0), 80, without_tiers=False)
     assert "answer" not in head and all(cell_len(before + verdict) <= 80 for before, verdict in lines)
+    assert [line.split() for line in apart] == [
+        ["model", "$/answer", "tokens/answer", "s/answer"],
+        [short[names[0]], "0.012", "1,234", "0.46"],
+        [short[names[1]], "0.500", "1,234", "0.46"],
+    ]
 
 
 def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut() -> None:
