@@ -519,7 +519,7 @@ def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
                     Change("models", [{"name": "ada"}, {"name": "bob"}], [{"name": "bob"}, {"name": "ada"}]),
                 )
             ),
-            "settings changed: models.ada.gpus, models.bob, report.group_by, models",
+            "settings changed: models.ada.gpus, models.bob (removed), report.group_by, models",
         ),
     ],
 )
