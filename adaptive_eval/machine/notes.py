@@ -14,9 +14,9 @@ def note_of(event: Event, numbers: Mapping[str, int]) -> Note:
     return Note(event.kind, None if name is None else numbers.get(str(name)), body)
 
 
-def event_of(note: Note, models: Sequence[str] | Mapping[int, str], at: float = 0.0, **more: object) -> Event:
-    """The event of a note that was stored at this time; `models`: names by number; `more`: further fields."""
-    kind, body = SET_ASIDE if note.kind == CORE_SET_ASIDE else note.kind, {"model": "", **note.body, **more}
+def event_of(note: Note, models: Sequence[str] | Mapping[int, str], at: float = 0.0) -> Event:
+    """The event of a note that was stored at this time; `models`: names by number."""
+    kind, body = SET_ASIDE if note.kind == CORE_SET_ASIDE else note.kind, {"model": "", **note.body}
     if note.model is not None:
         body["model"] = models[note.model]
     if (waited := note.body.get("waited_for")) is not None:

@@ -33,7 +33,7 @@ from adaptive_eval.notes import Change
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.read import StoredLook
 
-PROMISE = ("stopping.", "objective.", "prior")
+PROMISE = ("stopping.", "objective.", "prior", "rubric")
 """Beginnings of settings that the promise depends on."""
 NOT_IN_PROMISE = "stopping.on_alarm"
 

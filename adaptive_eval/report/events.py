@@ -1,6 +1,6 @@
 """The events of a run, from the notes and charges of its log."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adaptive_eval.machine.charges import ChargeKind
@@ -34,25 +34,12 @@ class ChargeLine(NamedTuple):
     estimated: bool
 
 
-def events_of_log(
-    notes: Sequence[TimedNote],
-    charges: Sequence[ChargeLine],
-    models: Mapping[int, str],
-    looks: Mapping[int, int],
-) -> list[Event]:
-    """All events in their order; `looks`: how many precede each change of the settings, by its place in the log."""
+def events_of_log(notes: Sequence[TimedNote], charges: Sequence[ChargeLine], models: Mapping[int, str]) -> list[Event]:
+    """All events in their order."""
     rows: list[tuple[int, Event]] = [(charge.seq, loss_of(charge)) for charge in charges if charge.model]
-    rows += _from_notes(notes, models, looks)
+    # of what is discarded the charge says the same
+    rows += [(seq, event_of(note, models, at)) for seq, at, note in notes if note.kind != DISCARDED]
     return [event for _, event in sorted(rows, key=lambda row: row[0])]
-
-
-def _from_notes(
-    notes: Sequence[TimedNote], models: Mapping[int, str], looks: Mapping[int, int]
-) -> Iterator[tuple[int, Event]]:
-    for seq, at, note in notes:
-        if note.kind == DISCARDED:  # its charge says the same
-            continue
-        yield seq, event_of(note, models, at, **({"looks": looks[seq]} if seq in looks else {}))
 
 
 def loss_of(charge: ChargeLine) -> AnswersLost:

@@ -15,6 +15,7 @@ from adaptive_eval.base.roster import Names
 from adaptive_eval.core.types import Look, PairVerdict
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.event import Event
+from adaptive_eval.notes.grading import TrialsRegraded
 from adaptive_eval.notes.lives import SettingsChanged
 from adaptive_eval.store.read import StoredLook
 
@@ -29,8 +30,12 @@ class HorizonChange(NamedTuple):
 
 
 def changed_horizons(events: Sequence[Event]) -> Iterator[HorizonChange]:
-    """Every change of the horizon after the first look."""
-    for event in events_of_kind(events, SettingsChanged):
+    """Every change of the horizon after the first look; after new grades all looks were taken under the last one."""
+    anew = max(
+        (at for at, event in enumerate(events) if isinstance(event, TrialsRegraded) and event.opening is not None),
+        default=0,
+    )
+    for event in events_of_kind(events[anew:], SettingsChanged):
         for change in event.changes:
             if change.path == PATH and _is_horizon(change.was) and _is_horizon(change.now) and event.looks:
                 yield HorizonChange(change.was, event.at)

@@ -180,9 +180,8 @@ class RunReader:
         """All events of the run, or those after this sequence number."""
         notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes() if seq > after]
         charges = [charge for charge in self.charges() if charge.seq > after]
-        looks = {end.seq: end.looks for end in self.log.settings_ends().values()}
         try:
-            events = events_of_log(notes, charges, self.model_names, looks)
+            events = events_of_log(notes, charges, self.model_names)
         except StoreError as error:
             raise StoreError(f"{self.directory}: {error}. Restore a copy of the run, or {NEW_RUN}") from error
         return [self.with_example(event) for event in events]

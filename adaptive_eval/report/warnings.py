@@ -88,7 +88,11 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Warn of settings that the promise depends on and that were changed after looks."""
     for event in events_of_kind(events, SettingsChanged):
         settings = single_changes(event.changes)
-        changes = [f"{path}: {was} → {now}" for path, was, now in settings if changes_promise(path)]
+        changes = [
+            path if isinstance(was or now, list | Mapping) else f"{path}: {was} → {now}"  # long, as categories are
+            for path, was, now in settings
+            if changes_promise(path)
+        ]
         if changes and event.looks:
             yield Caution(
                 REDECIDED,

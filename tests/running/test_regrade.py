@@ -227,3 +227,17 @@ def test_a_regrade_goes_by_the_limits_that_the_run_remembers(site: Site) -> None
     assert "The limits allow no more answers" in done.stdout
     undone = regrade(site.directory(), "--config", config, "--set", "budget.trials=")
     assert "resuming takes about" in undone.stdout
+
+
+@pytest.mark.slow
+def test_what_was_chosen_after_looks_stays_outside_the_promise(site: Site) -> None:
+    """Also once all looks are taken anew."""
+    settings: dict[str, object] = {"trials": {"min": 2, "max": 9}}
+    site.run(site.write(**settings))
+    settings["stopping"] = {"confidence": 0.7}
+    site.run(site.write(**settings))
+    rubric = {"categories": [{"name": "right", "weight": 2, "when": {"is_correct": True}}, {"name": "no", "weight": 0}]}
+    done = regrade(site.directory(), "--config", site.write(**settings, rubric=rubric))
+    assert done.exit_code in (ExitCode.REACHED, ExitCode.SPENT), done.stderr
+    texts = [warning["text"] for warning in site.results()["warnings"] if warning["kind"] == "redecided"]
+    assert ["confidence" in text for text in texts] == [True, False] and "rubric" in texts[1], texts
