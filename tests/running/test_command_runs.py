@@ -277,7 +277,7 @@ def test_a_transcript_from_elsewhere_is_not_taken(site: Site) -> None:
 def test_validate_knows_commands(site: Site) -> None:
     config = write(site, shell("base", 30), model("new", "python", "agent.py", env=["UNSET"]))
     checked = called("validate", config)
-    assert checked.exit_code == ExitCode.REACHED and "every model is a command" in checked.output
+    assert checked.exit_code == ExitCode.REACHED and "no model is known to be on a server of your own" in checked.output
     assert "new: agent.py would not be found, since a command runs in a new folder; write ./agent.py" in checked.output
     assert "new: env names the variable UNSET, which is not set" in checked.output
     refused = site.run(config)
