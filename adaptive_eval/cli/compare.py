@@ -29,7 +29,7 @@ def compare(
     with report_errors():
         a, b = read_view(run_a), read_view(run_b)
         _require_comparable(a, b, f"{run_a} and {run_b}")
-        if a.name == b.name or (a.name, b.name) != (run_a.name, run_b.name):
+        if a.name == b.name or (a.name, b.name) != (run_a.resolve().name, run_b.resolve().name):
             a, b = replace(a, name=str(run_a)), replace(b, name=str(run_b))
         counts_a, counts_b = _scored_answers(run_a), _scored_answers(run_b)
         diff = diff_runs(a, counts_a, b, counts_b)

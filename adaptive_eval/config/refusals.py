@@ -112,7 +112,7 @@ RULES = {
     "model_attributes_type": (MAPPING, ""),
     "path_type": ("must be a path", "put it in quotes"),
     "too_short": ("must not be empty", ""),
-    "string_pattern_mismatch": ("must be one line of text without control characters and outer spaces", ""),
+    "string_pattern_mismatch": ("must be one line of text without control characters or spaces at its ends", ""),
 }
 
 

@@ -83,6 +83,7 @@ class Python(GraderOptions):
 
 def make_marks(result: object, name: str) -> Marks:
     """Convert the return value of a user's function to marks."""
+    result = _plain(result)
     if isinstance(result, bool):
         return Marks({"is_correct": result}, None)
     if isinstance(result, int | float):
@@ -94,7 +95,13 @@ def make_marks(result: object, name: str) -> Marks:
     return Marks(signals, None if extracted is None else str(extracted))
 
 
-def _signal(value: object, key: str, name: str) -> SignalValue:
+def _plain(value: Any) -> object:
+    """A scalar of numpy, or of a library like it, as Python's; the worker need not import any."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def _signal(given: object, key: str, name: str) -> SignalValue:
+    value = _plain(given)
     if key == "is_correct" and value not in (0, 1):
         raise GraderError(f"{name} must return true or false for signal is_correct, but got {value!r:.80}")
     if isinstance(value, bool | str):

@@ -204,7 +204,8 @@ grader: math
         assert only(misspelt).endswith("bse_url is not a known key; did you mean `base_url`?")
         assert only(BASE.replace("{name: a, ", "{")) == "line 3: models[0].name must be given; add `name:`"
         assert only(BASE.replace("{name: a, ", "{name: 'a ', ")) == (
-            "line 3: models[0].name must be one line of text without control characters and outer spaces, but got 'a '"
+            "line 3: models[0].name must be one line of text without control characters or spaces at its ends, "
+            "but got 'a '"
         )
 
     def test_simulated_models_need_no_address(self) -> None:

@@ -188,11 +188,16 @@ def test_a_model_with_too_few_answers_is_mentioned(run_as: RunAs) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_names_both_runs_by_their_folders(site: Site, run_as: RunAs) -> None:
+def test_the_command_names_both_runs_by_their_folders(
+    site: Site, run_as: RunAs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = run_as("a"), run_as("b", seed=3)
     result = CliRunner().invoke(app, ["compare", str(first), str(second)])
     assert result.exit_code == 0 and "3 questions" not in result.stdout and "on the 8 questions" in result.stdout
     assert result.stdout.startswith("a → b\n")
+    monkeypatch.chdir(second)
+    assert CliRunner().invoke(app, ["compare", "../a", "."]).stdout.startswith("a → b\n")
+    monkeypatch.undo()
     second = second.rename(site.folder / "c")
     moved = CliRunner().invoke(app, ["compare", str(first), str(second)]).stdout
     assert moved.startswith(f"{first} → {second}\n"), "another run may lie in a folder named b"

@@ -67,7 +67,7 @@ def open_feed(directory: Path, patience: float, on_wait: Callable[[], None], *, 
 
 
 async def attach(feed: Feed, display: Display, *, follow: bool = True) -> ExitCode:
-    """Show the run until it is over, or unless you `follow` it the latest look, and return its exit code."""
+    """Show the run until it is over, or only its latest look if you do not `follow` it; returns its exit code."""
     shown = _DisplayUpdater(feed, display)
     try:
         shown.catch_up()
