@@ -267,8 +267,9 @@ def _corrected_parts(
             trials=trials.tolist(),
             span=float(np.ptp(bench.weights)),
         )
-        variances = correction.sigma**2, correction.shift_sigma**2
-        parts[label] = _Corrected(correction.mu, variances[0], correction.shift, variances[1])
+        # beyond the scale it can only be wrong, as when not every answer was as likely to be labelled
+        corrected_score = float(np.clip(correction.mu, bench.weights.min(), bench.weights.max()))
+        parts[label] = _Corrected(corrected_score, correction.sigma**2, correction.shift, correction.shift_sigma**2)
     return parts
 
 

@@ -94,6 +94,24 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
     assert json.loads(CliRunner().invoke(app, ["report", str(directory), "--format", "json", "-o", "-"]).stdout)
 
 
+@pytest.mark.slow
+def test_labels_that_were_chosen_by_content_leave_no_score_beyond_the_scale(site: Site, erring_url: str) -> None:
+    """As where people label only what was graded wrong, and find all of it right."""
+    directory = judged(site, erring_url)
+    with open_run(directory) as stored:
+        wrong = [trial for trial in stored.reader.trials() if trial.signals["verdict"] == "wrong"]
+    ((model, number),) = Counter(trial.model for trial in wrong).most_common(1)
+    assert number >= MIN_LABELS
+    add_labels(
+        directory,
+        {Labelled(model, trial.question, trial.trial): "correct" for trial in wrong if trial.model == model},
+    )
+    (row,) = (row for row in beside(directory).models if row.name == model)
+    assert row.corrected == 1.0 and row.shift is not None and row.shift > 0.9
+    (shown,) = (row for row in site.results()["models"] if row["name"] == model)
+    assert shown["score"] == 1.0
+
+
 def give(directory: Path, *labels: str) -> None:
     """Label as many answers in a session."""
     session = LabelSession(directory, len(labels))
