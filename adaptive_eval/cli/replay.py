@@ -36,7 +36,6 @@ Seed = Annotated[
     int | None, typer.Option(min=0, help="Seed of the first replay; default: 0, or trials in recorded order.")
 ]
 Top = Annotated[int | None, typer.Option(min=1, help="Only the N best models.")]
-Array = Annotated[str | None, typer.Option(help="The array of outcomes; default: R, or correct and count.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Directory for the results; default: runs/replay-NAME.")]
 
 
@@ -47,7 +46,6 @@ def replay(
     runs: Runs = 1,
     seed: Seed = None,
     top: Top = None,
-    array: Array = None,
     output: Output = None,
 ) -> None:
     """Repeat a run on recorded or simulated outcomes. No server is asked.
@@ -59,7 +57,7 @@ def replay(
     Exit codes: those of `run` for one replay; 0 for several (--runs).
     """
     with report_errors():
-        prepared = prepare_replay(what, config, overrides or (), array, top)
+        prepared = prepare_replay(what, config, overrides or (), top)
         directory = _directory(output, prepared.source.name)
         if runs > 1:
             code = _replay_many(prepared, directory, range(seed or 0, (seed or 0) + runs))
