@@ -288,7 +288,7 @@ def recording_of_run(directory: Path) -> Recording:
 def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> IntArray:
     """Write all outcomes; returns their number (L, M). Ungraded answers and failures are written as missing."""
     shape = (*source.extent.shape, int(source.extent.max()))
-    outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(source.rubric.weights)))
+    outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(source.run.rubric.weights)))
     for number, (model, question, trial) in enumerate(source.reader.graded_trials(), 1):
         if trial.category is not None:
             outcomes[(*source.roster.cell(model, question), trial.number)] = trial.category
@@ -299,8 +299,8 @@ def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> IntA
             R=outcomes,
             models=np.array(source.models, dtype=str),
             questions=np.array(tuple(source.roster.questions), dtype=str),
-            weights=np.array(source.rubric.weights, dtype=np.float64),
-            categories=np.array(source.rubric.names, dtype=str),
+            weights=np.array(source.run.rubric.weights, dtype=np.float64),
+            categories=np.array(source.run.rubric.names, dtype=str),
         )
     return np.asarray(np.count_nonzero(outcomes != NO_TRIAL, axis=2))
 
