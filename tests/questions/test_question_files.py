@@ -89,7 +89,7 @@ class TestJsonl:
             3: "is a list, not an object",
             4: "the prompt is empty",
             5: "has no answer",
-            6: "has no field 'answer', which other rows have; add it, or leave the row out",
+            6: "has no field 'answer'; the fields are id, prompt: set questions.fields.answer, or add the field",
             7: "the id 'a' was used before, by line 1",
             8: "the id is empty",
             9: "half of a surrogate pair",
@@ -122,7 +122,7 @@ class TestJsonl:
             jsonl(tmp_path, *[{"prompt": str(n), "answer": "1"} for n in range(50)]), fields={"prompt": "q"}
         )
         assert message.splitlines()[1:] == [
-            "  no row has a field 'q'; the fields are prompt, answer: set questions.fields.prompt"
+            "  no row has a field 'q'; the fields are prompt, answer: set questions.fields.prompt, or add the field"
         ]
         assert message.startswith(f"{tmp_path / 'questions.jsonl'}: 1 problem\n")
 
