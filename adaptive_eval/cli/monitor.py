@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +12,13 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display
-from adaptive_eval.show.serve.attach import PAUSE_SECONDS, attach, open_feed, show_end, status_text
+from adaptive_eval.show.serve.attach import attach, open_feed, show_end, status_text
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.store.locate import MAX_NAMES, absence
 
 PATIENCE_SECONDS = 30.0
-"""Time that --wait allows for a run to begin."""
+"""Time that a directory may exist before its run begins."""
 
 
 def monitor(
@@ -31,7 +30,6 @@ def monitor(
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show the current state, and exit.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="If RUN does not exist yet, wait half a minute for it.")] = False,
     display: Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="With --web; default: any free port.")] = None,
@@ -48,17 +46,17 @@ def monitor(
     run goes on).
     """
     with report_errors():
+        if web and (once or display is not None):
+            raise ConfigError("--once and --display cannot be used with --web; remove them, or --web")
+        if not web and (port is not None or host is not None):
+            raise ConfigError("--port and --host need --web; add it, or remove them")
+        if problem := absence(run):
+            raise StoreError(problem)
         if web:
-            if once or display is not None:
-                raise ConfigError("--once and --display cannot be used with --web; remove them, or --web")
-            _require_run(run, wait)
             _serve(run, host, port or 0)
             return
-        if port is not None or host is not None:
-            raise ConfigError("--port and --host need --web; add it, or remove them")
         _require_one_run(run)
-        _require_run(run, wait or once)
-        patience = 0.0 if once and not wait else PATIENCE_SECONDS
+        patience = 0.0 if once else PATIENCE_SECONDS
         feed = open_feed(run, patience, lambda: _announce_waiting(run), rows=display == "json")
         code = _show_now(feed, display) if once or not feed.running else _attach(feed, display)
     raise typer.Exit(code)
@@ -71,14 +69,8 @@ def _require_one_run(path: Path) -> None:
         raise ConfigError(f"{path} is a folder of runs: {hint}")
 
 
-def _require_run(path: Path, wait: bool) -> None:
-    """Raise `StoreError` if the run does not exist; with `wait` only if another run is probably meant."""
-    if problem := absence(path, slips_only=wait):
-        raise StoreError(problem + ("" if wait or problem.endswith("?") else ". Use --wait to wait until it starts"))
-
-
 def _announce_waiting(run: Path) -> None:
-    typer.echo(f"{run} does not exist yet; waiting up to {PATIENCE_SECONDS:.0f} s for it", err=True)
+    typer.echo(f"{run} has not begun yet; waiting up to {PATIENCE_SECONDS:.0f} s for it", err=True)
 
 
 def _attach(feed: Feed, kind: DisplayKind | None) -> ExitCode:
@@ -107,20 +99,10 @@ def _show_now(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     return ExitCode.RUNNING
 
 
-def _wait_for(directory: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    if not directory.exists():
-        _announce_waiting(directory)
-    while not directory.exists() and time.monotonic() < deadline:
-        time.sleep(PAUSE_SECONDS)
-
-
 def _serve(path: Path, host: str | None, port: int) -> None:
     # imported here: a terminal does not need it
     from adaptive_eval.show.serve.site import LOOPBACK, is_loopback, serve
 
-    _wait_for(path)
-    _require_run(path, wait=False)
     address = host or LOOPBACK
     if not is_loopback(address):
         typer.echo(f"warning: anyone who reaches {address} can read everything in {path} without a password", err=True)

@@ -12,8 +12,8 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import write_atomic
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_config import ConfigOptions
-from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
+from adaptive_eval.cli.typed_config import read_config
+from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, with_typed_options
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.prepare import PreparedRun

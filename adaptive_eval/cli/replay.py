@@ -1,17 +1,18 @@
 """`adaptive-eval replay FILE|RUN|WORLD`: repeat the decisions of a run on recorded or simulated outcomes."""
 
-import csv
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from adaptive_eval.base.errors import ConfigError, ExitCode, StoreError
+from adaptive_eval.base.errors import ConfigError, ExitCode
+from adaptive_eval.base.files import write_atomic
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Overrides, report_errors
 from adaptive_eval.core import Look
+from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.report.ending import EXIT_CODES, why_finished
 from adaptive_eval.report.finding import count_states
 from adaptive_eval.report.results_file import RESULTS_FILE, write_results
@@ -35,7 +36,6 @@ Seed = Annotated[
     int | None, typer.Option(min=0, help="Seed of the first replay; default: 0, or trials in recorded order.")
 ]
 Top = Annotated[int | None, typer.Option(min=1, help="Only the N best models.")]
-Array = Annotated[str | None, typer.Option(help="The array of outcomes; default: R, or correct and count.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Directory for the results; default: runs/replay-NAME.")]
 
 
@@ -46,7 +46,6 @@ def replay(
     runs: Runs = 1,
     seed: Seed = None,
     top: Top = None,
-    array: Array = None,
     output: Output = None,
 ) -> None:
     """Repeat a run on recorded or simulated outcomes. No server is asked.
@@ -58,7 +57,7 @@ def replay(
     Exit codes: those of `run` for one replay; 0 for several (--runs).
     """
     with report_errors():
-        prepared = prepare_replay(what, config, overrides or (), array, top)
+        prepared = prepare_replay(what, config, overrides or (), top)
         directory = _directory(output, prepared.source.name)
         if runs > 1:
             code = _replay_many(prepared, directory, range(seed or 0, (seed or 0) + runs))
@@ -118,18 +117,8 @@ def _replay_many(prepared: PreparedReplay, directory: Path, seeds: range) -> Exi
             judged.append(judge_replay(seed, controller, prepared.source.truth, means))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")
     path = directory / RUNS_FILE
-    _write(path, judged)
+    write_atomic(path, csv_text(JudgedReplay._fields, judged).encode(), "Fix that, or give another --output")
     typer.echo(f"{prepared.source.name}: {len(seeds)} runs, seeds {seeds[0]} to {seeds[-1]}\n")
     typer.echo(replays_table(judged))
     typer.echo(f"runs      {path}")
     return ExitCode.REACHED
-
-
-def _write(path: Path, judged: Sequence[JudgedReplay]) -> None:
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(JudgedReplay._fields)
-            writer.writerows(judged)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from error

@@ -44,22 +44,10 @@ def _render(view: RunView, kind: Kind) -> str:
             from adaptive_eval.show.page.documents import report_page
 
             return report_page(view)
-        case "md":
-            from adaptive_eval.show.markdown import markdown
+        case "md" | "pr" | "summary" | "csv":
+            from adaptive_eval.show.markdown import markdown, pull_request, ranking_csv, summary
 
-            return markdown(view)
-        case "pr":
-            from adaptive_eval.show.markdown import pull_request
-
-            return pull_request(view)
-        case "summary":
-            from adaptive_eval.show.markdown import summary
-
-            return summary(view)
-        case "csv":
-            from adaptive_eval.show.markdown import ranking_csv
-
-            return ranking_csv(view)
+            return {"md": markdown, "pr": pull_request, "summary": summary, "csv": ranking_csv}[kind](view)
         case "junit":
             from adaptive_eval.show.junit import junit
 

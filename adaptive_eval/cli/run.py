@@ -12,8 +12,8 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.cli.shared import Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_config import ConfigOptions
-from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
+from adaptive_eval.cli.typed_config import read_config
+from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, with_typed_options
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notes import events_of_kind, events_since_start

@@ -16,7 +16,6 @@ from adaptive_eval.base.errors import AdaptiveEvalError, Alarmed, ExitCode, erro
 if TYPE_CHECKING:
     from adaptive_eval.show.text import Block
 
-Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", metavar="CONFIG")]
 Run = Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Change a setting, as in trials.max=40.", metavar="KEY=VALUE")

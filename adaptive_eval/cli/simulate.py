@@ -9,15 +9,11 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import report_errors
-from adaptive_eval.report.lines import safe_line
 from adaptive_eval.simulate.answering import ANSWER_WORDS, OwnQuestions
 from adaptive_eval.simulate.faults import BatchHabits, Faults, parse_faults, parse_habits
 from adaptive_eval.simulate.judging import HABITS, JUDGE, VERIFIER, SimulatedVerifier, parse_judge
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import WORLDS, World, own_questions
-
-MAX_PROMPT_CHARACTERS = 80
-"""Characters shown of a prompt."""
 
 
 def simulate(
@@ -71,7 +67,6 @@ def simulate(
             simulated_world, questions = _world_from_config(Path(world))
         else:
             raise ConfigError(f"WORLD must be one of {', '.join(WORLDS)}, or a configuration, but got {world!r}")
-        hint = "after a change of prompts" if questions else "for your own questions"
         server = SimulatedServer(
             simulated_world,
             port=port,
@@ -82,10 +77,6 @@ def simulate(
             batches=parse_habits(batch or ()),
             verifier=SimulatedVerifier(),
             own=questions,
-            tell_unknown=lambda prompt: typer.echo(
-                f"unknown question for {simulated_world.name}: {safe_line(prompt, MAX_PROMPT_CHARACTERS)!r}\n"
-                f"{hint}: adaptive-eval simulate CONFIG"
-            ),
         )
         try:
             asyncio.run(_serve(server, simulated_world, questions))

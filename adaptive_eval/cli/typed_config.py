@@ -7,15 +7,19 @@ else from the server's list of models.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import typer
+
 from adaptive_eval.base.errors import ConfigError, EndpointError
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.cli.typed_options import ConfigOptions
 from adaptive_eval.config.document import escape_variables, read_environment
-from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping
+from adaptive_eval.config.load import CONFIGURATIONS, config_from_mapping, load_config
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.config.settings_text import settings_text
@@ -35,7 +39,6 @@ _ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
 """A name, and a model of Inspect or the address of a server."""
 _ADDRESS = re.compile(r"(?P<url>https?://[^#\s@?]+)(?:#(?P<served>.+))?")
 """The address of a server, and the name of a model on it."""
-_CAP = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>usd|tokens|trials|h)")
 _NAMED_COMMAND = re.compile(r"(?P<name>[^=/\s]+)=(?P<command>.*\S.*)", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 LOCATING = ("name", "store", "seed", "questions", "models")
@@ -47,39 +50,6 @@ MAX_NAME = 100
 OTHER_GRADER = " (another one: --grader)"
 SCORES = f"the last line of each command has its score{OTHER_GRADER}"
 CHOICES_TEMPLATE = "{prompt}\n\n{choices}"
-
-
-class ConfigOptions(NamedTuple):
-    """Command-line options that stand for a configuration."""
-
-    models: Sequence[str] = ()
-    args: Sequence[str] = ()
-    prices: Sequence[str] = ()
-    keys: Sequence[str] = ()
-    grader: str | None = None
-    objective: str | None = None
-    max_trials: int | None = None
-    budget: str | None = None
-    commands: Sequence[str] = ()
-
-    @property
-    def typed(self) -> list[str]:
-        """The options as typed."""
-        lists = {"--model": self.models, "--task-arg": self.args, "--price": self.prices, "--key": self.keys}
-        lists["--command"] = self.commands
-        values = {"--grader": self.grader, "--objective": self.objective, "--max-trials": self.max_trials}
-        values["--budget"] = self.budget
-        given = [(option, text) for option, texts in lists.items() for text in texts]
-        given += [(option, str(value)) for option, value in values.items() if value is not None]
-        return [word for pair in given for word in pair]
-
-    @property
-    def sections(self) -> dict[str, object]:
-        """The sections of a configuration that say what to find out, and at what cost."""
-        sections: dict[str, object] = {} if self.objective is None else {"objective": self.objective}
-        if self.max_trials is not None:
-            sections["trials"] = {"max": self.max_trials}
-        return sections if self.budget is None else {**sections, "budget": _parse_cap(self.budget)}
 
 
 class TypedConfig(NamedTuple):
@@ -100,10 +70,25 @@ class TypedConfig(NamedTuple):
         return settings_text(self.settings, [*self.overrides, *overrides])
 
 
-def read_options(
+def read_config(
+    config: Path, options: ConfigOptions, overrides: Sequence[str], run_dir: Path | None = None, *, fresh: bool = False
+) -> tuple[TypedConfig | None, Callable[[Sequence[str]], RunConfig]]:
+    """What the options stand for, None beside a configuration; and what loads the settings with those of `--set`.
+
+    Prints what was chosen. May ask servers for their models.
+    """
+    typed = _read_options(config, options, overrides, run_dir, fresh=fresh)
+    if typed is None:
+        return None, partial(load_config, config)
+    for note in typed.notes:
+        typer.echo(note, err=True)
+    return typed, typed.load
+
+
+def _read_options(
     file: Path, options: ConfigOptions, overrides: Sequence[str], run_dir: Path | None, *, fresh: bool
 ) -> TypedConfig | None:
-    """The settings that the options stand for; None if `file` is a configuration. May ask servers for their models."""
+    """The settings that the options stand for; None if `file` is a configuration."""
     suffix = file.suffix.lower()
     if suffix in FORMATS and (suffix not in CONFIGURATIONS or options.models or options.commands):
         return _rank_on_questions(file, options, overrides, run_dir, fresh=fresh)
@@ -132,9 +117,9 @@ def _rank_on_task(task: Path, options: ConfigOptions) -> TypedConfig:
         raise ConfigError(
             f"{wrong} is for files of questions: {task} is a task of Inspect, which reads keys and grades itself"
         )
-    prices = dict(map(_parse_price, options.prices))
+    prices = dict(map(_parse_price, options.prices or ()))
     models = []
-    for text in options.models:
+    for text in options.models or ():
         name, inspect = _parse_alias(text)
         if "://" in inspect:
             hint = f"a file of questions ends in {', '.join(FORMATS)}, and a model of Inspect is like openai/gpt-x"
@@ -147,7 +132,7 @@ def _rank_on_task(task: Path, options: ConfigOptions) -> TypedConfig:
         "models": models,
         **options.sections,
     }
-    return TypedConfig(settings, [f"benchmark.args.{argument}" for argument in options.args])
+    return TypedConfig(settings, [f"benchmark.args.{argument}" for argument in options.args or ()])
 
 
 # -- a file of questions -----------------------------------------------------------------------------------------
@@ -183,9 +168,9 @@ def _rank_on_questions(
         raise ConfigError(f"{file} is a file of questions; name the servers of the models to rank: {hint}")
     if not file.exists():
         raise ConfigError(f"{file} does not exist; give the path of a file of questions")
-    typed, prices = [_parse_model(text) for text in options.models], dict(map(_parse_price, options.prices))
-    keys = _parse_keys(options.keys)
-    commands = _parse_commands(options.commands, keys)
+    typed, prices = [_parse_model(text) for text in options.models or ()], dict(map(_parse_price, options.prices or ()))
+    keys = _parse_keys(options.keys or ())
+    commands = _parse_commands(options.commands or (), keys)
     located = {"name": _run_name(file.stem), "questions": {"path": escape_variables(str(file))}}
     # decisions may refer to names that are not known yet
     undecided = {"grader": "exact", "objective": {"kind": "precision", "half_width": 0.5}}
@@ -392,12 +377,3 @@ def _parse_price(text: str) -> tuple[str, dict[str, float]]:
             f"but got {text!r}"
         ) from None
     return name, {"input": read, "output": written}
-
-
-def _parse_cap(text: str) -> dict[str, object]:
-    if (match := _CAP.fullmatch(text.replace(" ", "").replace("_", "").lower())) is None:
-        raise ConfigError(f"--budget must be a number with a unit, as in 20usd, 500000tokens or 2h, but got {text!r}")
-    unit, number = match["unit"], match["number"]
-    if unit == "h":
-        return {"wall_time": f"{number}h"}
-    return {unit: float(number) if unit == "usd" else int(float(number))}

@@ -7,8 +7,8 @@ from itertools import chain
 import typer
 
 from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_config import ConfigOptions
-from adaptive_eval.cli.typed_options import ConfigOrQuestions, read_config, with_typed_options
+from adaptive_eval.cli.typed_config import read_config
+from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, with_typed_options
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.prepare import missing_programs

@@ -35,8 +35,12 @@ def settings_text(settings: Mapping[str, object], overrides: Iterable[str]) -> s
     expand_short_forms(document)
     for override in overrides:
         apply_override(document, override, environment)
-    tree = _with_variables(document, document.tree, ())
-    return HEADING + yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=MAX_WIDTH)
+    return HEADING + yaml_text(_with_variables(document, document.tree, ()))
+
+
+def yaml_text(tree: Mapping[str, object]) -> str:
+    """Settings as YAML, with variables as they are."""
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=MAX_WIDTH)
 
 
 def _with_variables(document: Document, value: Any, path: KeyPath) -> Any:

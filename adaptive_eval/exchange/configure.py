@@ -18,8 +18,9 @@ from pydantic import ValidationError
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.config.decisions import LEAST_TRIALS, TrialsConfig
-from adaptive_eval.config.document import escape_variables, json_for_yaml
+from adaptive_eval.config.document import escape_variables
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.settings_text import yaml_text
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.inspect.writer import make_distinct
@@ -86,7 +87,11 @@ def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
 
 def config_text(tree: Mapping[str, Any], runnable: bool) -> str:
     """The configuration as YAML, with variables to be filled in."""
-    return "\n".join([*_heading(runnable), *(() if "grader" in tree else NO_GRADER), *_sections(tree), ""])
+    written = json.loads(escape_variables(json.dumps(tree)))
+    variables = make_distinct((_variable(model["name"]) for model in tree["models"]), joint="_")
+    for model, variable in zip(written["models"], variables, strict=True):
+        model["base_url"] = f"${{{variable}}}"
+    return "\n".join([*_heading(runnable), *(() if "grader" in tree else NO_GRADER), yaml_text(written)])
 
 
 def question_lines(questions: Sequence[Question]) -> Iterator[str]:
@@ -123,25 +128,6 @@ def _heading(runnable: bool) -> Iterator[str]:
     else:
         yield "# The run cannot be continued with this file: the logs lack the prompt or answer key of a question,"
         yield "# or sampling differs between tasks. To request more trials, import them again with --config CONFIG."
-
-
-def _sections(tree: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in tree.items():
-        if key != "models":
-            yield f"{key}: {_yaml(value)}"
-            continue
-        yield "models:"
-        variables = make_distinct((_variable(model["name"]) for model in value), joint="_")
-        for model, variable in zip(value, variables, strict=True):
-            first, *others = (f"{key}: {_yaml(part)}" for key, part in model.items())
-            yield f"  - {first}"
-            yield f"    base_url: ${{{variable}}}"
-            yield from (f"    {line}" for line in others)
-
-
-def _yaml(value: object) -> str:
-    """Convert to JSON that is valid YAML, with escapes for special characters and for `$` before a variable."""
-    return escape_variables(json_for_yaml(value))
 
 
 def _variable(name: str) -> str:

@@ -69,14 +69,14 @@ class RecordedAnswers(NamedTuple):
     drawn: SamplingFreedom | None
 
 
-def read_recording(path: Path, array: str | None = None, *, untried: bool = False) -> Recording:
-    """Read a recording from a file, with outcomes from `array` if given; raises `ConfigError` if anything is wrong.
+def read_recording(path: Path, *, untried: bool = False) -> Recording:
+    """Read a recording from a file; raises `ConfigError` if anything is wrong.
 
     `untried` allows cells without a trial, which a replay cannot use.
     """
     with _opened(path) as file:
-        if array is not None or _has_outcomes(file):
-            outcomes = _outcomes(file, array or "R", untried)
+        if _has_outcomes(file):
+            outcomes = _outcomes(file, untried)
             counts = count_outcomes(outcomes)
         else:
             outcomes, counts = None, _counts(file, untried)
@@ -165,22 +165,22 @@ def _opened(path: Path) -> Iterator[_File]:
 def _has_outcomes(file: _File) -> bool:
     has_outcomes, has_counts = file.has("R"), file.has("correct")
     if has_outcomes and has_counts:
-        raise file.config_error("has both R and correct; remove one of them, or give --array R to `replay`")
+        raise file.config_error("has both R and correct; remove one of them")
     if not has_outcomes and not has_counts:
-        hint = "rename the array of outcomes to R, or name it with --array"
+        hint = "rename the array of outcomes to R"
         raise file.config_error(f"must have R, or correct and count, but has {file.array_names}; {hint}")
     return has_outcomes
 
 
-def _outcomes(file: _File, name: str, untried: bool) -> IntArray:
+def _outcomes(file: _File, untried: bool) -> IntArray:
     hint = "it has the category of each trial, by model, question and trial, and -1 for no trial"
-    outcomes = file.integers(name, "LMN", hint)
+    outcomes = file.integers("R", "LMN", hint)
     low, high = int(outcomes.min()), int(outcomes.max())
     if low < -1 or high >= MAX_CATEGORIES:
-        rule = f"array {name} must lie between -1 and {MAX_CATEGORIES - 1}"
+        rule = f"array R must lie between -1 and {MAX_CATEGORIES - 1}"
         raise file.config_error(f"{rule}, but has {low if low < -1 else high}; {hint}")
     if not untried:
-        _require_trials(file, name, outcomes.max(axis=2) >= 0)
+        _require_trials(file, "R", outcomes.max(axis=2) >= 0)
     return outcomes.astype(np.min_scalar_type(-max(high, 0) - 1))
 
 
@@ -288,7 +288,7 @@ def recording_of_run(directory: Path) -> Recording:
 def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> IntArray:
     """Write all outcomes; returns their number (L, M). Ungraded answers and failures are written as missing."""
     shape = (*source.extent.shape, int(source.extent.max()))
-    outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(source.rubric.weights)))
+    outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(source.run.rubric.weights)))
     for number, (model, question, trial) in enumerate(source.reader.graded_trials(), 1):
         if trial.category is not None:
             outcomes[(*source.roster.cell(model, question), trial.number)] = trial.category
@@ -299,8 +299,8 @@ def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> IntA
             R=outcomes,
             models=np.array(source.models, dtype=str),
             questions=np.array(tuple(source.roster.questions), dtype=str),
-            weights=np.array(source.rubric.weights, dtype=np.float64),
-            categories=np.array(source.rubric.names, dtype=str),
+            weights=np.array(source.run.rubric.weights, dtype=np.float64),
+            categories=np.array(source.run.rubric.names, dtype=str),
         )
     return np.asarray(np.count_nonzero(outcomes != NO_TRIAL, axis=2))
 

@@ -12,7 +12,6 @@ from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.roster import Names, Roster
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Message, Prompt
-from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.reader import RunReader
@@ -27,7 +26,6 @@ class ExportSource:
     """The trials and questions of a run to export."""
 
     run: StoredRun
-    rubric: Rubric
     roster: Roster
     """All models with a trial, in the order in which they joined the run; some may have left it since."""
     extent: NDArray[np.int32]
@@ -72,5 +70,4 @@ def opened_source(directory: Path) -> Iterator[ExportSource]:
         if not len(tried):
             raise StoreError(f"{directory} has no trials yet; export it later")
         models = Names(roster.models[at] for at in tried.tolist())
-        rubric = open_rubric(run.setup.config.rubric)
-        yield ExportSource(run, rubric, Roster(models, roster.questions), extent[tried])
+        yield ExportSource(run, Roster(models, roster.questions), extent[tried])

@@ -70,7 +70,7 @@ def run(
         await execute(prepared, directory_used, run_display, run_display.ended, stops, ask_again=ask_again)
         return read_run(directory_used)
 
-    return _RunThread(work).wait()
+    return _wait_for(work)
 
 
 class StopRequests:
@@ -112,42 +112,36 @@ class StopRequests:
 Work = Callable[[StopRequests], Coroutine[Any, Any, RunRecord]]
 
 
-class _RunThread:
-    """A run in its own thread."""
+def _wait_for(work: Work) -> RunRecord:
+    """Do the work in its own thread, and block until it has ended."""
+    stops, future = StopRequests(), Future[RunRecord]()
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._stops = StopRequests()
-        self._future: Future[RunRecord] = Future()
-        Thread(target=self._run, name="adaptive-eval", daemon=True).start()
+    async def main() -> RunRecord:
+        stops.begin()
+        return await work(stops)
 
-    def _run(self) -> None:
+    def run_in_thread() -> None:
         try:
-            self._future.set_result(run_to_end(self._main()))
+            future.set_result(run_to_end(main()))
         except BaseException as error:  # raised again in the waiting thread
-            self._future.set_exception(error)
+            future.set_exception(error)
 
-    async def _main(self) -> RunRecord:
-        self._stops.begin()
-        return await self._work(self._stops)
-
-    def wait(self) -> RunRecord:
-        """Block until the run has ended."""
-        interrupted = 0
-        while True:
-            try:
-                record = self._future.result()
-                break
-            except KeyboardInterrupt:
-                interrupted += 1
-                if interrupted > MAX_REQUESTS:
-                    raise
-                self._stops.stop()
-            except asyncio.CancelledError:
-                break
-        if interrupted:
-            raise KeyboardInterrupt
-        return record
+    Thread(target=run_in_thread, name="adaptive-eval", daemon=True).start()
+    interrupted = 0
+    while True:
+        try:
+            record = future.result()
+            break
+        except KeyboardInterrupt:
+            interrupted += 1
+            if interrupted > MAX_REQUESTS:
+                raise
+            stops.stop()
+        except asyncio.CancelledError:
+            break
+    if interrupted:
+        raise KeyboardInterrupt
+    return record
 
 
 def _load_configuration(config: Configuration, overrides: Sequence[str]) -> RunConfig:

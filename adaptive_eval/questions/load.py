@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_eval.base.errors import ConfigError, first_lines
 from adaptive_eval.questions.readers import FileRow, read_rows
@@ -73,17 +73,14 @@ def benchmark_named(question: str) -> str:
 def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str, is_keyless: bool) -> list[Question]:
     questions: list[Question] = []
     seen: dict[str, str] = {}
-    problems: dict[str | _MissingField, list[str]] = {}
-    present_fields: set[str] = set()
+    problems: dict[str, list[str]] = {}
     filters = {name: value if isinstance(value, tuple) else (value,) for name, value in config.filter.items()}
     accepted_values = {name: {as_text(value) for value in values} for name, values in filters.items()}
     number = 0
     for row in rows:
         number += 1
         missing_fields = (name for name in accepted_values if _get(row.fields, name) is _ABSENT)
-        row_problems: list[str | _MissingField] = [
-            f"{HAS_NO_FIELD} {name!r}, which questions.filter asks for" for name in missing_fields
-        ]
+        row_problems = [f"{HAS_NO_FIELD} {name!r}, which questions.filter asks for" for name in missing_fields]
         if row.problem is not None:
             row_problems = [row.problem]
         if not row_problems and any(
@@ -96,31 +93,11 @@ def _from_rows(rows: Iterable[FileRow], config: QuestionsConfig, source: str, is
             row_problems = [*_id_problems(question, row, config.fields, seen)]
             seen.setdefault(question.id, row.place)
             questions.append(question)
-        present_fields.update(name for _, name in _named_fields(config.fields) if _get(row.fields, name) is not _ABSENT)
         for problem in row_problems:
             problems.setdefault(problem, []).append(row.place)
     if problems:
-        in_words = {
-            problem.in_words(present_fields) if isinstance(problem, _MissingField) else problem: places
-            for problem, places in problems.items()
-        }
-        raise ConfigError(_format_problems(source, in_words, number))
+        raise ConfigError(_format_problems(source, problems, number))
     return questions
-
-
-class _MissingField(NamedTuple):
-    """A field that a row lacks."""
-
-    key: str
-    """The key of `questions.fields` that names it."""
-    name: str
-    row_fields: str
-
-    def in_words(self, present_fields: Collection[str]) -> str:
-        """The problem, and how to solve it if these fields are present in some row."""
-        if self.name in present_fields:
-            return f"{HAS_NO_FIELD} {self.name!r}, which other rows have; add it, or leave the row out"
-        return f"{HAS_NO_FIELD} {self.name!r}; the fields are {self.row_fields}: set questions.fields.{self.key}"
 
 
 def _format_problems(source: str, problems: Mapping[str, list[str]], rows: int) -> str:
@@ -142,13 +119,14 @@ def _located(problem: str, places: list[str], rows: int) -> str:
     return f"{where}: {problem}"
 
 
-def _problems(row: Mapping[str, Any], fields: FieldsConfig, is_keyless: bool) -> "Iterator[str | _MissingField]":
+def _problems(row: Mapping[str, Any], fields: FieldsConfig, is_keyless: bool) -> Iterator[str]:
     """Problems of a single row; with `is_keyless` it may lack an answer, unless a field is named for it."""
     may_lack_answer = is_keyless and "answer" not in fields.model_fields_set
     for key, name in _named_fields(fields):
         if _get(row, name) is _ABSENT and not (key == "answer" and may_lack_answer):
             row_fields = ", ".join(map(str, row)) or "none"
-            yield _MissingField(key, name, row_fields)
+            hint = f"set questions.fields.{key}, or add the field"
+            yield f"{HAS_NO_FIELD} {name!r}; the fields are {row_fields}: {hint}"
     for key, text in (("prompt", "the prompt is empty"), ("answer", "has no answer")):
         source = getattr(fields, key)
         value = _get(row, source) if source is not None else _ABSENT

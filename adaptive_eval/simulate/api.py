@@ -20,7 +20,7 @@ from adaptive_eval.simulate.answering import (
 from adaptive_eval.simulate.batches import CHAT, BatchApi
 from adaptive_eval.simulate.faults import BatchHabits, Decline, Fault, Faults, TimeWindow
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
-from adaptive_eval.simulate.replies import EVENTS, ApiReply, ServingSlots, whole_reply
+from adaptive_eval.simulate.replies import EVENTS, ApiReply, ServingSlots, json_reply, whole_reply
 
 FIRST_TOKEN = 0.1
 """Share of an answer's time until its first token."""
@@ -181,8 +181,9 @@ class BadRequest(Exception):
 
 
 def _error(status: int, message: str, code: str | None = None, headers: Mapping[str, str] | None = None) -> ApiReply:
-    body = orjson.dumps({"error": {"message": message, "type": "simulated", "param": None, "code": code}})
-    return whole_reply(body, status, headers=headers)
+    return json_reply(
+        {"error": {"message": message, "type": "simulated", "param": None, "code": code}}, status, headers
+    )
 
 
 def _integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None:
@@ -223,9 +224,7 @@ class Api:
         judge: SimulatedJudge | None = None,
         habits: BatchHabits | None = None,
         verifier: SimulatedVerifier | None = None,
-        tell_unknown: Callable[[str], object] = lambda prompt: None,
     ) -> None:
-        self._tell_unknown = tell_unknown
         self._judge = judge
         self._verifier = verifier
         self._respondent = respondent
@@ -253,7 +252,7 @@ class Api:
             graders = ((JUDGE, self._judge), (VERIFIER, self._verifier))
             served = (*self._respondent.world.models, *(name for name, grader in graders if grader is not None))
             data = [{"id": model, "object": "model", "owned_by": owner} for model in served]
-            return whole_reply(orjson.dumps({"object": "list", "data": data}))
+            return json_reply({"object": "list", "data": data})
         if path == "/metrics":
             return whole_reply(self._metrics(), kind="text/plain; version=0.0.4")
         return self.batches.handle(method, path, body) or _error(404, f"{path} does not exist")
@@ -366,16 +365,11 @@ class Api:
         except KeyError as error:
             raise BadRequest(400, f"{error} is not a question of the world {self._respondent.world.name}") from None
         if question is None:
-            text = "OK." if TINY in prompt else self._say_unknown(prompt)
+            unknown = f"I am a simulated model and answer only {self._respondent.scope}."
+            text = "OK." if TINY in prompt else unknown
             return [cut_short(DrawnAnswer(0, text, 0.0, 0), limit, body.get("stop"))] * answers
         drawn = [self._respondent.answer(model, question, seed + child) for child in range(answers)]
         decline, self._asked = self._faults.declines_as(self._asked), self._asked + answers
         if decline is Decline.CONTEXT:
             raise BadRequest(400, "the prompt exceeds the maximum context length", "context_length_exceeded")
         return [_declined(cut_short(answer, limit, body.get("stop")), decline) for answer in drawn]
-
-    def _say_unknown(self, prompt: str) -> str:
-        """Answer a question that is not in this world, and report the first one to the server's owner."""
-        tell, self._tell_unknown = self._tell_unknown, lambda prompt: None
-        tell(prompt)
-        return f"I am a simulated model and answer only {self._respondent.scope}."

@@ -7,7 +7,7 @@ A batch passes through its service's states within `seconds`, and then has the c
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ import orjson
 
 from adaptive_eval.simulate.answering import hashed_integers
 from adaptive_eval.simulate.faults import BatchHabits
-from adaptive_eval.simulate.replies import ApiReply, whole_reply
+from adaptive_eval.simulate.replies import ApiReply, json_reply, whole_reply
 
 Complete = Callable[[str, bytes], tuple[int, dict[str, Any]]]
 """Returns status and body of the chat API, given the path and the request."""
@@ -70,7 +70,7 @@ class BatchApi:
         self._calls[call] += 1
         create = method == "POST" and match["id"] is None and match["what"] == "batches"
         if not create and self._habits.meets("broken", *call, self._calls[call]):
-            return _json(500, _error("the batch service stumbled", "server_error"))
+            return json_reply(_error("the batch service stumbled", "server_error"), 500)
         try:
             if create:
                 return self._create(match["kind"], body)
@@ -78,7 +78,7 @@ class BatchApi:
                 return self._file(method, match["id"], body)
             return self._reply(match["kind"], match["id"], match["part"])
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            return _json(400, _error(f"this is no such request: {error!r}", "invalid_request_error"))
+            return json_reply(_error(f"this is no such request: {error!r}", "invalid_request_error"), 400)
 
     @property
     def counts(self) -> Counter[str]:
@@ -91,20 +91,20 @@ class BatchApi:
     def _reply(self, kind: str, name: str | None, part: str | None) -> ApiReply:
         if name is None:
             data = [self._batch_status(batch) for batch in reversed(self._batches.values()) if batch.kind == kind]
-            return _json(200, {"object": "list", "data": data, "has_more": False})
+            return json_reply({"object": "list", "data": data, "has_more": False})
         if name not in self._batches:
-            return _json(404, _error(f"no batch has the id {name}", "not_found_error"))
+            return json_reply(_error(f"no batch has the id {name}", "not_found_error"), 404)
         batch = self._batches[name]
         if part == "cancel":
             if self._word(batch) in ENDED:
-                return _json(409, _error("the batch has ended", "invalid_request_error"))
+                return json_reply(_error("the batch has ended", "invalid_request_error"), 409)
             batch.cancelled = self._now()
         if part == "results":
             if (word := self._word(batch)) not in ENDED:
-                return _json(404, _error("the batch has not ended", "not_found_error"))
+                return json_reply(_error("the batch has not ended", "not_found_error"), 404)
             body = b"".join(orjson.dumps(line) + b"\n" for line in self._result_lines(batch, word))
             return whole_reply(body, kind=_JSON_LINES)
-        return _json(200, self._batch_status(batch))
+        return json_reply(self._batch_status(batch))
 
     # -- creating -------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class BatchApi:
         self._seen["created"] += 1
         if self._habits.meets("refused", serial):
             self._counts["refused"] += 1
-            return _json(429, _error("too many batches", "rate_limit_error"), {"Retry-After": "0.01"})
+            return json_reply(_error("too many batches", "rate_limit_error"), 429, {"Retry-After": "0.01"})
         body = orjson.loads(raw)
         batch = self._batches[f"batch_{serial}"] = SimulatedBatch(
             id=f"batch_{serial}",
@@ -129,7 +129,7 @@ class BatchApi:
         if self._habits.meets("lost", serial):
             self._counts["lost"] += 1
             return ApiReply((), reset_after=0.0)
-        return _json(200, self._batch_status(batch))
+        return json_reply(self._batch_status(batch))
 
     def _requests(self, kind: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         """The requests, each with a custom_id and a body for the chat API."""
@@ -149,9 +149,9 @@ class BatchApi:
             contents = [content.removesuffix(b"\r\n") for head, _, content in parts if b"filename=" in head]
             name = f"file-{len(self._files)}"
             (self._files[name],) = contents
-            return _json(200, {"id": name, "object": "file", "purpose": "batch"})
+            return json_reply({"id": name, "object": "file", "purpose": "batch"})
         if name is None or name not in self._files:
-            return _json(404, _error("no such file", "not_found_error"))
+            return json_reply(_error("no such file", "not_found_error"), 404)
         return whole_reply(self._files[name], kind=_JSON_LINES)
 
     def _created(self, batch: SimulatedBatch) -> float:
@@ -307,7 +307,3 @@ def _chat_body(params: dict[str, Any]) -> dict[str, Any]:
 
 def _error(message: str, kind: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "code": kind}}
-
-
-def _json(status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> ApiReply:
-    return whole_reply(orjson.dumps(body), status, headers=headers)

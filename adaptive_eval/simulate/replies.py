@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import orjson
 from aiohttp import web
 
 JSON = "application/json"
@@ -94,6 +95,11 @@ class ApiReply:
 def whole_reply(body: bytes, status: int = 200, kind: str = JSON, headers: Mapping[str, str] | None = None) -> ApiReply:
     """A complete response that is sent at once."""
     return ApiReply(((0.0, body),), status, kind, headers or {})
+
+
+def json_reply(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> ApiReply:
+    """A complete response in JSON."""
+    return whole_reply(orjson.dumps(body), status, headers=headers)
 
 
 async def send_reply(request: web.BaseRequest, reply: ApiReply, slots: ServingSlots | None) -> web.StreamResponse:

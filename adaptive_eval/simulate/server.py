@@ -12,7 +12,7 @@ It binds to 127.0.0.1 only.
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
@@ -45,10 +45,8 @@ class SimulatedServer:
         verifier: SimulatedVerifier | None = None,
         own: OwnQuestions | None = None,
         respondent: Respondent | None = None,
-        tell_unknown: Callable[[str], object] = lambda prompt: None,
     ) -> None:
-        """`judge` and `verifier` are served under these names. `respondent` replaces the world's own. `tell_unknown` is
-        called with the first prompt that is not a question of the world."""
+        """`judge` and `verifier` are served under these names. `respondent` replaces the world's own."""
         self._faults = faults or Faults()
         self.places = None if max_num_seqs is None else ServingSlots(max_num_seqs)
         """Slots for answers, if their number is limited."""
@@ -57,7 +55,7 @@ class SimulatedServer:
         self._started_at = 0.0
         self._port = port
         respondent = respondent or Respondent(world, seed, own)
-        self._api = Api(respondent, self._faults, self._now, self.places, judge, batches, verifier, tell_unknown)
+        self._api = Api(respondent, self._faults, self._now, self.places, judge, batches, verifier)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()

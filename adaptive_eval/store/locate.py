@@ -28,21 +28,15 @@ def runs_in(path: Path) -> dict[str, Path]:
     return {run.name: run for run in directories if os.access(run / DATABASE_FILE, os.R_OK)}
 
 
-def absence(path: Path, *, slips_only: bool = False) -> str:
-    """Why there is no run at a path, with the runs that may be meant; empty if there is one, or another folder.
-
-    With `slips_only` only a name close to that of another run, except NAME~2 next to NAME, which `--fresh` makes.
-    """
+def absence(path: Path) -> str:
+    """Why there is no run at a path, with the runs that may be meant; empty if there is one, or another folder."""
     if path.is_dir():
         return ""
     if path.exists():
         return f"{path} is a file; name the folder of a run"
     names = list(runs_in(path.parent)) if not has_database(path.parent) else []
-    others = [name for name in names if not slips_only or name != path.name.partition(MARK)[0]]
-    if close := get_close_matches(path.name, others, 1, cutoff=0.8):
+    if close := get_close_matches(path.name, names, 1, cutoff=0.8):
         return f"{path} does not exist; did you mean {path.parent / close[0]}?"
-    if slips_only:
-        return ""
     place = "this folder" if path.parent == Path() else str(path.parent)
     existing = f"the runs in {place} are {first_few(names, MAX_NAMES)}" if names else f"{place} has no runs"
     return f"{path} does not exist; {existing}"

@@ -131,15 +131,13 @@ class PreparedReplay:
     decisions: Decisions
 
 
-def prepare_replay(
-    source_name: str, config: Path | None, overrides: Sequence[str], array: str | None, top: int | None
-) -> PreparedReplay:
+def prepare_replay(source_name: str, config: Path | None, overrides: Sequence[str], top: int | None) -> PreparedReplay:
     """Read the recording and the configuration; raises `ConfigError`.
 
-    `source_name` is a world's name, the path of an .npz file with outcomes in `array` (R by default), or a run
-    directory. With `top`, only that many of the best models are kept.
+    `source_name` is a world's name, the path of an .npz file, or a run directory. With `top`, only that many of the
+    best models are kept.
     """
-    drawn_from = _open_outcomes(source_name, array)
+    drawn_from = _open_outcomes(source_name)
     decisions = load_decisions(config, overrides, drawn_from.models)
     source = _source(drawn_from, source_name, decisions, config)
     if top is not None:
@@ -151,24 +149,20 @@ def prepare_replay(
     return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
 
 
-def _open_outcomes(name: str, array: str | None) -> World | Recording:
+def _open_outcomes(name: str) -> World | Recording:
     """The world, file or run of this name."""
     path = Path(name)
     if name in WORLDS:
-        if array is not None:
-            raise ConfigError(f"--array names an array of a file, but {name} is a world; write ./{name} for a file")
         return WORLDS[name]()
     if not path.exists():
         hint = did_you_mean(name, WORLDS, f"the worlds are {', '.join(WORLDS)}")
         raise ConfigError(f"{name} is neither a file, nor a run, nor a world; {hint}")
     if path.is_dir():
-        if array is not None:
-            raise ConfigError(f"--array names an array of a file, but {name} is a run; leave it out")
         return recording_of_run(path)
     if path.suffix in (".yaml", ".yml"):
         hint = f"name an .npz file, a run or a world, and give this with --config {name}"
         raise ConfigError(f"{name} is a configuration, which has no outcomes; {hint}")
-    return read_recording(path, array)
+    return read_recording(path)
 
 
 def _source(drawn_from: World | Recording, name: str, decisions: Decisions, config: Path | None) -> OutcomeSource:

@@ -70,7 +70,7 @@ def test_logs_by_inspect_itself(tmp_path: Path) -> None:
         ("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)
     ]  # fmt: skip
     config = (tmp_path / "0" / "config.yaml").read_text()
-    assert '"temperature": 0.7' in config
+    assert "temperature: 0.7" in config
     assert "base_url: ${MOCKLLM_MODEL_URL}" in config
 
 

@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
-from adaptive_eval.cli.monitor import _require_run
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.notes import (
     Event,
@@ -254,7 +253,7 @@ def test_monitor_follows_a_real_run_to_its_end(site: Site, monkeypatch: pytest.M
     with serving(gated) as url:
         process = site.start(replace(site, base_url=url).write())
         assert wait_for_trials(site.directory(), 1, process)
-        shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--wait", "--display", "plain"])
+        shown = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
         assert process.wait(HANGS) == shown.exit_code, shown.output
     assert "run: running" in shown.stdout and "tier  model" in shown.stdout
     again = CliRunner().invoke(app, ["monitor", str(site.directory()), "--display", "plain"])
@@ -279,16 +278,6 @@ def test_once_shows_a_run_that_goes_on_and_one_that_is_over(play: Play) -> None:
     run.finish()
     over = CliRunner().invoke(app, ["monitor", name, "--once", "--display", "plain"])
     assert over.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "Finished" in over.stdout
-
-
-def test_once_waits_for_a_run_where_it_is_told_to(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = tmp_path / "runs" / "played"
-    at_once = CliRunner().invoke(app, ["monitor", str(name), "--once"])
-    assert at_once.exit_code != ExitCode.RUNNING and "waiting" not in at_once.stderr
-    # the run begins once the monitor says that it waits
-    monkeypatch.setattr(sys.modules["adaptive_eval.cli.monitor"], "_announce_waiting", lambda _: play())
-    waited = CliRunner().invoke(app, ["monitor", str(name), "--once", "--wait"])
-    assert waited.exit_code == ExitCode.RUNNING and "look 1 is not complete yet" in waited.stdout, waited.output
 
 
 @pytest.mark.slow
@@ -337,9 +326,6 @@ def test_a_misspelt_run_is_reported_at_once(tmp_path: Path, play: Play, web: tup
     result = CliRunner().invoke(app, ["monitor", str(slip), *web])
     assert result.exit_code == ExitCode.FAILED
     assert f"{slip} does not exist; did you mean {directory}?" in result.stderr
-    waited = CliRunner().invoke(app, ["monitor", str(slip), "--wait", *web])
-    assert waited.exit_code == ExitCode.FAILED  # nobody waits for a slip
-    _require_run(directory.with_name(f"{directory.name}~2"), wait=True)  # about to be begun with --fresh
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])
@@ -351,9 +337,9 @@ def test_a_missing_run_is_reported_at_once(
     missing = directory.with_name("something-else")
     result = CliRunner().invoke(app, ["monitor", str(missing), *web])
     assert result.exit_code == ExitCode.FAILED
-    assert f"the runs in {directory.parent} are {directory.name}. Use --wait to wait" in result.stderr
+    assert f"the runs in {directory.parent} are {directory.name}" in result.stderr
     first = CliRunner().invoke(app, ["monitor", str(tmp_path / "none" / "a"), *web])
     assert first.exit_code == ExitCode.FAILED and " has no runs" in first.stderr
     monkeypatch.chdir(tmp_path)
     without_runs = CliRunner().invoke(app, ["monitor", "absent", *web])
-    assert "absent does not exist; this folder has no runs. Use --wait to wait" in without_runs.stderr
+    assert "absent does not exist; this folder has no runs" in without_runs.stderr

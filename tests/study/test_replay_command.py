@@ -208,7 +208,6 @@ def test_a_configuration_is_refused_as_a_recording() -> None:
 
 REFUSED = {
     "no such thing": (["conis"], "conis is neither a file, nor a run, nor a world; did you mean `coins`?"),
-    "an array of a world": (["coins", "--array", "R"], "--array names an array of a file, but coins is a world"),
     "a wrong setting": (["coins", "--set", "trials.maxx=3"], "trials.maxx is not a known key; did you mean `max`?"),
     "no such model": (["coins", "--set", "objective={kind: baseline, baseline: coin-1}"], "did you mean `coin-"),
     "a price": (["coins", "--set", "budget.usd=3"], "budget.usd cannot be kept in a replay"),

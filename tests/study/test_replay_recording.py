@@ -42,9 +42,9 @@ def test_counts_are_read(tmp_path: Path) -> None:
     assert recording.counts.tolist() == np.stack([COUNT - CORRECT, CORRECT], axis=-1).tolist()
 
 
-def test_booleans_and_other_arrays_are_read(tmp_path: Path) -> None:
-    path = saved(tmp_path, night=R > 0, models=np.array([b"a", "é".encode()]))
-    recording = read_recording(path, array="night")
+def test_booleans_are_read(tmp_path: Path) -> None:
+    path = saved(tmp_path, R=R > 0, models=np.array([b"a", "é".encode()]))
+    recording = read_recording(path)
     assert recording.counts.tolist() == [[[2, 1], [0, 3]], [[2, 1], [2, 1]]]
     assert recording.models == ("a", "é")
 

@@ -144,7 +144,8 @@ def _put(archive: ZipFile, member: str, value: object) -> None:
 def _spec(subject: LoggedModel) -> Json:
     source, model = subject.source, subject.model
     config, created = source.run.setup.config, source.reader.created
-    asked, categories = config.questions, dict(zip(source.rubric.names, source.rubric.weights, strict=True))
+    rubric = source.run.rubric
+    asked, categories = config.questions, dict(zip(rubric.names, rubric.weights, strict=True))
     return {
         "eval_id": _identity(config.name, created, subject.name),
         "run_id": _identity(config.name, created),
@@ -248,7 +249,7 @@ def _sample(record: TrialRecord, question: Question, prompt: Prompt, subject: Lo
         error = f"the grader failed: {record.grader_error}"
         sample["error"] = {"message": error, "traceback": error, "traceback_ansi": error}
     else:
-        rubric, category = subject.source.rubric, record.category
+        rubric, category = subject.source.run.rubric, record.category
         sample["scores"] = {
             subject.scorer: {
                 "value": _score(record, rubric.weights[category], rubric.weights),

@@ -57,7 +57,7 @@ def rows(source: ExportSource, texts: bool) -> Iterator[Row]:
     """Rows of all stored trials; `texts` adds the models' texts, and their tokens if stored."""
     in_run = source.run.setup.roster.models
     for record in source.reader.trials():
-        row = _trial_row(record, source.rubric) | {"removed": record.model not in in_run}
+        row = _trial_row(record, source.run.rubric) | {"removed": record.model not in in_run}
         if texts:
             row["text"], row["reasoning"] = valid_text(record.answer.text), valid_text(record.answer.reasoning)
             logprobs = record.answer.token_logprobs
