@@ -10,6 +10,7 @@ import subprocess
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,10 +23,10 @@ from adaptive_eval.base.temporary_folders import VARIABLE, TemporaryFolder, clea
 from adaptive_eval.endpoints.redaction import Redactor, cannot_be_word, environment_secrets
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
 from adaptive_eval.questions.benchmark import BenchmarkConfig
+from adaptive_eval.questions.readers import NO_HUB, hub_answers
 
 BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; from adaptive_eval.inspect.worker import main; main()"
 """Program of the child: it uses the import path of this process, but does not import its main module."""
-NO_DISPLAY = {"INSPECT_DISPLAY": "none"}
 PACKAGE, MIN_VERSION = "inspect_ai", (0, 3, 285)
 EVALS_PACKAGE = "inspect_evals"
 TEMPORARY = "adaptive-eval-inspect-"
@@ -73,7 +74,7 @@ def list_task(
             input=_encode_line(setup),
             capture_output=True,
             cwd=folder,
-            env={**environment, **NO_DISPLAY},
+            env=_environment(environment),
             timeout=LIST_TIMEOUT_SECONDS,
             start_new_session=True,
         )
@@ -84,7 +85,8 @@ def list_task(
     if "" not in reply:
         why = reply.get("problem") or _tail(done.stderr) or f"its process ended with {done.returncode}"
         why = redactor.message(why)
-        raise ConfigError(f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_task_hint(why)}")
+        hub = f"; {NO_HUB}" if _is_hub_unreachable() else ""
+        raise ConfigError(f"{section}.inspect: {benchmark.inspect} cannot be loaded: {why}{_task_hint(why)}{hub}")
     _require_scorer(section, benchmark, reply[""]["scorers"])
     if note := _epochs_note(reply[""]["epochs"], reply[""]["reducers"]):
         warn(f"{section}.inspect: {note}", stacklevel=2)
@@ -204,7 +206,7 @@ class InspectProcess:
         self._errors.parent.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(clear_leftovers, TEMPORARY)
         self._temporary = TemporaryFolder(TEMPORARY)
-        environment = {**self._environment, **NO_DISPLAY}
+        environment = _environment(self._environment)
         with self._errors.open("ab") as errors:
             process = self._process = await asyncio.create_subprocess_exec(
                 *python_command(BOOTSTRAP),
@@ -272,6 +274,17 @@ class InspectProcess:
         for (pending_place, _), result in list(self._pending.items()):
             if pending_place == place and not result.done():
                 result.set_exception(Unavailable(why))
+
+
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Environment of Inspect; it uses only its cache if the hub with the data is unreachable."""
+    offline = {"HF_HUB_OFFLINE": "1"} if _is_hub_unreachable() else {}
+    return {**environment, "INSPECT_DISPLAY": "none", **offline}
+
+
+@cache
+def _is_hub_unreachable() -> bool:
+    return find_spec("huggingface_hub") is not None and not hub_answers()
 
 
 def _encode_line(value: object) -> bytes:

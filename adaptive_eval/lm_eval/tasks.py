@@ -18,6 +18,7 @@ from adaptive_eval.base.imports import load_extra
 from adaptive_eval.graders.answer_text import final_text
 from adaptive_eval.graders.rubric import DeclaredRubric, Rubric, SignalBounds
 from adaptive_eval.graders.types import score_signals
+from adaptive_eval.questions.readers import use_cache_without_hub
 from adaptive_eval.questions.types import Question
 
 FEW_SHOT_SEED = 1234
@@ -25,6 +26,8 @@ FEW_SHOT_SEED = 1234
 DOCUMENT = "doc"
 """The field of a question with the task's document, as JSON."""
 GENERATES = "generate_until"
+FILE_KINDS = {"json", "csv", "parquet", "text"}
+"""Values of `dataset_path` for local files; others name a data set."""
 
 
 @cache
@@ -34,11 +37,13 @@ def load_task(task: str, num_fewshot: int | None, include_path: str | None) -> A
     manager = _manager(harness, task, include_path)
     if task not in manager.all_subtasks:
         raise ConfigError(f"lm_eval: there is no task {task!r}{_name_hint(manager, task)}")
-    _require_text(task, manager.task_index[task].cfg.get("output_type") or GENERATES)
+    settings = manager.task_index[task].cfg
+    _require_text(task, settings.get("output_type") or GENERATES)
+    hub_hint = "" if settings.get("dataset_path") in FILE_KINDS else use_cache_without_hub()
     try:
         loaded = manager.load([task])["tasks"][task]
     except Exception as error:  # data sets, templates and code of tasks raise errors of many libraries
-        raise ConfigError(f"lm_eval: task {task} could not be loaded: {error}") from error
+        raise ConfigError(f"lm_eval: task {task} could not be loaded: {error}{hub_hint}") from error
     _require_text(task, loaded.OUTPUT_TYPE)
     if getattr(loaded, "UNSAFE_CODE", False):
         raise ConfigError(f"lm_eval: task {task} runs code that models write. Run it in a sandbox instead")

@@ -99,11 +99,12 @@ def test_the_task_grades(tasks: Path, text: str, strict: bool, last: bool) -> No
         grade(text, question(tasks), metric="bleu", **options)
 
 
-def test_what_cannot_be_asked_is_refused_with_the_reason(tasks: Path) -> None:
+def test_what_cannot_be_asked_is_refused_with_the_reason(tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("chosen", "away"):
         with pytest.raises(ConfigError, match=rf"task {name} compares .* repeated trials add nothing"):
             load_task(name, None, str(tasks))
-    with pytest.raises(ConfigError, match="away_too could not be loaded: "):
+    monkeypatch.setattr("adaptive_eval.lm_eval.tasks.use_cache_without_hub", lambda: "; it is away")
+    with pytest.raises(ConfigError, match="away_too could not be loaded: .*; it is away"):
         load_task("away_too", None, str(tasks))
     with pytest.raises(ConfigError, match="there is no task 'nothing'"):
         load_task("nothing", None, str(tasks))

@@ -342,17 +342,34 @@ class TestDataset:
 
     @pytest.fixture
     def hub(self, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-        """A fake library of data sets."""
-        datasets = SimpleNamespace(load_dataset=None)
-        monkeypatch.setitem(sys.modules, "datasets", datasets)  # type: ignore[arg-type]
-        return datasets
+        """Fake libraries and a reachable hub."""
+        offline = SimpleNamespace(HF_HUB_OFFLINE=False, ENDPOINT="https://hub.example")
+        session = SimpleNamespace(head=lambda url, timeout: None)
+        hub = SimpleNamespace(constants=offline, get_session=lambda: session, session=session)
+        hub.datasets = SimpleNamespace(config=SimpleNamespace(HF_HUB_OFFLINE=False), load_dataset=None)
+        monkeypatch.setitem(sys.modules, "huggingface_hub", hub)  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, "datasets", hub.datasets)
+        return hub
 
     def test_a_dataset_is_requested_by_name(self, hub: SimpleNamespace) -> None:
         asked: list[Any] = []
         rows = [{"prompt": "a?", "answer": 7}]
-        hub.load_dataset = lambda *a, **k: asked.append((a, k)) or rows
+        hub.datasets.load_dataset = lambda *a, **k: asked.append((a, k)) or rows
         assert load_questions(self.config())[0].answer == "7"
         assert asked == [(("org/name",), {"name": None, "split": "train", "revision": "abc"})]
+        assert not hub.datasets.config.HF_HUB_OFFLINE
+
+    def test_where_the_hub_cannot_be_reached_only_the_cache_is_looked_at(self, hub: SimpleNamespace) -> None:
+        def refuse(url: str, timeout: float) -> None:
+            raise ConnectionError(url)
+
+        hub.session.head = refuse
+        hub.datasets.load_dataset = lambda *_, **__: [{"prompt": str(hub.datasets.config.HF_HUB_OFFLINE), "answer": 7}]
+        assert load_questions(self.config())[0].prompt == "True"
+        assert hub.constants.HF_HUB_OFFLINE
+        hub.datasets.load_dataset = None
+        with pytest.raises(ConfigError, match="could not be loaded: .*; the Hugging Face hub cannot be reached"):
+            load_questions(self.config())
 
     def test_without_the_library_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "datasets", None)
@@ -363,7 +380,7 @@ class TestDataset:
         def fail(*_: object, **__: object) -> None:
             raise ConnectionError("no route")
 
-        hub.load_dataset = fail
+        hub.datasets.load_dataset = fail
         with pytest.raises(ConfigError, match="'org/name' could not be loaded: no route"):
             load_questions(self.config())
 
