@@ -43,7 +43,7 @@ STRAY_REFUSAL_TEXT = "one of its requests was refused ({}), and answered when it
 
 
 class ModelEndpoint:
-    """The `Endpoint` of one model, over any `Caller`."""
+    """The `Endpoint` of one model, over its `Caller`."""
 
     def __init__(
         self,
@@ -372,10 +372,4 @@ def _caller(config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str],
     text = keys.get(config.key_variable or "", "").strip()
     if not is_sendable(text):
         raise ConfigError(f"{config.key_variable} must hold a key, but its value has {NOT_SENDABLE}")
-    key = SecretStr(text) if text else None
-    if config.client == "openai":
-        # only on demand: the SDK takes half a second to load
-        from adaptive_eval.endpoints.sdk import SdkCaller
-
-        return SdkCaller(config, sampling, key, folder)
-    return Caller(config, sampling, key, folder)
+    return Caller(config, sampling, SecretStr(text) if text else None, folder)
