@@ -39,8 +39,6 @@ from adaptive_eval.endpoints.types import (
 )
 from adaptive_eval.endpoints.wire import BodyBuilder
 
-STRAY_REFUSAL_TEXT = "one of its requests was refused ({}), and answered when it was asked again"
-
 
 class ModelEndpoint:
     """The `Endpoint` of one model, over its `Caller`."""
@@ -219,16 +217,13 @@ class ModelEndpoint:
             return await self._attempt_again(request, retries)
 
         try:
-            answers: list[Answer] = await retries.retrying(self._sleep)(attempt)
+            return await retries.retrying(self._sleep)(attempt)
         except Refused as refused:
             raise refused.refusal from None
         except Failure as last_failure:
             return await self._give_up(request, last_failure, retries)
         finally:
             retries.close()
-        if request.refusal is not None and all(replica.is_usable for replica in self._sender.replicas.replicas):
-            self._servers.note_first(Notice("stray_refusal", STRAY_REFUSAL_TEXT.format(request.refusal)))
-        return answers
 
     async def _attempt_again(self, request: AttemptedRequest, retries: Retries) -> list[Answer]:
         """Make another attempt at a request."""

@@ -270,8 +270,7 @@ class RequestSender:
 
     def _on_failed(self, request: AttemptedRequest, replica: Replica, failure: Failure, sent_at: float) -> None:
         handling, now = HANDLING[failure.kind], self.clock()
-        note, redactor = self._servers.note_first, self._caller.redactor
-        failure.wait = believed_wait(failure, self.max_refusal_wait, self._settings, redactor, note)
+        failure.wait = believed_wait(failure, self.max_refusal_wait, self._settings)
         replica.on_failure(failure.kind, sent_at, now, failure.wait)
         if failure.kind is FailureKind.OUT_OF_FILES:  # it was not sent
             request.attempts -= 1

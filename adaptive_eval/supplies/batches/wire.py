@@ -148,7 +148,7 @@ class BatchWire:
             except Failure as failure:
                 self.errors[failure.kind.value] = self.errors.get(failure.kind.value, 0) + 1
                 self.last_error = str(failure)
-                failure.wait = believed_wait(failure, MAX_WAIT_SECONDS, DEFAULT, self.redactor, self.note)
+                failure.wait = believed_wait(failure, MAX_WAIT_SECONDS, DEFAULT)
                 await asyncio.sleep(failure.wait or (PAUSE if failure.kind in _PAUSED else 0.0))
                 raise
 
