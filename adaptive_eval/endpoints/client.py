@@ -1,7 +1,7 @@
 """Sends one request to one server."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter  # the loop's time may have a resolution of milliseconds
@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import httpx2
 import orjson
-from pydantic import SecretStr
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.failures import (
@@ -87,8 +86,40 @@ def is_sendable(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def request_headers(config: EndpointConfig) -> dict[str, str]:
-    """The headers of the configuration to send."""
+class RequestHeaders:
+    """The headers of every request to the servers of one model, and what may be said about them."""
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        keys: Mapping[str, str],
+        own: Mapping[str, str] | None = None,
+        key_header: str | None = None,
+    ) -> None:
+        """`keys` is the environment; `own` are headers of an API. The key is sent in `key_header`, or else as a bearer
+        token. Raises `ConfigError` if the key is missing, or if it or a header cannot be sent."""
+        key, chosen = _key(config, keys), _configured_headers(config)
+        names = {name.lower() for name in chosen}
+        self.redactor = request_redactor(chosen, key)
+        """Removes the secrets sent to its servers from their messages."""
+        self.unauthorized = _unauthorized_hint(config, names, key)
+        """What to do after a 401."""
+        if key is not None and config.auth is None and not names & {"authorization", key_header}:
+            chosen |= {key_header: key} if key_header else {"Authorization": f"Bearer {key}"}
+        self.values = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **(own or {}), **chosen}
+
+
+def _key(config: EndpointConfig, keys: Mapping[str, str]) -> str | None:
+    if (problem := config.missing_key(keys)) is not None:
+        raise ConfigError(problem)
+    # a key read from a file often ends in a line break
+    key = keys.get(config.key_variable or "", "").strip()
+    if not is_sendable(key):
+        raise ConfigError(f"{config.key_variable} must hold a key, but its value has {NOT_SENDABLE}")
+    return key or None
+
+
+def _configured_headers(config: EndpointConfig) -> dict[str, str]:
     plain = {name: value.get_secret_value().strip() for name, value in config.headers.items()}
     for name, value in plain.items():
         if not is_sendable(value):
@@ -96,11 +127,11 @@ def request_headers(config: EndpointConfig) -> dict[str, str]:
     return plain
 
 
-def unauthorized_hint(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
+def _unauthorized_hint(config: EndpointConfig, names: Collection[str], key: str | None) -> str:
     """A hint after a 401, depending on what was sent."""
     if config.auth is not None:
         return f"the signature of {config.auth} was refused: check it"
-    if "authorization" in {name.lower() for name in headers}:
+    if "authorization" in names:
         return "the authorization was refused: check the header of that name"
     if key is not None:
         return f"the key was refused: check the variable {config.key_variable}"
@@ -113,17 +144,10 @@ def unauthorized_hint(config: EndpointConfig, headers: Mapping[str, str], key: S
 class Caller:
     """HTTP client for the servers of one model; prepares the constant part of requests once."""
 
-    def __init__(
-        self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
-    ) -> None:
-        headers = request_headers(config)
-        self.redactor = request_redactor(headers, None if key is None else key.get_secret_value())
-        """Removes the secrets sent to its servers from their messages."""
-        self.unauthorized = unauthorized_hint(config, headers, key)
-        """What to do after a 401."""
-        if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
-            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
-        headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}
+    def __init__(self, config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str], folder: Path) -> None:
+        """`keys` is the environment; `folder` has the plug-ins named in `config`."""
+        sent = RequestHeaders(config, keys)
+        self.redactor, self.unauthorized, headers = sent.redactor, sent.unauthorized, sent.values
         access = ServerAccess(config, folder)
         self._http = access.client(headers, MAX_BODY)
         self._aux_http = access.client(headers, ANY_BODY)

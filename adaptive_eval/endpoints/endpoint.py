@@ -9,14 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pydantic import SecretStr
-
-from adaptive_eval.base.errors import ConfigError, EndpointError, RetryNotAllowed, Unavailable
+from adaptive_eval.base.errors import EndpointError, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints import settings as defaults
 from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
-from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, is_sendable
+from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, error_signal
 from adaptive_eval.endpoints.retry import Retries, can_blame_request
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
@@ -332,7 +330,7 @@ def open_endpoint(
     `keys` is the environment; `folder` has the files and plug-ins named in `config`. Endpoints on the same servers
     divide their time (`shared_time`). For the other parameters see `ModelEndpoint`.
     """
-    caller = _caller(config, sampling, keys, folder)
+    caller = Caller(config, sampling, keys, folder)
     open_files.allow(open_files.files_needed(limits.in_flight * len(config.replicas), len(config.replicas)))
     return ModelEndpoint(
         config,
@@ -349,7 +347,7 @@ def open_endpoint(
 
 async def list_models(config: EndpointConfig, *, keys: Mapping[str, str], folder: Path = Path()) -> tuple[str, ...]:
     """The names in the server's list of models; empty if it has none. Raises `EndpointError` if it gives no list."""
-    caller, url = _caller(config, Sampling(), keys, folder), config.replicas[0]
+    caller, url = Caller(config, Sampling(), keys, folder), config.replicas[0]
     try:
         reply = await caller.models(url)
     finally:
@@ -357,14 +355,3 @@ async def list_models(config: EndpointConfig, *, keys: Mapping[str, str], folder
     if reply.status != 200 and reply.status not in NO_LIST_STATUSES:
         error_signal(reply.status, reply.body, reply.headers, redactor=caller.redactor)
     return tuple(dict.fromkeys(filter(None, (str(entry["id"]) for entry in model_entries(reply)))))
-
-
-def _caller(config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str], folder: Path) -> Caller:
-    """The client of these servers, with their key; raises `ConfigError` if it is missing or cannot be sent."""
-    if (problem := config.missing_key(keys)) is not None:
-        raise ConfigError(problem)
-    # a key read from a file often ends in a line break
-    text = keys.get(config.key_variable or "", "").strip()
-    if not is_sendable(text):
-        raise ConfigError(f"{config.key_variable} must hold a key, but its value has {NOT_SENDABLE}")
-    return Caller(config, sampling, SecretStr(text) if text else None, folder)

@@ -6,7 +6,6 @@ from unittest.mock import patch
 
 import httpx2
 import pytest
-from pydantic import SecretStr
 from raw_servers import Exchange, Script
 
 from adaptive_eval.endpoints.client import Caller
@@ -45,12 +44,13 @@ def opened_caller(
     **values: object,
 ) -> Caller:
     """What sends requests this way; `httpx2` is the default client as it is behind a proxy or with a plug-in."""
-    config = EndpointConfig.model_validate({"base_url": base_urls, "model": "m", **values})
-    secret = None if key is None else SecretStr(key)
+    named = {} if key is None else {"api_key_env": "KEY"}
+    config = EndpointConfig.model_validate({"base_url": base_urls, "model": "m", **named, **values})
+    keys = {} if key is None else {"KEY": key}
     if client == "http":
-        return Caller(config, sampling, secret, folder)
+        return Caller(config, sampling, keys, folder)
     with patch.object(ServerAccess, "poster", _through_httpx2):
-        return Caller(config, sampling, secret, folder)
+        return Caller(config, sampling, keys, folder)
 
 
 def _through_httpx2(

@@ -47,7 +47,7 @@ def test_a_service_tier_without_capacity_is_no_rate_limit(status: int, fields: d
     with pytest.raises(Failure) as caught:
         error_signal(status, error("no capacity", **fields), {"retry-after": "7"})
     assert caught.value.kind is FailureKind.TIER_FULL
-    assert caught.value.retry_after is not None and caught.value.retry_after == 7.0
+    assert caught.value.retry_after == 7.0
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 405, 422])

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.events import Noted
 from adaptive_eval.machine.notes import note_of
@@ -26,8 +25,6 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBat
     for number, model in models.items():
         config = model.config
         assert config.batch is not None
-        if (problem := config.missing_key(context.keys)) is not None:
-            raise ConfigError(problem)
         limits = context.config.concurrency.with_limits(config.concurrency)
         service = open_batches(
             config, config.sampling, limits, config.batch, keys=context.keys, folder=context.config.folder
