@@ -11,7 +11,6 @@ from pathlib import Path
 
 from adaptive_eval.base.errors import EndpointError, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints import open_files
-from adaptive_eval.endpoints import settings as defaults
 from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
 from adaptive_eval.endpoints.client import Caller
@@ -19,7 +18,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refu
 from adaptive_eval.endpoints.retry import Retries, can_blame_request
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
 from adaptive_eval.endpoints.servers import NO_LIST_STATUSES, IdentifiedServers, model_entries
-from adaptive_eval.endpoints.settings import EndpointSettings
+from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (
@@ -51,18 +50,17 @@ class ModelEndpoint:
         shared_time: SharedTime | None = None,
         ready: bool = False,
         notices: Sequence[Notice] = (),
-        has_answered: bool = False,
-        settings: EndpointSettings | None = None,
-        earlier: EarlierTimes = EarlierTimes(),  # noqa: B008 - a value
+        earlier: EarlierTimes | None = None,
+        settings: EndpointSettings = DEFAULT,
     ) -> None:
-        """`ready`: its servers are known to be up, so requests are retried from the start. `has_answered`: the model
-        has answered at an earlier start of the run, in `earlier` times."""
+        """`ready`: its servers are known to be up, so requests are retried from the start. `earlier`: how long answers
+        took at earlier starts of the run, or elsewhere; None if the model has not answered."""
         self._model = config.model
         self._timeout = sampling.timeout
         self._limits = limits
         self._caller = caller
         self._sleep = sleep
-        self._settings = settings = settings or defaults.DEFAULT
+        self._settings = settings
         self._bodies = BodyBuilder(config, sampling)
         prompt = tiny_prompt(config)
         tiny = self._bodies.tiny(prompt)
@@ -82,9 +80,9 @@ class ModelEndpoint:
             sleep,
             shared_time or SharedTime(),
             settings,
-            earlier,
+            earlier or EarlierTimes(),
         )
-        self._sender.traffic.has_answered = has_answered
+        self._sender.traffic.has_answered = earlier is not None
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = self._sender.clock()
         self._answers_per_request = limits.samples_per_request
@@ -99,7 +97,8 @@ class ModelEndpoint:
     async def sample(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
         if not self._started:
-            self._start()
+            self._started = True
+            self._sender.start()
         if len(seeds) <= self._answers_per_request:
             return await self._request(prompt, seeds, retry_gate)
         return await self._request_all(prompt, _groups(seeds, self._answers_per_request), retry_gate)
@@ -147,10 +146,6 @@ class ModelEndpoint:
         )
 
     # -- one request ---------------------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        self._started = True
-        self._sender.start()
 
     async def _request_all(self, prompt: Prompt, groups: list[range], retry_gate: RetryGate | None) -> list[Answer]:
         """Send several requests at once and wait for all of them, even if one fails."""
@@ -322,8 +317,7 @@ def open_endpoint(
     ready: bool = False,
     folder: Path = Path(),
     notices: Sequence[Notice] = (),
-    has_answered: bool = False,
-    earlier: EarlierTimes = EarlierTimes(),  # noqa: B008 - a value
+    earlier: EarlierTimes | None = None,
 ) -> Endpoint:
     """Open the endpoint of one model; needs a running event loop.
 
@@ -333,15 +327,7 @@ def open_endpoint(
     caller = Caller(config, sampling, keys, folder)
     open_files.allow(open_files.files_needed(limits.in_flight * len(config.replicas), len(config.replicas)))
     return ModelEndpoint(
-        config,
-        sampling,
-        limits,
-        caller,
-        shared_time=shared_time,
-        ready=ready,
-        notices=notices,
-        has_answered=has_answered,
-        earlier=earlier,
+        config, sampling, limits, caller, shared_time=shared_time, ready=ready, notices=notices, earlier=earlier
     )
 
 

@@ -29,7 +29,6 @@ from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import (
-    KEEP_TOKENS,
     Answer,
     EarlierTimes,
     EndpointConfig,
@@ -45,9 +44,7 @@ class ReplyReader:
     """Reads the replies to one model's requests."""
 
     def __init__(self, config: EndpointConfig, sampling: Sampling, caller: Caller, servers: IdentifiedServers) -> None:
-        keep_tokens = sampling.logprobs == KEEP_TOKENS
-        max_answer_tokens = sampling.longest_answer
-        self._answers = AnswerReader(config, caller.redactor, max_answer_tokens, servers.note, keep_tokens=keep_tokens)
+        self._answers = AnswerReader(config, sampling, caller.redactor, servers.note)
         self._max_tokens = sampling.max_tokens
         self._caller = caller
         self._servers = servers

@@ -222,9 +222,7 @@ class SiteWorker:
         prompt, question = self._site_data.prompts[request.question], self._site_data.questions[request.question]
         retry_gate = partial(self._is_repeat_allowed, request.number) if request.guarded else None
         try:
-            answers = await self._endpoint.run(
-                lambda server: server.sample(prompt, seeds, retry_gate), len(seeds), retry_gate
-            )
+            answers = await self._endpoint.sample(prompt, seeds, retry_gate)
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return

@@ -9,7 +9,7 @@ from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answer
 from adaptive_eval.endpoints.batching import BATCHED, BatchKind
 from adaptive_eval.endpoints.client import RequestHeaders
 from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
-from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 from adaptive_eval.supplies.batches import anthropic
 from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
@@ -28,10 +28,7 @@ class BatchService:
         self._bodies = BodyBuilder(config, sampling)
         self._sampling = sampling
         reply_config = config if kind != "anthropic" else config.model_copy(update={"api": "chat"})
-        keep_tokens = sampling.logprobs == KEEP_TOKENS
-        self._reader = AnswerReader(
-            reply_config, wire.redactor, sampling.longest_answer, wire.note, keep_tokens=keep_tokens
-        )
+        self._reader = AnswerReader(reply_config, sampling, wire.redactor, wire.note)
         self._replica = config.replicas[0] + BATCHED
 
     def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
