@@ -16,7 +16,7 @@ from dataclasses import replace
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice
+from adaptive_eval.endpoints.types import Answer, EndpointStats
 from adaptive_eval.launch.hosts import OnEvent
 from adaptive_eval.machine.events import Answered, Failed, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
@@ -308,14 +308,11 @@ class ModelBatches(Supply):
             return
         is_any_answered = any(result.code == 200 and result.unanswered is None for result in results)
         size, failed = len(batch.waiting), list[tuple[WaitingRequest, NoBatchAnswer]]()
-        read_names: set[str] = set()
         for result in results:
             name = result.custom_id.removeprefix(f"{batch.record.key}_")
             waiting = batch.waiting.pop(name, None) if name != result.custom_id else None
-            if waiting is None:
-                self._note_stray(batch, name, is_double=name in read_names)
+            if waiting is None:  # it was never asked for, or is there twice, or an earlier start has stored it
                 continue
-            read_names.add(name)
             outcome = self._read(batch, waiting, result, is_any_answered=is_any_answered)
             if isinstance(outcome, NoBatchAnswer):
                 failed.append((waiting, outcome))
@@ -393,10 +390,3 @@ class ModelBatches(Supply):
             if isinstance(error, Refusal) and is_any_answered:  # others of the batch were answered: once more
                 return NoBatchAnswer(str(error), refused=True)
             return Rejected(str(error))
-
-    def _note_stray(self, batch: ServiceBatch, name: str, *, is_double: bool) -> None:
-        """Add a notice of a duplicate result, or of one that was never requested."""
-        if not is_double and name in batch.ids:  # an earlier start has stored it
-            return
-        kind, note = ("double_result", "twice") if is_double else ("strange_result", "to requests that were not made")
-        self._calls.service.wire.note(Notice(kind, f"its batch service returns results {note}: they are ignored"))
