@@ -19,7 +19,7 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.types import Answer, RetryGate
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks
@@ -234,13 +234,9 @@ class SiteWorker:
 
     async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:
         """Grade an answer, with as many attempts as on the head; None if the head grades."""
-        if self._grading is None:
+        if (grading := self._grading) is None:
             return None
-        return await grade_or_error(self._marks, answer, question)
-
-    async def _marks(self, answer: Answer, question: Question, retry_gate: RetryGate | None) -> Marks:
-        assert self._grading is not None
-        return await self._grading.marks(answer.text, question)
+        return await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)
 
     def _record_event(self, event: Event) -> None:
         """Record an event of the server."""

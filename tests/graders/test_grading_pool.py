@@ -17,6 +17,7 @@ from patient_time import HANGS, let_pass, until
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders import worker
+from adaptive_eval.graders.attempts import ATTEMPTS
 from adaptive_eval.graders.function import Python, make_marks
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.pool import KILL_GRACE, Grading, GradingPool
@@ -24,7 +25,7 @@ from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Regex
 from adaptive_eval.graders.types import Grade, GraderOptions, GradingLimits, Marks
 from adaptive_eval.graders.worker import Worker
-from adaptive_eval.machine.grading import GRADING_ATTEMPTS, grade_answer
+from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.trial import GRADING, GradeDetails, Trial
 from adaptive_eval.questions.types import Question
 
@@ -161,7 +162,7 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     assert (tmp_path / "tries").read_text() == "tried\n" * tries
 
 
-@pytest.mark.parametrize(("earlier", "tries"), [(None, GRADING_ATTEMPTS), (GradeDetails(error="it failed"), 1)])
+@pytest.mark.parametrize(("earlier", "tries"), [(None, ATTEMPTS), (GradeDetails(error="it failed"), 1)])
 async def test_an_answer_on_which_the_grader_failed_before_is_tried_once_more(
     earlier: GradeDetails | None, tries: int
 ) -> None:
