@@ -29,13 +29,14 @@ from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.endpoints.transport import (
     CONNECT_SECONDS,
+    MAX_BYTES_EXTENSION,
     ExchangeError,
     Incoming,
     httpx_timeouts,
     incoming_response,
 )
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import ANY_BODY, MAX_BODY, PATHS, longest_response
+from adaptive_eval.endpoints.wire import ANY_BODY, PATHS, longest_response
 
 PROBE_SECONDS = CONNECT_SECONDS
 """Limit on the time of a request that is not for answers."""
@@ -149,8 +150,8 @@ class Caller:
         sent = RequestHeaders(config, keys)
         self.redactor, self.unauthorized, headers = sent.redactor, sent.unauthorized, sent.values
         access = ServerAccess(config, folder)
-        self._http = access.client(headers, MAX_BODY)
-        self._aux_http = access.client(headers, ANY_BODY)
+        self._http = access.client(headers)
+        self._aux_http = access.client(headers)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
         post_headers = httpx2.Headers({"Content-Type": "application/json", **headers})
@@ -227,7 +228,8 @@ class Caller:
         """The whole response to a short request."""
         with converted_failures(self.redactor, PROBE_SECONDS):
             async with asyncio.timeout(PROBE_SECONDS):
-                return await self._aux_http.get(url, extensions={"timeout": httpx_timeouts(PROBE_SECONDS)})
+                extensions = {"timeout": httpx_timeouts(PROBE_SECONDS), MAX_BYTES_EXTENSION: ANY_BODY}
+                return await self._aux_http.get(url, extensions=extensions)
 
 
 def _probe_trouble(failure: Failure) -> ProbeTrouble:

@@ -52,7 +52,7 @@ class ReplyReader:
     def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
         if reply.status == 200:
-            self._servers.note_reply(origin.replica, reply.payload)
+            self._servers.note_reply(reply.payload)
             return self._answers.answers(reply.payload, prompt, seeds, origin)
         signal = error_signal(
             reply.status,

@@ -100,7 +100,7 @@ async def test_what_no_proxy_names_is_asked_directly(
     monkeypatch.setenv("HTTP_PROXY", "proxy.test:3128")
     monkeypatch.setenv("NO_PROXY", spared)
     access = ServerAccess(EndpointConfig(base_url=f"http://{host}:2/v1", model="m"), Path())
-    assert is_direct(access.client({}, 1000), httpx2.URL(f"http://{host}:2/v1")) is direct
+    assert is_direct(access.client({}), httpx2.URL(f"http://{host}:2/v1")) is direct
 
 
 async def test_servers_see_the_same_requests_either_way(

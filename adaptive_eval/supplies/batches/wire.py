@@ -50,7 +50,7 @@ class BatchWire:
 
     def __init__(self, config: EndpointConfig, limits: Limits, headers: RequestHeaders, folder: Path) -> None:
         self.redactor, self._unauthorized = headers.redactor, headers.unauthorized
-        self._open = partial(ServerAccess(config, folder).client, headers.values, ANSWER_BYTES)
+        self._open = partial(ServerAccess(config, folder).client, headers.values)
         self._http = self._open()
         self._root = config.replicas[0]
         self._limits = limits
