@@ -22,7 +22,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.graders.types import Marks
+from adaptive_eval.graders.types import Marks, WorkerSettings
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
@@ -203,12 +203,13 @@ class SiteWorker:
 
     async def _grade_with(self, site_data: SiteData, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
         """Create the grading pool for this data, unless it is unchanged."""
-        grader, rubric, limits = site_data.grader, site_data.rubric, site_data.limits
-        if (grades := (grader, rubric, limits, setup.folder, site_secrets.hidden)) == self._grading_inputs:
+        grader, rubric = site_data.grader, site_data.rubric
+        settings = WorkerSettings(site_data.limits, setup.folder, site_secrets.hidden)
+        if (grades := (grader, rubric, settings)) == self._grading_inputs:
             return
         await self._close_grading()
         if grader is not None:
-            self._grading = GradingPool(grader, rubric, limits, folder=setup.folder, keys=site_secrets.hidden)
+            self._grading = GradingPool(grader, rubric, settings)
             self._grading_inputs = grades
 
     async def _close_grading(self) -> None:
