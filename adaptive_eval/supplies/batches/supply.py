@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 from adaptive_eval.endpoints import settings
-from adaptive_eval.machine.events import Noted
-from adaptive_eval.machine.notes import note_of
-from adaptive_eval.notes import BatchTaken, Event, events_of_kind
+from adaptive_eval.notes import BatchTaken, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import open_batches
@@ -16,11 +14,6 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBat
     """Open these models, each with its own batches."""
     pending = pending_batches(context.events)
     known_ids = {event.batch for event in events_of_kind(context.events, BatchTaken)}
-    numbers = {model.name: number for number, model in models.items()}
-
-    def note(event: Event) -> None:
-        context.post(Noted(note_of(event, numbers)))
-
     opened = {}
     for number, model in models.items():
         config = model.config
@@ -35,7 +28,6 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBat
             service,
             settings.DEFAULT.attempts,
             context.post,
-            note,
             context.on_error,
             is_capped=context.is_capped,
         )
