@@ -28,7 +28,7 @@ from adaptive_eval.endpoints.batching import UNKNOWN_TO_MESSAGES, BatchKind
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, ModelLimits, Sampling
 from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_that_asks, graders_that_ask
 from adaptive_eval.graders.registry import GraderConfig
-from adaptive_eval.graders.types import GradingLimits
+from adaptive_eval.graders.types import GradingLimits, WorkerSettings
 from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
 from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.questions.benchmark import BenchmarkConfig
@@ -271,6 +271,11 @@ class RunConfig(Decisions):
         """The sections of `Decisions`, and as `judged_by` the kind of a grader that is a model and may err."""
         asked = grader_that_asks(self.grader)
         return super().stated() | ({} if asked is None else {"judged_by": asked.kind})
+
+    @property
+    def worker_settings(self) -> WorkerSettings:
+        """What the worker processes of graders work with."""
+        return WorkerSettings(self.grading, self.folder, self.keys)
 
     @property
     def keys(self) -> frozenset[str]:

@@ -28,8 +28,9 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     signals_of_finish,
 )
-from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import (
+    KEEP_TOKENS,
     MAX_BYTES_PER_TOKEN,
     TEMPLATE_TOKENS,
     Answer,
@@ -37,6 +38,7 @@ from adaptive_eval.endpoints.types import (
     EndpointConfig,
     Notice,
     Prompt,
+    Sampling,
     Signal,
 )
 
@@ -240,16 +242,13 @@ class AnswerReader:
     def __init__(
         self,
         config: EndpointConfig,
-        redactor: Redactor = EMPTY_REDACTOR,
-        max_answer_tokens: int | None = None,
-        note: Callable[[Notice], None] = lambda notice: None,
-        *,
-        keep_tokens: bool = False,
+        sampling: Sampling,
+        redactor: Redactor,
+        note: Callable[[Notice], None],
     ) -> None:
-        """`redactor` is for messages; `max_answer_tokens` limits an answer; `note` receives notices of implausible
-        counts."""
-        self._keep_tokens = keep_tokens
-        self._max_answer_tokens = max_answer_tokens
+        """`redactor` is for messages; `note` receives notices of implausible counts."""
+        self._keep_tokens = sampling.logprobs == KEEP_TOKENS
+        self._max_answer_tokens = sampling.longest_answer
         self._note = note
         self._redactor = redactor
         self._chat = config.api == "chat"

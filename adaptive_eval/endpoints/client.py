@@ -1,7 +1,7 @@
 """Sends one request to one server."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter  # the loop's time may have a resolution of milliseconds
@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import httpx2
 import orjson
-from pydantic import SecretStr
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.failures import (
@@ -30,13 +29,14 @@ from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.endpoints.transport import (
     CONNECT_SECONDS,
+    MAX_BYTES_EXTENSION,
     ExchangeError,
     Incoming,
     httpx_timeouts,
     incoming_response,
 )
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
-from adaptive_eval.endpoints.wire import ANY_BODY, MAX_BODY, PATHS, longest_response
+from adaptive_eval.endpoints.wire import ANY_BODY, PATHS, longest_response
 
 PROBE_SECONDS = CONNECT_SECONDS
 """Limit on the time of a request that is not for answers."""
@@ -87,8 +87,40 @@ def is_sendable(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def request_headers(config: EndpointConfig) -> dict[str, str]:
-    """The headers of the configuration to send."""
+class RequestHeaders:
+    """The headers of every request to the servers of one model, and what may be said about them."""
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        keys: Mapping[str, str],
+        own: Mapping[str, str] | None = None,
+        key_header: str | None = None,
+    ) -> None:
+        """`keys` is the environment; `own` are headers of an API. The key is sent in `key_header`, or else as a bearer
+        token. Raises `ConfigError` if the key is missing, or if it or a header cannot be sent."""
+        key, chosen = _key(config, keys), _configured_headers(config)
+        names = {name.lower() for name in chosen}
+        self.redactor = request_redactor(chosen, key)
+        """Removes the secrets sent to its servers from their messages."""
+        self.unauthorized = _unauthorized_hint(config, names, key)
+        """What to do after a 401."""
+        if key is not None and config.auth is None and not names & {"authorization", key_header}:
+            chosen |= {key_header: key} if key_header else {"Authorization": f"Bearer {key}"}
+        self.values = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **(own or {}), **chosen}
+
+
+def _key(config: EndpointConfig, keys: Mapping[str, str]) -> str | None:
+    if (problem := config.missing_key(keys)) is not None:
+        raise ConfigError(problem)
+    # a key read from a file often ends in a line break
+    key = keys.get(config.key_variable or "", "").strip()
+    if not is_sendable(key):
+        raise ConfigError(f"{config.key_variable} must hold a key, but its value has {NOT_SENDABLE}")
+    return key or None
+
+
+def _configured_headers(config: EndpointConfig) -> dict[str, str]:
     plain = {name: value.get_secret_value().strip() for name, value in config.headers.items()}
     for name, value in plain.items():
         if not is_sendable(value):
@@ -96,11 +128,11 @@ def request_headers(config: EndpointConfig) -> dict[str, str]:
     return plain
 
 
-def unauthorized_hint(config: EndpointConfig, headers: Mapping[str, str], key: SecretStr | None) -> str:
+def _unauthorized_hint(config: EndpointConfig, names: Collection[str], key: str | None) -> str:
     """A hint after a 401, depending on what was sent."""
     if config.auth is not None:
         return f"the signature of {config.auth} was refused: check it"
-    if "authorization" in {name.lower() for name in headers}:
+    if "authorization" in names:
         return "the authorization was refused: check the header of that name"
     if key is not None:
         return f"the key was refused: check the variable {config.key_variable}"
@@ -113,20 +145,13 @@ def unauthorized_hint(config: EndpointConfig, headers: Mapping[str, str], key: S
 class Caller:
     """HTTP client for the servers of one model; prepares the constant part of requests once."""
 
-    def __init__(
-        self, config: EndpointConfig, sampling: Sampling, key: SecretStr | None, folder: Path = Path()
-    ) -> None:
-        headers = request_headers(config)
-        self.redactor = request_redactor(headers, None if key is None else key.get_secret_value())
-        """Removes the secrets sent to its servers from their messages."""
-        self.unauthorized = unauthorized_hint(config, headers, key)
-        """What to do after a 401."""
-        if key is not None and config.auth is None and "authorization" not in {name.lower() for name in headers}:
-            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
-        headers = {"Accept-Encoding": "identity", "User-Agent": "adaptive-eval", **headers}
+    def __init__(self, config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str], folder: Path) -> None:
+        """`keys` is the environment; `folder` has the plug-ins named in `config`."""
+        sent = RequestHeaders(config, keys)
+        self.redactor, self.unauthorized, headers = sent.redactor, sent.unauthorized, sent.values
         access = ServerAccess(config, folder)
-        self._http = access.client(headers, MAX_BODY)
-        self._aux_http = access.client(headers, ANY_BODY)
+        self._http = access.client(headers)
+        self._aux_http = access.client(headers)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
         post_headers = httpx2.Headers({"Content-Type": "application/json", **headers})
@@ -149,14 +174,14 @@ class Caller:
         started = perf_counter()
         with converted_failures(self.redactor, self._limit):
             response = await self._posters[base_url].post(content, longest_response(body, len(content)))
-            body_bytes = await read_to_end(response, reader, attempt)
-        return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
+            body_bytes = await _read_to_end(response, reader, attempt)
+        return _make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         started = perf_counter()
         response = incoming_response(await self._get(base_url + "/models"))
-        return make_reply(response, response.body, None, started, perf_counter(), self.redactor)
+        return _make_reply(response, response.body, None, started, perf_counter(), self.redactor)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         """Probe a server: None for a sign of life, else the trouble; raises `Failure` if its state is unknown.
@@ -168,7 +193,7 @@ class Caller:
         try:
             response = await self._get(self._health_urls.get(base_url, root))
         except Failure as failure:
-            return probe_trouble(failure)
+            return _probe_trouble(failure)
         if response.status_code == 404:
             self._health_urls[base_url] = base_url + "/models"
         status = response.status_code
@@ -203,20 +228,18 @@ class Caller:
         """The whole response to a short request."""
         with converted_failures(self.redactor, PROBE_SECONDS):
             async with asyncio.timeout(PROBE_SECONDS):
-                return await self._aux_http.get(url, extensions={"timeout": httpx_timeouts(PROBE_SECONDS)})
+                extensions = {"timeout": httpx_timeouts(PROBE_SECONDS), MAX_BYTES_EXTENSION: ANY_BODY}
+                return await self._aux_http.get(url, extensions=extensions)
 
 
-def probe_trouble(failure: Failure) -> ProbeTrouble:
+def _probe_trouble(failure: Failure) -> ProbeTrouble:
     """Convert a failed probe into the server's trouble; re-raises failures that are not the server's."""
     if failure.kind is FailureKind.OUT_OF_FILES:
         raise failure
     return ProbeTrouble(str(failure), is_silent=failure.kind is FailureKind.TIMED_OUT)
 
 
-# -- shared by both clients --------------------------------------------------------------------------------------
-
-
-async def read_to_end(response: Incoming, reader: StreamReader | None, attempt: Attempt | None = None) -> bytes:
+async def _read_to_end(response: Incoming, reader: StreamReader | None, attempt: Attempt | None) -> bytes:
     """Read a response to its end: a stream of events is fed to the reader as it arrives, any other body is returned."""
     if reader is None or not is_success(response.status):
         return await response.read()
@@ -239,7 +262,7 @@ def _feed(reader: StreamReader, chunk: bytes, attempt: Attempt | None) -> None:
         attempt.record_piece(asyncio.get_running_loop().time())
 
 
-def make_reply(
+def _make_reply(
     response: Incoming, body: bytes, reader: StreamReader | None, started: float, finished: float, redactor: Redactor
 ) -> Reply:
     """Build the reply after the response is read; `body` is the part that was not fed to the reader."""

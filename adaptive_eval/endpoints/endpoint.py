@@ -9,19 +9,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pydantic import SecretStr
-
-from adaptive_eval.base.errors import ConfigError, EndpointError, RetryNotAllowed, Unavailable
+from adaptive_eval.base.errors import EndpointError, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints import open_files
-from adaptive_eval.endpoints import settings as defaults
 from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
-from adaptive_eval.endpoints.client import NOT_SENDABLE, Caller, is_sendable
+from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, error_signal
 from adaptive_eval.endpoints.retry import Retries, can_blame_request
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
 from adaptive_eval.endpoints.servers import NO_LIST_STATUSES, IdentifiedServers, model_entries
-from adaptive_eval.endpoints.settings import EndpointSettings
+from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (
@@ -39,11 +36,9 @@ from adaptive_eval.endpoints.types import (
 )
 from adaptive_eval.endpoints.wire import BodyBuilder
 
-STRAY_REFUSAL_TEXT = "one of its requests was refused ({}), and answered when it was asked again"
-
 
 class ModelEndpoint:
-    """The `Endpoint` of one model, over any `Caller`."""
+    """The `Endpoint` of one model, over its `Caller`."""
 
     def __init__(
         self,
@@ -55,18 +50,17 @@ class ModelEndpoint:
         shared_time: SharedTime | None = None,
         ready: bool = False,
         notices: Sequence[Notice] = (),
-        has_answered: bool = False,
-        settings: EndpointSettings | None = None,
-        earlier: EarlierTimes = EarlierTimes(),  # noqa: B008 - a value
+        earlier: EarlierTimes | None = None,
+        settings: EndpointSettings = DEFAULT,
     ) -> None:
-        """`ready`: its servers are known to be up, so requests are retried from the start. `has_answered`: the model
-        has answered at an earlier start of the run, in `earlier` times."""
+        """`ready`: its servers are known to be up, so requests are retried from the start. `earlier`: how long answers
+        took at earlier starts of the run, or elsewhere; None if the model has not answered."""
         self._model = config.model
         self._timeout = sampling.timeout
         self._limits = limits
         self._caller = caller
         self._sleep = sleep
-        self._settings = settings = settings or defaults.DEFAULT
+        self._settings = settings
         self._bodies = BodyBuilder(config, sampling)
         prompt = tiny_prompt(config)
         tiny = self._bodies.tiny(prompt)
@@ -86,9 +80,9 @@ class ModelEndpoint:
             sleep,
             shared_time or SharedTime(),
             settings,
-            earlier,
+            earlier or EarlierTimes(),
         )
-        self._sender.traffic.has_answered = has_answered
+        self._sender.traffic.has_answered = earlier is not None
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = self._sender.clock()
         self._answers_per_request = limits.samples_per_request
@@ -103,7 +97,8 @@ class ModelEndpoint:
     async def sample(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
         if not self._started:
-            self._start()
+            self._started = True
+            self._sender.start()
         if len(seeds) <= self._answers_per_request:
             return await self._request(prompt, seeds, retry_gate)
         return await self._request_all(prompt, _groups(seeds, self._answers_per_request), retry_gate)
@@ -151,10 +146,6 @@ class ModelEndpoint:
         )
 
     # -- one request ---------------------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        self._started = True
-        self._sender.start()
 
     async def _request_all(self, prompt: Prompt, groups: list[range], retry_gate: RetryGate | None) -> list[Answer]:
         """Send several requests at once and wait for all of them, even if one fails."""
@@ -219,16 +210,13 @@ class ModelEndpoint:
             return await self._attempt_again(request, retries)
 
         try:
-            answers: list[Answer] = await retries.retrying(self._sleep)(attempt)
+            return await retries.retrying(self._sleep)(attempt)
         except Refused as refused:
             raise refused.refusal from None
         except Failure as last_failure:
             return await self._give_up(request, last_failure, retries)
         finally:
             retries.close()
-        if request.refusal is not None and all(replica.is_usable for replica in self._sender.replicas.replicas):
-            self._servers.note_first(Notice("stray_refusal", STRAY_REFUSAL_TEXT.format(request.refusal)))
-        return answers
 
     async def _attempt_again(self, request: AttemptedRequest, retries: Retries) -> list[Answer]:
         """Make another attempt at a request."""
@@ -329,32 +317,23 @@ def open_endpoint(
     ready: bool = False,
     folder: Path = Path(),
     notices: Sequence[Notice] = (),
-    has_answered: bool = False,
-    earlier: EarlierTimes = EarlierTimes(),  # noqa: B008 - a value
+    earlier: EarlierTimes | None = None,
 ) -> Endpoint:
     """Open the endpoint of one model; needs a running event loop.
 
     `keys` is the environment; `folder` has the files and plug-ins named in `config`. Endpoints on the same servers
     divide their time (`shared_time`). For the other parameters see `ModelEndpoint`.
     """
-    caller = _caller(config, sampling, keys, folder)
+    caller = Caller(config, sampling, keys, folder)
     open_files.allow(open_files.files_needed(limits.in_flight * len(config.replicas), len(config.replicas)))
     return ModelEndpoint(
-        config,
-        sampling,
-        limits,
-        caller,
-        shared_time=shared_time,
-        ready=ready,
-        notices=notices,
-        has_answered=has_answered,
-        earlier=earlier,
+        config, sampling, limits, caller, shared_time=shared_time, ready=ready, notices=notices, earlier=earlier
     )
 
 
 async def list_models(config: EndpointConfig, *, keys: Mapping[str, str], folder: Path = Path()) -> tuple[str, ...]:
     """The names in the server's list of models; empty if it has none. Raises `EndpointError` if it gives no list."""
-    caller, url = _caller(config, Sampling(), keys, folder), config.replicas[0]
+    caller, url = Caller(config, Sampling(), keys, folder), config.replicas[0]
     try:
         reply = await caller.models(url)
     finally:
@@ -362,20 +341,3 @@ async def list_models(config: EndpointConfig, *, keys: Mapping[str, str], folder
     if reply.status != 200 and reply.status not in NO_LIST_STATUSES:
         error_signal(reply.status, reply.body, reply.headers, redactor=caller.redactor)
     return tuple(dict.fromkeys(filter(None, (str(entry["id"]) for entry in model_entries(reply)))))
-
-
-def _caller(config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str], folder: Path) -> Caller:
-    """The client of these servers, with their key; raises `ConfigError` if it is missing or cannot be sent."""
-    if (problem := config.missing_key(keys)) is not None:
-        raise ConfigError(problem)
-    # a key read from a file often ends in a line break
-    text = keys.get(config.key_variable or "", "").strip()
-    if not is_sendable(text):
-        raise ConfigError(f"{config.key_variable} must hold a key, but its value has {NOT_SENDABLE}")
-    key = SecretStr(text) if text else None
-    if config.client == "openai":
-        # only on demand: the SDK takes half a second to load
-        from adaptive_eval.endpoints.sdk import SdkCaller
-
-        return SdkCaller(config, sampling, key, folder)
-    return Caller(config, sampling, key, folder)

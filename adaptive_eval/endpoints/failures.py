@@ -33,7 +33,7 @@ import orjson
 
 from adaptive_eval.base.errors import Rejected, Retryable
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
-from adaptive_eval.endpoints.retry_after import RetryAfter, read_retry_after
+from adaptive_eval.endpoints.retry_after import read_retry_after
 from adaptive_eval.endpoints.types import Signal
 
 NO_REASON = "none"
@@ -183,11 +183,11 @@ HANDLING: Mapping[FailureKind, Handling] = {
 class Failure(Retryable):
     """A missing answer: the request is repeated with the same seed."""
 
-    def __init__(self, kind: FailureKind, message: str, retry_after: RetryAfter | None = None) -> None:
+    def __init__(self, kind: FailureKind, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after
-        """The wait that the server asks for."""
+        """Seconds of the wait that the server asks for."""
         self.wait = 0.0
         """Seconds for which the replica is paused because of it."""
 

@@ -103,7 +103,7 @@ class StreamedResponse:
         self._usage: dict[str, Any] | None = None
         self._last_ended: _Choice | None = None
         """The choice that ended last."""
-        self._fields: dict[str, object] = {"model": None, "timings": None, "system_fingerprint": None, "id": None}
+        self._fields: dict[str, object] = {"model": None, "timings": None, "id": None}
         """Value of each field in the newest event that has it; the first value for `id`."""
         self.first_token_at: float | None = None
 
@@ -116,8 +116,6 @@ class StreamedResponse:
             fields["id"] = event.get("id")
         if "timings" in event:
             fields["timings"] = event["timings"]
-        if fingerprint := event.get("system_fingerprint"):
-            fields["system_fingerprint"] = fingerprint
         choices = event.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict):

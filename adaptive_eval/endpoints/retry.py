@@ -27,25 +27,15 @@ from collections.abc import Awaitable, Callable
 
 import tenacity
 
-from adaptive_eval.endpoints.failures import HANDLING, Failure, FailureKind, Refused, safe_excerpt
-from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.failures import HANDLING, Failure, FailureKind, Refused
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Limits, Notice
+from adaptive_eval.endpoints.types import Limits
 
 
-def believed_wait(
-    failure: Failure, max_wait: float, settings: EndpointSettings, redactor: Redactor, note: Callable[[Notice], None]
-) -> float:
+def believed_wait(failure: Failure, max_wait: float, settings: EndpointSettings) -> float:
     """Seconds to pause a replica as its Retry-After asks; 0 if that exceeds `max_wait`, the wait of one request."""
-    retry_after = failure.retry_after
-    if retry_after is None:
-        return 0.0
-    if retry_after.seconds is None or retry_after.seconds > max_wait:
-        text = f"the Retry-After of its server ({safe_excerpt(retry_after.header, redactor)!r}) is ignored"
-        note(Notice("absurd_wait", f"{text}: requests are retried after a few seconds"))
-        return 0.0
-    return min(retry_after.seconds, settings.longest_wait)
+    return min(failure.retry_after, settings.longest_wait) if failure.retry_after <= max_wait else 0.0
 
 
 class Retries:

@@ -4,29 +4,21 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple
 
 
-class RetryAfter(NamedTuple):
-    """Wait that a server asks for."""
-
-    seconds: float | None
-    """None if it cannot be read."""
-    header: str
-
-
-def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> RetryAfter | None:
-    """Read `retry-after-ms`, or `Retry-After` in seconds or as a date; None if there is neither."""
+def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> float:
+    """Seconds of `retry-after-ms`, or of `Retry-After` as a number or a date; 0 if there is neither, or no such
+    value."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if (header := headers.get(name)) is not None:
-            return RetryAfter(_seconds(header.strip(), unit, time.time() if now is None else now), header)
-    return None
+            return _seconds(header.strip(), unit, time.time() if now is None else now)
+    return 0.0
 
 
-def _seconds(header: str, unit: float, now: float) -> float | None:
+def _seconds(header: str, unit: float, now: float) -> float:
     try:
         if re.fullmatch(r"\d+(\.\d+)?", header):
             return float(header) * unit
-        return max(0.0, parsedate_to_datetime(header).timestamp() - now) if unit == 1.0 else None
+        return max(0.0, parsedate_to_datetime(header).timestamp() - now) if unit == 1.0 else 0.0
     except (ValueError, OverflowError):
-        return None
+        return 0.0

@@ -29,7 +29,6 @@ from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
 from adaptive_eval.endpoints.types import (
-    KEEP_TOKENS,
     Answer,
     EarlierTimes,
     EndpointConfig,
@@ -45,9 +44,7 @@ class ReplyReader:
     """Reads the replies to one model's requests."""
 
     def __init__(self, config: EndpointConfig, sampling: Sampling, caller: Caller, servers: IdentifiedServers) -> None:
-        keep_tokens = sampling.logprobs == KEEP_TOKENS
-        max_answer_tokens = sampling.longest_answer
-        self._answers = AnswerReader(config, caller.redactor, max_answer_tokens, servers.note, keep_tokens=keep_tokens)
+        self._answers = AnswerReader(config, sampling, caller.redactor, servers.note)
         self._max_tokens = sampling.max_tokens
         self._caller = caller
         self._servers = servers
@@ -55,7 +52,7 @@ class ReplyReader:
     def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
         if reply.status == 200:
-            self._servers.note_reply(origin.replica, reply.payload)
+            self._servers.note_reply(reply.payload)
             return self._answers.answers(reply.payload, prompt, seeds, origin)
         signal = error_signal(
             reply.status,
@@ -270,8 +267,7 @@ class RequestSender:
 
     def _on_failed(self, request: AttemptedRequest, replica: Replica, failure: Failure, sent_at: float) -> None:
         handling, now = HANDLING[failure.kind], self.clock()
-        note, redactor = self._servers.note_first, self._caller.redactor
-        failure.wait = believed_wait(failure, self.max_refusal_wait, self._settings, redactor, note)
+        failure.wait = believed_wait(failure, self.max_refusal_wait, self._settings)
         replica.on_failure(failure.kind, sent_at, now, failure.wait)
         if failure.kind is FailureKind.OUT_OF_FILES:  # it was not sent
             request.attempts -= 1

@@ -33,11 +33,11 @@ class ServerAccess:
         if any(url.startswith("https:") for url in config.replicas):
             self._certificates()  # raises at once if they are invalid
 
-    def client(self, headers: Mapping[str, str], max_body: int) -> httpx2.AsyncClient:
-        """A client without redirects and cookies, which unpacks bodies up to this many bytes."""
+    def client(self, headers: Mapping[str, str]) -> httpx2.AsyncClient:
+        """A client without redirects and cookies."""
         return httpx2.AsyncClient(
-            transport=Transport(self._certificates, max_body),
-            mounts=_proxies(lambda proxy: Transport(self._certificates, max_body, proxy)),
+            transport=Transport(self._certificates),
+            mounts=_proxies(lambda proxy: Transport(self._certificates, proxy)),
             auth=self._auth,
             headers=headers,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),

@@ -137,8 +137,6 @@ class IdentifiedServers:
         self._names = {config.model}
         """Names of the model on its servers (aliases included)."""
         self._answer_names: set[str] = set()
-        self._fingerprints: dict[str, str] = {}
-        """The first fingerprint of each server."""
         self._notices: dict[Notice, None] = {}
 
     def known_identity(self, url: str) -> ServerIdentity | None:
@@ -157,14 +155,9 @@ class IdentifiedServers:
         if self._servers.pop(url, None) is not None:
             del self._identifications[url]
 
-    def note_reply(self, url: str, payload: object) -> None:
-        """Check the model name and the system fingerprint in a response."""
-        self._note_name(_read_model_name(payload))
-        fingerprint = payload.get("system_fingerprint") if isinstance(payload, dict) else None
-        if isinstance(fingerprint, str):
-            self._note_fingerprint(url, fingerprint)
-
-    def _note_name(self, name: str | None) -> None:
+    def note_reply(self, payload: object) -> None:
+        """Check the model name in a response."""
+        name = _read_model_name(payload)
         if name in self._names:
             name = self._model
         if name is None or name in self._answer_names or len(self._answer_names) >= MAX_LISTED:
@@ -178,13 +171,6 @@ class IdentifiedServers:
         elif not is_dated(name, self._model):
             self.note(Notice("named", f"its answers name the model {name!r}, but {self._model!r} was requested"))
         self._answer_names.add(name)
-
-    def _note_fingerprint(self, url: str, fingerprint: str) -> None:
-        if (first_fingerprint := self._fingerprints.setdefault(url, fingerprint)) == fingerprint:
-            return
-        was, now = (safe_excerpt(text, self._caller.redactor) for text in (first_fingerprint, fingerprint))
-        text = f"the system_fingerprint of its server at {url} was {was!r} and is {now!r}: the server was changed"
-        self.note_first(Notice("fingerprint", text))
 
     def note(self, notice: Notice) -> None:
         """Add a notice about the model's servers, once."""

@@ -1,7 +1,7 @@
 """Sends requests and reads responses, over a session of aiohttp.
 
 Most requests go straight to the session (`DirectPoster`). A client of httpx2 over the same session sends those that a
-plug-in signs (`ClientPoster`) and those of the SDK, at up to twice the CPU. httpx2's own pool would cost far more
+plug-in signs (`ClientPoster`), at up to twice the CPU. httpx2's own pool would cost far more
 (`benchmarks/throughput.md`): it walks over all connections at every request.
 """
 
@@ -123,18 +123,16 @@ class Transport(httpx2.AsyncBaseTransport):
     def __init__(
         self,
         tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context,
-        max_body: int = MAX_BODY,
         proxy: URL | None = None,
     ) -> None:
         self.proxy = proxy
         self._tls = tls  # created at the first https URL, since reading a trust store takes time
-        self._max_body = max_body
         self._client_session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send an httpx2 request."""
         url = URL(str(request.url), encoded=True)
-        max_bytes = request.extensions.get(MAX_BYTES_EXTENSION, self._max_body)
+        max_bytes = request.extensions.get(MAX_BYTES_EXTENSION, MAX_BODY)
         connect = request.extensions.get("timeout", {}).get("connect")
         response = await self.exchange(
             request.method, url, sent_headers(request), await request.aread(), max_bytes, connect

@@ -18,7 +18,7 @@ from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import Grading, GradingPool
 from adaptive_eval.graders.registry import GRADERS
-from adaptive_eval.graders.types import GraderOptions, GradingLimits
+from adaptive_eval.graders.types import GraderOptions, WorkerSettings
 from adaptive_eval.questions import Question
 from adaptive_eval.report.log_files import MOST_BYTES, LogError, LogFile
 from adaptive_eval.report.records import TrialRecord
@@ -89,10 +89,10 @@ class _Import:
     async def read_all(self, take: Take) -> None:
         """Pass all trials to `take`, in batches."""
         async with AsyncExitStack() as stack:
-            given, rubric, (limits, folder, keys) = self._terms.grader, self._terms.rubric, self._grading_context
+            given, rubric = self._terms.grader, self._terms.rubric
             pool: Grading | None = None
             if given is not None:
-                pool = await stack.enter_async_context(GradingPool(given, rubric, limits, folder=folder, keys=keys))
+                pool = await stack.enter_async_context(GradingPool(given, rubric, self._worker_settings))
             grader = RecordGrader(rubric, pool, declared=self._terms.request.config is not None)
             batch, size = list[PlacedRecord](), 0
             for number, file in enumerate(self._files):
@@ -136,10 +136,10 @@ class _Import:
         grader = terms.grader or likely_grader(self.gathering.models.values())
         if any(grader.key_problem(graded.question) for graded in sample):
             return GraderComparison(grader)  # without answer keys nothing can be graded, so the run cannot continue
-        result = await agreement(grader, terms.rubric, sample, *self._grading_context)
+        result = await agreement(grader, terms.rubric, sample, self._worker_settings)
         if result.all_agree:
             return GraderComparison(grader, result)
-        others = await find_agreeing_graders(GRADERS, terms.rubric, sample, self._grading_context[0])
+        others = await find_agreeing_graders(GRADERS, terms.rubric, sample, self._worker_settings)
         return GraderComparison(None, result, tuple(others))
 
     def _require_question(self, placed: PlacedRecord) -> None:
@@ -156,12 +156,9 @@ class _Import:
             raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
 
     @property
-    def _grading_context(self) -> tuple[GradingLimits, Path, frozenset[str]]:
-        """The limits, the folder and the keys of graders."""
+    def _worker_settings(self) -> WorkerSettings:
         config = self._terms.request.config
-        if config is None:
-            return GradingLimits(), Path(), frozenset()
-        return config.grading, config.folder, config.keys
+        return WorkerSettings() if config is None else config.worker_settings
 
 
 def _text_size(placed: PlacedRecord) -> int:

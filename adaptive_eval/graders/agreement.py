@@ -5,8 +5,7 @@ Mixing the grades of two graders in one score is unfair: a model whose later ans
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import GraderError
@@ -14,7 +13,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.by_benchmark import find_grader, grader_that_asks
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import GraderOptions, GradingLimits, with_marks
+from adaptive_eval.graders.types import GraderOptions, WorkerSettings, with_marks
 from adaptive_eval.questions.types import Question
 
 SAMPLE_SIZE = 256
@@ -73,17 +72,12 @@ class Reservoir:
 
 
 async def agreement(
-    grader: GraderOptions,
-    rubric: Rubric,
-    sample: Sequence[GradedAnswer],
-    limits: GradingLimits,
-    folder: Path = Path(),
-    keys: Collection[str] = (),
+    grader: GraderOptions, rubric: Rubric, sample: Sequence[GradedAnswer], settings: WorkerSettings
 ) -> Agreement:
     """Grade a sample again; an answer on which the grader fails counts as a disagreement."""
     if (asked := grader_that_asks(grader)) is not None:
         return Agreement(asked.kind, 0, 0, tried=False)
-    async with GradingPool(grader, rubric, limits, folder=folder, keys=keys) as pool:
+    async with GradingPool(grader, rubric, settings) as pool:
         marked = (_with_stored_marks(grader, answer) for answer in sample)
         results = await asyncio.gather(*(_describe_difference(pool, rubric, answer) for answer in marked))
     differences = [difference for difference in results if difference is not None]
@@ -91,14 +85,14 @@ async def agreement(
 
 
 async def find_agreeing_graders(
-    graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer], limits: GradingLimits
+    graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer], settings: WorkerSettings
 ) -> list[str]:
     """The kinds of graders without required options that give every answer of a sample its stored grade."""
     candidates = [
         kind() for kind in graders.values() if not any(field.is_required() for field in kind.model_fields.values())
     ]
     usable = [grader for grader in candidates if not any(grader.key_problem(answer.question) for answer in sample)]
-    results = [await agreement(grader, rubric, sample, limits) for grader in usable]
+    results = [await agreement(grader, rubric, sample, settings) for grader in usable]
     return [result.grader for result in results if result.all_agree]
 
 

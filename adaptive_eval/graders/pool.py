@@ -11,8 +11,7 @@ for one of these, so that they do not delay others; a single worker grades them 
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from adaptive_eval.base.errors import GraderError, GraderExhausted
@@ -23,9 +22,9 @@ from adaptive_eval.graders.types import (
     FLAGS,
     Grade,
     GraderOptions,
-    GradingLimits,
     MarkedAnswer,
     Marks,
+    WorkerSettings,
     answer_facts,
     reads_as_refusal,
     token_facts,
@@ -54,9 +53,9 @@ POOL_CLOSED = TaskFailed("was closed before it graded this answer", process_ende
 class Workers:
     """The worker processes: the configured number, or two to eight."""
 
-    def __init__(self, grader: GraderOptions, limits: GradingLimits, folder: Path, keys: Collection[str]) -> None:
-        self._grader, self._limits, self._folder, self._keys = grader, limits, folder, keys
-        self._count = limits.workers or _default_workers()
+    def __init__(self, grader: GraderOptions, settings: WorkerSettings) -> None:
+        self._grader, self._settings, self._limits = grader, settings, settings.limits
+        self._count = self._limits.workers or _default_workers()
         self._places = asyncio.Semaphore(self._count)
         self._slow_places = asyncio.Semaphore(max(1, self._count - 1))
         """Those of the places that slow answers may use."""
@@ -111,7 +110,7 @@ class Workers:
             if self._closed or self.refused is not None:
                 return self.refused or POOL_CLOSED
             try:
-                worker = self._idle.pop() if self._idle else await Worker.start(self._folder, self._keys)
+                worker = self._idle.pop() if self._idle else await Worker.start(self._settings)
             except OSError as error:
                 return TaskFailed(f"cannot start: {error}", process_ended=True)
             ready = worker in self._live
@@ -233,18 +232,9 @@ class Grading:
 class GradingPool(Grading):
     """Grades answers in worker processes; the rubric turns the grader's and the answer's signals into a category."""
 
-    def __init__(
-        self,
-        grader: GraderOptions,
-        rubric: Rubric,
-        limits: GradingLimits = GradingLimits(),  # noqa: B008 - a value
-        *,
-        folder: Path = Path(),
-        keys: Collection[str] = (),
-    ) -> None:
-        """`keys` are environment variables to withhold from workers, besides those named like secrets."""
+    def __init__(self, grader: GraderOptions, rubric: Rubric, settings: WorkerSettings) -> None:
         self._grader, self.rubric = grader, rubric
-        self._workers = Workers(grader, limits, folder, keys)
+        self._workers = Workers(grader, settings)
 
     async def grade(self, answer: Answer, question: Question, retry_gate: RetryGate | None = None) -> Grade:
         marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)

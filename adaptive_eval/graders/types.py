@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from heapq import nlargest
 from math import log
+from pathlib import Path
 from typing import ClassVar, NamedTuple, get_args
 
 from pydantic import Field
@@ -86,6 +87,17 @@ class GradingLimits(Section):
     """Maximum worker processes; default: the number of cores minus one, but two to eight."""
     memory: float = Field(2.0, gt=0)
     """Maximum GiB of a worker process; exceeding it is a grader error."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What the worker processes of graders work with."""
+
+    limits: GradingLimits = GradingLimits()
+    folder: Path = Path()
+    """Their folder, the first place for plug-ins."""
+    keys: frozenset[str] = frozenset()
+    """Environment variables that they do not get, besides those named like secrets."""
 
 
 class GraderOptions(Section):

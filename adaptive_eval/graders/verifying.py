@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from adaptive_eval.base.errors import ConfigError, GraderError, Unavailable
@@ -14,16 +13,6 @@ from adaptive_eval.graders.verifier import LABELS, TOP_TOKENS, LabelScores, Veri
 from adaptive_eval.questions.types import Question
 
 BASELINE_SEED = 0
-
-
-@dataclass(frozen=True, slots=True)
-class VerifierBaseline:
-    """The label scores of a request without content, and its cost."""
-
-    asked_as: str
-    """Digest of the settings that determine the scores."""
-    scores: LabelScores
-    cost: Cost
 
 
 class VerifierPool(AskingPool):
@@ -40,11 +29,6 @@ class VerifierPool(AskingPool):
         return grader
 
     @cached_property
-    def asked_as(self) -> str:
-        """Digest of the settings that determine the scores of the request without content."""
-        return self.verifier.asked_as
-
-    @cached_property
     def _asking(self) -> asyncio.Lock:
         return asyncio.Lock()
 
@@ -56,11 +40,12 @@ class VerifierPool(AskingPool):
     async def baseline(self) -> Sequence[float]:
         async with self._asking:
             if self.scores is None:
-                self.scores = (await self.ask_baseline()).scores
+                self.scores, _ = await self.ask_baseline()
             return self.scores.values
 
-    async def ask_baseline(self, retry_gate: RetryGate | None = None) -> VerifierBaseline:
-        """Send the request without content; it is the first request, so that an unsuitable server is noticed at once.
+    async def ask_baseline(self, retry_gate: RetryGate | None = None) -> tuple[LabelScores, Cost]:
+        """The label scores of the request without content, and its cost; it is the first request, so that an unsuitable
+        server is noticed at once.
 
         `retry_gate` is called before a lost reply is requested again, and counts its cost.
 
@@ -86,4 +71,4 @@ class VerifierPool(AskingPool):
                 f"grader.server: for a request without content, the most likely tokens of {name!r} do not include "
                 f"{unseen}, so verdicts cannot be calibrated; use a server that shows up to {TOP_TOKENS} tokens"
             )
-        return VerifierBaseline(self.asked_as, scores, replies_cost(self.verifier, [reply], NO_COST))
+        return scores, replies_cost(self.verifier, [reply], NO_COST)

@@ -18,15 +18,14 @@ import signal
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.imports import python_command
 from adaptive_eval.endpoints.secrets import remove_keys
-from adaptive_eval.graders.types import GraderOptions, GradingLimits, Marks
+from adaptive_eval.graders.types import GraderOptions, GradingLimits, Marks, WorkerSettings
 from adaptive_eval.questions.types import Question
 
 HEADER_BYTES = 4
@@ -212,15 +211,15 @@ class Worker:
         """Length of a reply whose body is not read yet; 0 if there is none."""
 
     @classmethod
-    async def start(cls, folder: Path, keys: Collection[str] = ()) -> "Worker":
-        """Start a process in `folder`, the first place for plug-ins, without the environment variables `keys`."""
+    async def start(cls, settings: WorkerSettings) -> "Worker":
+        """Start a process."""
         process = await asyncio.create_subprocess_exec(
             *python_command(BOOTSTRAP),
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
-            cwd=folder,
-            env=remove_keys(os.environ, keys),
+            cwd=settings.folder,
+            env=remove_keys(os.environ, settings.keys),
         )
         return cls(process)
 

@@ -157,12 +157,8 @@ class LaunchedServer:
         self._was_up = False
         self._deaths = 0
         self._holds: Sequence[int] = ()
-        self._asleep = False
-
-    @property
-    def asleep(self) -> bool:
+        self.asleep = False
         """Whether it sleeps, and so keeps some memory of its place."""
-        return self._asleep
 
     async def start(self, on_event: OnEvent, holds: Sequence[int] = (), *, restarts: bool = True) -> None:
         """Start it and wait until it is ready; raises `LaunchFailed`. From then on it is restarted when it dies.
@@ -184,8 +180,8 @@ class LaunchedServer:
         """Free the place for another model: put the server to sleep if it can sleep, else stop it."""
         if level := self.spec.sleep_level:
             process = await self._withdraw("its server was put to sleep")
-            self._asleep = process is not None and await self._post(f"/sleep?level={level}")
-        if not self._asleep:
+            self.asleep = process is not None and await self._post(f"/sleep?level={level}")
+        if not self.asleep:
             await self.stop()
 
     async def stop(self, *, at_once: bool = False) -> None:
@@ -193,7 +189,7 @@ class LaunchedServer:
         process = await self._withdraw("its server was stopped")
         if process is not None:
             await process.stop(at_once=at_once)
-            self._process, self._asleep = None, False
+            self._process, self.asleep = None, False
 
     async def _withdraw(self, reason: str) -> ServerProcess | None:
         """Send no more requests, and do not restart it; returns its process, if it is up."""
@@ -212,7 +208,7 @@ class LaunchedServer:
 
     async def _wake_up(self) -> ServerProcess | None:
         """Wake it up, and return its process; None if it was not asleep, or did not wake up and was stopped."""
-        process, asleep, self._asleep = self._process, self._asleep, False
+        process, asleep, self.asleep = self._process, self.asleep, False
         if process is None or not asleep:
             return None
         if await self._restore():
@@ -324,7 +320,7 @@ class LaunchedServer:
 
     def launching(self, waited: float | None) -> ServerLaunching:
         """Event of a server that is starting, or waking up."""
-        spec, wakes = self.spec, self._asleep or None
+        spec, wakes = self.spec, self.asleep or None
         return ServerLaunching(spec.model, spec.command, self.version, str(spec.log), spec.place, waited, wakes)
 
     def launched(self, seconds: float) -> ServerLaunched:

@@ -60,15 +60,6 @@ class ServersNoticed(Event, kind="noticed"):
 
 
 @dataclass(frozen=True, slots=True)
-class ServersAwaited(Event, kind="servers_awaited"):
-    """The whole run waits for a server of this model, and none is starting."""
-
-    model: str
-    seconds: int = 0
-    """How long it has waited."""
-
-
-@dataclass(frozen=True, slots=True)
 class PlaceAwaited(Event, kind="waiting"):
     """Servers cannot be started yet, since another run occupies their place."""
 

@@ -48,9 +48,6 @@ def _model_sentence(event: Event) -> str | None:
             last = "" if event.last is None else f"; the last one: {first_line(event.last)}"
             silence = f"no answer for {event.seconds} s, requests are being retried"
             return f"{event.model or f'judge {event.judge}'}: {silence} (errors so far: {kinds}{last})"
-        case notes.ServersAwaited():
-            wait = f"no server for {event.seconds} s, and none is starting; the run waits"
-            return f"{event.model}: {wait}. Ctrl-C stops it, and the same command resumes it"
         case notes.ServerLaunching():
             where = "" if event.on is None else f" on {event.on}"
             waited = "" if event.waited is None else f" after {duration(event.waited)} of waiting"

@@ -1,7 +1,6 @@
 """The grader of a run, and whether it finds the answer keys right: before anything is asked."""
 
 from contextlib import chdir
-from functools import partial
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.normalise import LM_EVAL_GRADE
@@ -26,16 +25,15 @@ def open_run_graders(prepared: PreparedRun) -> Grading:
 
 def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Grading:
     """Open the graders of a configuration, to be closed in the end; `lost` is the most that a verdict may cost."""
-    open_pool = partial(GradingPool, rubric=rubric, limits=config.grading, folder=config.folder, keys=config.keys)
     if not graders_that_ask(config.grader):
-        return open_pool(config.grader)
+        return GradingPool(config.grader, rubric, config.worker_settings)
     # imported here: they load what endpoints need, which `validate` does not
     from adaptive_eval.graders.asking import AskingPool
     from adaptive_eval.graders.verifying import VerifierPool
 
     grader: GraderOptions = config.grader
     keyed = grader.keyed if isinstance(grader, Verifier) else grader if isinstance(grader, ByBenchmark) else None
-    others = None if keyed is None else open_pool(keyed)
+    others = None if keyed is None else GradingPool(keyed, rubric, config.worker_settings)
     keys = read_environment(config.folder)
     pool = VerifierPool if isinstance(grader, Verifier) else AskingPool
     limits = config.concurrency
@@ -51,7 +49,7 @@ async def check_keys(prepared: PreparedRun) -> KeyCheck:
     _require_metric_directions(prepared)
     if isinstance(grader, AskedGrader):
         return KeyCheck(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
-    async with GradingPool(grader, prepared.rubric, config.grading, folder=config.folder, keys=config.keys) as pool:
+    async with GradingPool(grader, prepared.rubric, config.worker_settings) as pool:
         return await require_right_keys(grader, pool, prepared.questions)
 
 

@@ -25,7 +25,7 @@ def cost_of_baseline(grading: Grading, store: RunStore) -> Cost:
 
 def _stored_baseline(grading: VerifierPool, store: RunStore) -> LabelScores | None:
     notes = [note.body for _, note in store.reader.notes() if note.kind == BaselineAsked.KIND]
-    bodies = [body for body in notes if body.get("asked_as") == grading.asked_as]
+    bodies = [body for body in notes if body.get("asked_as") == grading.verifier.asked_as]
     return LabelScores(tuple(bodies[-1]["scores"]), frozenset(bodies[-1]["unseen"])) if bodies else None
 
 
@@ -50,8 +50,8 @@ async def take_baseline(grading: Grading, store: RunStore, can_afford: Callable[
         raise ConfigError(
             "budget: does not cover even one request to the verifier; raise it, or set grader.max_answer_bytes lower"
         )
-    asked = await grading.ask_baseline(reserve)
-    body = {"asked_as": asked.asked_as, "scores": [*asked.scores.values], "unseen": sorted(asked.scores.unseen)}
-    unused = asked.cost.plus(grading.lost.times(-1))  # that of the request which was answered is known now
+    scores, cost = await grading.ask_baseline(reserve)
+    body = {"asked_as": grading.verifier.asked_as, "scores": [*scores.values], "unseen": sorted(scores.unseen)}
+    unused = cost.plus(grading.lost.times(-1))  # that of the request which was answered is known now
     store.append(charge(unused), Note(BaselineAsked.KIND, None, body))
-    grading.scores = asked.scores
+    grading.scores = scores

@@ -40,7 +40,7 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
         sample, events = _sample(reader, header, prepared.config.grader), reader.events()
     config = prepared.config
     rubric = kept_rubric(stored_config(header).rubric, events)
-    comparison = await agreement(config.grader, rubric, sample, config.grading, config.folder, config.keys)
+    comparison = await agreement(config.grader, rubric, sample, config.worker_settings)
     if not comparison.all_agree or not sample:
         summary = comparison.summary if sample else "no stored answer has a text that could be graded again"
         head = f"the grades in {directory} are those of its logs, and new answers may be graded otherwise: {summary}"

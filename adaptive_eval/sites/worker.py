@@ -19,10 +19,10 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.types import Answer, RetryGate
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.graders.types import Marks
+from adaptive_eval.graders.types import Marks, WorkerSettings
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
@@ -203,12 +203,13 @@ class SiteWorker:
 
     async def _grade_with(self, site_data: SiteData, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
         """Create the grading pool for this data, unless it is unchanged."""
-        grader, rubric, limits = site_data.grader, site_data.rubric, site_data.limits
-        if (grades := (grader, rubric, limits, setup.folder, site_secrets.hidden)) == self._grading_inputs:
+        grader, rubric = site_data.grader, site_data.rubric
+        settings = WorkerSettings(site_data.limits, setup.folder, site_secrets.hidden)
+        if (grades := (grader, rubric, settings)) == self._grading_inputs:
             return
         await self._close_grading()
         if grader is not None:
-            self._grading = GradingPool(grader, rubric, limits, folder=setup.folder, keys=site_secrets.hidden)
+            self._grading = GradingPool(grader, rubric, settings)
             self._grading_inputs = grades
 
     async def _close_grading(self) -> None:
@@ -222,9 +223,7 @@ class SiteWorker:
         prompt, question = self._site_data.prompts[request.question], self._site_data.questions[request.question]
         retry_gate = partial(self._is_repeat_allowed, request.number) if request.guarded else None
         try:
-            answers = await self._endpoint.run(
-                lambda server: server.sample(prompt, seeds, retry_gate), len(seeds), retry_gate
-            )
+            answers = await self._endpoint.sample(prompt, seeds, retry_gate)
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return
@@ -236,13 +235,9 @@ class SiteWorker:
 
     async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:
         """Grade an answer, with as many attempts as on the head; None if the head grades."""
-        if self._grading is None:
+        if (grading := self._grading) is None:
             return None
-        return await grade_or_error(self._marks, answer, question)
-
-    async def _marks(self, answer: Answer, question: Question, retry_gate: RetryGate | None) -> Marks:
-        assert self._grading is not None
-        return await self._grading.marks(answer.text, question)
+        return await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)
 
     def _record_event(self, event: Event) -> None:
         """Record an event of the server."""

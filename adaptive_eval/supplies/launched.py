@@ -12,7 +12,7 @@ from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
-from adaptive_eval.endpoints.types import Endpoint, Notice
+from adaptive_eval.endpoints.types import EarlierTimes, Endpoint, Notice
 from adaptive_eval.launch.command import free_ports, server_command, server_environment
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
@@ -149,7 +149,7 @@ class ServerOpener:
             """The endpoint of the server at an address."""
             address = model.model_copy(update={"base_url": f"{root}/v1"})
             limits = config.concurrency.with_limits(model.concurrency)
-            return opener(address, model.sampling, limits, has_answered=has_answered)
+            return opener(address, model.sampling, limits, earlier=EarlierTimes() if has_answered else None)
 
         return LaunchedServer(partial(self._spec, model, place), self.ports, opened)
 

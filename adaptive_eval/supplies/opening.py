@@ -149,7 +149,6 @@ class SupplyContext:
 
     def open_endpoint(self, model: ModelConfig) -> Endpoint:
         """Open the endpoint of a model at a server of others."""
-        earlier = self.answered.get(model.name)
         return open_endpoint(
             model,
             model.sampling,
@@ -158,8 +157,7 @@ class SupplyContext:
             shared_time=self.shared_time,
             folder=self.config.folder,
             notices=self.notices,
-            has_answered=earlier is not None,
-            earlier=EarlierTimes() if earlier is None else earlier,
+            earlier=self.answered.get(model.name),
         )
 
     def supply(self, asked: Mapping[int, AskedModel]) -> Mapping[int, Supply]:

@@ -16,7 +16,6 @@ it; its model is chosen when the place is available. When it is lost, its model 
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
@@ -27,11 +26,7 @@ from adaptive_eval.launch.hosts import PlaceLost, ServerHost
 from adaptive_eval.machine.events import Hopeless, Noted, Unservable
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.supply import Demand, Post
-from adaptive_eval.notes import Event, ServerRests, ServersAwaited, ServersNoticed
-
-AWAITED_SECONDS = 10.0
-"""Time after which it is reported that the whole run waits for a model's server."""
-
+from adaptive_eval.notes import Event, ServerRests, ServersNoticed
 
 _Task = asyncio.Task[None]
 
@@ -87,30 +82,19 @@ class ServerPool:
         post: Post,
         on_change: Callable[[int], None],
         on_error: Callable[[BaseException], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_change` is called with a model when one of its servers is up, or its place is free or lost."""
         self._places = [_Place(host) for host in hosts]
         self._models, self._post, self._on_change, self._on_error = models, post, on_change, on_error
         self._numbers = {model.name: number for number, model in models.items()}
-        self._clock = clock
         self._lost_server: set[int] = set()
         """Models whose last server was lost with its place, possibly with requests."""
         self._abandoned: set[int] = set()
         """Models that were reported as unservable."""
-        self._awaited_since: dict[int, float] = {}
-        """Start of the wait, for models for whose servers the whole run waits."""
-        self._awaited: set[int] = set()
-        """Awaited models that were reported."""
 
     def servers(self, model: int) -> int:
         """Number of a model's servers that accept requests now."""
         return sum(place.served == model for place in self._places)
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether a server is being started or stopped."""
-        return any(place.move is not None for place in self._places)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
         """Start and stop servers according to the demand."""
@@ -131,7 +115,6 @@ class ServerPool:
         for model in without_server:
             if demand[model].in_flight:
                 self._post(Hopeless(model))
-        self._note_awaited(demand)
 
     async def close(self) -> None:
         """Cancel all starts and stops in progress."""
@@ -316,20 +299,6 @@ class ServerPool:
         for place in self._places:
             if model in place.host.models:
                 place.host.abandon(model, error)
-
-    # -- what is reported --------------------------------------------------------------------------------------------
-
-    def _note_awaited(self, demand: Mapping[int, Demand]) -> None:
-        """Report models for whose servers the whole run has waited for a while."""
-        is_busy = self.is_moving or any(need.in_flight for need in demand.values())
-        unserved = () if is_busy else [model for model in demand if demand[model].waiting and not self.servers(model)]
-        now = self._clock()
-        self._awaited_since = {model: self._awaited_since.get(model, now) for model in unserved}
-        self._awaited.intersection_update(unserved)
-        for model, since in self._awaited_since.items():
-            if now - since >= AWAITED_SECONDS and model not in self._awaited:
-                self._awaited.add(model)
-                self._note(ServersAwaited(self._models[model].name, round(now - since)))
 
     def _choose(
         self,

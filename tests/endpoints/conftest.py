@@ -10,11 +10,10 @@ import pytest
 from endpoint_opener import Opener, opened_caller
 
 from adaptive_eval.endpoints import client as http_calls
-from adaptive_eval.endpoints import sdk as sdk_calls
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
-from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
+from adaptive_eval.endpoints.types import EarlierTimes, EndpointConfig, Limits, Sampling
 
 QUICK = EndpointSettings(tick=0.1, backoff=0.01, probe_every=0.1, probe_again=0.02)
 """What takes seconds takes fractions of one."""
@@ -29,8 +28,7 @@ def waits() -> list[float]:
 @pytest.fixture
 async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opener]:
     """Opens an endpoint; keywords go to whichever of the three configurations knows them."""
-    for calls in (http_calls, sdk_calls):
-        monkeypatch.setattr(calls, "perf_counter", asyncio.get_running_loop().time)
+    monkeypatch.setattr(http_calls, "perf_counter", asyncio.get_running_loop().time)
 
     async def pass_quickly(seconds: float) -> None:
         waits.append(seconds)
@@ -65,7 +63,7 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
                 pass_quickly,
                 shared_time,
                 ready,
-                has_answered=has_answered,
+                earlier=EarlierTimes() if has_answered else None,
                 settings=settings,
             )
             opened.push_async_callback(made.close)

@@ -10,14 +10,17 @@ from raw_servers import CHAT, TEXT
 
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, mean_bits
 from adaptive_eval.endpoints.failures import Failure, FailureKind, UnknownFinish
-from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, EndpointConfig
+from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
+from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, EndpointConfig, Sampling
 
 ARRIVAL = ResponseOrigin("http://a/v1", 1.5, 0.25, 2)
 LN2 = log(2.0)
+KEPT = Sampling(logprobs="tokens")
 
 
-def reader(**values: Any) -> AnswerReader:
-    return AnswerReader(EndpointConfig(base_url="http://a/v1", model="m", **values))
+def reader(sampling: Sampling = Sampling(), notices: list[str] | None = None, **values: Any) -> AnswerReader:  # noqa: B008
+    config, noted = EndpointConfig(base_url="http://a/v1", model="m", **values), [] if notices is None else notices
+    return AnswerReader(config, sampling, EMPTY_REDACTOR, lambda notice: noted.append(notice.kind))
 
 
 def chat(payload: object, n: int = 1, **values: Any) -> list[Answer]:
@@ -125,9 +128,9 @@ def test_no_text_is_an_empty_answer_where_tokens_were_generated_or_are_not_count
         assert chat({"choices": [choice("")], "usage": usage})[0].signals == {"empty"}
     both = {"choices": [choice("42"), choice("") | {"index": 1}], **NO_TOKENS}
     assert [result.text for result in chat(both, n=2)] == ["42", ""]
-    reader = AnswerReader(EndpointConfig(base_url="http://a/v1", model="m"))
+    asked = reader()
     came = [
-        reader.answers({"choices": [choice(text)], **NO_TOKENS}, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
+        asked.answers({"choices": [choice(text)], **NO_TOKENS}, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
         for text in ("42", "")
     ]
     assert came[1][0].signals == {"empty"}, "a server that says of a text that it has no tokens does not count them"
@@ -229,8 +232,7 @@ def test_where_a_count_cannot_be_it_is_estimated_from_the_text(absurd: object) -
 def counted(text: str, reason: str = "stop", **usage: int) -> tuple[int, list[str]]:
     """Tokens of an answer that may have 100, and what is noticed."""
     notices: list[str] = []
-    config = EndpointConfig(base_url="http://a/v1", model="m")
-    answer_reader = AnswerReader(config, (), 100, lambda notice: notices.append(notice.kind))
+    answer_reader = reader(Sampling(max_tokens=100), notices)
     payload = {"choices": [choice(text, reason)], "usage": {"prompt_tokens": 9, **usage}}
     (answer,) = answer_reader.answers(payload, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
     return answer.completion_tokens, notices
@@ -269,17 +271,15 @@ def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:
 
 def test_tokens_are_kept_of_chats_and_of_text_completions() -> None:
     content = [{"token": "4", "logprob": -0.5}, {"token": None, "logprob": True}, "2", {"logprob": 5.0}]
-    config = EndpointConfig(base_url="http://a/v1", model="m")
     payload = {"choices": [choice("42") | {"logprobs": {"content": content}}]}
-    (answer,) = AnswerReader(config, keep_tokens=True).answers(payload, CHAT, range(1), ARRIVAL)
+    (answer,) = reader(KEPT).answers(payload, CHAT, range(1), ARRIVAL)
     assert answer.token_logprobs == AnswerLogprobs(("4", "", ""), (-0.5, None, None))
-    (without_tokens,) = AnswerReader(config).answers(payload, CHAT, range(1), ARRIVAL)
+    (without_tokens,) = reader().answers(payload, CHAT, range(1), ARRIVAL)
     assert without_tokens.token_logprobs is None
     named = {"tokens": ["a", " b", " 4", "2"], "token_logprobs": [None, -1.0, -0.25, -3]}
     completion = {"choices": [{"text": f"{TEXT.text}42", "logprobs": named, "finish_reason": "stop"}]}
-    echo = EndpointConfig(base_url="http://a/v1", model="m", api="completions", prompt_logprobs="echo")
     with_usage = completion | {"usage": {"prompt_tokens": 2, "completion_tokens": 2}}
-    (answer,) = AnswerReader(echo, keep_tokens=True).answers(with_usage, TEXT, range(1), ARRIVAL)
+    (answer,) = reader(KEPT, api="completions", prompt_logprobs="echo").answers(with_usage, TEXT, range(1), ARRIVAL)
     assert answer.token_logprobs == AnswerLogprobs((" 4", "2"), (-0.25, -3.0))
 
 

@@ -137,8 +137,7 @@ def carry_out(
             Limits(in_flight=places),
             wire,  # type: ignore[arg-type]
             settings=settings,
-            has_answered=earlier is not None,
-            earlier=earlier or EarlierTimes(),
+            earlier=earlier,
         )
         asked = Asked(wire, model)
         if earlier is None:

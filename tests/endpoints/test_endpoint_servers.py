@@ -173,28 +173,6 @@ async def test_an_exchanged_model_is_told(endpoint: Opener) -> None:
     assert notice.kind == "renamed" and "'m-next'" in notice.text and "'m'" in notice.text
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_changed_system_is_told_once(endpoint: Opener, stream: bool) -> None:
-    """A provider may change what answers under the same name."""
-
-    async def script(asked: Exchange) -> None:
-        message = {"role": "assistant", "content": "42"}
-        body = {
-            "choices": [{"index": 0, ("delta" if stream else "message"): message, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 5, "completion_tokens": 3},
-            "system_fingerprint": f"fp_{asked.index // 2}",
-        }
-        data = orjson.dumps(body)
-        await asked.reply(200, b"data: %b\n\ndata: [DONE]\n\n" % data if stream else data)
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, stream=stream)
-        for seed in range(6):
-            await model.sample(CHAT, range(seed, seed + 1))
-    (notice,) = model.stats.notices
-    assert notice.kind == "fingerprint" and "was 'fp_0' and is 'fp_1': the server was changed" in notice.text
-
-
 @pytest.mark.parametrize(
     ("named", "expected"),
     [
@@ -274,7 +252,7 @@ async def test_the_tokens_of_several_answers_are_counted_one_by_one(endpoint: Op
 
 @pytest.mark.parametrize(
     ("client", "logprobs", "stream"),
-    [("http", False, False), ("http", True, True), ("openai", False, True), ("openai", True, False)],
+    [("http", False, False), ("http", True, True), ("httpx2", False, True), ("httpx2", True, False)],
 )
 async def test_together_and_alone_cost_the_same(endpoint: Opener, client: str, logprobs: bool, stream: bool) -> None:
     async with SimulatedServer(WORLD, faults=Faults(count_one=True)) as server:

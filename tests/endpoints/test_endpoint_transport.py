@@ -6,7 +6,6 @@ import os
 import socket
 import tracemalloc
 import zlib
-from typing import Any
 
 import httpx2
 import pytest
@@ -16,12 +15,17 @@ from raw_servers import raw_server
 
 from adaptive_eval.endpoints.connection import GuardedConnection, StaleConnection
 from adaptive_eval.endpoints.failures import FailureKind
-from adaptive_eval.endpoints.transport import ExchangeError, Transport, refusal_reason
+from adaptive_eval.endpoints.transport import MAX_BYTES_EXTENSION, ExchangeError, Transport, refusal_reason
 
 
-def over_aiohttp(**values: Any) -> httpx2.AsyncClient:
-    """A client without time limits over a transport that `values` are for."""
-    return httpx2.AsyncClient(transport=Transport(**values), timeout=None)
+def over_aiohttp() -> httpx2.AsyncClient:
+    """A client without time limits over our transport."""
+    return httpx2.AsyncClient(transport=Transport(), timeout=None)
+
+
+def at_most(number: int) -> dict[str, int]:
+    """The extension of a request whose response may have so many bytes."""
+    return {MAX_BYTES_EXTENSION: number}
 
 
 async def ok(asked: Asked) -> None:
@@ -165,10 +169,10 @@ async def test_a_packed_body_is_unpacked_up_to_its_bound(coding: str, at_once: b
             await asyncio.sleep(0.01)
             await asked.send(body[5:])
 
-    async with raw_server(packed) as server, over_aiohttp(max_body=1000) as client:
-        assert (await client.get(server.base_url)).content == b"x" * 1000
+    async with raw_server(packed) as server, over_aiohttp() as client:
+        assert (await client.get(server.base_url, extensions=at_most(1000))).content == b"x" * 1000
         with pytest.raises(ExchangeError, match="longer than anything"):
-            await client.get(server.base_url)
+            await client.get(server.base_url, extensions=at_most(1000))
 
 
 async def test_a_response_that_is_too_long_ends_though_more_of_it_comes() -> None:
@@ -185,8 +189,8 @@ async def test_a_response_that_is_too_long_ends_though_more_of_it_comes() -> Non
 
     async with (
         raw_server(in_parts) as server,
-        over_aiohttp(max_body=1000) as client,
-        client.stream("GET", server.base_url) as response,
+        over_aiohttp() as client,
+        client.stream("GET", server.base_url, extensions=at_most(1000)) as response,
         asyncio.timeout(60),
     ):
         await sent.wait()
@@ -200,11 +204,11 @@ async def test_a_bomb_is_not_unpacked() -> None:
     async def explode(asked: Asked) -> None:
         await asked.reply(200, bomb, "Content-Encoding: gzip")
 
-    async with raw_server(explode) as server, over_aiohttp(max_body=4 * 2**20) as client:
+    async with raw_server(explode) as server, over_aiohttp() as client:
         tracemalloc.start()
         try:
             with pytest.raises(ExchangeError, match="longer than anything"):
-                await client.get(server.base_url)
+                await client.get(server.base_url, extensions=at_most(4 * 2**20))
             assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
         finally:
             tracemalloc.stop()

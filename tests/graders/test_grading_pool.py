@@ -5,7 +5,7 @@ import json
 import os
 import select
 import signal
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,15 @@ from patient_time import HANGS, let_pass, until
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders import worker
+from adaptive_eval.graders.attempts import ATTEMPTS
 from adaptive_eval.graders.function import Python, make_marks
 from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.pool import KILL_GRACE, Grading, GradingPool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Regex
-from adaptive_eval.graders.types import Grade, GraderOptions, GradingLimits, Marks
+from adaptive_eval.graders.types import Grade, GraderOptions, GradingLimits, Marks, WorkerSettings
 from adaptive_eval.graders.worker import Worker
-from adaptive_eval.machine.grading import GRADING_ATTEMPTS, grade_answer
+from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.trial import GRADING, GradeDetails, Trial
 from adaptive_eval.questions.types import Question
 
@@ -38,7 +39,7 @@ GradeText = Callable[[str], Any]
 
 @asynccontextmanager
 async def pool(grader: GraderOptions, question: Question = QUESTION, **limits: Any) -> AsyncIterator[GradeText]:
-    opened = GradingPool(grader, BINARY, LIMITS.model_copy(update=limits), folder=HERE)
+    opened = GradingPool(grader, BINARY, WorkerSettings(LIMITS.model_copy(update=limits), HERE))
 
     async def grade(text: str) -> Any:
         return await opened.grade(Answer(text=text, finish_reason="stop", seed=0, replica="r", latency=1.0), question)
@@ -55,8 +56,8 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[Worker]:
     workers: list[Worker] = []
     begin = Worker.start
 
-    async def start(folder: Path, keys: Collection[str] = ()) -> Worker:
-        workers.append(await begin(folder, keys))
+    async def start(settings: WorkerSettings) -> Worker:
+        workers.append(await begin(settings))
         return workers[-1]
 
     monkeypatch.setattr(Worker, "start", start)
@@ -161,7 +162,7 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     tmp_path: Path, deed: str, tries: int
 ) -> None:
     """The one would compute as long again; the other may have waited for something that comes."""
-    opened = GradingPool(HANGING, BINARY, LIMITS, folder=HERE)
+    opened = GradingPool(HANGING, BINARY, WorkerSettings(LIMITS, HERE))
     answer = Answer(f"{deed} {tmp_path / 'tries'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
     graded = await grade_answer(opened, Trial(0, 0, 0, 0, GRADING, answer=answer), QUESTION, None)
     await opened.close()
@@ -169,7 +170,7 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
     assert (tmp_path / "tries").read_text() == "tried\n" * tries
 
 
-@pytest.mark.parametrize(("earlier", "tries"), [(None, GRADING_ATTEMPTS), (GradeDetails(error="it failed"), 1)])
+@pytest.mark.parametrize(("earlier", "tries"), [(None, ATTEMPTS), (GradeDetails(error="it failed"), 1)])
 async def test_an_answer_on_which_the_grader_failed_before_is_tried_once_more(
     earlier: GradeDetails | None, tries: int
 ) -> None:
@@ -292,7 +293,7 @@ async def test_a_loop_that_was_held_up_itself_blames_no_grader(starts: list[Work
 
 
 async def test_closing_ends_the_processes_and_fails_what_waits(tmp_path: Path) -> None:
-    opened, begun = GradingPool(HANGING, BINARY, LIMITS, folder=HERE), tmp_path / "begun"
+    opened, begun = GradingPool(HANGING, BINARY, WorkerSettings(LIMITS, HERE)), tmp_path / "begun"
     texts = ("pid", f"wait {begun}")
     answers = [Answer(text=text, finish_reason="stop", seed=0, replica="r", latency=1.0) for text in texts]
     pid = int((await opened.grade(answers[0], QUESTION)).extracted or "0")
@@ -324,7 +325,7 @@ async def test_answers_that_take_long_hold_up_no_other(tmp_path: Path) -> None:
 
 
 async def test_closing_ends_a_worker_that_is_only_starting(starts: list[Worker], tmp_path: Path) -> None:
-    opened = GradingPool(HANGING, BINARY, LIMITS, folder=HERE)
+    opened = GradingPool(HANGING, BINARY, WorkerSettings(LIMITS, HERE))
     answer = Answer(text=f"wait {tmp_path / 'begun'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
     waiting = asyncio.create_task(opened.grade(answer, QUESTION))
     await until(lambda: bool(starts))
@@ -350,7 +351,7 @@ async def test_a_grader_runs_without_keys_in_its_environment(monkeypatch: pytest
     for name, value in {**KEYS, "GRADER_TABLE": "kept", "MAX_TOKENS": "9"}.items():
         monkeypatch.setenv(name, value)
     grader = Python(function="asking:grade")
-    opened = GradingPool(grader, BINARY, folder=HERE, keys={"NAMED_BY_THE_CONFIGURATION"})
+    opened = GradingPool(grader, BINARY, WorkerSettings(folder=HERE, keys=frozenset({"NAMED_BY_THE_CONFIGURATION"})))
     asked = Answer(" ".join([*KEYS, "GRADER_TABLE", "MAX_TOKENS"]), "stop", 0, "r", 1.0)
     try:
         assert (await opened.grade(asked, QUESTION)).extracted == "GRADER_TABLE MAX_TOKENS"

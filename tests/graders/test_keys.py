@@ -15,7 +15,7 @@ from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.structured import Json
 from adaptive_eval.graders.text import Contains, Exact, Regex
-from adaptive_eval.graders.types import GraderOptions, GradingLimits, Marks
+from adaptive_eval.graders.types import GraderOptions, GradingLimits, Marks, WorkerSettings
 from adaptive_eval.questions.types import Question
 
 GRADERS = """
@@ -55,7 +55,7 @@ def tried(
     rubric: RubricConfig = RubricConfig(),  # noqa: B008
 ) -> KeyCheck:
     async def run() -> KeyCheck:
-        pool = GradingPool(grader, open_rubric(rubric), GradingLimits(workers=1), folder=folder)
+        pool = GradingPool(grader, open_rubric(rubric), WorkerSettings(GradingLimits(workers=1), folder))
         try:
             questions = [Question(f"q{number}", "?", key, choices) for number, key in enumerate(keys)]
             return await require_right_keys(grader, pool, questions)

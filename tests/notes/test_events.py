@@ -44,7 +44,6 @@ from adaptive_eval.notes import (
     ServerLaunching,
     ServerReleased,
     ServerRests,
-    ServersAwaited,
     ServersNoticed,
     SettingsChanged,
     SiteAwaited,
@@ -79,7 +78,6 @@ STORED = [
     (ServersNoticed("ada", "named", "half \ud800 a pair"), "noticed", "model notice text"),
     (AlarmRaised("ada", "all_wrong", "all 24 answers", "an answer"), "alarm", "model fault text example"),
     (GraderChosen("numeric", 40), "grader_chosen", "grader compared"),
-    (ServersAwaited("ada", 10), "servers_awaited", "model seconds"),
     (PlaceAwaited("gpu0", "the run other"), "waiting", "on by"),
     (ServerLaunching("ada", ("vllm", "serve"), None, "ada.log"), "launching", "model command version log"),
     (

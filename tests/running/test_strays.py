@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from contrary_server import MODELS, Asked, Reply, listening, write_config
+from contrary_server import Asked, Reply, listening, write_config
 from patient_time import HANGS
 from stored_runs import events_in, stored_trials
 from thoroughness import first_of
@@ -52,8 +52,7 @@ def test_stray_refusals_cost_nothing(tmp_path: Path, undisturbed: Outcomes, stat
         assert result.exit_code == ExitCode.REACHED, result.output
         assert server.statuses.count(200) == ALL and 2 <= server.statuses.count(status) < ALL / 2
     assert outcomes_of(run) == undisturbed
-    assert noticed(run) == {(name, "stray_refusal") for name in MODELS}
-    assert f"HTTP {status}: gateway says no" in result.output
+    assert not noticed(run)
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -86,9 +85,7 @@ def test_a_revoked_key_sets_one_model_aside_and_a_resume_goes_on(
 
 
 @pytest.mark.parametrize("read_retry_after", first_of(["86400", "NaN", "-5", "Fri, 31 Dec 9999 23:59:59 GMT"], 1))
-def test_absurd_waits_cost_a_moment_and_are_reported(
-    tmp_path: Path, undisturbed: Outcomes, read_retry_after: str
-) -> None:
+def test_absurd_waits_cost_a_moment(tmp_path: Path, undisturbed: Outcomes, read_retry_after: str) -> None:
     def script(asked: Asked) -> Reply | None:
         strange = asked.number % 7 == 2 and not asked.repeated
         return Reply(429, b"later", {"Retry-After": read_retry_after}) if strange else None
@@ -100,5 +97,4 @@ def test_absurd_waits_cost_a_moment_and_are_reported(
         assert time.monotonic() - began < HANGS
         assert result.exit_code == ExitCode.REACHED, result.output
     assert outcomes_of(run) == undisturbed
-    assert noticed(run) == {(name, "absurd_wait") for name in MODELS}
-    assert repr(read_retry_after) in result.output
+    assert not noticed(run)

@@ -29,7 +29,6 @@ from adaptive_eval.notes import (
     ReplicaLost,
     RunFinished,
     RunStopped,
-    ServersAwaited,
     ServersNoticed,
 )
 from adaptive_eval.report.lines import Scale
@@ -104,15 +103,6 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
         assert word in seen[-1]
     assert "in flight" not in seen[-1] and "errors" not in seen[-1]
     assert "tier  model" in console.export_text()
-
-
-def test_the_status_says_which_servers_the_run_waits_for_until_answers_come(play: Play) -> None:
-    run = play()
-    run.step(5)
-    run.commit([], [], [ServersAwaited("ada", 10)])
-    assert status_text(opened(run)).splitlines()[-1].startswith("waiting   ada: no server for 10 s")
-    run.step(5)
-    assert "waiting   " not in status_text(opened(run))
 
 
 def test_before_the_first_look_the_status_shows_each_model_so_far(play: Play) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,9 +55,6 @@ async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.M
 async def test_a_request_that_is_dropped_with_the_same_message_is_not_asked() -> None:
     asked: list[range] = []
 
-    async def run(ask: Callable[[object], Awaitable[list[object]]], size: int, again: object) -> list[object]:
-        return await ask(SimpleNamespace(sample=sample))
-
     async def sample(prompt: object, seeds: range, again: object) -> list[object]:
         asked.append(seeds)
         return []
@@ -67,7 +63,7 @@ async def test_a_request_that_is_dropped_with_the_same_message_is_not_asked() ->
     worker._server = SimpleNamespace()
     worker._setup = SimpleNamespace(head="head")
     worker._site_data = SimpleNamespace(prompts=[None], questions=[None])
-    worker._endpoint = SimpleNamespace(run=run, stats=EndpointStats())
+    worker._endpoint = SimpleNamespace(sample=sample, stats=EndpointStats())
     requests = tuple(SiteRequest(number, 0, number, number, 1, False) for number in range(2))
     assert (await worker.sync("head", SiteOrder(requests, dropped=(1,)))).replies == (SiteReply(0, ()),)
     assert asked == [range(1)]

@@ -13,7 +13,6 @@ from adaptive_eval.endpoints.batching import BatchKind
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.events import Answered, Failed, Noted, Wasted
 from adaptive_eval.machine.events import Event as RunEvent
-from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.trial import Key, Request
 from adaptive_eval.notes import parse_event
 from adaptive_eval.notes.batches import BatchEnded, BatchPlanned, BatchTaken, PendingBatch, pending_batches
@@ -146,14 +145,12 @@ class ServiceDesk:
             config, question, lambda question, trial: trial, lambda answer: Cost(answer.completion_tokens)
         )
         start: ServiceStart
-        numbers = {"ada": ADA}
         batches = ModelBatches(
             ADA,
             model,
             service,
             attempts,
             lambda event: start.on_event(event),
-            lambda event: start.on_event(Noted(note_of(event, numbers))),
             raise_error,
             is_capped=True,
             now=lambda: 1e9 + clock(),

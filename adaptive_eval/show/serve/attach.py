@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -13,7 +12,6 @@ from adaptive_eval.config.planning import core_caps
 from adaptive_eval.notes import (
     ReplicaBack,
     ReplicaLost,
-    ServersAwaited,
     ServersNoticed,
     events_of_kind,
     events_since_start,
@@ -85,9 +83,7 @@ def status_text(feed: Feed) -> str:
     status = stored_status(feed)
     results = feed.results
     lines = _unjudged_lines(feed, status) if results is None else findings(results, status.elapsed, feed.directory)
-    awaited = takewhile(lambda event: isinstance(event, ServersAwaited), reversed(feed.sums.events))
-    waits = [f"waiting   {event_sentence(event)}" for event in awaited if event.at >= feed.sums.spent().at]
-    return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *lines, *waits])
+    return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *lines])
 
 
 def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:

@@ -16,14 +16,14 @@ from dataclasses import replace
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice
-from adaptive_eval.launch.hosts import OnEvent
-from adaptive_eval.machine.events import Answered, Failed, Wasted
+from adaptive_eval.endpoints.types import Answer, EndpointStats
+from adaptive_eval.machine.events import Answered, Failed, Noted, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
+from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import Note
 from adaptive_eval.machine.supply import Demand, Post, Supply, receive
 from adaptive_eval.machine.trial import Key, Request
-from adaptive_eval.notes import BatchEnded, BatchPlanned
+from adaptive_eval.notes import BatchEnded, BatchPlanned, Event
 from adaptive_eval.notes.batches import PendingBatch
 from adaptive_eval.supplies.batches.calls import GONE, BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest, trial_id
 from adaptive_eval.supplies.batches.gatherer import BatchGatherer
@@ -50,7 +50,6 @@ class ModelBatches(Supply):
         service: BatchService,
         attempts: int,
         post: Post,
-        note: OnEvent,
         on_error: Callable[[BaseException], None],
         *,
         is_capped: bool,
@@ -59,7 +58,7 @@ class ModelBatches(Supply):
         self._number, self._model, self._post = number, model, post
         self._on_error, self._is_capped = on_error, is_capped
         self._traffic = Traffic()
-        self._calls = BatchCalls(model.name, service, attempts, now, note)
+        self._calls = BatchCalls(model.name, service, attempts, now, self._note)
         self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._awaiting_permit))
         self._batches: dict[str, ServiceBatch] = {}
         """Batches that have not ended, by key."""
@@ -156,8 +155,7 @@ class ModelBatches(Supply):
             if not batch.is_begun and batch.waiting:
                 self._begin(batch)
             elif not (batch.is_begun or may_come):  # a run that ends at once must not leave it pending
-                self._forget(batch)
-                self._calls.note(BatchEnded(self._calls.name, batch.record.key, "no answer is awaited"))
+                self._drop(batch, "no answer is awaited")
 
     async def close(self) -> None:
         """Leave the batches to the next start, once the service has those that are being submitted."""
@@ -187,6 +185,9 @@ class ModelBatches(Supply):
             last_error=service.wire.last_error,
             notices=tuple(service.wire.notices),
         )
+
+    def _note(self, event: Event) -> None:
+        self._post(Noted(note_of(event, {self._model.name: self._number})))
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -295,9 +296,7 @@ class ModelBatches(Supply):
             if state.busy:
                 self._give_up(batch, state.status, NoBatchAnswer(excerpt, pause=True, excused=True))
                 return
-            missing = len(batch.waiting)
-            self._calls.note(BatchEnded(self._calls.name, batch.record.key, state.status, missing=missing))
-            self._forget(batch)
+            self._drop(batch, state.status, missing=len(batch.waiting))
             raise Rejected(f"its batch service refuses a batch as a whole: {excerpt}")
         try:
             results = await self._calls.service.format.results(state)
@@ -308,14 +307,11 @@ class ModelBatches(Supply):
             return
         is_any_answered = any(result.code == 200 and result.unanswered is None for result in results)
         size, failed = len(batch.waiting), list[tuple[WaitingRequest, NoBatchAnswer]]()
-        read_names: set[str] = set()
         for result in results:
             name = result.custom_id.removeprefix(f"{batch.record.key}_")
             waiting = batch.waiting.pop(name, None) if name != result.custom_id else None
-            if waiting is None:
-                self._note_stray(batch, name, is_double=name in read_names)
+            if waiting is None:  # it was never asked for, or is there twice, or an earlier start has stored it
                 continue
-            read_names.add(name)
             outcome = self._read(batch, waiting, result, is_any_answered=is_any_answered)
             if isinstance(outcome, NoBatchAnswer):
                 failed.append((waiting, outcome))
@@ -335,16 +331,8 @@ class ModelBatches(Supply):
 
     def _give_up(self, batch: ServiceBatch, status: str, answer_missing: NoBatchAnswer) -> None:
         """End a batch that has no results."""
-        missing_answers = len(batch.waiting)
-        event = BatchEnded(
-            self._calls.name,
-            batch.record.key,
-            status,
-            missing=missing_answers,
-            lost=missing_answers * answer_missing.lost,
-        )
-        self._calls.note(event)
-        self._forget(batch)
+        missing = len(batch.waiting)
+        self._drop(batch, status, missing=missing, lost=missing * answer_missing.lost)
         self._retry_all([(waiting, answer_missing) for waiting in batch.remove_all()])
 
     def _retry_all(self, failed: Sequence[tuple[WaitingRequest, NoBatchAnswer]]) -> None:
@@ -355,8 +343,7 @@ class ModelBatches(Supply):
 
     def _abandon(self, batch: ServiceBatch, unused: int) -> None:
         """End a batch whose answers are no longer needed: they count as paid."""
-        self._forget(batch)
-        self._calls.note(BatchEnded(self._calls.name, batch.record.key, "abandoned", missing=unused, lost=unused))
+        self._drop(batch, "abandoned", missing=unused, lost=unused)
         if batch.record.batch is not None:
             task = asyncio.create_task(self._request_cancel(batch))
             self._tasks.add(task)
@@ -367,13 +354,18 @@ class ModelBatches(Supply):
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self._calls.request_cancel(batch)
 
+    def _drop(self, batch: ServiceBatch, status: str, *, missing: int = 0, lost: int = 0) -> None:
+        """Forget a batch without results."""
+        self._forget(batch)
+        self._note(BatchEnded(self._model.name, batch.record.key, status, missing=missing, lost=lost))
+
     def _forget(self, batch: ServiceBatch) -> None:
         self._batches.pop(batch.record.key, None)
 
     def _end_if_stored(self, batch: ServiceBatch) -> None:
         if batch.ended is not None and not batch.unstored and batch.record.key in self._batches:
             self._forget(batch)
-            self._calls.note(batch.ended)
+            self._note(batch.ended)
 
     def _read(
         self, batch: ServiceBatch, waiting: WaitingRequest, result: BatchResult, *, is_any_answered: bool
@@ -393,10 +385,3 @@ class ModelBatches(Supply):
             if isinstance(error, Refusal) and is_any_answered:  # others of the batch were answered: once more
                 return NoBatchAnswer(str(error), refused=True)
             return Rejected(str(error))
-
-    def _note_stray(self, batch: ServiceBatch, name: str, *, is_double: bool) -> None:
-        """Add a notice of a duplicate result, or of one that was never requested."""
-        if not is_double and name in batch.ids:  # an earlier start has stored it
-            return
-        kind, note = ("double_result", "twice") if is_double else ("strange_result", "to requests that were not made")
-        self._calls.service.wire.note(Notice(kind, f"its batch service returns results {note}: they are ignored"))

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
-from pydantic import SecretStr
 
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.batching import BATCHED, BatchKind
+from adaptive_eval.endpoints.client import RequestHeaders
 from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
-from adaptive_eval.endpoints.types import KEEP_TOKENS, Answer, EndpointConfig, Limits, Prompt, Sampling
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 from adaptive_eval.supplies.batches import anthropic
 from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
@@ -28,10 +28,7 @@ class BatchService:
         self._bodies = BodyBuilder(config, sampling)
         self._sampling = sampling
         reply_config = config if kind != "anthropic" else config.model_copy(update={"api": "chat"})
-        keep_tokens = sampling.logprobs == KEEP_TOKENS
-        self._reader = AnswerReader(
-            reply_config, wire.redactor, sampling.longest_answer, wire.note, keep_tokens=keep_tokens
-        )
+        self._reader = AnswerReader(reply_config, sampling, wire.redactor, wire.note)
         self._replica = config.replicas[0] + BATCHED
 
     def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
@@ -63,20 +60,9 @@ def open_batches(
     keys: Mapping[str, str],
     folder: Path = Path(),
 ) -> BatchService:
-    """The batch service of one model; needs a running event loop."""
-    key = keys.get(config.key_variable or "", "").strip()
-    messages = kind == "anthropic"
-    wire = BatchWire(
-        config,
-        sampling,
-        limits,
-        config.replicas[0],
-        SecretStr(key) if key else None,
-        folder=folder,
-        headers=anthropic.HEADERS if messages else None,
-        key_header=anthropic.KEY_HEADER if messages else None,
-    )
-    return BatchService(config, sampling, kind, wire)
+    """The batch service of one model; needs a running event loop. For `keys` and errors see `RequestHeaders`."""
+    own = (anthropic.HEADERS, anthropic.KEY_HEADER) if kind == "anthropic" else ()
+    return BatchService(config, sampling, kind, BatchWire(config, limits, RequestHeaders(config, keys, *own), folder))
 
 
 def _format(config: EndpointConfig, kind: BatchKind, wire: BatchWire) -> BatchFormat:

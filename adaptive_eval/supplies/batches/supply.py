@@ -2,11 +2,8 @@
 
 from collections.abc import Mapping
 
-from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints import settings
-from adaptive_eval.machine.events import Noted
-from adaptive_eval.machine.notes import note_of
-from adaptive_eval.notes import BatchTaken, Event, events_of_kind
+from adaptive_eval.notes import BatchTaken, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import open_batches
@@ -17,17 +14,10 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBat
     """Open these models, each with its own batches."""
     pending = pending_batches(context.events)
     known_ids = {event.batch for event in events_of_kind(context.events, BatchTaken)}
-    numbers = {model.name: number for number, model in models.items()}
-
-    def note(event: Event) -> None:
-        context.post(Noted(note_of(event, numbers)))
-
     opened = {}
     for number, model in models.items():
         config = model.config
         assert config.batch is not None
-        if (problem := config.missing_key(context.keys)) is not None:
-            raise ConfigError(problem)
         limits = context.config.concurrency.with_limits(config.concurrency)
         service = open_batches(
             config, config.sampling, limits, config.batch, keys=context.keys, folder=context.config.folder
@@ -38,7 +28,6 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBat
             service,
             settings.DEFAULT.attempts,
             context.post,
-            note,
             context.on_error,
             is_capped=context.is_capped,
         )

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 import httpx2
 import orjson
-from pydantic import SecretStr
 
 from adaptive_eval.base.errors import Unavailable
-from adaptive_eval.endpoints.client import converted_failures, request_headers, unauthorized_hint
+from adaptive_eval.endpoints.client import RequestHeaders, converted_failures
 from adaptive_eval.endpoints.failures import (
     MAX_READ_CHARS,
     Failure,
@@ -26,13 +25,12 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
 )
 from adaptive_eval.endpoints.parsing import parse_server_json
-from adaptive_eval.endpoints.redaction import request_redactor
 from adaptive_eval.endpoints.retry import Retries, believed_wait
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.settings import DEFAULT
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.transport import MAX_BYTES_EXTENSION, httpx_timeouts
-from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig, Limits, Notice
 
 T = TypeVar("T")
 
@@ -50,35 +48,11 @@ CONFLICT = 409
 class BatchWire:
     """The calls to one model's batch service."""
 
-    def __init__(
-        self,
-        config: EndpointConfig,
-        sampling: Sampling,
-        limits: Limits,
-        root: str,
-        key: SecretStr | None,
-        *,
-        folder: Path = Path(),
-        headers: Mapping[str, str] | None = None,
-        key_header: str | None = None,
-    ) -> None:
-        """`headers` are those of the format; the key is sent in `key_header`, or else as a bearer token."""
-        config_headers = request_headers(config)
-        self.redactor = request_redactor(config_headers, None if key is None else key.get_secret_value())
-        self._unauthorized = unauthorized_hint(config, config_headers, key)
-        header_names = {name.lower() for name in config_headers}
-        if key is not None and config.auth is None and not header_names & {"authorization", key_header}:
-            secret = key.get_secret_value()
-            config_headers |= {key_header: secret} if key_header else {"Authorization": f"Bearer {secret}"}
-        all_headers = {
-            "Accept-Encoding": "identity",
-            "User-Agent": "adaptive-eval",
-            **(headers or {}),
-            **config_headers,
-        }
-        self._open = partial(ServerAccess(config, folder).client, all_headers, ANSWER_BYTES)
+    def __init__(self, config: EndpointConfig, limits: Limits, headers: RequestHeaders, folder: Path) -> None:
+        self.redactor, self._unauthorized = headers.redactor, headers.unauthorized
+        self._open = partial(ServerAccess(config, folder).client, headers.values)
         self._http = self._open()
-        self._root = root
+        self._root = config.replicas[0]
         self._limits = limits
         self.notices: dict[Notice, None] = {}
         """Notices for readers of the results."""
@@ -148,7 +122,7 @@ class BatchWire:
             except Failure as failure:
                 self.errors[failure.kind.value] = self.errors.get(failure.kind.value, 0) + 1
                 self.last_error = str(failure)
-                failure.wait = believed_wait(failure, MAX_WAIT_SECONDS, DEFAULT, self.redactor, self.note)
+                failure.wait = believed_wait(failure, MAX_WAIT_SECONDS, DEFAULT)
                 await asyncio.sleep(failure.wait or (PAUSE if failure.kind in _PAUSED else 0.0))
                 raise
 
