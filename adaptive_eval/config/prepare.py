@@ -55,6 +55,7 @@ def missing_programs(config: RunConfig, environment: Mapping[str, str]) -> Itera
 SERVER_NOT_IN_FINGERPRINT = {
     "base_url",
     "api_key_env",
+    "client",
     "stream",
     "headers",
     "finish_reasons",

@@ -174,14 +174,14 @@ class Caller:
         started = perf_counter()
         with converted_failures(self.redactor, self._limit):
             response = await self._posters[base_url].post(content, longest_response(body, len(content)))
-            body_bytes = await _read_to_end(response, reader, attempt)
-        return _make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
+            body_bytes = await read_to_end(response, reader, attempt)
+        return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         started = perf_counter()
         response = incoming_response(await self._get(base_url + "/models"))
-        return _make_reply(response, response.body, None, started, perf_counter(), self.redactor)
+        return make_reply(response, response.body, None, started, perf_counter(), self.redactor)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         """Probe a server: None for a sign of life, else the trouble; raises `Failure` if its state is unknown.
@@ -193,7 +193,7 @@ class Caller:
         try:
             response = await self._get(self._health_urls.get(base_url, root))
         except Failure as failure:
-            return _probe_trouble(failure)
+            return probe_trouble(failure)
         if response.status_code == 404:
             self._health_urls[base_url] = base_url + "/models"
         status = response.status_code
@@ -232,14 +232,17 @@ class Caller:
                 return await self._aux_http.get(url, extensions=extensions)
 
 
-def _probe_trouble(failure: Failure) -> ProbeTrouble:
+def probe_trouble(failure: Failure) -> ProbeTrouble:
     """Convert a failed probe into the server's trouble; re-raises failures that are not the server's."""
     if failure.kind is FailureKind.OUT_OF_FILES:
         raise failure
     return ProbeTrouble(str(failure), is_silent=failure.kind is FailureKind.TIMED_OUT)
 
 
-async def _read_to_end(response: Incoming, reader: StreamReader | None, attempt: Attempt | None) -> bytes:
+# -- shared by both clients --------------------------------------------------------------------------------------
+
+
+async def read_to_end(response: Incoming, reader: StreamReader | None, attempt: Attempt | None = None) -> bytes:
     """Read a response to its end: a stream of events is fed to the reader as it arrives, any other body is returned."""
     if reader is None or not is_success(response.status):
         return await response.read()
@@ -262,7 +265,7 @@ def _feed(reader: StreamReader, chunk: bytes, attempt: Attempt | None) -> None:
         attempt.record_piece(asyncio.get_running_loop().time())
 
 
-def _make_reply(
+def make_reply(
     response: Incoming, body: bytes, reader: StreamReader | None, started: float, finished: float, redactor: Redactor
 ) -> Reply:
     """Build the reply after the response is read; `body` is the part that was not fed to the reader."""

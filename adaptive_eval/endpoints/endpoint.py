@@ -38,7 +38,7 @@ from adaptive_eval.endpoints.wire import BodyBuilder
 
 
 class ModelEndpoint:
-    """The `Endpoint` of one model, over its `Caller`."""
+    """The `Endpoint` of one model, over any `Caller`."""
 
     def __init__(
         self,
@@ -324,7 +324,7 @@ def open_endpoint(
     `keys` is the environment; `folder` has the files and plug-ins named in `config`. Endpoints on the same servers
     divide their time (`shared_time`). For the other parameters see `ModelEndpoint`.
     """
-    caller = Caller(config, sampling, keys, folder)
+    caller = _caller(config, sampling, keys, folder)
     open_files.allow(open_files.files_needed(limits.in_flight * len(config.replicas), len(config.replicas)))
     return ModelEndpoint(
         config, sampling, limits, caller, shared_time=shared_time, ready=ready, notices=notices, earlier=earlier
@@ -333,7 +333,7 @@ def open_endpoint(
 
 async def list_models(config: EndpointConfig, *, keys: Mapping[str, str], folder: Path = Path()) -> tuple[str, ...]:
     """The names in the server's list of models; empty if it has none. Raises `EndpointError` if it gives no list."""
-    caller, url = Caller(config, Sampling(), keys, folder), config.replicas[0]
+    caller, url = _caller(config, Sampling(), keys, folder), config.replicas[0]
     try:
         reply = await caller.models(url)
     finally:
@@ -341,3 +341,13 @@ async def list_models(config: EndpointConfig, *, keys: Mapping[str, str], folder
     if reply.status != 200 and reply.status not in NO_LIST_STATUSES:
         error_signal(reply.status, reply.body, reply.headers, redactor=caller.redactor)
     return tuple(dict.fromkeys(filter(None, (str(entry["id"]) for entry in model_entries(reply)))))
+
+
+def _caller(config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str], folder: Path) -> Caller:
+    """The client of these servers, with their key; raises `ConfigError` if it is missing or cannot be sent."""
+    if config.client == "openai":
+        # only on demand: the SDK takes half a second to load
+        from adaptive_eval.endpoints.sdk import SdkCaller
+
+        return SdkCaller(config, sampling, keys, folder)
+    return Caller(config, sampling, keys, folder)

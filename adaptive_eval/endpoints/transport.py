@@ -1,7 +1,7 @@
 """Sends requests and reads responses, over a session of aiohttp.
 
 Most requests go straight to the session (`DirectPoster`). A client of httpx2 over the same session sends those that a
-plug-in signs (`ClientPoster`), at up to twice the CPU. httpx2's own pool would cost far more
+plug-in signs (`ClientPoster`) and those of the SDK, at up to twice the CPU. httpx2's own pool would cost far more
 (`benchmarks/throughput.md`): it walks over all connections at every request.
 """
 

@@ -157,6 +157,8 @@ class EndpointConfig(_Section):
     """The model's name on the server."""
     api_key_env: str | None = None
     """The environment variable with the API key. Default: no key, but OPENAI_API_KEY for https://api.openai.com."""
+    client: Literal["http", "openai"] = "http"
+    """`openai` uses OpenAI's SDK, if you need its features; it takes several times the CPU."""
     api: Literal["chat", "completions"] = "chat"
     """`completions` sends the prompt as one text, without a chat template."""
     stream: bool | None = None

@@ -72,6 +72,7 @@ class GraderServer(EndpointConfig):
     api: ClassVar[Literal["chat"]] = "chat"  # type: ignore[misc]
     prompt_logprobs: ClassVar[None] = None  # type: ignore[misc]
     stream: ClassVar[None] = None  # type: ignore[misc]
+    client: ClassVar[Literal["http"]] = "http"  # type: ignore[misc]
     finish_reasons: ClassVar[tuple[str, ...]] = ()  # type: ignore[misc]
     price: Price | None = None
     """Price of its tokens."""

@@ -121,7 +121,7 @@ def forgery(name: str, url: str, folder: Path) -> tuple[Settings, Sequence[Setti
         case "servers":
             panel = [judge["server"] | {"model": f"judge {at}"} for at in (1, 2, 3)]
             changes = {"grader": judge | {"server": panel}, "notify": ["curl", "--fail", url]}
-            return changes, [served] * 3
+            return changes, [served, served | {"client": "openai"}, served]
         case "code":
             rules = {"stopping": {"rule": f"{CANARY}:Rule"}, "objective": {"kind": f"{CANARY}:Objective"}}
             grader = {"kind": "python", "function": f"{CANARY}:grade"}

@@ -10,6 +10,7 @@ import pytest
 from endpoint_opener import Opener, opened_caller
 
 from adaptive_eval.endpoints import client as http_calls
+from adaptive_eval.endpoints import sdk as sdk_calls
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
@@ -28,7 +29,8 @@ def waits() -> list[float]:
 @pytest.fixture
 async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opener]:
     """Opens an endpoint; keywords go to whichever of the three configurations knows them."""
-    monkeypatch.setattr(http_calls, "perf_counter", asyncio.get_running_loop().time)
+    for calls in (http_calls, sdk_calls):
+        monkeypatch.setattr(calls, "perf_counter", asyncio.get_running_loop().time)
 
     async def pass_quickly(seconds: float) -> None:
         waits.append(seconds)

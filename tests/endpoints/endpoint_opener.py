@@ -10,15 +10,16 @@ from raw_servers import Exchange, Script
 
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
+from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.transport import ClientPoster
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 Opener = Callable[..., ModelEndpoint]
 
-EACH_CLIENT = ["http", "httpx2"]
+EACH_CLIENT = ["http", "httpx2", "openai"]
 CLIENTS = pytest.mark.parametrize("client", EACH_CLIENT)
-"""Every way of a request: straight to the transport, and through a client of httpx2."""
+"""Every way of a request: straight to the transport, through a client of httpx2, and through the SDK."""
 
 
 async def answer(asked: Exchange) -> None:
@@ -44,9 +45,12 @@ def opened_caller(
     **values: object,
 ) -> Caller:
     """What sends requests this way; `httpx2` is the default client as it is behind a proxy or with a plug-in."""
-    named = {} if key is None else {"api_key_env": "KEY"}
-    config = EndpointConfig.model_validate({"base_url": base_urls, "model": "m", **named, **values})
+    named: dict[str, object] = {} if key is None else {"api_key_env": "KEY"}
+    kind = "http" if client == "httpx2" else client
+    config = EndpointConfig.model_validate({"base_url": base_urls, "model": "m", "client": kind, **named, **values})
     keys = {} if key is None else {"KEY": key}
+    if client == "openai":
+        return SdkCaller(config, sampling, keys, folder)
     if client == "http":
         return Caller(config, sampling, keys, folder)
     with patch.object(ServerAccess, "poster", _through_httpx2):

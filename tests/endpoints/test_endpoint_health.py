@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 import numpy as np
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from endpoint_opener import Opener
 from patient_time import until
 from raw_servers import CHAT, Exchange, RawServer, raw_server
 
@@ -231,7 +231,7 @@ async def test_a_health_check_that_breaks_gives_the_model_up(endpoint: Opener, u
 # -- check -------------------------------------------------------------------------------------------------------
 
 
-@CLIENTS
+@pytest.mark.parametrize("client", ["http", "openai"])
 async def test_check_of_a_replica_that_answers(endpoint: Opener, client: str) -> None:
     async with SimulatedServer(WORLD) as server:
         health = await endpoint(server.base_url, client=client).check()
@@ -239,7 +239,7 @@ async def test_check_of_a_replica_that_answers(endpoint: Opener, client: str) ->
     assert health.replicas[0].served == ("m", "other")
 
 
-@CLIENTS
+@pytest.mark.parametrize("client", ["http", "openai"])
 async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tcp_port: int) -> None:
     async def refuse(asked: Exchange) -> None:
         await asked.reply(401, {"error": {"message": "no such key: sk-12345678"}})

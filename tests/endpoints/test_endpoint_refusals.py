@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from endpoint_opener import CLIENTS, EACH_CLIENT, Opener, answer, first
+from endpoint_opener import Opener, answer, first
 from raw_servers import CHAT, Exchange, Script, raw_server
 from thoroughness import in_turns
 
@@ -15,6 +15,7 @@ from adaptive_eval.endpoints.settings import DEFAULT
 
 LATER = DEFAULT.refusals
 AT_FIRST = LATER // 2
+CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
 
 
 def refusing(when: Callable[[Exchange], bool], status: int = 403) -> Script:
@@ -36,7 +37,7 @@ async def ask(model: ModelEndpoint, number: int) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("status", "client"), in_turns([301, 400, 401, 402, 403, 404, 405, 410, 418, 422, 451], EACH_CLIENT)
+    ("status", "client"), in_turns([301, 400, 401, 402, 403, 404, 405, 410, 418, 422, 451], ["http", "openai"])
 )
 async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str, status: int) -> None:
     async with raw_server(refusing(lambda asked: asked.index == 3, status)) as server:

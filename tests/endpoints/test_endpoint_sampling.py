@@ -317,10 +317,13 @@ async def test_a_named_key_that_is_not_set_is_a_configuration_error() -> None:
 PROVIDERS_KEY = {"OPENAI_API_KEY": "sk-of-another-1"}
 
 
+@pytest.mark.parametrize("client", ["http", "openai"])
 @pytest.mark.parametrize(("named", "sent"), [({}, False), ({"api_key_env": "OPENAI_API_KEY"}, True)])
-async def test_the_key_of_a_provider_goes_to_servers_that_name_it(named: dict[str, str], sent: bool) -> None:
+async def test_the_key_of_a_provider_goes_to_servers_that_name_it(
+    client: str, named: dict[str, str], sent: bool
+) -> None:
     async with raw_server(by_seed) as server:
-        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", **named})
+        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client, **named})
         model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)
         await model.sample(CHAT, range(1))
         await model.check()
@@ -328,9 +331,10 @@ async def test_the_key_of_a_provider_goes_to_servers_that_name_it(named: dict[st
     assert server.seen and {PROVIDERS_KEY["OPENAI_API_KEY"] in str(asked.headers) for asked in server.seen} == {sent}
 
 
-async def test_a_server_that_wants_a_key_and_got_none_names_the_option() -> None:
+@pytest.mark.parametrize("client", ["http", "openai"])
+async def test_a_server_that_wants_a_key_and_got_none_names_the_option(client: str) -> None:
     async with raw_server(lambda asked: status(asked, 401)) as server:
-        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m"})
+        config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client})
         model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)
         with pytest.raises(Rejected, match="no key was sent: name the variable .* api_key_env .*OPENAI_API_KEY"):
             await model.sample(CHAT, range(1))

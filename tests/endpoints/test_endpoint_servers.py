@@ -252,7 +252,7 @@ async def test_the_tokens_of_several_answers_are_counted_one_by_one(endpoint: Op
 
 @pytest.mark.parametrize(
     ("client", "logprobs", "stream"),
-    [("http", False, False), ("http", True, True), ("httpx2", False, True), ("httpx2", True, False)],
+    [("http", False, False), ("http", True, True), ("openai", False, True), ("openai", True, False)],
 )
 async def test_together_and_alone_cost_the_same(endpoint: Opener, client: str, logprobs: bool, stream: bool) -> None:
     async with SimulatedServer(WORLD, faults=Faults(count_one=True)) as server:

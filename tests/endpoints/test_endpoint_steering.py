@@ -149,3 +149,11 @@ async def test_metrics_that_hang_hold_nothing_up(endpoint: Opener, monkeypatch: 
 
     seen, reads = await window_under(endpoint, page)
     assert seen[0] == DEFAULT.first_window and seen[-1] == 100 and reads <= 6
+
+
+async def test_the_sdk_asks_for_no_metrics(endpoint: Opener) -> None:
+    async with SimulatedServer(WORLD, max_num_seqs=4) as server:
+        model = endpoint(server.base_url, client="openai", in_flight=64, settings=QUICK)
+        await model.sample(QUESTION, range(1))
+        await asyncio.sleep(0.1)
+        assert sizes(model) == [64]

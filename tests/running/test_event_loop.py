@@ -17,7 +17,7 @@ trials: {min: 2, max: 4, optimize: cost}  # which goes by no clock
 models:
   - {name: coin-11, simulate: true}
   - {name: coin-01, simulate: true, stream: true}
-  - {name: coin-05, simulate: true}
+  - {name: coin-05, simulate: true, client: openai}
 """
 
 

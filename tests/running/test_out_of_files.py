@@ -19,11 +19,12 @@ FILES = 72
 
 
 @pytest.mark.slow
-def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", ["http", "openai"])
+def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path, client: str) -> None:
     """No answer comes before files have run out: how many requests wait at a time depends on no clock."""
     short = threading.Event()
     with listening(lambda asked: short.wait(HANGS) and None) as server:
-        models = [{"name": name, "base_url": server.base_url} for name in MODELS]
+        models = [{"name": name, "base_url": server.base_url, "client": client} for name in MODELS]
         changes = {"models": models, "trials": {"min": 10, "max": 10}, "concurrency": 128}
         config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
         command = f'ulimit -n {FILES} && exec "$@"'

@@ -1,0 +1,93 @@
+"""Client based on the openai SDK, for features that only it has.
+
+It costs several times the CPU of the default client per request (`benchmarks/throughput.md`). It only carries the
+bytes, over the same kind of session: bodies, retries, time limits and the interpretation of replies are the same.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import httpx2
+import openai
+import orjson
+
+from adaptive_eval.endpoints.client import (
+    Caller,
+    Reply,
+    RequestHeaders,
+    converted_failures,
+    make_reply,
+    read_to_end,
+)
+from adaptive_eval.endpoints.parsing import StreamReader
+from adaptive_eval.endpoints.server_access import ServerAccess
+from adaptive_eval.endpoints.traffic import Attempt
+from adaptive_eval.endpoints.transport import MAX_BYTES_EXTENSION, ExchangeError, httpx_timeouts, incoming_response
+from adaptive_eval.endpoints.types import EndpointConfig, Sampling
+from adaptive_eval.endpoints.wire import longest_response
+
+NO_KEY = "EMPTY"
+"""The SDK insists on a key; the headers have the real one."""
+
+
+class SdkCaller(Caller):
+    """One SDK client per replica, without retries of its own; only requests for answers go through it."""
+
+    def __init__(self, config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str], folder: Path) -> None:
+        super().__init__(config, sampling, keys, folder)
+        self._health_urls = {base_url: f"{base_url}/models" for base_url in config.replicas}
+        # httpx2 adds this header to the SDK's own, for compressions that it may not support
+        self._sdk_http = ServerAccess(config, folder).client({"Accept-Encoding": "identity"})
+        self._sdk_http.event_hooks = {"request": [_bound]}
+        headers = RequestHeaders(config, keys).values
+        self._clients = {
+            base_url: openai.AsyncOpenAI(
+                api_key=NO_KEY,
+                base_url=base_url,
+                default_headers=headers,
+                max_retries=0,
+                http_client=self._sdk_http,
+            )
+            for base_url in config.replicas
+        }
+
+    async def send(self, base_url: str, body: Mapping[str, object], attempt: Attempt | None = None) -> Reply:
+        """Send one request through the SDK."""
+        client = self._clients[base_url]
+        resource: Any = client.chat.completions if self._chat else client.completions
+        sdk_arguments = ("model", "messages", "prompt", "stream")
+        arguments: dict[str, Any] = {name: body[name] for name in sdk_arguments if name in body}
+        # settings unknown to the SDK (top_k, min_p, ...) must go in extra_body
+        arguments["extra_body"] = {name: value for name, value in body.items() if name not in sdk_arguments}
+        reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
+        limit, started = self._limit, perf_counter()
+        opening = resource.with_streaming_response.create(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit)))
+        with converted_failures(self.redactor, limit):
+            try:
+                async with opening as opened:
+                    response = incoming_response(opened.http_response)
+                    body_bytes = await read_to_end(response, reader, attempt)
+            except openai.APIStatusError as error:
+                response = incoming_response(error.response)
+                body_bytes = response.body  # already read by the SDK
+            except openai.APIConnectionError as error:
+                if isinstance(error.__cause__, (ExchangeError, httpx2.HTTPError)):
+                    raise error.__cause__ from None
+                raise
+        return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
+
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+        """Return 404: the SDK is for gateways and proxies, which hide their servers."""
+        return 404, b""
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await super().close()
+        await self._sdk_http.aclose()
+
+
+async def _bound(request: httpx2.Request) -> None:
+    """Limit the size of the response according to the request."""
+    request.extensions[MAX_BYTES_EXTENSION] = longest_response(orjson.loads(request.content), len(request.content))
