@@ -11,6 +11,7 @@ from pathlib import Path
 
 from adaptive_eval.base.errors import EndpointError, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints import open_files
+from adaptive_eval.endpoints import settings as defaults
 from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
 from adaptive_eval.endpoints.client import Caller
@@ -18,7 +19,7 @@ from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refu
 from adaptive_eval.endpoints.retry import Retries, can_blame_request
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
 from adaptive_eval.endpoints.servers import NO_LIST_STATUSES, IdentifiedServers, model_entries
-from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
+from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (
@@ -51,7 +52,7 @@ class ModelEndpoint:
         ready: bool = False,
         notices: Sequence[Notice] = (),
         earlier: EarlierTimes | None = None,
-        settings: EndpointSettings = DEFAULT,
+        settings: EndpointSettings | None = None,
     ) -> None:
         """`ready`: its servers are known to be up, so requests are retried from the start. `earlier`: how long answers
         took at earlier starts of the run, or elsewhere; None if the model has not answered."""
@@ -60,7 +61,7 @@ class ModelEndpoint:
         self._limits = limits
         self._caller = caller
         self._sleep = sleep
-        self._settings = settings
+        self._settings = settings = settings or defaults.DEFAULT
         self._bodies = BodyBuilder(config, sampling)
         prompt = tiny_prompt(config)
         tiny = self._bodies.tiny(prompt)
