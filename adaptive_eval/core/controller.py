@@ -126,7 +126,7 @@ class Controller:
         return self.looks[old_looks:]
 
     def ask_rounds(self) -> list[Round]:
-        """Rounds that were not asked for yet, oldest first: `ask` for a shell that works on whole arrays."""
+        """Rounds that were not asked for yet, oldest first: for a shell of whole arrays, which never calls `ask`."""
         return self._flight.ask_rounds() if self.finished is None else []
 
     def tell_batch(

@@ -195,8 +195,11 @@ class Ending:
 
     @property
     def _losses(self) -> list[str]:
-        """Models that were set aside, and why."""
-        return [f"{name} ({lost.headline})" for name, lost in self.lost.items()]
+        """Models that were set aside, those with one reason together."""
+        names: dict[str, list[str]] = {}
+        for name, lost in self.lost.items():
+            names.setdefault(lost.headline, []).append(name)
+        return [f"{first_few(models, MAX_NAMES)} ({why})" for why, models in names.items()]
 
     def _missing_for_blocked(self) -> Iterator[str]:
         if self.lost:

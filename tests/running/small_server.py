@@ -2,11 +2,11 @@
 
 It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
 question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests (or N: `held=N`), and
-further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` it is killed in the
-middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with `stubborn` it
-ignores SIGTERM; with `diary` it writes down in `diary.jsonl` of the folder which model answered a question when; with
-`bare` it lacks the model ada; with `picky` it fails each request for ada's first question from when there is a file
-`go` in the folder.
+further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` that of ada is
+killed in the middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with
+`stubborn` it ignores SIGTERM; with `diary` it writes down in `diary.jsonl` of the folder which model answered a
+question when; with `bare` it lacks the model ada; with `picky` it fails each request for ada's first question from when
+there is a file `go` in the folder.
 """
 
 import itertools
@@ -50,7 +50,7 @@ class Handler(JsonHandler):
         number = next(COUNT)
         while HELD and number > HELD_AFTER and not GO.exists():
             time.sleep(0.05)
-        if "crash" in sys.argv and number == 10 and not CRASHED.exists():
+        if "crash" in sys.argv and number >= 10 and asked["model"] == "ada" and not CRASHED.exists():
             CRASHED.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         prompt = asked["messages"][-1]["content"]
