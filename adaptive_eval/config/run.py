@@ -37,7 +37,8 @@ from adaptive_eval.questions.types import Question, QuestionsConfig
 
 MODEL_NAME = r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
 """One line of text without control characters and outer white space, which no report shows and imports leave out."""
-ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, max_length=200)]
+MAX_MODEL_NAME = 200
+ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, max_length=MAX_MODEL_NAME)]
 
 
 def _check_inspect_name(given: str | Mapping[str, Any]) -> str | Mapping[str, Any]:

@@ -148,13 +148,13 @@ class Caller:
     def __init__(self, config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str], folder: Path) -> None:
         """`keys` is the environment; `folder` has the plug-ins named in `config`."""
         sent = RequestHeaders(config, keys)
-        self.redactor, self.unauthorized, headers = sent.redactor, sent.unauthorized, sent.values
+        self.redactor, self.unauthorized, self._headers = sent.redactor, sent.unauthorized, sent.values
         access = ServerAccess(config, folder)
-        self._http = access.client(headers)
-        self._aux_http = access.client(headers)
+        self._http = access.client(self._headers)
+        self._aux_http = access.client(self._headers)
         self._chat = config.api == "chat"
         self._limit = sampling.timeout
-        post_headers = httpx2.Headers({"Content-Type": "application/json", **headers})
+        post_headers = httpx2.Headers({"Content-Type": "application/json", **self._headers})
         self._posters = {
             base_url: access.poster(self._http, base_url + PATHS[config.api], post_headers, sampling.timeout)
             for base_url in config.replicas

@@ -16,7 +16,6 @@ import orjson
 from adaptive_eval.endpoints.client import (
     Caller,
     Reply,
-    RequestHeaders,
     converted_failures,
     make_reply,
     read_to_end,
@@ -41,12 +40,11 @@ class SdkCaller(Caller):
         # httpx2 adds this header to the SDK's own, for compressions that it may not support
         self._sdk_http = ServerAccess(config, folder).client({"Accept-Encoding": "identity"})
         self._sdk_http.event_hooks = {"request": [_bound]}
-        headers = RequestHeaders(config, keys).values
         self._clients = {
             base_url: openai.AsyncOpenAI(
                 api_key=NO_KEY,
                 base_url=base_url,
-                default_headers=headers,
+                default_headers=self._headers,
                 max_retries=0,
                 http_client=self._sdk_http,
             )

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from adaptive_eval.config.run import MAX_MODEL_NAME, MODEL_NAME
 from adaptive_eval.endpoints.failures import FAILED, finish_word
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings, Record, tidy_text
@@ -17,7 +18,6 @@ from adaptive_eval.machine.facts import answer_digest, text_size
 from adaptive_eval.machine.repeats import MIN_LONG_BYTES
 from adaptive_eval.report.log_files import LogError, LogFile
 
-MODEL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 KEY_SEPARATOR = "\0"
 """Separates task and id in the key of a question."""
 
@@ -306,7 +306,7 @@ def _clean_record(record: Record, place: str) -> Record:
     """The record without invalid Unicode; raises `LogError` for names that a run cannot have."""
     given = record.model, record.question, record.task
     model, question, task = (tidy_text(name).strip() for name in given)
-    if not MODEL_NAME.fullmatch(model):
+    if len(model) > MAX_MODEL_NAME or not re.fullmatch(MODEL_NAME, model):
         raise LogError(f"{place}: {model!r:.80} is not a valid model name; give one with NAME=FILE")
     if not question or KEY_SEPARATOR in question:
         raise LogError(f"{place}: {question!r:.80} is not a valid question id")
