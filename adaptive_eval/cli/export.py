@@ -56,7 +56,7 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
         names = first_few([safe_name(name, MAX_CHARACTERS) for name in exported.removed], MAX_NAMES)
         typer.echo(f"note: it also holds {names}, no longer in the run; `import --leave-out NAME` leaves a model out")
     if config.benchmarks:
-        typer.echo("note: it does not hold the weights of the benchmarks; `import --config` takes them from a file")
+        typer.echo("note: it has no weights of benchmarks; `import` and `replay` take them from a file, with --config")
     if exported.missing:
         typer.echo(
             f"warning: {exported.missing} of them timed out, or have no answer or no grade: npz has no place for them, "

@@ -51,8 +51,9 @@ def replay(
     """Repeat a run on recorded or simulated outcomes. No server is asked.
 
     FILE has an array `R` with the category of each trial by model, question and trial (-1: no trial), or `correct` and
-    `count` by model and question, from which trials are drawn without replacement. RUN is the directory of a run. Only
-    the sections rubric, objective, stopping, trials and budget of CONFIG are used.
+    `count` by model and question, from which trials are drawn without replacement. RUN is the directory of a run, which
+    is repeated by its own settings unless CONFIG is given. Only the sections rubric, objective, stopping, trials and
+    budget of CONFIG are used, and the weights and gates of its benchmarks.
 
     Exit codes: those of `run` for one replay; 0 for several (--runs).
     """

@@ -13,9 +13,17 @@ from typing import Annotated, Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.config.benchmarks import BenchmarkPart
 from adaptive_eval.config.checks import cross_check
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.document import VARIABLE, Document, json_for_yaml, read_document, read_environment
+from adaptive_eval.config.document import (
+    VARIABLE,
+    Document,
+    escape_variables,
+    json_for_yaml,
+    read_document,
+    read_environment,
+)
 from adaptive_eval.config.normalise import apply_override, complete_settings, expand_short_forms, fill_in_addresses
 from adaptive_eval.config.problems import KeyPath, Problem, problem_list
 from adaptive_eval.config.refusals import convert_errors
@@ -38,6 +46,9 @@ REDACTED = "***"
 YAML = (".yaml", ".yml")
 CONFIGURATIONS = (*YAML, ".json")
 """Suffixes of configuration files."""
+
+
+NO_SECTIONS: Mapping[str, object] = {}
 
 
 def holds_questions(path: Path) -> bool:
@@ -134,9 +145,11 @@ def _to_file_text(value: object) -> object:
     return f"{module}:{name}"
 
 
-def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[str]) -> Decisions:
-    """Load the decisions of a file (None for none) with `--set` overrides, for models with these names."""
-    text, source = ("{}", Path()) if path is None else (_read_text(path), path)
+def load_decisions(
+    path: Path | None, overrides: Iterable[str], names: Sequence[str], default: Mapping[str, object] = NO_SECTIONS
+) -> Decisions:
+    """Load the decisions of a file, or else of `default`, with `--set` overrides, for models with these names."""
+    text, source = (escape_variables(json_for_yaml(default)), Path()) if path is None else (_read_text(path), path)
     given = list(overrides)
     # open a .env file only if necessary: it may be in the folder of a stranger's run
     environment = (
@@ -144,6 +157,13 @@ def load_decisions(path: Path | None, overrides: Iterable[str], names: Sequence[
     )
     document = _complete_document(text, source, given, environment)
     return _decisions(document, names, "--set" if path is None else str(path))
+
+
+def load_benchmarks(path: Path) -> tuple[BenchmarkPart, ...]:
+    """The benchmarks of a file, for their weights and gates; those that are not valid are left out."""
+    document = _complete_document(_read_text(path), path, (), read_environment(path.parent))
+    parts = (_parsed(BenchmarkPart, entry) for _, entry in document.entries("benchmarks"))
+    return tuple(part for part in parts if part is not None)
 
 
 def load_rubric(path: Path, names: Sequence[str]) -> RubricConfig:

@@ -28,6 +28,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.prepare import stored_config
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.settings import MAX_CATEGORIES
 from adaptive_eval.exchange.samples import Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
@@ -60,6 +61,8 @@ class Recording:
     """Facts about each model's answers, if more than grades were recorded."""
     weighing: Weighing | None = None
     """Weights of the questions, if they belong to several benchmarks."""
+    config: RunConfig | None = None
+    """The configuration of the run, if it was recorded by one."""
 
 
 class RecordedAnswers(NamedTuple):
@@ -282,6 +285,7 @@ def recording_of_run(directory: Path) -> Recording:
         weights,
         answers=tuple(answers.values()),
         weighing=weigh_questions(config.benchmarks, tuple(header.questions)),
+        config=config,
     )
 
 

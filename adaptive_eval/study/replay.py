@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.config.benchmarks import Weighing
+from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.config.load import load_decisions
+from adaptive_eval.config.load import load_benchmarks, load_decisions
 from adaptive_eval.config.planning import affordable_trials, plan_on
 from adaptive_eval.config.problems import did_you_mean
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.objectives import CHEAPEST
@@ -25,6 +26,7 @@ from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_re
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.repeats import MIN_PAIRS, AnswerWatch
 from adaptive_eval.machine.usage import TrialUsage
+from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Caution, Results
 from adaptive_eval.report.snapshot import RunSubject, complete, take_state
@@ -138,11 +140,13 @@ def prepare_replay(source_name: str, config: Path | None, overrides: Sequence[st
     best models are kept.
     """
     drawn_from = _open_outcomes(source_name)
-    decisions = load_decisions(config, overrides, drawn_from.models)
+    own = drawn_from.config if isinstance(drawn_from, Recording) and config is None else None
+    default = {} if own is None else _settings_of_run(own, source_name)
+    decisions = load_decisions(config, overrides, drawn_from.models, default)
     source = _source(drawn_from, source_name, decisions, config)
     if top is not None:
         source = source.best(top)
-        decisions = load_decisions(config, overrides, source.models)  # may name omitted models
+        decisions = load_decisions(config, overrides, source.models, default)  # may name omitted models
     _require_countable(decisions)
     usual = plan_on(source.bench, decisions, source.models)
     decisions = decisions.model_copy(update={"trials": affordable_trials(decisions.trials, usual)})
@@ -165,6 +169,15 @@ def _open_outcomes(name: str) -> World | Recording:
     return read_recording(path)
 
 
+def _settings_of_run(config: RunConfig, name: str) -> dict[str, object]:
+    """The settings by which a run decided, but for caps on what a replay lacks."""
+    if config.plug_ins:
+        code = ", ".join(f"{key}: {plug_in}" for key, plug_in in config.plug_ins.items())
+        raise ConfigError(f"{name} decides by code of its own ({code}); name the run's file with --config")
+    settings = config.model_dump(mode="json", include={"rubric", "objective", "stopping", "trials"}, exclude_none=True)
+    return settings | {"budget": {"trials": config.budget.trials}}
+
+
 def _source(drawn_from: World | Recording, name: str, decisions: Decisions, config: Path | None) -> OutcomeSource:
     if isinstance(drawn_from, World):
         return OutcomeSource(drawn_from.name, drawn_from.models, drawn_from.questions, drawn_from.w, drawn_from.p)
@@ -172,7 +185,11 @@ def _source(drawn_from: World | Recording, name: str, decisions: Decisions, conf
     if weights is None or config is not None:
         weights = np.array(open_rubric(decisions.rubric).weights, dtype=float)
     path = Path(name)
-    return source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
+    source = source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
+    benchmarks = () if config is None else load_benchmarks(config)
+    if {benchmark_named(question) for question in source.questions} <= {part.name for part in benchmarks}:
+        source = replace(source, weighing=weigh_questions(benchmarks, source.questions))
+    return source
 
 
 def _require_countable(decisions: Decisions) -> None:

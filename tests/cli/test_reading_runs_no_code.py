@@ -103,6 +103,8 @@ REFUSED = {
     "report RUN --format junit",  # of a run without a gate
     "import RUN/report.csv --to IMPORTED",
     "import RUN --to IMPORTED",
+    "replay RUN --output REPLAY",  # whose decisions its code made
+    "replay RUN --runs 2 --output REPLAY",
 }
 """Of these, the ways that end with an error of whoever took them."""
 

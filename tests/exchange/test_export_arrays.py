@@ -1,8 +1,10 @@
 """npz: what is read back is what was stored."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +39,42 @@ def test_replay_takes_it(tmp_path: Path) -> None:
     replayed = ["replay", str(path), "--output", str(tmp_path / "replayed"), "--set", "trials={min: 2, max: 3}"]
     result = CliRunner().invoke(app, replayed)
     assert "org/ada: 7b" in result.output and result.exit_code in (0, 3)
+
+
+def decided(path: Path, to: Path, *options: str) -> dict[str, Any]:
+    """The decisions and benchmarks in the results of a replay."""
+    done = CliRunner().invoke(app, ["replay", str(path), "--output", str(to), *options])
+    assert (to / "results.json").exists(), done.output
+    content: dict[str, Any] = json.loads((to / "results.json").read_text())
+    return content
+
+
+def test_a_run_is_replayed_by_its_own_settings(tmp_path: Path) -> None:
+    settings = {
+        "objective": {"kind": "baseline", "baseline": MODELS[0]},
+        "stopping": {"confidence": 0.9, "delta": 0.03},
+        "budget": {"trials": 19, "tokens": 1e9},
+        "trials": {"min": 2, "max": 3},
+    }
+    run = make_run(tmp_path, ragged(), **settings)
+    own = decided(run, tmp_path / "own")["decisions"]
+    assert own["objective"]["baseline"] == MODELS[0] and own["stopping"]["delta"] == 0.03
+    assert own["trials"]["max"] == 3 and own["budget"] == {**own["budget"], "trials": 19, "tokens": None}
+    other = decided(run, tmp_path / "other", "--set", "objective=best", "--set", "trials.max=2")["decisions"]
+    assert (other["objective"]["kind"], other["trials"]["max"], other["stopping"]["confidence"]) == ("best", 2, 0.9)
+
+
+def test_benchmarks_of_a_configuration_weigh_the_questions_of_an_array(tmp_path: Path) -> None:
+    right = np.array([[[1] * 4, [0] * 4], [[0] * 4, [1] * 4]])
+    np.savez(tmp_path / "two.npz", R=right, models=["ada", "bea"], questions=["x/1", "y/1"])
+    (tmp_path / "c.yaml").write_text(
+        "trials: {min: 4, max: 4}\nbenchmarks: [{name: x, weight: 3, questions: x.csv}, {name: y, questions: y.csv}]\n"
+    )
+    scores = {
+        row["name"]: row["score"]
+        for row in decided(tmp_path / "two.npz", tmp_path / "o", "--config", str(tmp_path / "c.yaml"))["models"]
+    }
+    assert scores == pytest.approx({"ada": 0.75, "bea": 0.25})
 
 
 def hanging() -> Iterator[TrialRecord]:
