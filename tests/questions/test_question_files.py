@@ -158,6 +158,11 @@ class TestJsonl:
                 "is not JSON at .* .extra data.; write an array of objects, or one",
             ),
             ("[]", "there are no questions"),
+            ('[{"prompt": "a?", "answer": "1", "prompt": "b?"}]', "has an object with the key 'prompt' twice"),
+            (
+                '{"prompt": "a?", "answer": "1"}\n{"prompt": "b?", "answer": "1", "answer": "2"}',
+                "line 2: .*'answer' twice",
+            ),
         ],
     )
     def test_an_array_with_mistakes_says_where(self, tmp_path: Path, text: str, problem: str) -> None:
