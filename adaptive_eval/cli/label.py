@@ -9,7 +9,13 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors
-from adaptive_eval.labels.file import add_labels, parse_labels_file, require_levels, writable_labels_file
+from adaptive_eval.labels.file import (
+    add_labels,
+    labels_of_answers,
+    parse_labels_file,
+    require_levels,
+    writable_labels_file,
+)
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.report.finding import finding
 from adaptive_eval.report.label_effect import require_useful_labels
@@ -67,7 +73,8 @@ def _findings(run: Path, results: Results | None) -> Iterator[Block]:
         yield from finding(results)
         yield from label_blocks(results)
     elif labels := len(read_labels(run)):  # readers of a run load no plug-ins
-        yield f"{several(labels, 'label')} stored; they count from the next start of the run on"
+        when = "next look" if is_held(run) else "next start"
+        yield f"{several(labels, 'label')} stored; the run uses them from its {when} on"
     else:
         yield "no answer has a label yet"
 
@@ -77,8 +84,9 @@ def _import_labels(run: Path, source: Path) -> None:
     with open_run(run) as stored:
         grader, questions = stored.setup.config.grader, stored.setup.roster.questions
         require_useful_labels(grader, stored.rubric)
-    labels = parse_labels_file(source)
-    require_levels(labels, grader, questions, source)
+        labels = parse_labels_file(source)
+        require_levels(labels, grader, questions, source)
+        labels = labels_of_answers(labels, stored.reader)
     add_labels(run, labels)
 
 

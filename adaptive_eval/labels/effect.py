@@ -1,11 +1,12 @@
 """Which answers to label next."""
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from hashlib import blake2b
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.questions.load import benchmark_named
-from adaptive_eval.report.label_file import Labelled, Labels
+from adaptive_eval.report.label_file import Labelled
 from adaptive_eval.report.rescore import judged_rows
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun
@@ -13,16 +14,16 @@ from adaptive_eval.report.stored import StoredRun
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
 
 
-def choose_answers_to_label(stored: StoredRun, labels: Labels, number: int) -> list[Labelled]:
-    """Choose the answers whose labels help most to decide comparisons; `labels` are the existing labels.
+def choose_answers_to_label(stored: StoredRun, labelled: Collection[Labelled], number: int) -> list[Labelled]:
+    """Choose the answers whose labels help most to decide comparisons; `labelled` are those that have one.
 
     The next model is the one whose next label most reduces the variances of comparisons that are undecided after
     correction. Its answers come from each benchmark and each question in turn, in a pseudorandom order that depends
     only on their names, so the choice does not depend on their content.
     """
-    candidates = _unlabelled_answers(stored, labels)
+    candidates = _unlabelled_answers(stored, labelled)
     results = stored.results(running=True)
-    counts = Counter(at.model for at in labels)
+    counts = Counter(at.model for at in labelled)
     chosen: list[Labelled] = []
     while len(chosen) < number and any(candidates.values()):
         models = (name for name, answers in candidates.items() if answers)
@@ -44,7 +45,7 @@ def _label_gain(model: str, labels_so_far: int, results: Results | None) -> tupl
     return sum(variance_drop / pair.sigma**2 for pair in undecided if pair.sigma), -labels_so_far
 
 
-def _unlabelled_answers(stored: StoredRun, labels: Labels) -> dict[str, list[Labelled]]:
+def _unlabelled_answers(stored: StoredRun, labelled: Collection[Labelled]) -> dict[str, list[Labelled]]:
     """Answers without a label, by model, in the order of labelling."""
     cells: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for row in judged_rows(stored):
@@ -57,7 +58,7 @@ def _unlabelled_answers(stored: StoredRun, labels: Labels) -> dict[str, list[Lab
     by_model: dict[str, list[tuple[int, bytes, Labelled]]] = defaultdict(list)
     for (model, _), queue in queues.items():
         by_model[model] += [(place, key, at) for place, (_, key, at) in enumerate(sorted(queue))]
-    return {model: [at for _, _, at in sorted(answers) if at not in labels] for model, answers in by_model.items()}
+    return {model: [at for _, _, at in sorted(answers) if at not in labelled] for model, answers in by_model.items()}
 
 
 def _draw_key(at: Labelled) -> bytes:

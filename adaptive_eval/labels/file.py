@@ -1,9 +1,9 @@
 """Entering labels: the texts shown for an answer, labels from a user's file, and adding labels to a run."""
 
-import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,15 +11,21 @@ import orjson
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.files import require_plain
+from adaptive_eval.exchange.tables.writer import unescape_formula
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import REFERENCE, ComparisonForm
 from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.questions.readers import csv_rows
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.label_file import (
     COLUMNS,
+    DIGEST,
     JOINED,
     LABELS_FILE,
+    GivenLabel,
+    Labelled,
     Labels,
+    digest_of_answer,
     grader_of,
     is_label,
     json_lines,
@@ -27,6 +33,10 @@ from adaptive_eval.report.label_file import (
     parse_labels,
     read_text,
 )
+from adaptive_eval.report.reader import RunReader
+
+MAX_ROW = 100_000
+"""Maximum characters of a row in a CSV file of labels."""
 
 
 def texts_to_label(grader: GraderOptions, question: Question, answer: str) -> dict[str, str]:
@@ -44,19 +54,24 @@ def parse_labels_file(path: Path) -> Labels:
     """Read a user's file of labels: JSON lines or CSV with model, question, trial and label."""
     if not path.is_file():
         raise ConfigError(f"{path} is not a file; give one with the columns {', '.join(COLUMNS)}")
-    if path.suffix.lower() == ".csv":
-        try:
-            rows: Sequence[Mapping[str, str]] = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
-        except csv.Error as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from error
-        return dict(parse_labels(path, rows))
-    return dict(parse_labels(path, json_lines(path)))
+    return dict(parse_labels(path, _csv_rows(path) if path.suffix.lower() == ".csv" else json_lines(path)))
+
+
+def _csv_rows(path: Path) -> Iterator[Mapping[str, str]]:
+    """The rows of a CSV file, without the apostrophe of an export before a formula."""
+    try:
+        for place, row, problem in csv_rows(io.StringIO(read_text(path), newline="\n"), MAX_ROW):
+            if problem is not None:
+                raise ConfigError(f"{path}, {place}: {problem}")
+            yield {name: unescape_formula(str(value)) for name, value in row.items()}
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def require_levels(labels: Labels, grader: GraderOptions, questions: Sequence[str], source: Path) -> None:
     """Raise `ConfigError` if a label of one of these questions has an unknown level."""
     known_questions = set(questions)
-    for at, label in labels.items():
+    for at, (label, _) in labels.items():
         if at.question not in known_questions:
             continue  # it is not counted, as the report notes
         fields = label_fields(grader_of(grader, at.question))
@@ -71,6 +86,21 @@ def require_levels(labels: Labels, grader: GraderOptions, questions: Sequence[st
             )
 
 
+def labels_of_answers(labels: Labels, reader: RunReader) -> Labels:
+    """The labels, each with the digest of its answer in the run."""
+    cells: dict[tuple[str, str], dict[int, GivenLabel]] = defaultdict(dict)
+    for at, given in labels.items():
+        if given.digest is None:
+            cells[at.model, at.question][at.trial] = given
+    known = dict(labels)
+    for (model, question), wanted in cells.items():
+        for record in reader.cell(model, question):
+            if record.trial in wanted:
+                digest = digest_of_answer(record.answer)
+                known[Labelled(model, question, record.trial)] = wanted[record.trial]._replace(digest=digest)
+    return known
+
+
 def writable_labels_file(directory: Path) -> Path:
     """Path of a run's labels; raises `StoreError` if it cannot be written. Who opens the run says if there is none."""
     path = directory / LABELS_FILE
@@ -83,7 +113,7 @@ def writable_labels_file(directory: Path) -> Path:
 
 def add_labels(directory: Path, labels: Labels) -> None:
     """Append labels to the file of a run; earlier lines stay."""
-    rows = (dict(zip(COLUMNS, (*at, label), strict=True)) for at, label in labels.items())
+    rows = (dict(zip((*COLUMNS, DIGEST), (*at, *given), strict=True)) for at, given in labels.items())
     data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
     path = writable_labels_file(directory)
     try:

@@ -7,13 +7,22 @@ before the next answer is shown.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from adaptive_eval.graders.ballots import BallotField
 from adaptive_eval.graders.transcript import visible
 from adaptive_eval.labels.effect import choose_answers_to_label
 from adaptive_eval.labels.file import add_labels, texts_to_label
-from adaptive_eval.report.label_effect import require_useful_labels
-from adaptive_eval.report.label_file import Labelled, grader_of, is_label, label_fields, read_labels
+from adaptive_eval.report.label_effect import find_labelled, require_useful_labels
+from adaptive_eval.report.label_file import (
+    GivenLabel,
+    Labelled,
+    digest_of_answer,
+    grader_of,
+    is_label,
+    label_fields,
+    read_labels,
+)
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.transcripts import is_from_inspect, transcript_end
 from adaptive_eval.running.reporting import apply_labels
@@ -39,12 +48,23 @@ class AnswerToLabel:
     """Its earlier label, if the user came back to it."""
 
 
+class ChosenAnswer(NamedTuple):
+    """An answer of a session."""
+
+    at: Labelled
+    digest: str
+    fields: tuple[BallotField, ...]
+    """The fields of a label, which has a level for each."""
+    texts: Mapping[str, str]
+    """Texts by name, with invisible characters written out."""
+
+
 class LabelSession:
     """Labels a number of answers of a run, one after another."""
 
     def __init__(self, run: Path, number: int) -> None:
         self._run, self._number = run, number
-        self._chosen: list[tuple[Labelled, tuple[BallotField, ...], Mapping[str, str]]] = []
+        self._chosen: list[ChosenAnswer] = []
         self._at = 0
         self._labels_by_place: dict[int, str] = {}
         """Labels by place; "" if it was skipped."""
@@ -59,15 +79,16 @@ class LabelSession:
             self._choose()
         if self._at == len(self._chosen):
             return None
-        _, fields, texts = self._chosen[self._at]
-        return AnswerToLabel(self._at + 1, self._number, texts, fields, self._labels_by_place.get(self._at))
+        chosen, earlier = self._chosen[self._at], self._labels_by_place.get(self._at)
+        return AnswerToLabel(self._at + 1, self._number, chosen.texts, chosen.fields, earlier)
 
     def label(self, label: str) -> bool:
         """Store the label of the current answer; False if its grader has no such label."""
         current = self.current
         if current is None or not is_label(current.fields, label):
             return False
-        add_labels(self._run, {self._chosen[self._at][0]: label})
+        chosen = self._chosen[self._at]
+        add_labels(self._run, {chosen.at: GivenLabel(label, chosen.digest)})
         self._advance(label)
         return True
 
@@ -89,15 +110,14 @@ class LabelSession:
         with open_run(self._run) as stored:
             grader = stored.setup.config.grader
             require_useful_labels(grader, stored.rubric)
-            existing = {**read_labels(self._run), **dict.fromkeys((at for at, _, _ in self._chosen), "")}
+            existing = find_labelled(stored.reader, read_labels(self._run), grader, stored.setup.roster).answers
+            labelled = {*existing, *(chosen.at for chosen in self._chosen)}
             number = min(self._number - len(self._chosen), CHOOSE_AT_A_TIME)
-            chosen = choose_answers_to_label(stored, existing, number)
-            fields = [label_fields(grader_of(grader, at.question)) for at in chosen]
-            self._chosen += zip(chosen, fields, _texts(self._run, stored, chosen), strict=True)
+            self._chosen += _open_answers(self._run, stored, choose_answers_to_label(stored, labelled, number))
 
 
-def _texts(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[Mapping[str, str]]:
-    """Texts of each answer; for a sample of Inspect also its last message, if that is not the answer."""
+def _open_answers(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[ChosenAnswer]:
+    """Each answer with its texts; for a sample of Inspect also its last message, if that is not the answer."""
     questions = {question.id: question for question in stored.setup.questions}
     records = {at: next(stored.reader.cell(at.model, at.question, at.trial - 1)) for at in chosen}
     ends = {at: transcript_end(run, record) for at, record in records.items() if is_from_inspect(record)}
@@ -106,4 +126,5 @@ def _texts(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator
         texts = texts_to_label(grader, questions[at.question].for_trial(at.trial), record.answer.text)
         if (end := ends.get(at)) is not None and end.text != record.answer.text:
             texts[LAST_MESSAGE] = end.text if end.role is None else f"{end.role}: {end.text}"
-        yield {name: visible(text) for name, text in texts.items()}
+        shown = {name: visible(text) for name, text in texts.items()}
+        yield ChosenAnswer(at, digest_of_answer(record.answer), label_fields(grader), shown)

@@ -33,6 +33,8 @@ from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.report.label_file import (
     LABELS_FILE,
     RIGHT,
+    GivenLabel,
+    Labelled,
     Labels,
     grader_of,
     is_label,
@@ -82,6 +84,8 @@ class RunLabels:
     levels: tuple[str, ...] = ()
     answers: Mapping[str, tuple[LabelledAnswer, ...]] | None = None
     """Labelled answers by model; None if the labels cannot be used."""
+    foreign: tuple[str, ...] = ()
+    """The labels that the grader does not have, each as often as it was given."""
     problem: str | None = None
     """Why the labels cannot be used."""
 
@@ -99,14 +103,16 @@ def read_run_labels(reader: RunReader, config: RunConfig, roster: Roster) -> Run
         return RunLabels(digest, 0, kind, problem=str(error).replace(f"{reader.directory}/", ""))
     if not labels:
         return None
-    answers = _labelled_answers(reader, labels, config.grader, rubric, roster)
+    found = find_labelled(reader, labels, config.grader, roster)
+    answers = _labelled_answers(found.answers, config.grader, rubric, roster)
     occurring = (
         level
         for model_answers in answers.values()
         for answer in model_answers
         for level in (answer.label, answer.level)
     )
-    return RunLabels(digest, len(labels), kind, levels_among(config.grader, occurring), answers)
+    levels = levels_among(config.grader, occurring)
+    return RunLabels(digest, len(labels), kind, levels, answers, found.foreign)
 
 
 class LabelSource:
@@ -154,23 +160,46 @@ def category_of_label(record: TrialRecord, label: str, grader: GraderOptions, ru
     return category
 
 
-def _labelled_answers(
-    reader: RunReader, labels: Labels, grader: GraderOptions, rubric: Rubric, roster: Roster
-) -> dict[str, tuple[LabelledAnswer, ...]]:
-    by_cell: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
-    for at, label in labels.items():
-        if (at.model, at.question) in roster and is_label(label_fields(grader_of(grader, at.question)), label):
-            by_cell[at.model, at.question][at.trial] = label
-    answers: dict[str, list[LabelledAnswer]] = defaultdict(list)
+class FoundLabels(NamedTuple):
+    """The labels of a run by what they are about."""
+
+    answers: Mapping[Labelled, tuple[int, TrialRecord, str]]
+    """Graded answers with a label: the place among those of its model and question, the trial, and the label."""
+    foreign: tuple[str, ...]
+    """As in `RunLabels`."""
+
+
+def find_labelled(reader: RunReader, labels: Labels, grader: GraderOptions, roster: Roster) -> FoundLabels:
+    """Find the answers of these labels."""
+    by_cell: dict[tuple[str, str], dict[int, GivenLabel]] = defaultdict(dict)
+    foreign = []
+    for at, given in labels.items():
+        if (at.model, at.question) not in roster:
+            continue
+        if is_label(label_fields(grader_of(grader, at.question)), given.label):
+            by_cell[at.model, at.question][at.trial] = given
+        else:
+            foreign.append(given.label)
+    answers = {}
     for (model, question), labelled in by_cell.items():
-        question_grader, number = grader_of(grader, question), roster.questions.position(question)
         graded = (record for record in reader.cell(model, question) if record.category is not None)
         for place, record in enumerate(graded):
-            if record.category is not None and record.trial in labelled:
-                label = labelled[record.trial]
-                worth = rubric.weights[category_of_label(record, label, question_grader, rubric)]
-                level, grade = level_from_signals(question_grader, record.signals), rubric.weights[record.category]
-                answers[model].append(LabelledAnswer(number, place, grade, worth, label, level))
+            if record.trial in labelled and labelled[record.trial].fits(record.answer):
+                at = Labelled(model, question, record.trial)
+                answers[at] = place, record, labelled[record.trial].label
+    return FoundLabels(answers, tuple(sorted(foreign)))
+
+
+def _labelled_answers(
+    found: Mapping[Labelled, tuple[int, TrialRecord, str]], grader: GraderOptions, rubric: Rubric, roster: Roster
+) -> dict[str, tuple[LabelledAnswer, ...]]:
+    answers: dict[str, list[LabelledAnswer]] = defaultdict(list)
+    for at, (place, record, label) in found.items():
+        assert record.category is not None
+        question_grader, number = grader_of(grader, at.question), roster.questions.position(at.question)
+        worth = rubric.weights[category_of_label(record, label, question_grader, rubric)]
+        level, grade = level_from_signals(question_grader, record.signals), rubric.weights[record.category]
+        answers[at.model].append(LabelledAnswer(number, place, grade, worth, label, level))
     return {model: tuple(model_answers) for model, model_answers in answers.items()}
 
 
@@ -217,8 +246,10 @@ def correct_scores(
         labels.levels,
         tuple(rows),
         _shifts_differ(rows),
-        labels.number - sum(row.labels for row in rows),
+        labels.number - sum(row.labels for row in rows) - len(labels.foreign),
         alone=alone,
+        foreign=len(labels.foreign),
+        foreign_names=tuple(dict.fromkeys(labels.foreign)),
     )
     return labelled_run, ScoreCorrection(shift, variance) if labelled_run.corrected else None
 

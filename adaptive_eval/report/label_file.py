@@ -1,7 +1,7 @@
 """Labels that people give to answers, one line each, in a file in the run's directory.
 
 A label is the verdict that the answer should have had. It changes no trial; a later label of the same answer replaces
-an earlier one.
+an earlier one. It has a digest of its answer, since a trial that is asked again gets another one.
 """
 
 import re
@@ -14,6 +14,7 @@ import orjson
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import read_file
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.ballots import VERDICT, BallotField
 from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_by_benchmark
 from adaptive_eval.graders.judge import Judge
@@ -29,6 +30,7 @@ RIGHT, WRONG = "correct", "wrong"
 MAX_BYTES = 64 * 1024 * 1024
 NUMBER = re.compile("[0-9]{1,18}")
 COLUMNS = ("model", "question", "trial", "label")
+DIGEST = "digest"
 
 
 class Labelled(NamedTuple):
@@ -39,7 +41,25 @@ class Labelled(NamedTuple):
     trial: int
 
 
-Labels = Mapping[Labelled, str]
+class GivenLabel(NamedTuple):
+    """A label as it is stored."""
+
+    label: str
+    digest: str | None = None
+    """Digest of the answer; None if it was not known."""
+
+    def fits(self, answer: Answer) -> bool:
+        """Whether the label can be one of this answer."""
+        return self.digest is None or self.digest == digest_of_answer(answer)
+
+
+Labels = Mapping[Labelled, GivenLabel]
+
+
+def digest_of_answer(answer: Answer) -> str:
+    """A digest of what a label is about: the answer's text and reasoning."""
+    parts = (text.encode("utf-8", "surrogatepass") for text in (answer.text, answer.reasoning or ""))
+    return blake2b(b"\0".join(parts), digest_size=8).hexdigest()
 
 
 def labels_digest(directory: Path) -> str | None:
@@ -78,7 +98,7 @@ def json_lines(path: Path) -> Iterator[object]:
                 raise ConfigError(f"{path}, line {number}: is not JSON: {error}") from error
 
 
-def parse_labels(path: Path, rows: Iterator[object] | Sequence[object]) -> Iterator[tuple[Labelled, str]]:
+def parse_labels(path: Path, rows: Iterator[object] | Sequence[object]) -> Iterator[tuple[Labelled, GivenLabel]]:
     """Parse rows of a file of labels; raises `ConfigError` if one lacks a column."""
     for number, row in enumerate(rows, start=1):
         values = [row.get(name) for name in COLUMNS] if isinstance(row, dict) else []
@@ -88,7 +108,9 @@ def parse_labels(path: Path, rows: Iterator[object] | Sequence[object]) -> Itera
         if trial_number is None or len(texts) < len(COLUMNS) - 1 or isinstance(trial, bool):
             expected = f"must have {', '.join(COLUMNS)}, with trial a number from 0"
             raise ConfigError(f"{path}, entry {number}: {expected}, but got {row!r:.100}")
-        yield Labelled(texts[0], texts[1], trial_number), texts[2]
+        digest = row.get(DIGEST) if isinstance(row, dict) else None
+        given = GivenLabel(texts[2], digest if isinstance(digest, str) and digest else None)
+        yield Labelled(texts[0], texts[1], trial_number), given
 
 
 # -- what a label says -------------------------------------------------------------------------------------------------

@@ -44,7 +44,10 @@ class LabelledRun:
     differ: bool = False
     """Whether the grader's error differs between models."""
     left_out: int = 0
-    """Labels of answers that no complete round of the run has."""
+    """Labels of answers that no complete round of the run has, such as those that `--ask-again` has discarded."""
+    foreign: int = 0
+    """Labels that the grader does not have, such as those from before a regrade."""
+    foreign_names: tuple[str, ...] = ()
     problem: str | None = None
     """Why the labels say nothing about this run; None if they do."""
     alone: bool = False

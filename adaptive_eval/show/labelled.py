@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.report.finding import difference_text, state_word
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
@@ -10,6 +11,7 @@ from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.show.text import Block, Table
 
 MAX_PAIRS = 66
+SHOWN_NAMES = 5
 
 
 def label_blocks(results: Results) -> Iterator[Block]:
@@ -22,7 +24,9 @@ def label_blocks(results: Results) -> Iterator[Block]:
         return
     wrong = sum(row.disagreements for row in labelled.models)
     with_label = f"{count(labelled.labels)} answer{' has' if labelled.labels == 1 else 's have'} a label"
-    yield f"{with_label}; the grader ({labelled.grader}) disagrees with {count(wrong)} of them."
+    of_each = labelled.grader == "by_benchmark"
+    disagreed = "the graders disagree" if of_each else f"the grader ({labelled.grader}) disagrees"
+    yield f"{with_label}; {disagreed} with {count(wrong)} of them."
     if labelled.corrected:
         yield (
             "A corrected score estimates the score if all answers had labels (prediction-powered inference); its "
@@ -98,7 +102,10 @@ def _confusions(labelled: LabelledRun) -> Iterator[tuple[str, ...]]:
 def _label_notes(labelled: LabelledRun) -> Iterator[str]:
     few = [model.name for model in labelled.models if model.corrected is None]
     if few:
-        yield f"Fewer than {MIN_LABELS} labels in a benchmark, too few to correct a score: {', '.join(few)}."
+        yield f"A score is corrected if it has {MIN_LABELS} labels (on each benchmark); too few: {', '.join(few)}."
+    if labelled.foreign:
+        names = first_few(labelled.foreign_names, SHOWN_NAMES)
+        yield f"Not counted: {several(labelled.foreign, 'label')} that the grader does not have ({names})."
     if labelled.left_out:
         left_out = several(labelled.left_out, "label")
-        yield f"Not counted: {left_out} of answers that are not in this run, or not in a complete round."
+        yield f"Not counted: {left_out} of answers that are not, or no longer, in a complete round of this run."

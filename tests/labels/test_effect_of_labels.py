@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.by_benchmark import InspectScores
 from adaptive_eval.graders.judge import Judge
@@ -23,7 +24,7 @@ from adaptive_eval.labels.effect import choose_answers_to_label
 from adaptive_eval.labels.file import add_labels, parse_labels_file
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.report.label_effect import require_useful_labels
-from adaptive_eval.report.label_file import LABELS_FILE, Labelled, read_labels
+from adaptive_eval.report.label_file import LABELS_FILE, GivenLabel, Labelled, digest_of_answer, read_labels
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.verified import verify_run
@@ -51,7 +52,7 @@ def judged(site: Site, url: str) -> Path:
     return site.directory()
 
 
-def truths(directory: Path) -> dict[Labelled, str]:
+def truths(directory: Path) -> dict[Labelled, GivenLabel]:
     """What a person would say of each answer: whether the box holds the key."""
     labels = {}
     with open_run(directory) as stored:
@@ -59,7 +60,8 @@ def truths(directory: Path) -> dict[Labelled, str]:
         for trial in stored.reader.trials():
             box = re.findall(r"\\boxed\{(.*?)\}", trial.answer.text)
             right = bool(box) and box[-1] == keys[trial.question]
-            labels[Labelled(trial.model, trial.question, trial.trial)] = "correct" if right else "wrong"
+            given = GivenLabel("correct" if right else "wrong", digest_of_answer(trial.answer))
+            labels[Labelled(trial.model, trial.question, trial.trial)] = given
     return labels
 
 
@@ -78,13 +80,14 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
     add_labels(directory, truth)
     effect = beside(directory)
     for model in effect.models:
-        mine = [label for at, label in truth.items() if at.model == model.name]
+        mine = [given.label for at, given in truth.items() if at.model == model.name]
         assert (model.labels, model.trials) == (len(mine), 32)
         assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
         verdicts = Counter[tuple[str, str]]()
         with open_run(directory) as stored:
             for trial in stored.reader.model_trials(model.name):
-                verdicts[truth[Labelled(trial.model, trial.question, trial.trial)], str(trial.signals["verdict"])] += 1
+                given = truth[Labelled(trial.model, trial.question, trial.trial)]
+                verdicts[given.label, str(trial.signals["verdict"])] += 1
         assert model.confusion == tuple(
             (verdicts[label, "correct"], verdicts[label, "wrong"], 0) for label in ("correct", "wrong")
         )
@@ -104,7 +107,11 @@ def test_labels_that_were_chosen_by_content_leave_no_score_beyond_the_scale(site
     assert number >= MIN_LABELS
     add_labels(
         directory,
-        {Labelled(model, trial.question, trial.trial): "correct" for trial in wrong if trial.model == model},
+        {
+            Labelled(model, trial.question, trial.trial): GivenLabel("correct")
+            for trial in wrong
+            if trial.model == model
+        },
     )
     (row,) = (row for row in beside(directory).models if row.name == model)
     assert row.corrected == 1.0 and row.shift is not None and row.shift > 0.9
@@ -127,7 +134,7 @@ def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_
     before = RunOutcome.of(directory)
     give(directory, "correct", "wrong", "correct", "wrong")
     result = CliRunner().invoke(app, ["label", str(directory), "--show"])
-    assert result.exit_code == ExitCode.REACHED and "Fewer than 20 labels in a benchmark" in result.output
+    assert result.exit_code == ExitCode.REACHED and "A score is corrected if it has 20 labels" in result.output
     assert RunOutcome.of(directory) == before
     with (directory / LABELS_FILE).open("ab") as file:
         file.write(b'{"model": "ada", "quest')
@@ -206,7 +213,9 @@ def test_next_come_the_models_of_open_comparisons_and_the_questions_in_turn(site
         ("a.jsonl", "no json\n{}", "line 1: is not JSON"),
         ("a.jsonl", '{"model": "ada", "question": "q0", "trial": 0, "label": "good"}', "one of correct, wrong"),
         ("a.csv", "model,question,trial\nada,q0,0", "must have model, question, trial, label"),
-        ("a.csv", "model;question;trial;label\nada;q0;0;wrong", "from 0, but got {'model;question;trial;label': 'ada;"),
+        ("a.csv", "model;question;trial;label\nada;q0;0;wrong", "must separate columns by commas"),
+        ("a.csv", "model,question,trial,label,label\nada,q0,0,wrong,correct", "different names for all columns"),
+        ("a.csv", "model,question,trial,label\nada,q0,0,wrong,correct", "line 2: has 5 values, but the header has 4"),
         ("none.csv", None, "is not a file"),
     ],
 )
@@ -244,9 +253,34 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     )
     result = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
     assert result.exit_code == ExitCode.REACHED, result.output
-    assert parse_labels_file(table) == read_labels(directory)
-    assert read_labels(directory)[Labelled("ada", "q0", 0)] == "wrong"
-    assert "Not counted: 1 label of answers that are not in this run" in result.output
+    labels = read_labels(directory)
+    assert {at: given.label for at, given in labels.items()} == {
+        at: given.label for at, given in parse_labels_file(table).items()
+    }
+    assert labels[Labelled("ada", "q0", 0)].label == "wrong"
+    assert "Not counted: 1 label of answers that are not, or no longer," in result.output
+
+
+def test_names_in_an_exported_table_are_read_without_its_apostrophes(tmp_path: Path) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text(csv_text(["model", "question", "trial", "label"], [["=ada", "-1", 0, "wrong"]]))
+    assert "'=ada,'-1,0" in table.read_text()
+    assert [*parse_labels_file(table)] == [Labelled("=ada", "-1", 0)]
+
+
+def test_labels_that_the_grader_does_not_have_are_named_and_their_answers_offered_again(
+    site: Site, ended_runs: EndedRuns
+) -> None:
+    """As after a regrade of a run whose judge had other verdicts."""
+    directory = ended_runs.copy(site, trials=TRIALS)
+    truth = truths(directory)
+    first = next(iter(truth))
+    add_labels(directory, {at: GivenLabel("good" if at == first else given.label) for at, given in truth.items()})
+    shown = CliRunner().invoke(app, ["label", str(directory), "--show"]).stdout
+    assert "Not counted: 1 label that the grader does not have (good)." in shown
+    give(directory, "correct")
+    assert read_labels(directory)[first].label == "correct"
+    assert LabelSession(directory, 1).current is None
 
 
 @pytest.mark.slow
@@ -260,7 +294,8 @@ def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
     plain = ended_runs.copy(site, site.directory("plain"), **changes)
     truth = truths(plain)
     assert truth == truths(site.directory())
-    labels = {at: label if at.trial else {"correct": "wrong", "wrong": "correct"}[label] for at, label in truth.items()}
+    other = {"correct": "wrong", "wrong": "correct"}
+    labels = {at: GivenLabel(given.label if at.trial else other[given.label]) for at, given in truth.items()}
     for directory in (plain, site.directory()):
         add_labels(directory, labels)
     with_prior, without = beside(site.directory()), beside(plain)

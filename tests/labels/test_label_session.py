@@ -27,7 +27,7 @@ def test_every_label_is_on_disk_before_the_next_answer_is_shown(run: Path) -> No
         assert not session.label("correct, wrong") and not session.label("good")
         assert session.label("wrong")
     assert session.current is None and len(set(seen)) == 3
-    assert list(read_labels(run).values()) == ["wrong"] * 3
+    assert [given.label for given in read_labels(run).values()] == ["wrong"] * 3
 
 
 def test_after_going_back_another_label_may_be_given(run: Path) -> None:
@@ -40,11 +40,11 @@ def test_after_going_back_another_label_may_be_given(run: Path) -> None:
     now = session.current
     assert now is not None and (now.place, now.earlier_label) == (1, "correct")
     session.skip()  # leaves what was said
-    (label,) = read_labels(run).values()
-    assert label == "correct"
+    (given,) = read_labels(run).values()
+    assert given.label == "correct"
     session.go_back()
     session.label("wrong")
-    assert list(read_labels(run).values()) == ["wrong"]
+    assert [given.label for given in read_labels(run).values()] == ["wrong"]
     now = session.current
     assert now is not None and (now.place, now.earlier_label) == (2, "")
     session.label("correct")

@@ -11,7 +11,7 @@ import pytest
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.files import is_locked, read_file, write_atomic
 from adaptive_eval.labels.file import add_labels, parse_labels_file
-from adaptive_eval.report.label_file import LABELS_FILE, Labelled, read_labels
+from adaptive_eval.report.label_file import LABELS_FILE, GivenLabel, Labelled, read_labels
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.verified import verify_run
@@ -65,7 +65,7 @@ def test_labels_are_not_written_where_a_link_leads(tmp_path: Path) -> None:
     secret.write_text("hf_mine")
     (tmp_path / LABELS_FILE).symlink_to(secret)
     with pytest.raises(StoreError, match="is a link"):
-        add_labels(tmp_path, {AT: "wrong"})
+        add_labels(tmp_path, {AT: GivenLabel("wrong")})
     assert secret.read_text() == "hf_mine"
 
 
@@ -123,13 +123,13 @@ def test_an_impossible_trial_in_labels_is_reported(tmp_path: Path, trial: str) -
 def test_an_oversized_cell_of_a_table_is_reported(tmp_path: Path, cell: str) -> None:
     table = tmp_path / "labels.csv"
     table.write_text(f"model,question,trial,label\nada,q0,0,{cell}")
-    with pytest.raises(ConfigError, match=r"labels\.csv cannot be read: field larger"):
+    with pytest.raises(ConfigError, match=r"labels\.csv, line [0-9]+: is not CSV"):
         parse_labels_file(table)
 
 
 def test_labels_are_read_as_they_were_written(tmp_path: Path) -> None:
-    add_labels(tmp_path, {AT: "wrong"})
+    add_labels(tmp_path, {AT: GivenLabel("wrong")})
     with (tmp_path / LABELS_FILE).open("a") as file:
         file.write('{"model": "ad')  # torn by a kill
-    add_labels(tmp_path, {AT: "correct", Labelled("bob", "q1", 7): "wrong"})
-    assert read_labels(tmp_path) == {AT: "correct", Labelled("bob", "q1", 7): "wrong"}
+    add_labels(tmp_path, {AT: GivenLabel("correct"), Labelled("bob", "q1", 7): GivenLabel("wrong")})
+    assert read_labels(tmp_path) == {AT: GivenLabel("correct"), Labelled("bob", "q1", 7): GivenLabel("wrong")}

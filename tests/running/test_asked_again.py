@@ -10,8 +10,10 @@ import pytest
 from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
 from stored_runs import events_in
 from test_bad_answers import MODELS, SKILLS, Turning, answer, place_of
+from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.cli import app
 from adaptive_eval.notes import LooksRetaken, SettingsChanged
 from adaptive_eval.report.reader import RunReader
 
@@ -77,3 +79,29 @@ def test_later_starts_replay_the_looks_of_a_model_that_was_asked_again(
         assert looks(place) == decided and place.results["pairs"] == pairs
     assert len(server.requests) == asked and not events_in(place.run_dir, LooksRetaken)
     assert looks_by_then == sorted(looks_by_then) and looks_by_then[0] > 0
+
+
+def test_labels_of_discarded_answers_do_not_count_for_those_in_their_place(
+    place: ScriptedPlace, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in MODELS:  # so that nothing is decided before the places of the discarded answers are asked again
+        monkeypatch.setitem(SKILLS, name, 6)
+    turning = Turning(server, "empty", after=20)
+    place.run(concurrency=1)
+    with closing(RunReader.open(place.run_dir)) as reader:
+        bobs = [record for record in reader.trials() if record.model == "bob"]
+    labels = place.run_dir.parent / "bob.csv"
+    rows = (f"bob,{record.question},{record.trial},{'correct' if record.category else 'wrong'}" for record in bobs)
+    labels.write_text("\n".join(["model,question,trial,label", *rows]))
+    label = ["label", str(place.run_dir)]
+    assert CliRunner().invoke(app, [*label, "--from", str(labels)]).exit_code == ExitCode.REACHED
+    turning.fix()
+    for _ in range(2):  # the second start reads the labels anew
+        place.run("--ask-again", concurrency=1)
+    shown = CliRunner().invoke(app, [*label, "--show"]).stdout
+    (model,) = (row for row in place.results["labelled"]["models"] if row["name"] == "bob")
+    (right, wrong) = model["confusion"]
+    assert right[1] == wrong[0] == 0, shown
+    dropped = sum(not record.answer.text for record in bobs)
+    assert dropped > 20 and model["labels"] <= len(bobs) - dropped
+    assert f"Not counted: {len(bobs) - model['labels']} labels of answers that are not, or no longer," in shown
