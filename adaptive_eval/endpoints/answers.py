@@ -417,7 +417,11 @@ def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bo
     sizes = [draft.size for draft in drafts]
     if usage_covers_one and len(drafts) > 1 and sizes[0]:
         reported = round(reported * sum(sizes) / sizes[0])
-    return _split_in_proportion(reported, sizes)
+    # a tool call or a filtered answer has tokens without a text: as many as the others, for all that is known
+    usual = -(-sum(sizes) // max(sum(map(bool, sizes)), 1))
+    return _split_in_proportion(
+        reported, [size or (0 if draft.is_blank else usual) for size, draft in zip(sizes, drafts, strict=True)]
+    )
 
 
 def text_signals(

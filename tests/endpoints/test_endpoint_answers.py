@@ -220,6 +220,19 @@ def test_tokens_are_shared_by_length_and_counted_by_logprobs_where_there_are_any
     assert [a.completion_tokens for a in chat({"choices": texts, "usage": usage}, n=2)] == [3, 2]
 
 
+@pytest.mark.parametrize(
+    ("other", "tokens"),
+    [
+        (choice(None, tool_calls=[{"id": "a"}]), [50, 50]),
+        (choice("", "content_filter"), [50, 50]),
+        (choice("", "stop"), [100, 0]),
+    ],
+)
+def test_an_answer_without_a_text_is_counted_as_long_as_the_others(other: dict[str, Any], tokens: list[int]) -> None:
+    texts = {"choices": [choice("x" * 30), other | {"index": 1}], "usage": {"completion_tokens": 100}}
+    assert [answer.completion_tokens for answer in chat(texts, n=2)] == tokens
+
+
 @pytest.mark.parametrize("absurd", [2**63, 10**400, -1, 2.5, "7", None, 0])
 def test_where_a_count_cannot_be_it_is_estimated_from_the_text(absurd: object) -> None:
     usage = {"prompt_tokens": absurd, "completion_tokens": absurd}
