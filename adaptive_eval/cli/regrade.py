@@ -11,6 +11,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors, typed_command
+from adaptive_eval.config.fingerprint import GRADING
 from adaptive_eval.config.load import holds_questions, load_config
 from adaptive_eval.report.lines import Scale, safe_name, several
 from adaptive_eval.report.undecided import UNDECIDED
@@ -45,6 +46,12 @@ def regrade(
             )
         given = overrides or []
         remembered, _ = remembered_settings(partial(load_config, config), given, run)
+        if shadowing := [setting for setting in remembered if setting.split("=")[0].split(".")[0] in GRADING]:
+            undo = " ".join(f"--set {setting.split('=')[0]}=" for setting in shadowing)
+            raise ConfigError(
+                f"{run} remembers {', '.join(shadowing)} of an earlier start, which would hold instead of {config}; "
+                f"add {undo} to grade by the file, or repeat it with its value"
+            )
         if remembered:
             typer.echo(remembered_note(remembered), err=True)
         settings = load_config(config, [*remembered, *given])
@@ -74,8 +81,8 @@ def _score_lines(done: Regraded, run: Path, command: str) -> Iterator[str]:
     undecided = sum(pair.verdict in UNDECIDED for pair in done.after.pairs)
     if cost_to_finish is None and undecided:
         yield "results.json has these scores."
-        yield f"The limits allow no more answers, with {several(undecided, 'comparison')} undecided."
-        yield "What would decide more:"
+        yield f"Within its limits the run would ask for no more, with {several(undecided, 'comparison')} undecided."
+        yield "What could decide more:"
         yield f"  {shlex.join(['adaptive-eval', 'monitor', str(run), '--once'])}"
     elif cost_to_finish is None:
         yield "results.json has these scores. Nothing more needs to be asked."

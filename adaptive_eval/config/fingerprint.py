@@ -13,6 +13,8 @@ from adaptive_eval.notes.event import Change
 from adaptive_eval.store.header import RunHeader
 
 SHOWN_CHANGES = 12
+GRADING = ("grader", "rubric")
+"""The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
 _ABSENT = object()
 
 
@@ -74,10 +76,17 @@ def require_same_meaning(
     counts = [f"{_listed(names)} {what}" for names, what in ((missing, "missing now"), (new, "new")) if names]
     if changes or counts:
         lines = [*counts, *(_description(change, stored.meaning) for change in changes)]
+        advice = f"Undo the change, give a changed model another name, or {NEW_RUN}."
+        if not counts and all(map(_concerns_grades, changes)):
+            regrade = f"adaptive-eval regrade {directory} --config CONFIG"
+            advice = f"Undo the change, or {NEW_RUN}. This grades the stored answers again:\n  {regrade}"
         raise RunChanged(
             f"{directory} has a run with other settings, so its answers cannot be used for this one:\n"
-            + "\n".join(first_lines(lines, SHOWN_CHANGES))
-            + f"\nUndo the change, give a changed model another name, or {NEW_RUN}. If only the "
-            "grader, its source files, the rubric or answer keys have changed, this grades the stored answers again:\n"
-            f"  adaptive-eval regrade {directory} --config CONFIG"
+            + "\n".join((*first_lines(lines, SHOWN_CHANGES), advice))
         )
+
+
+def _concerns_grades(change: Change) -> bool:
+    """Whether a change only concerns how answers are graded: the grader, its source files, the rubric, or a key."""
+    section, *_ = change.path.split(".")
+    return section in GRADING or (section == "questions" and change.path.endswith(".answer"))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.base.errors import NEW_RUN, ConfigError, GraderError, StoreError
-from adaptive_eval.config.fingerprint import differences, require_same_meaning
+from adaptive_eval.config.fingerprint import GRADING, differences, require_same_meaning
 from adaptive_eval.config.planning import core_caps, worst_verdict
 from adaptive_eval.config.prepare import (
     adopt_stored_trials,
@@ -57,8 +57,6 @@ from adaptive_eval.store.write import RunStore
 
 CHUNK = 64
 """Answers that are graded at once: a bound for the memory that their texts take."""
-GRADING = ("grader", "rubric")
-"""The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
 
 
 class Regraded(NamedTuple):

@@ -224,9 +224,30 @@ def test_a_regrade_goes_by_the_limits_that_the_run_remembers(site: Site) -> None
     assert site.run(config, "--set", cap).exit_code == ExitCode.SPENT
     done = regrade(site.directory(), "--config", config)
     assert f"settings of an earlier start still apply ({cap})" in done.stderr
-    assert "The limits allow no more answers" in done.stdout
+    assert "Within its limits the run would ask for no more" in done.stdout
     undone = regrade(site.directory(), "--config", config, "--set", "budget.trials=")
     assert "resuming takes about" in undone.stdout
+
+
+@pytest.mark.slow
+def test_a_grader_that_the_run_remembers_does_not_hold_in_place_of_the_file(site: Site) -> None:
+    config = site.write(grader="exact", trials={"min": 2, "max": 2})
+    assert site.run(config, "--set", "grader=contains").exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    refused = regrade(site.directory(), "--config", config)
+    assert refused.exit_code == ExitCode.CONFIGURATION and "add --set grader= to grade by the file" in refused.stderr
+    done = regrade(site.directory(), "--config", config, "--set", "grader=")
+    assert done.exit_code == ExitCode.REACHED, done.stderr
+    with closing(RunReader.open(site.directory())) as reader:
+        assert json.dumps(reader.header().meaning["grader"]).count("exact")
+
+
+@pytest.mark.slow
+def test_a_regrade_is_advised_only_where_it_would_do(site: Site) -> None:
+    site.run(site.write(trials={"min": 2, "max": 2}))
+    regraded = site.run(site.write(grader="exact", trials={"min": 2, "max": 2}))
+    assert "adaptive-eval regrade" in regraded.stderr, regraded.stderr
+    other = site.run(site.write(grader="exact", seed=5, trials={"min": 2, "max": 2}))
+    assert "has a run with other settings" in other.stderr and "adaptive-eval regrade" not in other.stderr
 
 
 @pytest.mark.slow
