@@ -96,7 +96,7 @@ def test_without_any_extra_every_other_module_can_be_imported_and_models_are_ran
     label = '{"model": "nobody", "question": "q", "trial": 0, "label": "correct"}'
     (bare / "runs/quickstart/labels.jsonl").write_text(label)  # labels count, whether or not they can be given here
     report = python(bare, "-m", "adaptive_eval", "report", "runs/quickstart", "--format", "md", "-o", "-")
-    assert "labels were given after these results were written" in report.stdout
+    assert "the labels have changed since these results were written" in report.stdout
 
 
 @pytest.mark.slow

@@ -236,4 +236,4 @@ def undecided_by_new_labels(results: Results) -> Results:
 
 UNDECIDED_PARTS = {str(Part.CHOSEN): str(Part.CANDIDATE), str(Part.RULED_OUT): str(Part.UNDECIDED)}
 """Replacements for parts in the choice if nothing is decided."""
-NEW_LABELS = "labels were given after these results were written, and may change them"
+NEW_LABELS = "the labels have changed since these results were written, and may change them"
