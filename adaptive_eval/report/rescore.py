@@ -4,41 +4,41 @@ Nothing is asked or changed: every rubric is applied to the stored signals of ea
 scores, without outcomes of another run (R0), which are known under the run's rubric alone.
 """
 
-from array import array
-from collections.abc import Mapping
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.base.errors import ConfigError, GraderError
+from adaptive_eval.base.errors import ConfigError, GraderError, StoreError
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.core.evidence import Estimates, Prior
 from adaptive_eval.core.evidence_source import DrawnQuestions, EvidenceSource
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.tally import why_unjudgeable
-from adaptive_eval.graders.frozen import LENGTH_RATIO, FrozenThresholds
-from adaptive_eval.graders.many_trials import (
-    CHUNK_SIZE,
-    NO_CATEGORY,
-    AnswerMeasures,
-    SignalsBuilder,
-    TrialSignals,
-    add_length_ratios,
-    classify_trials,
-    fit_thresholds,
-    missing_signals,
+from adaptive_eval.graders.frozen import (
+    LENGTH_RATIO,
+    Facts,
+    FrozenThresholds,
+    fact_numbers,
+    fit_frozen,
+    with_length_ratio,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
+from adaptive_eval.graders.types import FLAGS, SignalValue, measured_facts
 from adaptive_eval.report.records import TrialFacts
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
-from scorio.categorical import SCHEMATA
+from scorio.categorical import SCHEMATA, Signals, classify
 from scorio.rank import compare_rankings, rank_scores
 
 OWN_RUBRIC = "the run's rubric"
+NO_CATEGORY = -1
+"""Of a trial that lacks a signal of the rubric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,8 @@ class _Trials:
     question: NDArray[np.int32]
     category: NDArray[np.int32]
     """The stored category."""
-    signals: TrialSignals
+    facts: Sequence[Facts]
+    """All that a rubric may use."""
 
     def __len__(self) -> int:
         return len(self.model)
@@ -150,27 +151,17 @@ class _Trials:
     @classmethod
     def read(cls, stored: StoredRun) -> "_Trials":
         """The trials of the current models and questions."""
-        roster, gathered = stored.setup.roster, SignalsBuilder()
-        places, measured = array("i"), TrialFacts._fields.index("finish_reason")
-        for row in stored.reader.trial_facts():
-            if (row.model, row.question) in roster:
-                places.extend((*roster.cell(row.model, row.question), row.trial, row.category))
-                gathered.add((row.signals, row.flags), AnswerMeasures._make(row[measured:]))
-        model, question, trial, category = np.frombuffer(places, np.int32).reshape(-1, 4).T
-        judged = _is_judged(stored, model, question, trial)
-        model, question, category = (np.ascontiguousarray(column[judged]) for column in (model, question, category))
+        roster, rows = stored.setup.roster, judged_rows(stored)
+        places = [(*roster.cell(row.model, row.question), row.category) for row in rows]
+        model, question, category = np.array(places, dtype=np.int32).reshape(-1, 3).T
         names = tuple(roster.models), tuple(roster.questions)
-        return cls(*names, model, question, category, gathered.build().select(judged))
+        return cls(*names, model, question, category, [_stored_facts(row) for row in rows])
 
     def tally(self, categories: NDArray[np.integer], levels: int) -> NDArray[np.int64]:
         """Trials by category (L, M, K + 1); the last column counts those without one."""
-        shape = len(self.models), len(self.questions), levels + 1
-        counts = np.zeros(int(np.prod(shape)), dtype=np.int64)
-        for at in range(0, len(self), CHUNK_SIZE):
-            part = slice(at, at + CHUNK_SIZE)
-            column = np.where(categories[part] == NO_CATEGORY, levels, categories[part])
-            np.add.at(counts, np.ravel_multi_index((self.model[part], self.question[part], column), shape), 1)
-        return counts.reshape(shape)
+        counts = np.zeros((len(self.models), len(self.questions), levels + 1), dtype=np.int64)
+        np.add.at(counts, (self.model, self.question, np.where(categories == NO_CATEGORY, levels, categories)), 1)
+        return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,18 +195,93 @@ def _score_by(
 ) -> RescoredRubric:
     """Score the trials by a configured rubric with thresholds of the run that it names, or else the `frozen` ones of
     this run; others are fitted on these trials. Raises `GraderError` if no trial has a signal that it needs."""
-    if absent := [signal for signal in missing_signals(trials.signals, open_rubric(config)) if signal != LENGTH_RATIO]:
+    if absent := [signal for signal in missing_signals(trials.facts, open_rubric(config)) if signal != LENGTH_RATIO]:
         raise GraderError(f"needs {', '.join(absent)}, which no trial has")
     if (source := thresholds_from_run(config)) is not None:
         frozen = thresholds_from_event(source)
-    signals = trials.signals
-    questions = [trials.questions[at] for at in trials.question.tolist()] if config.looks_at_lengths else ()
-    rubric, all_thresholds = fit_thresholds(config, signals, questions, frozen)
+    facts = trials.facts
+    questions = [trials.questions[at] for at in trials.question.tolist()] if config.looks_at_lengths else []
+    rubric, all_thresholds = fit_thresholds(config, facts, questions, frozen)
     if config.looks_at_lengths:
-        signals = add_length_ratios(signals, questions, all_thresholds.medians)
+        medians, bare = all_thresholds.medians, [_without_ratio(trial) for trial in facts]
+        facts = [with_length_ratio(trial, question, medians) for trial, question in zip(bare, questions, strict=True)]
     fitted = tuple(threshold for threshold in config.unfitted if threshold not in frozen.values)
-    scored = _scored(scoring, name, rubric, trials, classify_trials(signals, rubric))
+    scored = _scored(scoring, name, rubric, trials, classify_trials(facts, rubric))
     return replace(scored, thresholds=_used_thresholds(config, all_thresholds), fitted=fitted)
+
+
+def missing_signals(trials: Sequence[Facts], rubric: Rubric) -> tuple[str, ...]:
+    """Signals that the rubric needs but no trial has."""
+    return tuple(sorted(name for name in rubric.needs if not any(name in facts for facts in trials)))
+
+
+def fit_thresholds(
+    config: RubricConfig, trials: Sequence[Facts], questions: Sequence[str], frozen: FrozenThresholds
+) -> tuple[Rubric, FrozenThresholds]:
+    """Fit the thresholds of a rubric that are not `frozen` yet; returns the rubric and all thresholds."""
+    missing = {name: rule for name, rule in config.unfitted.items() if name not in frozen.values}
+    with_medians = config.looks_at_lengths and not frozen.medians
+    fitted = fit_frozen(fact_numbers(trials), questions, missing, with_medians=with_medians)
+    names = config.unfitted.keys()
+    values = {name: value for name, value in {**frozen.values, **fitted.values}.items() if name in names}
+    thresholds = FrozenThresholds(values, {**frozen.rest_on, **fitted.rest_on}, fitted.medians or frozen.medians)
+    return open_rubric(config, thresholds), thresholds
+
+
+def classify_trials(trials: Sequence[Facts], rubric: Rubric) -> NDArray[np.integer]:
+    """(N,): the category of each trial, `NO_CATEGORY` if a signal is missing."""
+    if isinstance(rubric, SchemaRubric):
+        return _by_schema(trials, rubric)
+    return np.array([_category(rubric, facts) for facts in trials], dtype=np.int32)
+
+
+def _by_schema(trials: Sequence[Facts], rubric: SchemaRubric) -> NDArray[np.integer]:
+    """All trials at once, since one takes 0.2 ms."""
+    numbers = fact_numbers(trials)
+    columns = {name: numbers(name) for name in rubric.schema.signals}
+    columns |= {name: np.nan_to_num(columns[name]) for name in rubric.optional & columns.keys()}
+    has_signals = ~np.any([np.isnan(column) for column in columns.values()], axis=0)
+    categories = np.full(len(trials), NO_CATEGORY, dtype=np.int32)
+    if has_signals.any():
+        try:
+            signals = Signals(**{name: column[has_signals] for name, column in columns.items()})
+            categories[has_signals] = classify(signals, rubric.schema, rubric.thresholds)
+        except ValueError as error:
+            raise StoreError(f"the stored signals of a grader are damaged: {error}") from error
+    return categories
+
+
+def _category(rubric: Rubric, facts: Facts) -> int:
+    try:
+        return rubric.category(facts)
+    except GraderError:
+        return NO_CATEGORY
+
+
+def _stored_facts(row: TrialFacts) -> Facts:
+    """All that a rubric may use of a trial."""
+    measures = row.finish_reason, row.prompt_tokens, row.completion_tokens, row.completion_bpt, row.prompt_bpt
+    return {**measured_facts(*measures), **_flags_and_signals(row.flags, row.signals)}
+
+
+@lru_cache(maxsize=4096)
+def _flags_and_signals(flags: str | None, signals: str | None) -> Facts:
+    """The flags of an answer and its grader's signals, cached, since trials share few combinations."""
+    raised = set((flags or "").split())
+    facts: dict[str, SignalValue] = {flag: flag in raised for flag in FLAGS}
+    try:
+        stored = json.loads(signals) if signals else {}
+    except (ValueError, RecursionError):
+        stored = None
+    if not isinstance(stored, dict) or not all(
+        isinstance(value, str | int | float | None) for value in stored.values()
+    ):
+        raise StoreError("the stored signals of a grader are damaged: not a JSON object of plain values")
+    return facts | stored
+
+
+def _without_ratio(facts: Facts) -> Facts:
+    return {name: value for name, value in facts.items() if name != LENGTH_RATIO}
 
 
 def _scored(
@@ -246,7 +312,8 @@ def _scored(
         for at, model in enumerate(trials.models)
     )
     optional = rubric.optional if isinstance(rubric, SchemaRubric) else ()
-    assumed = {signal: 0.0 for signal in optional if np.isnan(trials.signals.numbers(signal)).all()}
+    numbers = fact_numbers(trials.facts)
+    assumed = {signal: 0.0 for signal in optional if np.isnan(numbers(signal)).all()}
     return RescoredRubric(name, rubric.names, rubric.weights, {}, (), assumed, models, None)
 
 
@@ -266,22 +333,13 @@ def _agreement(rubric: RescoredRubric, reference: RescoredRubric) -> float | Non
 
 
 def judged_rows(stored: StoredRun) -> list[TrialFacts]:
-    """Graded trials in the scores of the current models and questions."""
-    roster = stored.setup.roster
-    rows = [row for row in stored.reader.trial_facts() if (row.model, row.question) in roster]
-    places = [(*roster.cell(row.model, row.question), row.trial) for row in rows]
-    model, question, trial = np.array(places, dtype=np.int32).reshape(-1, 3).T
-    return list(compress(rows, _is_judged(stored, model, question, trial)))
-
-
-def _is_judged(
-    stored: StoredRun, model: NDArray[np.int32], question: NDArray[np.int32], trial: NDArray[np.int32]
-) -> NDArray[np.bool_]:
-    """Mask of the graded trials in the scores: the first of each model and question, as many as the newest look has."""
+    """Graded trials in the scores of the current models and questions: the first of each model and question, as many
+    as the newest look has."""
+    cells, roster = defaultdict[tuple[int, int], list[TrialFacts]](list), stored.setup.roster
+    for row in stored.reader.trial_facts():
+        if (row.model, row.question) in roster:
+            cells[roster.cell(row.model, row.question)].append(row)
     judged_counts = stored.counts().own.sum(axis=2)
-    order = np.lexsort((trial, question, model))
-    cell = (model.astype(np.int64) * judged_counts.shape[1] + question)[order]
-    _, begin, sizes = np.unique(cell, return_index=True, return_counts=True)
-    judged = np.zeros(len(model), dtype=np.bool_)
-    judged[order] = np.arange(len(cell)) - np.repeat(begin, sizes) < judged_counts.ravel()[cell]
-    return judged
+    return [
+        row for cell, rows in cells.items() for row in sorted(rows, key=lambda row: row.trial)[: judged_counts[cell]]
+    ]
