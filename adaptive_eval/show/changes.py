@@ -6,7 +6,7 @@ are compared by the means and variances of their posteriors, and listed if the c
 questions together (Holm).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.benchmarks import BenchmarkPart, Weighing, weigh_questions
 from adaptive_eval.config.decisions import prior_of
 from adaptive_eval.config.fingerprint import differences
@@ -21,8 +22,9 @@ from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.notes import Change, TrialsImported
+from adaptive_eval.notes import Change
 from adaptive_eval.report.finding import comparison_state
+from adaptive_eval.report.lines import several
 from adaptive_eval.report.published import PLACE_SECTIONS
 from adaptive_eval.report.results import setting
 from adaptive_eval.report.stored import RunCounts
@@ -33,6 +35,8 @@ from scorio.sinf.compare import compare
 from scorio.sinf.multiplicity import holm_adjusted
 
 SIGNIFICANCE_LEVEL = 0.05
+MAX_ITEMS = 20
+"""Longest list of questions, names or settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +83,9 @@ class PairChange:
 
 @dataclass(frozen=True, slots=True)
 class RunSide:
-    """One of two runs: its cost, and the questions and models that it alone has."""
+    """One of two runs, and its cost."""
 
     run: str
-    only: tuple[str, ...]
-    """Questions that the other run lacks."""
-    models_only: tuple[str, ...]
-    """Models that the other run lacks."""
     trials: int
     """All requested answers."""
     tokens: int = 0
@@ -93,19 +93,12 @@ class RunSide:
     """GPU seconds of requests."""
 
     @classmethod
-    def of(cls, view: RunView, other: RunView) -> Self:
-        """Describe one run in comparison with the other."""
-        other_ids = {question.id for question in other.questions}
-        used: list[Any] = [sum(row.trials for row in view.traffic)]
-        if (results := view.results) is not None:
-            cost = results.cost
-            used = [cost.asked, int(cost.in_all("tokens")), cost.in_all("gpu_seconds")]
-        return cls(
-            view.name,
-            tuple(question.id for question in view.questions if question.id not in other_ids),
-            tuple(name for name in view.models if name not in other.models),
-            *used,
-        )
+    def of(cls, view: RunView) -> Self:
+        """Describe a run."""
+        if view.results is None:
+            return cls(view.name, sum(row.trials for row in view.traffic))
+        cost = view.results.cost
+        return cls(view.name, cost.asked, int(cost.in_all("tokens")), cost.in_all("gpu_seconds"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +109,8 @@ class RunDiff:
     b: RunSide
     questions: int
     """Number of questions that both runs have; all means are over these."""
-    reworded: tuple[str, ...]
-    """Questions with the same id but another prompt or answer."""
-    same_seeds: tuple[str, ...]
-    """Models whose trials had the same seeds in both runs, so that equal answers are no evidence."""
-    recorded: tuple[str, ...]
-    """Models that one of the runs did not ask, because it reuses outcomes of an earlier run."""
-    unanswered: tuple[str, ...]
-    """Further models of both runs that are not compared, since one run has too few of their answers."""
-    with_prior: tuple[str, ...]
-    """Runs with outcomes of an earlier run in their scores, perhaps of the other one."""
-    labelled: tuple[str, ...]
-    """Runs whose ranks and verdicts are corrected by labels; their scores here are as graded."""
+    caveats: tuple[str, ...]
+    """What is not compared, and what these scores have in common, in sentences."""
     settings: tuple[Change, ...]
     models: tuple[ModelChange, ...]
     questions_changed: tuple[QuestionChange, ...]
@@ -149,23 +132,19 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
     ids_b = {question.id for question in b.questions}
     common = [question.id for question in a.questions if question.id in ids_b]
     recorded = counts_a.recorded | counts_b.recorded
-    both = [name for name in a.models if name in b.models]
-    names = [name for name in both if name not in recorded]
+    names = [name for name in a.models if name in b.models and name not in recorded]
     cells_a, cells_b = counts_a.of(names, common), counts_b.of(names, common)
     # by z, since p may be rounded to 0
     models = sorted(_scores(a, cells_a, b, cells_b), key=lambda change: (-abs(change.z), -abs(change.difference)))
-    compared = {change.name for change in models}
+    settings = tuple(_setting_changes(a, b))
+    unanswered = [name for name in names if name not in {change.name for change in models}]
+    with_prior = [view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()]
     return RunDiff(
-        a=RunSide.of(a, b),
-        b=RunSide.of(b, a),
+        a=RunSide.of(a),
+        b=RunSide.of(b),
         questions=len(common),
-        reworded=_reworded_questions(a, b, common),
-        same_seeds=tuple(_equally_seeded(a, b, names)),
-        recorded=tuple(name for name in both if name in recorded),
-        unanswered=tuple(name for name in names if name not in compared),
-        with_prior=tuple(view.name for view, counts in ((a, counts_a), (b, counts_b)) if counts.before.any()),
-        labelled=tuple(view.name for view in (a, b) if view.results is not None and view.results.corrected),
-        settings=tuple(_setting_changes(a, b)),
+        caveats=(*_lacking(a, b, recorded, unanswered), *_shared_or_corrected(a, b, settings, with_prior)),
+        settings=settings,
         models=tuple(models),
         questions_changed=tuple(_changed_questions(cells_a, cells_b, np.array(a.weights))),
         verdicts=tuple(_verdict_changes(a, b)),
@@ -173,11 +152,39 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
     )
 
 
-def _reworded_questions(a: RunView, b: RunView, common: list[str]) -> tuple[str, ...]:
+def _lacking(a: RunView, b: RunView, recorded: Collection[str], unanswered: Sequence[str]) -> Iterator[str]:
+    """Sentences on questions and models that are not compared, or not alike in both runs."""
     asked_a, asked_b = (
         {question.id: (question.prompt, question.answer) for question in view.questions} for view in (a, b)
     )
-    return tuple(key for key in common if asked_a[key] != asked_b[key])
+    changed = [key for key in asked_a if key in asked_b and asked_a[key] != asked_b[key]]
+    of_earlier = [name for name in a.models if name in b.models and name in recorded]
+    for what, why, names in (
+        ("question", "only in the first run", [key for key in asked_a if key not in asked_b]),
+        ("question", "only in the second run", [key for key in asked_b if key not in asked_a]),
+        ("question", "with the same id, but another prompt or answer", changed),
+        ("model", "only in the first run", [name for name in a.models if name not in b.models]),
+        ("model", "only in the second run", [name for name in b.models if name not in a.models]),
+        ("model", "not compared, since one of the runs has recorded outcomes instead of asking", of_earlier),
+        ("model", "not compared, since one of the runs has too few answers", unanswered),
+    ):
+        if names:
+            yield f"{several(len(names), what)} {why}: {first_few(list(names), MAX_ITEMS)}"
+
+
+def _shared_or_corrected(
+    a: RunView, b: RunView, settings: Sequence[Change], with_prior: Sequence[str]
+) -> Iterator[str]:
+    """Sentences on what these scores rest on."""
+    if any(path[0] == "benchmarks" and path[-1] == "weight" for path in (row.path.split(".") for row in settings)):
+        yield "scores of both runs have the benchmark weights of the second run"
+    if with_prior:
+        yield (
+            f"outcomes of an earlier run (R0) count in the scores of {' and '.join(with_prior)}: if that was the other "
+            "of the two, both share them, and differ less than their new trials do"
+        )
+    if labelled := [view.name for view in (a, b) if view.results is not None and view.results.corrected]:
+        yield f"ranks and verdicts of {' and '.join(labelled)} are corrected by labels, the scores here are as graded"
 
 
 def _setting_changes(a: RunView, b: RunView) -> Iterator[Change]:
@@ -203,23 +210,6 @@ def _split_models(configuration: Mapping[str, object]) -> tuple[dict[str, object
     return settings, {
         model["name"]: {**model, "base_url": None} if model.get("recorded") else model for model in models
     }
-
-
-def _equally_seeded(a: RunView, b: RunView, names: list[str]) -> Iterator[str]:
-    imports = (event.body for view in (a, b) for event in view.events if event.kind == TrialsImported.KIND)
-    if not all(body.get("seeds_match") for body in imports):
-        return  # sampled elsewhere
-    (in_a, models_a), (in_b, models_b) = _split_models(a.configuration), _split_models(b.configuration)
-    if _seed_settings(in_a) != _seed_settings(in_b):
-        return
-    for name in names:
-        if all(models_a[name][key] == models_b[name][key] for key in ("model", "sampling", "prompt", "api")):
-            yield name
-
-
-def _seed_settings(settings: Mapping[str, object]) -> tuple[object, object]:
-    """Settings that determine the seeds of trials."""
-    return settings["seed"], setting(settings, "trials", "seeds")
 
 
 def _scores(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) -> Iterator[ModelChange]:

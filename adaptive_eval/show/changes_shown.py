@@ -2,14 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from adaptive_eval.base.lists import first_few
 from adaptive_eval.report.finding import state_word
 from adaptive_eval.report.lines import Scale, count, duration, several
-from adaptive_eval.show.changes import SIGNIFICANCE_LEVEL, ModelChange, RunDiff
+from adaptive_eval.show.changes import MAX_ITEMS, SIGNIFICANCE_LEVEL, ModelChange, RunDiff
 from adaptive_eval.show.text import Block, Table, number_or_dash
-
-MAX_ITEMS = 20
-"""Longest list of questions, names or settings."""
 
 
 def changes_blocks(diff: RunDiff, weights: Sequence[float]) -> Iterator[Block]:
@@ -19,8 +15,8 @@ def changes_blocks(diff: RunDiff, weights: Sequence[float]) -> Iterator[Block]:
     yield from _models(diff, scale)
     yield from _verdicts(diff)
     yield from _questions(diff, scale)
-    yield from _caveats(diff)
-    yield from _settings(diff)
+    yield from _listed("Caveats:", diff.caveats)
+    yield from _listed("Settings that differ:", diff.settings)
 
 
 def _headline(diff: RunDiff) -> str:
@@ -105,50 +101,9 @@ def _questions(diff: RunDiff, scale: Scale) -> Iterator[Block]:
             yield f"and {more} more"
 
 
-def _caveats(diff: RunDiff) -> Iterator[str]:
-    only = [
-        ("question", "only in the first run", diff.a.only),
-        ("question", "only in the second run", diff.b.only),
-        ("model", "only in the first run", diff.a.models_only),
-        ("model", "only in the second run", diff.b.models_only),
-        ("question", "with the same id, but another prompt or answer", diff.reworded),
-    ]
-    lines = [f"- {several(len(names), what)} {why}: {_listed(names)}" for what, why, names in only if names]
-    if diff.same_seeds:
-        lines.append(
-            f"- the same seeds in both runs for {_listed(diff.same_seeds)}: if the server honours them, both runs have "
-            "the same answers, and these intervals are too wide"
-        )
-    if diff.recorded:
-        lines.append(
-            f"- not compared, since one of the runs has recorded outcomes of an earlier run instead of asking: "
-            f"{_listed(diff.recorded)}"
-        )
-    if diff.unanswered:
-        lines.append(f"- not compared, since one of the runs has too few answers: {_listed(diff.unanswered)}")
-    if any(path[0] == "benchmarks" and path[-1] == "weight" for path in (row.path.split(".") for row in diff.settings)):
-        lines.append("- scores of both runs have the benchmark weights of the second run")
-    if diff.with_prior:
-        lines.append(
-            f"- outcomes of an earlier run (R0) count in the scores of {_listed(diff.with_prior)}: if that was the "
-            "other of the two, both share them, and differ less than their new trials do"
-        )
-    if diff.labelled:
-        lines.append(
-            f"- ranks and verdicts of {_listed(diff.labelled)} are corrected by labels, the scores here are as graded"
-        )
-    if lines:
-        yield "Caveats:"
-        yield from lines
-
-
-def _listed(names: Sequence[str]) -> str:
-    return first_few(list(names), MAX_ITEMS)
-
-
-def _settings(diff: RunDiff) -> Iterator[str]:
-    if diff.settings:
-        yield "Settings that differ:"
-        yield from (f"- {change}" for change in diff.settings[:MAX_ITEMS])
-        if len(diff.settings) > MAX_ITEMS:
-            yield f"- and {len(diff.settings) - MAX_ITEMS} more"
+def _listed(title: str, items: Sequence[object]) -> Iterator[str]:
+    if items:
+        yield title
+        yield from (f"- {item}" for item in items[:MAX_ITEMS])
+        if (more := len(items) - MAX_ITEMS) > 0:
+            yield f"- and {more} more"

@@ -22,10 +22,8 @@ from adaptive_eval.core import Reason
 from adaptive_eval.exchange.export import export
 from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.running.beginning import stored_plan
-from adaptive_eval.show.changes import diff_runs
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
 
@@ -78,9 +76,7 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     assert ended.exit_code in FINISHED, ended.stderr
     assert first_look(run) == [32, 32, 32]
     after, before = RunOutcome.of(run).outcomes, full_run.result.outcomes
-    view, counts = read_view(run), read_counts(run)
-    assert view.words.seeds.startswith("Imported trials keep their seeds")
-    assert diff_runs(view, counts, view, counts).same_seeds == ()
+    assert read_view(run).words.seeds.startswith("Imported trials keep their seeds")
     common = before.keys() & after.keys()
     assert len(common) > 150
     assert {trial: after[trial] for trial in common} == {trial: before[trial] for trial in common}
