@@ -124,8 +124,7 @@ def _missing_grader_note(done: ImportResult, compared: GraderComparison, config:
     yield f"grades    {compared.agreement.summary}, for example"
     yield from (f"          {safe_line(example, 400)}" for example in compared.agreement.examples)
     file = config or done.path / CONFIG_FILE
-    on_sample = f" (on a sample: {', '.join(compared.instead)})" if compared.instead else ""
-    yield f"          name a grader in {file} that gives these grades{on_sample}"
+    yield f"          name a grader in {file} that gives these grades"
     yield "          or grade all answers by another one:"
     yield f"          adaptive-eval regrade {done.path} --config {file}"
 

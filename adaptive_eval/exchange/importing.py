@@ -13,11 +13,10 @@ from adaptive_eval.exchange.gather import PlacedRecord, RecordGatherer
 from adaptive_eval.exchange.grading import RecordGrader
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.run_directory import draft_run
-from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement, find_agreeing_graders
+from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import Grading, GradingPool
-from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.types import GraderOptions, WorkerSettings
 from adaptive_eval.questions import Question
 from adaptive_eval.report.log_files import MOST_BYTES, LogError, LogFile
@@ -39,8 +38,6 @@ class GraderComparison(NamedTuple):
     """None if the likely grader does not reproduce the grades of the logs."""
     agreement: Agreement | None = None
     """None if everything was graded by this grader."""
-    instead: tuple[str, ...] = ()
-    """Other graders that reproduce the grades."""
 
 
 class ImportResult(NamedTuple):
@@ -137,10 +134,7 @@ class _Import:
         if any(grader.key_problem(graded.question) for graded in sample):
             return GraderComparison(grader)  # without answer keys nothing can be graded, so the run cannot continue
         result = await agreement(grader, terms.rubric, sample, self._worker_settings)
-        if result.all_agree:
-            return GraderComparison(grader, result)
-        others = await find_agreeing_graders(GRADERS, terms.rubric, sample, self._worker_settings)
-        return GraderComparison(None, result, tuple(others))
+        return GraderComparison(grader if result.all_agree else None, result)
 
     def _require_question(self, placed: PlacedRecord) -> None:
         """Add the question; raises `LogError` if the grader cannot use its key."""

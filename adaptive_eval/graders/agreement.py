@@ -5,7 +5,7 @@ Mixing the grades of two graders in one score is unfair: a model whose later ans
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import GraderError
@@ -82,18 +82,6 @@ async def agreement(
         results = await asyncio.gather(*(_describe_difference(pool, rubric, answer) for answer in marked))
     differences = [difference for difference in results if difference is not None]
     return Agreement(getattr(grader, "kind", ""), len(sample), len(differences), tuple(differences[:MAX_EXAMPLES]))
-
-
-async def find_agreeing_graders(
-    graders: Mapping[str, type[GraderOptions]], rubric: Rubric, sample: Sequence[GradedAnswer], settings: WorkerSettings
-) -> list[str]:
-    """The kinds of graders without required options that give every answer of a sample its stored grade."""
-    candidates = [
-        kind() for kind in graders.values() if not any(field.is_required() for field in kind.model_fields.values())
-    ]
-    usable = [grader for grader in candidates if not any(grader.key_problem(answer.question) for answer in sample)]
-    results = [await agreement(grader, rubric, sample, settings) for grader in usable]
-    return [result.grader for result in results if result.all_agree]
 
 
 def _with_stored_marks(grader: GraderOptions, graded: GradedAnswer) -> GradedAnswer:

@@ -18,8 +18,6 @@ from adaptive_eval.questions import readers
 
 MIB = 2**20
 
-pytestmark = pytest.mark.usefixtures("quick_graders")
-
 
 def peak_of(action: Callable[[], object]) -> int:
     """Most bytes that Python had allocated at once."""

@@ -20,8 +20,6 @@ from adaptive_eval.report.results_file import RESULTS_FILE
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
-pytestmark = pytest.mark.usefixtures("quick_graders")
-
 
 def logs_of(directory: Path) -> "dict[str, EvalLog]":
     """Every exported log of a run, by its file."""

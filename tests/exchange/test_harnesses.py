@@ -13,8 +13,6 @@ from thoroughness import examples
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.report.log_files import LogError
 
-pytestmark = pytest.mark.usefixtures("quick_graders")
-
 TIME = "2026-01-02T03-04-05.678901"
 
 

@@ -24,8 +24,6 @@ from adaptive_eval.report import log_files
 from adaptive_eval.report.log_files import LogError, LogFile
 from adaptive_eval.report.transcripts import MAX_TEXT, transcript_end
 
-pytestmark = pytest.mark.usefixtures("quick_graders")
-
 START = ("_journal/start.json", json.dumps(header()).encode())
 
 

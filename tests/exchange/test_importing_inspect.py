@@ -13,8 +13,6 @@ from stored_runs import stored_trials
 from adaptive_eval.notes import TrialsImported, events_of_kind
 from adaptive_eval.report.reader import RunReader
 
-pytestmark = pytest.mark.usefixtures("quick_graders")
-
 
 def wrote(content: object, stop_reason: str = "stop") -> dict[str, object]:
     """A sample's output."""

@@ -8,8 +8,6 @@ import pytest
 import yaml
 from logs import imported, lines, lm_eval_row, outcomes
 
-pytestmark = pytest.mark.usefixtures("quick_graders")
-
 TIME = "2026-01-02T03-04-05.678901"
 Rows = list[dict[str, object]]
 UP = {"exact_match": True, "f1": True, "errors": False, "bleu": True}

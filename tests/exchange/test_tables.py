@@ -211,7 +211,6 @@ def alike(folder: Path) -> Path:
     )
 
 
-@pytest.mark.usefixtures("quick_graders")
 @pytest.mark.parametrize("form", ["jsonl", pytest.param("inspect", marks=pytest.mark.slow)])
 def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp_path: Path, form: str) -> None:
     run = alike(tmp_path)
