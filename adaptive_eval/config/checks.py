@@ -22,7 +22,7 @@ from adaptive_eval.core.entries import Option
 from adaptive_eval.core.objectives import CHEAPEST, PRECISION_OF, THRESHOLD
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
-from adaptive_eval.endpoints.types import KEEP_TOKENS, EndpointConfig, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import (
     InspectScores,
@@ -36,7 +36,7 @@ from adaptive_eval.graders.judge_forms import REFERENCE
 from adaptive_eval.graders.reported import Reported
 from adaptive_eval.graders.rubric import FROM, RubricConfig, open_rubric
 from adaptive_eval.graders.scoring import MAX_SUMS
-from adaptive_eval.graders.types import ANSWER_SIGNALS, TOKEN_MEASURES, GraderOptions
+from adaptive_eval.graders.types import ANSWER_SIGNALS, GraderOptions
 from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import (
@@ -473,8 +473,6 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
         path: KeyPath = ("models", number)
         if "completion_bpt" in opened.needs and not model.sampling.logprobs:
             yield Problem((*path, "sampling", "logprobs"), "must be true: the rubric needs completion_bpt")
-        if (needs := sorted(opened.needs & set(TOKEN_MEASURES))) and model.sampling.logprobs != KEEP_TOKENS:
-            yield Problem((*path, "sampling", "logprobs"), f"must be tokens: the rubric needs {needs[0]}")
         if "prompt_bpt" in opened.needs and model.prompt_logprobs is None:
             yield Problem((*path, "prompt_logprobs"), "must be given: the rubric needs prompt_bpt", "for vLLM: vllm")
 

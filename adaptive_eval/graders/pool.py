@@ -27,7 +27,6 @@ from adaptive_eval.graders.types import (
     WorkerSettings,
     answer_facts,
     reads_as_refusal,
-    token_facts,
 )
 from adaptive_eval.graders.worker import (
     GradingTask,
@@ -276,9 +275,8 @@ def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "")
     if not marks.signals.get("has_answer", True) and reads_as_refusal(answer.text):
         facts["refusal"] = True
     raised = {flag: True for flag in FLAGS if facts[flag]}
-    signals = {**token_facts(answer.token_logprobs), **marks.signals}
-    result = apply_rubric({**facts, **signals}, rubric, question)
-    return Grade(result.category, {**signals, **raised, **result.measured}, marks.extracted)
+    result = apply_rubric({**facts, **marks.signals}, rubric, question)
+    return Grade(result.category, {**marks.signals, **raised, **result.measured}, marks.extracted)
 
 
 def _default_workers() -> int:

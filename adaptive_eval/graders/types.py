@@ -8,8 +8,6 @@ process. For any text, it raises nothing but `GraderError`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from heapq import nlargest
-from math import log
 from pathlib import Path
 from typing import ClassVar, NamedTuple, get_args
 
@@ -18,7 +16,7 @@ from pydantic import Field
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import Section
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Answer, AnswerLogprobs, Signal
+from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.questions.types import Question
 
 SignalValue = float | bool | str
@@ -184,10 +182,7 @@ NEEDS_RUBRIC = (
 
 FLAGS: tuple[str, ...] = get_args(Signal)
 MEASURES = ("completion_tokens", "prompt_tokens", "token_ratio", "repeated_pattern", "completion_bpt", "prompt_bpt")
-TOKEN_MEASURES = ("worst_bpt", "last_bpt")
-"""Measures of answers with stored log-probabilities; stored with the grader's signals."""
-ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES, *TOKEN_MEASURES})
-TENTH = 10
+ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES})
 
 REFUSAL_OPENINGS = (
     "i'm sorry, but i can't",
@@ -244,15 +239,6 @@ def _token_cap() -> int:
     from scorio.categorical.signals import TOKEN_CAP  # loads numpy, which grading processes do not need
 
     return TOKEN_CAP
-
-
-def token_facts(logprobs: AnswerLogprobs | None) -> dict[str, SignalValue]:
-    """`TOKEN_MEASURES` in bits per token: means over the least likely tenth of the tokens, and over the last tenth."""
-    bits = [] if logprobs is None else [-value / log(2.0) for value in logprobs.values if value is not None]
-    if not bits:
-        return {}
-    count = -(-len(bits) // TENTH)
-    return {"worst_bpt": sum(nlargest(count, bits)) / count, "last_bpt": sum(bits[-count:]) / count}
 
 
 def reads_as_refusal(text: str) -> bool:

@@ -13,7 +13,6 @@ from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, best_is_s
 from adaptive_eval.graders.types import (
     ANSWER_SIGNALS,
     REFUSAL_OPENINGS,
-    TOKEN_MEASURES,
     Marks,
     answer_facts,
     reads_as_refusal,
@@ -161,7 +160,7 @@ class TestFacts:
         assert facts["refusal"] is False
         assert facts["token_ratio"] == 0.5
         assert facts["repeated_pattern"] == 1.0
-        assert facts.keys() == ANSWER_SIGNALS - {"completion_bpt", "prompt_bpt", *TOKEN_MEASURES}
+        assert facts.keys() == ANSWER_SIGNALS - {"completion_bpt", "prompt_bpt"}
 
     @pytest.mark.parametrize("opening", REFUSAL_OPENINGS)
     def test_refusals(self, opening: str) -> None:

@@ -8,27 +8,16 @@ import pytest
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode, StoreError
+from adaptive_eval.base.errors import StoreError
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import AnswerLogprobs
-from adaptive_eval.graders.rubric import RubricConfig
 from adaptive_eval.report.records import TrialRecord
-from adaptive_eval.report.rescore import rescore
-from adaptive_eval.report.results_file import read_results
 from adaptive_eval.simulate.answering import split_tokens
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.packing import pack_json, pack_logprobs, unpack_logprobs
 from adaptive_eval.store.verify import Integrity
 
 KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
-SURE = {
-    "categories": [
-        {"name": "sure", "weight": 1, "when": {"is_correct": True, "worst_bpt": {"below": "p50"}}},
-        {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
-        {"name": "wrong", "weight": 0},
-    ],
-}
-GIVEN = SURE | {"thresholds": {"worst_bpt p50": 3.0}}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +41,7 @@ def bits(values: list[float]) -> float:
 
 
 def require_whole(trials: list[TrialRecord]) -> None:
-    """The tokens are those of the text, their mean is the one that is stored, and so are the signals."""
+    """The tokens are those of the text, their mean is the one that is stored."""
     assert trials
     for trial in trials:
         tokens, values = logprobs_of(trial)
@@ -60,9 +49,6 @@ def require_whole(trials: list[TrialRecord]) -> None:
         numbers = [value for value in values if value is not None]
         assert len(numbers) == len(tokens) and trial.answer.completion_bpt is not None
         assert bits(numbers) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
-        tenth = -(-len(numbers) // 10)
-        assert trial.signals["worst_bpt"] == pytest.approx(bits(sorted(numbers)[:tenth]), abs=1e-3)
-        assert trial.signals["last_bpt"] == pytest.approx(bits(numbers[-tenth:]), abs=1e-3)
 
 
 @pytest.mark.slow
@@ -80,27 +66,6 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in place.read_text().splitlines()]
     assert [row["token_logprobs"]["tokens"] for row in rows] == [list(logprobs_of(trial).tokens) for trial in trials]
-
-
-@pytest.mark.slow
-def test_a_rubric_may_use_the_least_likely_tokens_live_and_afterwards(site: Site, url: str) -> None:
-    missing = site.write(**settings(url, rubric=GIVEN, sampling={**KEPT, "logprobs": True}))
-    refused = site.run(missing)
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "must be tokens: the rubric needs worst_bpt" in " ".join(refused.output.split())
-    two = {"trials": {"min": 2, "max": 2}}
-    later = site.write("later", **settings(url, **two))
-    assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
-    fitted = SURE | {"thresholds": {"from": str(site.directory("later"))}}
-    assert site.run(site.write(**settings(url, rubric=fitted, **two))).exit_code in ENDED
-    live = read_results(site.directory())
-    assert live is not None and {trial.category for trial in stored(site)} == {0, 1, 2}
-    rubrics = {"sure": RubricConfig.model_validate_json(json.dumps(SURE))}
-    (sure,) = [rubric for rubric in rescore(site.directory("later"), rubrics).rubrics if rubric.name == "sure"]
-    # both runs have the same answers, so thresholds and scores are the same
-    assert {model.name: model.score for model in sure.models} == {
-        row.name: pytest.approx(row.score) for row in live.models
-    }
 
 
 @pytest.mark.parametrize(

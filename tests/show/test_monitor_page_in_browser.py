@@ -394,7 +394,7 @@ def test_the_runs_fit_a_phone(tabs: Tabs, serve: Callable[..., Server], width: i
 def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:
     """All tokens, or the first of many, whatever they contain and in whichever direction they are written."""
     tokens = [["It", -0.01], [" is\n", -1.0], [HOSTILE, None], ["\u05e9\u05dc\u05d5\u05dd", -0.25], ["42", 0.0]]
-    long = {"signals": {"is_correct": True, "worst_bpt": 1.2345678901234567}, "completion_bpt": 0.36403373713}
+    long = {"signals": {"is_correct": True, "verifier_a": 1.2345678901234567}, "completion_bpt": 0.36403373713}
     server = serve(early())
     server.trials = [trial(0, tokens=tokens, completion_tokens=5, **long), trial(1, tokens=tokens)]
     page = opened(tabs, server)
@@ -415,4 +415,4 @@ def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve:
     assert lists.first.locator("pre").evaluate("(one) => getComputedStyle(one).direction") == "ltr"
     text = page.inner_text("dialog")
     assert "\u202e" not in text and page.locator("dialog img, dialog script").count() == 0
-    assert "worst_bpt 1.235" in text and "0.364" in text and "0.36403" not in text
+    assert "verifier_a 1.235" in text and "0.364" in text and "0.36403" not in text
