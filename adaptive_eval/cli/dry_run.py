@@ -35,8 +35,6 @@ from adaptive_eval.show.text import NEXT, dollars
 QUESTION = "Do the models answer? The dry run asks every model, and grades what it answers."
 MAX_CHARACTERS = 80
 """Characters shown of a question, and of the beginning and end of an answer."""
-MIN_CUT_OFF_SHARE = 0.9
-"""Share of max_tokens below which the server has cut off a truncated answer; servers count tokens differently."""
 MAX_NAMED_MODELS = 3
 """Models with cut answers that a warning names."""
 
@@ -84,7 +82,6 @@ def rehearse(
         *([f"warn      {sampling_sentence(prior)}"] if prior is not None and prior.sampled_otherwise else []),
         f"directory {safe_line(str(directory), 200)} ({place})",
         *([f"saved     {several(saved_answers, 'answer')}; the run and `plan` use them"] if saved_answers else []),
-        *_failures(health, tried),
         *_next_step(command, healthy=healthy, in_vain=is_in_vain(first_round)),
     ):
         typer.echo(line)
@@ -96,23 +93,6 @@ def _next_step(command: str, *, healthy: bool, in_vain: bool) -> Iterator[str]:
         yield f"{NEXT}fix what failed above, then repeat this command"
     elif not in_vain:
         yield f"{NEXT}{command}"
-
-
-def _failures(health_by_model: Mapping[str, Health], tried: Sequence[TriedAnswer]) -> Iterator[str]:
-    """The failures, repeated at the end: each model once, with its reason."""
-    reasons = {
-        name: f"{replica.detail} ({replica.url})"
-        for name, health in health_by_model.items()
-        for replica in health.replicas
-        if not replica.healthy
-    }
-    for attempt in tried:
-        if not isinstance(attempt.answer, Answer):
-            reasons.setdefault(attempt.model, f"no answer: {attempt.answer}")
-    if reasons:
-        yield f"failed    {len(reasons)} of {len(health_by_model)}:"
-    for name, reason in reasons.items():
-        yield f"          {safe_name(name, 40)}: {safe_line(reason, 400)}"
 
 
 def show_health(health_by_model: Mapping[str, Health]) -> bool:
@@ -134,11 +114,10 @@ def show_health(health_by_model: Mapping[str, Health]) -> bool:
 
 def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
     """Print the models' answers with their grades; True if all have answered."""
-    max_tokens = {model.name: model.sampling.max_tokens for model in prepared.config.asked}
     for attempt in tried:
         head = f"answer  {safe_name(attempt.model, 40)}  {safe_name(attempt.question.id, 40)}"
         typer.echo(f"{head}  {safe_line(attempt.question.prompt, MAX_CHARACTERS)!r}")
-        for line in _answer_lines(attempt, prepared.rubric, max_tokens.get(attempt.model)):
+        for line in _answer_lines(attempt, prepared.rubric):
             typer.echo(f"        {line}")
     if not grades_cut_answers(prepared.rubric):
         for line in _cut_lines(tried):
@@ -151,14 +130,12 @@ def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
     return all(isinstance(attempt.answer, Answer) for attempt in tried)
 
 
-def _answer_lines(tried: TriedAnswer, rubric: Rubric, max_tokens: int | None) -> Iterator[str]:
+def _answer_lines(tried: TriedAnswer, rubric: Rubric) -> Iterator[str]:
     if not isinstance(tried.answer, Answer):
         yield f"no answer: {safe_line(str(tried.answer), 400)}"
         return
     details = ", ".join([several(tried.answer.completion_tokens, "token"), *sorted(tried.answer.signals)])
     yield f"response {safe_line(_cut_middle(tried.answer.text), 2 * MAX_CHARACTERS + 3)!r} ({details})"
-    if "truncated" in tried.answer.signals:
-        yield _cut_off_at(tried.answer.completion_tokens, max_tokens)
     if not isinstance(tried.grade, Grade):
         yield f"no grade: {safe_line(str(tried.grade), 400)}"
         return
@@ -171,15 +148,6 @@ def _answer_lines(tried: TriedAnswer, rubric: Rubric, max_tokens: int | None) ->
     extracted = "nothing" if tried.grade.extracted is None else repr(safe_line(tried.grade.extracted, MAX_CHARACTERS))
     key = repr(safe_line(tried.question.answer, MAX_CHARACTERS))
     yield f"parsed {extracted}, expected {key}: {graded_as}"
-
-
-def _cut_off_at(tokens: int, max_tokens: int | None) -> str:
-    """Describe the limit that cut off an answer of this many tokens."""
-    if max_tokens is None:
-        return "cut off at a limit of the server or the task: sampling.max_tokens is not set"
-    if 0 < tokens < MIN_CUT_OFF_SHARE * max_tokens:
-        return f"cut off by its server before max_tokens ({max_tokens}): is the server's context too small?"
-    return f"cut off at sampling.max_tokens ({max_tokens})"
 
 
 def _cut_lines(tried: Sequence[TriedAnswer]) -> Iterator[str]:
