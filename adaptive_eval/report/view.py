@@ -17,7 +17,6 @@ from adaptive_eval.base.errors import stop_in_words
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.same_questions import pairs_by_question
-from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.trial import JUDGING
@@ -30,7 +29,6 @@ from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.finding import (
     has_tiers,
     pairing_sentences,
-    state_word,
 )
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.looks import changed_horizons, read_look
@@ -93,7 +91,6 @@ class EventView:
 
     at: float
     kind: str
-    body: Mapping[str, object]
     text: str | None
     """The event in words; None if displays show it in another way."""
 
@@ -178,10 +175,6 @@ class RunView:
     """A sentence for each comparison that is judged by trials with the same seeds."""
     waiting: Spending | None = None
     """Stored answers whose grades are pending; None without any, and after the first look."""
-
-
-PRIVATE_FIELDS = {"host", "pid", "key", "planned", "asked_as"}
-"""Fields of events that published reports leave out, as they are of no use to others."""
 
 
 def read_view(directory: Path) -> RunView:
@@ -358,8 +351,5 @@ def look_views(looks: Sequence[StoredLook], *, compared: bool) -> Iterator[LookV
 
 
 def event_view(event: Event) -> EventView:
-    """Convert an event to publishable plain values, without lists and mappings, which are long."""
-    flat = {key: value for key, value in event.body().items() if isinstance(value, str | int | float)}
-    public = {key: value for key, value in flat.items() if key not in PRIVATE_FIELDS}
-    values = {key: state_word(value) if isinstance(value, Reason) else value for key, value in public.items()}
-    return EventView(event.at, event.kind, values, event_sentence(event))
+    """Convert an event to what reports have of it."""
+    return EventView(event.at, event.kind, event_sentence(event))

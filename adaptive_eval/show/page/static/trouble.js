@@ -90,9 +90,10 @@ function seconds(value) {
 }
 
 /** @param {PageView} view */
-function events({ events }) {
-  const shown = events.slice(-MAX_EVENTS).reverse();
-  const earlier = events.length - shown.length;
+function events(view) {
+  const told = view.events.filter(({ text }) => text !== null);
+  const shown = told.slice(-MAX_EVENTS).reverse();
+  const earlier = told.length - shown.length;
   return [
     titledTable({
       className: "tall",
@@ -102,16 +103,9 @@ function events({ events }) {
       columns: [
         ["Time", (event) => moment(event.at)],
         ["Event", (event) => plain(event.kind.replaceAll("_", " "))],
-        ["Details", (event) => h("span", { class: "wrap" }, plain(event.text ?? details(event.body), 600))],
+        ["Details", (event) => h("span", { class: "wrap" }, plain(event.text, 600))],
       ],
     }),
     earlier ? note(`and ${plural(earlier, "earlier event")}`) : null,
   ];
-}
-
-/** The facts of an event, such as "answers: 3"; what is 0 or unknown is left out. @param {EventView["body"]} body */
-function details(body) {
-  const text = (/** @type {unknown} */ value) => (typeof value === "number" ? Number(value.toFixed(4)) : value);
-  const facts = Object.entries(body).filter(([, value]) => value);
-  return facts.map(([key, value]) => `${key.replaceAll("_", " ")}: ${text(value)}`).join(" · ");
 }
