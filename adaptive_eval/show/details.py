@@ -1,12 +1,14 @@
 """What a report says of the scores beyond the ranking, of how they came about and of their cost, in paragraphs and
 tables."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.choice import part_in_words
 from adaptive_eval.report.finding import (
     comparison_state,
@@ -19,6 +21,7 @@ from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.lines import Scale, count, duration, minute, several
 from adaptive_eval.report.other_costs import summarize_other_costs
+from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.results import (
     FrontierRow,
     GradingCost,
@@ -31,6 +34,7 @@ from adaptive_eval.report.results import (
     RunCost,
     WastedCost,
 )
+from adaptive_eval.report.sites import SiteRow, SiteState
 from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions
@@ -220,6 +224,88 @@ def _call_text(pair: PairRow) -> str:
     then = "" if pair.called.z is None else f": z {number_or_dash(pair.called.z)}"
     boundary = "" if pair.called.boundary is None else f", boundary {number_or_dash(pair.called.boundary)}"
     return f"look {pair.called.look}{then}{boundary}"
+
+
+SITE_STATES = (SiteState.LOST, SiteState.WAITING, SiteState.LOADING, SiteState.SERVING, SiteState.ENDED)
+"""What needs attention first."""
+
+
+def request_blocks(view: RunView) -> Iterator[Block]:
+    """Sites on a cluster, answers worth a note, answers by server, and pending batches."""
+    if view.sites:
+        yield from _sites(view.sites)
+    if view.results is not None:
+        yield _noted_answers(view.results.models)
+    yield from _traffic(view.traffic)
+    yield from batch_blocks(view)
+
+
+def _sites(sites: Sequence[SiteRow]) -> Iterator[Block]:
+    ordered = sorted(sites, key=lambda row: SITE_STATES.index(SiteState(row.state)))
+    rows = (
+        [
+            *(row.model, row.site, row.host or "–", (row.node or "–")[:8], row.state, f"{minute(row.since)} UTC"),
+            f"{row.gpus:.3g}{'' if row.devices is None else f' ({row.devices})'}",
+            *(count(row.losses), count(row.moves)),
+        ]
+        for row in ordered
+    )
+    head = ["model", "site", "host", "node", "state", "since", "GPUs", "lost", "moved"]
+    yield Table.of("Sites on the cluster", head, rows, texts=6)
+    for row in ordered:
+        if row.why is not None and row.state not in (SiteState.SERVING, SiteState.ENDED):
+            yield f"{row.model}, {row.site}: {row.state}, {row.why}."
+    states = Counter(row.state for row in ordered)
+    losses, moves = sum(row.losses for row in sites), sum(row.moves for row in sites)
+    yield (
+        f"{several(len(sites), 'site')}: {', '.join(f'{number} {state}' for state, number in states.items())}; "
+        f"lost {count(losses)} times, moved {count(moves)} times to another node."
+    )
+
+
+def _noted_answers(models: Sequence[ModelRow]) -> Block:
+    """Answers with a signal, without a grade or repeated, by model."""
+    signals = sorted({signal for row in models for signal in row.signals})
+    head = ["model", "answers", *(signal.replace("_", " ") for signal in signals), "no grade", "repeated word for word"]
+    numbers = [[*(row.signals.get(signal, 0) for signal in signals), row.ungraded, row.repeats] for row in models]
+    rows = [
+        [row.name, count(row.stored_trials), *(_share(number, row.stored_trials) for number in noted)]
+        for row, noted in zip(models, numbers, strict=True)
+        if any(noted)
+    ]
+    if not rows:
+        return "No answer was truncated, empty, refused, repeated or left ungraded."
+    return Table.of("Answers worth a note", head, rows)
+
+
+def _share(number: int, trials: int) -> str:
+    return f"{count(number)} ({number / max(1, trials):.1%})" if number else ""
+
+
+def _traffic(traffic: Sequence[ReplicaTraffic]) -> Iterator[Block]:
+    has_logs = any(row.replica.startswith(f"{INSPECT_LOGS}/") for row in traffic)
+    if has_logs:
+        yield (
+            "Inspect has the transcripts, in a log of each model for each start of the run: inspect view --log-dir "
+            f"{INSPECT_LOGS} in the run's directory shows them."
+        )
+    rows = (
+        [
+            *(row.model, row.replica, count(row.trials), count(row.retries), count(row.prompt_tokens)),
+            *(count(row.cached_tokens) if row.cached_tokens else "", count(row.completion_tokens)),
+            *(_latency(row.latency), _latency(row.ttft)),
+        ]
+        for row in traffic
+    )
+    place = "log of Inspect" if has_logs else "server"
+    head = ["model", place, "answers", "retries", "prompt tokens", "from a cache", "completion tokens"]
+    yield Table.of(f"Answers by model and {place}", [*head, "mean latency", "time to first token"], rows, texts=2)
+
+
+def _latency(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{1000 * seconds:.0f} ms" if seconds < 1.0 else duration(seconds)
 
 
 def batch_blocks(view: RunView) -> Iterator[Block]:

@@ -50,7 +50,6 @@ TEXTS_OF = {
     "duration(864000)": "10d 0h",
     "plural(1, 'look')": "1 look",
     "plural(0, 'look')": "0 looks",
-    "listed(['a', 'b', 'c'])": "a, b and c",
     "plain('a\\u202eb\\u0000c\\nd')": "a⟨U+202E⟩b⟨U+0000⟩c d",
     "plain('abcdefghij', 7)": "abcd…ij",
     "plain('\\ud800x')": "⟨U+D800⟩x",

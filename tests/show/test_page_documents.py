@@ -15,10 +15,12 @@ from page_views import simulated, world
 
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.view import RunView
+from adaptive_eval.show.details import request_blocks
 from adaptive_eval.show.markdown import summary
 from adaptive_eval.show.page import documents as bundle
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, report_page, runs_page
 from adaptive_eval.show.page.sent import page_view
+from adaptive_eval.show.text import Table
 
 NASTY = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>&amp;\u2028\u2029\u202e\x00\"'"
 PACKAGE = Path(bundle.__file__).parents[2]
@@ -181,3 +183,19 @@ def test_modules_may_not_need_each_other_in_a_circle(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(bundle, "STATIC", tmp_path)
     with pytest.raises(ValueError, match=r"one.js -> two.js -> one.js"):
         bundle.script("one.js")
+
+
+def test_answers_worth_a_note_and_traffic_are_tables(view: RunView) -> None:
+    assert view.results is not None
+    first, *others = view.results.models
+    noted = replace(first, signals={"truncated": 2}, stored_trials=8, ungraded=0, repeats=0)
+    plain = tuple(replace(row, signals={}, ungraded=0, repeats=0) for row in others)
+    cached = replace(view.traffic[0], cached_tokens=7, ttft=0.25)
+    several = replace(view, results=replace(view.results, models=(noted, *plain)), traffic=(cached, *view.traffic[1:]))
+    answers, traffic = list(request_blocks(several))
+    assert isinstance(answers, Table) and isinstance(traffic, Table)
+    assert (answers.head, answers.rows) == (("model", "answers", "truncated"), ((noted.name, "8", "2 (25.0%)"),))
+    assert traffic.head[-4:] == ("from a cache", "completion tokens", "mean latency", "time to first token")
+    assert traffic.rows[0][-4:] == ("7", "700", "1s", "250 ms") and traffic.rows[1][-1] == ""
+    quiet = replace(view.results, models=(replace(noted, signals={}), *plain))
+    assert str(next(request_blocks(replace(view, results=quiet)))).startswith("No answer was truncated")

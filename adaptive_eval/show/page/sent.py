@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from adaptive_eval.report.finding import counted_sentence, finding, model_verdicts
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.view import RunView
-from adaptive_eval.show.details import batch_blocks, cost_blocks, frontier_blocks, recipe_blocks, score_blocks
+from adaptive_eval.show.details import cost_blocks, frontier_blocks, recipe_blocks, request_blocks, score_blocks
 from adaptive_eval.show.labelled import label_blocks
 from adaptive_eval.show.summary import further_costs
 from adaptive_eval.show.text import Block
@@ -31,7 +31,7 @@ class PageView(RunView):
 def page_view(view: RunView) -> PageView:
     """Add what a page draws as it is."""
     results = view.results
-    blocks: dict[str, Iterable[Block]] = {"recipe": recipe_blocks(view), "batches": batch_blocks(view)}
+    blocks: dict[str, Iterable[Block]] = {"recipe": recipe_blocks(view), "traffic": request_blocks(view)}
     if results is not None:
         costs = further_costs(results.cost.grading, results.cost.beside)
         blocks["costs"] = [f"{label.capitalize()}: {text}." for label, text in costs]

@@ -90,11 +90,6 @@ export function plural(value, unit, units = `${unit}s`) {
   return `${count(value)} ${value === 1 ? unit : units}`;
 }
 
-/** `a, b and c`. @param {string[]} words */
-export function listed(words) {
-  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
-}
-
 /** The message of an error. @param {unknown} error */
 export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
