@@ -20,7 +20,6 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import VERDICTS, Cost, PairVerdict, Reason, Verdict
 from scorio.moments import FloatArray
-from scorio.sinf.multiplicity import holm_adjusted
 
 TWO_SIDED_95 = float(ndtri(0.975))
 
@@ -124,8 +123,6 @@ class Result(NamedTuple):
     comparisons: tuple[ComparisonResult, ...]
     reversals: tuple[PairVerdict, ...]
     """Comparisons that were called and whose difference has since changed sign."""
-    adjusted_p: tuple[tuple[float, ...], ...]
-    """At (i, j): Holm-adjusted p-value over all pairs against "i is not better than j"; 1 where the rule has none."""
     trials: int
     fixed_trials: int
     """Trials of the same models with the maximum number for each."""
@@ -162,7 +159,6 @@ def conclude(
         models=_models(plan, look, available, means, bounds, looks.tally.cut),
         comparisons=comparisons,
         reversals=_reversals(plan, look, available),
-        adjusted_p=_adjusted_p_values(look),
         trials=int(available.trials.sum()),
         fixed_trials=int(bench.asked.sum()) * bench.questions * plan.trials.max,
         spent=spent,
@@ -340,16 +336,3 @@ def _reversals(plan: Plan, look: JudgedLook, available: AvailableTrials) -> tupl
     pairs = np.stack([np.where(ahead, first, second), np.where(ahead, second, first)], axis=1)
     resolved = np.full(len(at), VERDICTS.index(Verdict.RESOLVED))
     return describe(look, pairs, resolved, available, plan.bench.questions)
-
-
-def _adjusted_p_values(look: JudgedLook) -> tuple[tuple[float, ...], ...]:
-    """Holm-adjusted p-values over all pairs, as a matrix; models against a reference form one column."""
-    evidence, memory = look.evidence, look.memory
-    half = evidence.plain_pairs
-    adjusted = holm_adjusted(np.concatenate([memory.p_first[:half], memory.p_second[:half]]))
-    matrix = np.ones((evidence.models, evidence.models + (1 if evidence.against_reference else 0)))
-    first, second = evidence.first[:half], evidence.second[:half]
-    matrix[first, second] = adjusted[:half]
-    if not evidence.against_reference:
-        matrix[second, first] = adjusted[half:]
-    return tuple(map(tuple, matrix.tolist()))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.cheapest import Part
-from adaptive_eval.core.result import ComparisonResult, ModelResult, Result, question_means
+from adaptive_eval.core.result import ComparisonResult, ModelResult, question_means
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
 from adaptive_eval.questions.load import benchmark_named
@@ -102,7 +102,6 @@ def look_results(snapshot: Snapshot) -> Results:
         models=models,
         pairs=pairs,
         reversals=reversals,
-        adjusted_p=(),
         looks=(),
         questions=(),
         warnings=(),
@@ -131,7 +130,6 @@ def build_results(snapshot: Snapshot) -> Results:
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     return replace(
         results,
-        adjusted_p=_order_matrix(result, order),
         looks=tuple(
             LookRow(
                 look.index + 1, sum(look.trials), **{str(verdict): look.count(verdict) for verdict in VERDICTS_OF_LOOKS}
@@ -312,12 +310,6 @@ def _finite_numbers(of: object, names: str) -> dict[str, Any]:
 def finite_or_none(value: float) -> float | None:
     """Return the number, or None for nan and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
-
-
-def _order_matrix(result: Result, order: Sequence[int]) -> tuple[tuple[float | None, ...], ...]:
-    """Adjusted p with rows and columns from best to worst model; a reference value keeps the last column."""
-    columns = [*order, *range(len(order), len(result.adjusted_p[0]))]
-    return tuple(tuple(finite_or_none(result.adjusted_p[row][column]) for column in columns) for row in order)
 
 
 def _run_cost(snapshot: Snapshot) -> RunCost:

@@ -113,11 +113,6 @@ GLOSSARY: Mapping[str, Term] = {
         "About how many trials per question a decision would take if the current difference stays. With `trials.draw` "
         "it is a number of questions, which can exceed those that exist.",
     ),
-    "adjusted_p": Term(
-        "Adjusted p",
-        "The probability that chance alone puts the row's model that far ahead, for all pairs at once (Holm's "
-        "adjustment). A resolved pair may fail this stricter test.",
-    ),
     "look": Term(
         "Look",
         "A check of all comparisons after a round of trials.",

@@ -425,8 +425,6 @@ class Results:
     pairs: tuple[PairRow, ...]
     reversals: tuple[tuple[str, str | None], ...]
     """Pairs whose first model is ahead now, although the second was called better."""
-    adjusted_p: tuple[tuple[float | None, ...], ...]
-    """At (i, j): Holm-adjusted p-value over all pairs against "model i is not better than model j"."""
     looks: tuple[LookRow, ...]
     questions: QuestionRows
     warnings: tuple[Caution, ...]

@@ -102,7 +102,7 @@ def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> N
     assert [row.tier for row in corrected.models] == [1, 2, 2]
     assert first.called is not None and first.called.look == len(run.looks)
     assert first.called.z == pytest.approx(first.verdict.z)
-    assert not corrected.reversals and corrected.adjusted_p[1][0] < corrected.adjusted_p[0][1]
+    assert not corrected.reversals
     assert corrected.trials == plain.trials and corrected.reason == plain.reason
 
 

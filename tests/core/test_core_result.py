@@ -15,7 +15,6 @@ from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
 from scorio.sinf.compare import sampled_variance
-from scorio.sinf.multiplicity import holm_adjusted
 
 W = [0.0, 1.0]
 RIGHT = [[9, 8, 7, 9], [5, 6, 4, 5], [4, 6, 5, 4]]
@@ -143,20 +142,6 @@ def test_outcomes_known_beforehand_are_in_every_score() -> None:
         assert comparison.verdict.second is not None
         scores = [oracle.average(together[model], W) for model in (comparison.verdict.first, comparison.verdict.second)]
         assert comparison.difference == pytest.approx(scores[0] - scores[1])
-
-
-def test_a_matrix_of_all_pairs_is_adjusted_whatever_the_setting() -> None:
-    controller = run_to_end(plan())
-    matrix = result_of(controller).adjusted_p
-    assert controller.last_look is not None
-    memory = controller.last_look.memory
-    adjusted = holm_adjusted(np.concatenate([memory.p_first, memory.p_second]))
-    above = [(0, 1), (0, 2), (1, 2)]
-    for place, (i, j) in enumerate(above):
-        assert matrix[i][j] == adjusted[place]
-        assert matrix[j][i] == adjusted[3 + place]
-    assert [matrix[i][i] for i in range(3)] == [1.0] * 3
-    assert matrix[0][1] < 0.05 < matrix[1][2]
 
 
 def reversing(objective: Pairs | Threshold) -> Controller:

@@ -28,14 +28,14 @@ def many() -> RunView:
     return simulated(world(NAMES, 6), looks=1, trials={"min": 8, "max": 40})
 
 
-def test_squares_are_filled_for_pairs_that_stand(tabs: Tabs, many: RunView) -> None:
+def test_squares_are_filled_by_z(tabs: Tabs, many: RunView) -> None:
     assert many.results is not None
     page = tabs.report(report_page(many))
     page.wait_for_selector("#matrix canvas", state="attached")
     assert page.locator("#matrix td").count() == 0 and page.locator("#matrix *").count() < 100
-    p, last = many.results.adjusted_p, len(NAMES) - 1
-    best, even = (0, last), next(at for at in range(2, last) if min(p[0][at], p[at][0]) > 0.5)
-    assert p[0][last] < 0.01
+    z, last = [value or 0.0 for value in many.z[0]], len(NAMES) - 1
+    best, even = (0, last), min(range(1, last), key=lambda at: abs(z[at]))
+    assert z[last] > 4.0 and abs(z[even]) < 1.0
     ahead, behind, neither = (page.evaluate(FILL, [*at]) for at in (best, best[::-1], (0, even)))
     assert ahead != behind and neither not in (ahead, behind)
     assert ahead[2] > ahead[0] and behind[0] > behind[2], "blue is ahead, and orange behind"

@@ -201,40 +201,6 @@ def test_the_numbers_of_an_axis_do_not_crowd(tabs: Tabs) -> None:
     assert page.locator("#ranking thead text.tick").first.text_content() == "0.0%", "no score is below"
 
 
-FILLS = """(models) => {
-  const canvas = document.querySelector("#matrix canvas");
-  const dense = window.devicePixelRatio || 1;
-  const copy = document.createElement("canvas");
-  Object.assign(copy, { width: canvas.width, height: canvas.height });
-  const pen = copy.getContext("2d", { willReadFrequently: true });
-  pen.drawImage(canvas, 0, 0);
-  const side = (canvas.height / dense - 19) / models;
-  const places = [...Array(models * models).keys()].map((at) => [Math.floor(at / models), at % models]);
-  return places.filter(([row, column]) => row !== column).map(([row, column]) => {
-    const [x, y] = [canvas.width / dense - 1 - (models - column - 0.2) * side, 18 + (row + 0.2) * side];
-    return [[row, column], [...pen.getImageData(x * dense, y * dense, 1, 1).data]];
-  });
-}"""
-"""The colour of each square of a matrix with room for numbers, but those of the diagonal."""
-
-
-@pytest.mark.browser
-def test_a_resolved_pair_is_filled_even_without_family_wise_significance(tabs: Tabs) -> None:
-    run = early()
-    assert run.results is not None
-    rows = run.results.pairs
-    pairs = (replace(rows[0], verdict="resolved"), *(replace(row, verdict="open") for row in rows[1:]))
-    ones = tuple(tuple(1.0 for _ in MODELS) for _ in MODELS)
-    page = tabs.report(report_page(replace(run, results=replace(run.results, pairs=pairs, adjusted_p=ones))))
-    order = [row.name for row in run.results.models]
-    fills = {tuple(at): tuple(fill) for at, fill in page.evaluate(FILLS, len(MODELS))}
-    called = (order.index(rows[0].first), order.index(str(rows[0].second)))
-    ahead, behind = fills.pop(called), fills.pop(called[::-1])
-    others = set(fills.values())
-    assert len(others) == 1 and len({ahead, behind, *others}) == 3
-    assert ahead[3] < 255 and behind[3] < 255, "fainter than what stands among all pairs"
-
-
 @pytest.mark.browser
 def test_what_is_known_of_questions_is_shown_before_the_first_look(tabs: Tabs) -> None:
     run = simulated(world(MODELS, 8), looks=0)

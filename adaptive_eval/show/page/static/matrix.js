@@ -1,4 +1,4 @@
-// Every model against every other: z, and whether it is significant across all pairs.
+// Every model against every other: z.
 
 import { badge } from "./chart.js";
 import { h } from "./dom.js";
@@ -12,6 +12,7 @@ import { chance, name, number, percent, plain } from "./text.js";
 /** @import { Grid, Place } from "./grid.js" */
 /** @import { Section, State } from "./parts.js" */
 
+const FULL_Z = 4; // from here on a square is filled entirely
 const [MIN_SIDE, MAX_SIDE, NAMED_SIDE, NUMBERED_SIDE] = [4, 38, 13, 32];
 
 /** @type {Section} */
@@ -23,7 +24,7 @@ export const matrix = {
     const content = detail(view, facts, chosenPair(facts, ui.cell));
     return [
       h("p", null, term("z"), " of the row against the column, positive where the row is ahead."),
-      key(levelOf(facts)),
+      key(),
       h("div", { class: "beside" }, [
         grid("z of every model against every other.", "matrix"),
         h("div", { class: "detail", "data-key": "detail" }, content),
@@ -37,18 +38,16 @@ export const matrix = {
 function gridOf(state) {
   const { view, facts, ui, width } = state;
   const { names } = facts;
-  const [level, compared] = [levelOf(facts), comparedPairs(facts)];
-  const { adjusted_p: p, gate } = resultsOf(view);
+  const compared = comparedPairs(facts);
   const rows = names.map((model, index) => `${index + 1} ${model}`);
   const room = namesRoom(rows, 0.25 * width);
   const sideBeside = (/** @type {number} */ left) => Math.floor((width - left - 2) / names.length);
   const isNamed = sideBeside(room) >= NAMED_SIDE;
   const side = Math.min(MAX_SIDE, Math.max(MIN_SIDE, sideBeside(isNamed ? room : 0)));
-  const standing = (/** @type {Place} */ [row, column]) => {
-    const pair = compared.get(pairKey(names[row], names[column]));
-    const stands = Math.min(p[row]?.[column] ?? 1, p[column]?.[row] ?? 1) < level;
-    return { z: view.z[row][column], pair, stands, called: pair?.verdict === "resolved" && !gate.length }; // a gate is not about the order
-  };
+  const standing = (/** @type {Place} */ [row, column]) => ({
+    z: view.z[row][column],
+    pair: compared.get(pairKey(names[row], names[column])),
+  });
   const [first, second] = chosenPair(facts, ui.cell);
   return {
     rows,
@@ -60,11 +59,11 @@ function gridOf(state) {
     chosen: [entry(facts.rankOf, first), entry(facts.rankOf, second)],
     isEmpty: ([row, column]) => row === column,
     draw(pen, place, box) {
-      const { z, stands, called, pair } = standing(place);
+      const { z, pair } = standing(place);
       const height = box.height - (side > 6 ? 1 : 0);
       const isSelf = place[0] === place[1];
-      pen.fillStyle = pen.ink(isSelf ? "line" : !stands && !called ? "card" : (z ?? 0) > 0 ? "ahead" : "behind");
-      pen.globalAlpha = called && !stands ? 0.45 : 1;
+      pen.fillStyle = pen.ink(isSelf ? "line" : (z ?? 0) > 0 ? "ahead" : "behind");
+      pen.globalAlpha = isSelf ? 1 : Math.min(1, Math.abs(z ?? 0) / FULL_Z);
       pen.fillRect(box.left, box.top, box.width, height);
       pen.globalAlpha = 1;
       pen.lineWidth = side >= NAMED_SIDE ? 2 : 1;
@@ -76,8 +75,8 @@ function gridOf(state) {
       pen.fillText(number(z, Math.abs(z ?? 0) < 9.95 ? 1 : 0), box.left + box.width - 4, box.top + height / 2);
     },
     describe(place) {
-      const { z, stands, pair } = standing(place);
-      const facts = [`z ${number(z, 1)}`, stands && "significant across all pairs", pair?.word].filter(Boolean);
+      const { z, pair } = standing(place);
+      const facts = [`z ${number(z, 1)}`, pair?.word].filter(Boolean);
       const [row, column] = place.map((index) => plain(names[index]));
       return `${row} against ${column}: ${facts.join(", ")}`;
     },
@@ -94,28 +93,21 @@ function comparedPairs({ pairs }) {
   return new Map(compared.map((pair) => [pairKey(pair.first, pair.second), pair]));
 }
 
-/** @param {Facts} facts */
-function levelOf(facts) {
-  return 1 - (facts.decisions.stopping?.confidence ?? 0.95);
-}
-
 /** The chosen pair, or the first. @param {Facts} facts @param {[string, string]} [cell] @returns {[string, string]} */
 function chosenPair({ names, rankOf }, cell) {
   return cell && rankOf.has(cell[0]) && rankOf.has(cell[1]) ? cell : [names[0], names[1]];
 }
 
-/** What fills and frames mean. @param {number} level */
-function key(level) {
+/** What fills and frames mean. */
+function key() {
   const swatch = (/** @type {string} */ kind) => h("span", { class: `swatch ${kind}`, "aria-hidden": "true" });
-  const adjusted = ["significant across all pairs: ", term("adjusted_p", "adjusted p"), ` below ${number(level, 2)}`];
   return h("ul", { class: "key" }, [
-    h("li", null, swatch("ahead"), swatch("behind"), adjusted),
     h(
       "li",
       null,
-      swatch("ahead alone"),
-      swatch("behind alone"),
-      "decided by the run, but not significant across all pairs",
+      swatch("ahead"),
+      swatch("behind"),
+      "the row is ahead, or behind: the fuller, the farther z is from 0",
     ),
     h("li", null, swatch("compared"), "compared by the objective"),
   ]);
@@ -124,7 +116,7 @@ function key(level) {
 /** @param {PageView} view @param {Facts} facts @param {[string, string]} models */
 function detail(view, facts, [first, second]) {
   const [row, column] = [entry(facts.rankOf, first), entry(facts.rankOf, second)];
-  const { models, adjusted_p: p } = resultsOf(view);
+  const { models } = resultsOf(view);
   const pair = comparedPairs(facts).get(pairKey(first, second));
   const [a, b] = [models[row].score, models[column].score];
   const verdict = pair
@@ -135,8 +127,6 @@ function detail(view, facts, [first, second]) {
     factList([
       ["Difference", difference(facts, a === null || b === null ? null : a - b)],
       [term("z"), number(view.z[row][column])],
-      [[term("adjusted_p"), " that the row is not better"], chance(p[row]?.[column])],
-      [[term("adjusted_p"), " that the column is not better"], chance(p[column]?.[row])],
       ...(pair ? comparedFacts(facts, pair) : []),
     ]),
   ];
