@@ -38,8 +38,8 @@ class AnswersOfModel(Section):
     """Answers of a model in an earlier run."""
 
     run: Path
-    """Directory of the earlier run, relative to the current directory. Its answers are copied into this run; it must stay
-    in place until this run has ended."""
+    """Directory of the earlier run, relative to the current directory. Its answers are copied into this run; it must
+    stay in place until this run has ended."""
     model: str = Field(min_length=1)
     """The model there. Each trial is compared with that model's answer of the same number, cyclically if it has
     fewer."""
