@@ -30,7 +30,7 @@ from adaptive_eval.graders.by_benchmark import (
     graders_by_benchmark,
     graders_that_ask,
 )
-from adaptive_eval.graders.frozen import LENGTH_RATIO
+from adaptive_eval.graders.frozen import LENGTH, LENGTH_RATIO
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import REFERENCE
 from adaptive_eval.graders.reported import Reported
@@ -475,6 +475,11 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
             yield Problem((*path, "sampling", "logprobs"), "must be true: the rubric needs completion_bpt")
         if "prompt_bpt" in opened.needs and model.prompt_logprobs is None:
             yield Problem((*path, "prompt_logprobs"), "must be given: the rubric needs prompt_bpt", "for vLLM: vllm")
+        needed = sorted(opened.needs & {LENGTH, LENGTH_RATIO})
+        if needed and model.concurrency.samples_per_request > 1 and not model.sampling.logprobs:
+            rule = f"must be 1: the rubric needs {needed[0]}, and servers only count the tokens of a whole request"
+            hint = "or set sampling.logprobs: true, by which each answer is counted"
+            yield Problem((*path, "concurrency", "samples_per_request"), rule, hint)
 
 
 def check_asked_grader_cost(budget: BudgetConfig, grader: GraderOptions) -> Iterator[Problem]:

@@ -13,9 +13,11 @@ from pydantic_core import ErrorDetails
 from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.config.document import Document, yaml_value
 from adaptive_eval.config.problems import KeyPath, Problem, did_you_mean, written_path
-from adaptive_eval.config.run import RunConfig
+from adaptive_eval.config.run import MODEL_NAME, RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
+from adaptive_eval.graders.judge_forms import VERDICT_NAME
 from adaptive_eval.graders.registry import STORED_ONLY
+from adaptive_eval.graders.scoring import CRITERION_NAME
 
 
 def sections_at(path: tuple[str | int, ...], kind: object) -> list[type[BaseModel]]:
@@ -112,8 +114,13 @@ RULES = {
     "model_attributes_type": (MAPPING, ""),
     "path_type": ("must be a path", "put it in quotes"),
     "too_short": ("must not be empty", ""),
-    "string_pattern_mismatch": ("must be one line of text without control characters or spaces at its ends", ""),
 }
+PATTERNS = {
+    MODEL_NAME: "must be one line of text without control characters or spaces at its ends",
+    VERDICT_NAME: "must have up to 40 letters, digits, spaces, underscores and hyphens, first a letter or digit",
+    CRITERION_NAME: "must have up to 40 small letters, digits and underscores, first a letter",
+}
+"""Rules of texts by their pattern."""
 
 
 def convert_errors(errors: Iterable[ErrorDetails], document: Document) -> Iterator[Problem]:
@@ -175,6 +182,8 @@ def _problem(error: ErrorDetails, document: Document) -> Problem:
     if kind == "union_tag_not_found":
         return Problem((*path, "kind"), "must be given", "such as `kind: math`")
     rule, hint = RULES.get(kind, (re.sub(r"^\w+ should ", "must ", error["msg"]), ""))
+    if kind == "string_pattern_mismatch":
+        rule = PATTERNS.get(context["pattern"], rule)
     value = document.value(path)
     if hint == UNQUOTED and (not isinstance(value, str) or isinstance(yaml_value(value), str)):
         hint = ""  # it is a text even without quotes

@@ -22,11 +22,13 @@ from adaptive_eval.graders.transcript import GradingForm, ShownTexts, shortened
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.questions.types import Question
 
+VERDICT_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _-]*$"
+
 
 class JudgeLevel(Section):
     """A possible verdict."""
 
-    name: str = Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _-]*$")
+    name: str = Field(min_length=1, max_length=40, pattern=VERDICT_NAME)
     """Name of the verdict, for the judge and for conditions of the rubric: `when: {verdict: good}`."""
     meaning: str = ""
     """When to give this verdict, as an instruction to the judge."""

@@ -25,13 +25,14 @@ MAX_SUMS = 64
 """Maximum number of possible sums that become categories."""
 MAX_CRITERIA = 12
 _LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
+CRITERION_NAME = r"^[a-z][a-z0-9_]{0,39}$"
 _RESERVED_NAMES = ANSWER_SIGNALS | {SCORE, VERDICT, REASONING, "agreement", "has_answer", "is_correct"}
 
 
 class JudgeCriterion(Section):
     """A criterion by which an answer is scored."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
+    name: str = Field(pattern=CRITERION_NAME)
     """Name of the criterion, and of the signal with its level: `when: {faithful: good}` in the rubric."""
     meaning: str = ""
     """Description for the judge."""

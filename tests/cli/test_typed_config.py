@@ -185,6 +185,7 @@ def test_a_variable_that_is_not_set_is_refused_by_name(monkeypatch: pytest.Monke
     [
         ([], "questions.jsonl is a file of questions; name the servers of the models to rank: --model http"),
         (["--model", "openai/gpt-x"], "--model must be the address of a server, as in http://localhost:8000/v1, or "),
+        (["--model", "org/a=http://localhost:8000/v1"], "--model: the name 'org/a' must not contain '/'"),
         (["--model", "http://me:my-password@localhost/v1"], "without user, password and query"),
         (["--model", "http://localhost/v1?token=my-password"], "without user, password and query"),
         (["--model", SMALL], "models must be two or more for the objective ranking, but got 1"),

@@ -148,6 +148,8 @@ def api(setup: Setup, level: str) -> None:
 @factor("1", "3")
 def samples_per_request(setup: Setup, level: str) -> None:
     setup.section("concurrency")["samples_per_request"] = int(level)
+    if level != "1" and setup.row["rubric"] == "partial" and setup.row["supply"] != "lm_eval":
+        setup.section("sampling")["logprobs"] = True  # counts the tokens of each answer
 
 
 # -- trouble ---------------------------------------------------------------------------------------------------------

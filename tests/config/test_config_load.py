@@ -207,6 +207,8 @@ grader: math
             "line 3: models[0].name must be one line of text without control characters or spaces at its ends, "
             "but got 'a '"
         )
+        judge = "{kind: judge, server: {base_url: 'http://a/v1', model: b}, verdicts: [{name: 'a, b'}, {name: c}]}"
+        assert "must have up to 40 letters, digits, spaces" in only(BASE.replace("grader: math", f"grader: {judge}"))
 
     def test_simulated_models_need_no_address(self) -> None:
         models = "models: [{name: coin-01, simulate: true}, {name: coin-02, simulate: true}]"
@@ -435,6 +437,11 @@ class TestBetweenSections:
             (
                 "rubric: {categories: [{name: a, weight: 1, when: {prompt_bpt: {below: 1}}}, {name: b, weight: 0}]}",
                 "models[0].prompt_logprobs must be given: the rubric needs prompt_bpt",
+            ),
+            (
+                "rubric: {categories: [{name: a, weight: 1, when: {completion_tokens: 9}}, {name: b, weight: 0}]}"
+                "\nconcurrency: {samples_per_request: 4}",
+                "samples_per_request must be 1: the rubric needs completion_tokens",
             ),
         ],
     )
