@@ -21,7 +21,6 @@ from tables import arguments, at_least, markdown, publish
 from adaptive_eval.core import Best
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.objectives import Baseline, Objective, Ranking
-from adaptive_eval.core.policies import Leader, Policy, Weighted
 from scorio.moments import FloatArray
 
 HEADER = (
@@ -30,10 +29,10 @@ HEADER = (
 )  # fmt: skip
 MIN_COVERAGE = 0.945
 """Least share of scores whose interval must hold the truth: 95% but for chance."""
-ASKED: Mapping[str, tuple[Objective, Policy]] = {
-    "ranking": (Ranking(), Weighted()),
-    "best": (Best(), Leader()),
-    "baseline": (Baseline(5), Weighted()),
+ASKED: Mapping[str, Objective] = {
+    "ranking": Ranking(),
+    "best": Best(),
+    "baseline": Baseline(5),
 }
 FLIPS = 200
 
@@ -50,8 +49,7 @@ class Errors(NamedTuple):
 
 def errors(scenario: Scenario, asked_for: str, runs: int) -> Errors:
     """Errors of whole runs."""
-    objective, policy = ASKED[asked_for]
-    plan = scenario.plan(trials=scenario.trials, objective=objective, policy=policy)
+    plan = scenario.plan(trials=scenario.trials, objective=ASKED[asked_for])
     rows, horizon = [], np.array(scenario.cap)
     for end, opened in play_stacked(scenario, plan, runs):
         at_end, at_first = (

@@ -20,7 +20,7 @@ from adaptive_eval.config.reports import ReportConfig, read_metric
 from adaptive_eval.config.run import SOURCES, ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.entries import Option
 from adaptive_eval.core.objectives import CHEAPEST, PRECISION_OF, THRESHOLD
-from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
+from adaptive_eval.core.registry import OBJECTIVES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.graders.asked import AskedGrader
@@ -171,13 +171,11 @@ def check_commands(
                 yield Problem((*path, "question_fields"), "must be fields of the questions", hint, shown_value(field))
 
 
-def check_rules_fit_objective(
-    objective: ObjectiveConfig, stopping: StoppingConfig, trials: TrialsConfig
-) -> Iterator[Problem]:
+def check_rules_fit_objective(objective: ObjectiveConfig, stopping: StoppingConfig) -> Iterator[Problem]:
     asked = OBJECTIVES.get(str(objective.kind))
     if asked is None:
         return
-    rule, policy = RULES.get(str(stopping.rule)), POLICIES.get(str(trials.policy))
+    rule = RULES.get(str(stopping.rule))
     if rule is not None and rule.only_for and asked.name not in rule.only_for:
         requirement = f"{rule.name} is for the {_objectives(rule.only_for)}"
         yield Problem(("stopping", "rule"), requirement, rule.instead, asked.name)
@@ -187,9 +185,6 @@ def check_rules_fit_objective(
     if stopping.familywise == "holm" and asked.own_rule is not None and not asked.own_rule.correctable:
         hint = "each score has its own interval: remove familywise"
         yield Problem(("stopping", "familywise"), "is for objectives that compare scores", hint, asked.name)
-    if policy is not None and policy.only_for and asked.name not in policy.only_for:
-        requirement = f"{policy.name} is for the {_objectives(policy.only_for)}"
-        yield Problem(("trials", "policy"), requirement, f"use {next(iter(POLICIES))}", asked.name)
 
 
 def _objectives(names: Sequence[str]) -> str:

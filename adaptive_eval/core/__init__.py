@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from adaptive_eval.core.optimal import Optimal as Optimal
     from adaptive_eval.core.plan import Plan as Plan
     from adaptive_eval.core.policies import (
-        Leader as Leader,
         Policy as Policy,
-        PolicyEntry as PolicyEntry,
         Uniform as Uniform,
         UnresolvedPairs as UnresolvedPairs,
         View as View,
@@ -86,7 +84,7 @@ _HOMES = {
     "objectives": "Baseline Best Cheapest Objective ObjectiveEntry Pairs Place PrecisionOf Ranking Threshold TopK",
     "optimal": "Optimal",
     "plan": "Plan",
-    "policies": "Leader Policy PolicyEntry Uniform UnresolvedPairs View Weighted",
+    "policies": "Policy Uniform UnresolvedPairs View Weighted",
     "registry": "OBJECTIVES POLICIES RULES",
     "result": "ComparisonResult ModelResult Result",
     "rules": "Correctable ErrorLeft Extendable GivingUp Precision Rule RuleEntry ZScore",

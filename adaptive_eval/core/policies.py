@@ -1,7 +1,7 @@
 """Policies: which trials to issue next.
 
 A policy is one method that turns a `View` of the run into trials per model and question. It decides first which models
-get trials (all, those in open comparisons, the leader and its challengers), then how a model's trials are spread over
+get trials (all, or those in open comparisons), then how a model's trials are spread over
 its questions (evenly, or by how uncertain the question is for the *other* models: weights from a model's own outcomes
 would bias its score and break the promise of the rule).
 """
@@ -57,14 +57,6 @@ def asks_only_open(policy: Policy) -> bool:
     return bool(getattr(policy, "only_open", False))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyEntry(Entry[Policy]):
-    """A policy that can be configured."""
-
-    only_for: tuple[str, ...] = ()
-    """Objectives that it is made for; empty: any."""
-
-
 @dataclass(frozen=True, slots=True)
 class Uniform:
     """Every model and every question while any comparison is open: the fixed-N baseline."""
@@ -74,7 +66,7 @@ class Uniform:
         return _spread_all(view, models, np.ones_like(view.trial_var))
 
 
-UNIFORM = PolicyEntry(
+UNIFORM: Entry[Policy] = Entry(
     name="uniform",
     make=Uniform,
     summary="the same fixed number of answers from every model",
@@ -96,7 +88,7 @@ class UnresolvedPairs:
         return np.ones_like(trial_var)
 
 
-UNRESOLVED_PAIRS = PolicyEntry(
+UNRESOLVED_PAIRS: Entry[Policy] = Entry(
     name="unresolved_pairs",
     make=UnresolvedPairs,
     summary="models in an open pair, all questions alike",
@@ -112,7 +104,7 @@ class Weighted(UnresolvedPairs):
         return question_weights(trial_var, g)
 
 
-WEIGHTED = PolicyEntry(
+WEIGHTED: Entry[Policy] = Entry(
     name="weighted",
     make=Weighted,
     summary="models in an open pair; more on questions whose answers differ",
@@ -120,34 +112,7 @@ WEIGHTED = PolicyEntry(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """The leader and the challengers most likely to be settled soon: for `best` and `top_k`.
-
-    It serves the open pairs whose power is at least half of the greatest. The others wait. Most of them never need
-    trials of their own, since the leader's trials count for all its pairs.
-    """
-
-    only_open: ClassVar[bool] = True
-
-    def allocate(self, view: View) -> IntArray:
-        served = view.open_pairs
-        if len(served):
-            served = served[view.power >= 0.5 * view.power.max()]
-        weights = question_weights(view.trial_var, view.question_weights)
-        return _spread_all(view, _members(view, served), weights)
-
-
-LEADER = PolicyEntry(
-    name="leader",
-    make=Leader,
-    summary="the leader, and rivals likely to be decided soon (only for `best` and `top_k`)",
-    description="Further trials go to the leader and its rivals",
-    only_for=("best", "top_k"),
-)
-
-
-BUILT_IN = (Uniform, UnresolvedPairs, Leader)
+BUILT_IN = (Uniform, UnresolvedPairs)
 
 
 SHRINK = 0.25

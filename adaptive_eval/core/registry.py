@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from adaptive_eval.core import anytime, near_best, objectives, optimal, policies, rules
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.objectives import ObjectiveEntry
-from adaptive_eval.core.policies import PolicyEntry
+from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.rules import RuleEntry
 
 Listed = TypeVar("Listed", bound=Entry[Any])
@@ -23,12 +23,7 @@ def _by_name(*entries: Listed) -> dict[str, Listed]:
 
 
 RULES: dict[str, RuleEntry] = _by_name(optimal.OPTIMAL, rules.PUBLISHED, anytime.ANYTIME, near_best.NEAR_BEST)
-POLICIES: dict[str, PolicyEntry] = _by_name(
-    policies.WEIGHTED,
-    policies.UNRESOLVED_PAIRS,
-    policies.UNIFORM,
-    policies.LEADER,
-)
+POLICIES: dict[str, Entry[Policy]] = _by_name(policies.WEIGHTED, policies.UNRESOLVED_PAIRS, policies.UNIFORM)
 OBJECTIVES: dict[str, ObjectiveEntry] = _by_name(
     objectives.RANKING,
     objectives.BEST,

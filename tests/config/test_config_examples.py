@@ -122,7 +122,6 @@ NEEDED_FOR = {
         *(f"models.{at}.price={{input: 1, output: 2}}" for at in (0, 1)),
         "stopping={rule: optimal}",  # the margin is an option of the objective
     ],
-    "leader": ["objective=best"],
     "near_best": ["objective=best"],
     "place": ["models.1={name: model-b, recorded: runs/before}"],
 }

@@ -94,11 +94,11 @@ class TestShortForms:
     def test_one_value_for_a_section(self) -> None:
         config = load(
             BASE
-            + "prompt: 'Q: {prompt}'\nrubric: binary\nobjective: best\nstopping: anytime\ntrials: {policy: leader}\n"
+            + "prompt: 'Q: {prompt}'\nrubric: binary\nobjective: best\nstopping: anytime\ntrials: {policy: uniform}\n"
             + "store: elsewhere\nconcurrency: 7\n"
         )
         assert config.prompt.template == "Q: {prompt}"
-        assert (config.objective.kind, config.stopping.rule, config.trials.policy) == ("best", "anytime", "leader")
+        assert (config.objective.kind, config.stopping.rule, config.trials.policy) == ("best", "anytime", "uniform")
         assert (str(config.store), config.concurrency.in_flight) == ("elsewhere", 7)
 
     @pytest.mark.parametrize(
@@ -399,7 +399,6 @@ class TestBetweenSections:
             ),
             ("objective: {kind: top_k, k: 2}", "objective.k must be below the number of models, which is 2, but got 2"),
             ("stopping: near_best", "near_best is for the objectives best and top_k"),
-            ("trials: {policy: leader}", "leader is for the objectives best and top_k"),
             ("stopping: {delta: 5}", "stopping.delta must be a difference of scores, which run from 0 to 1, but got 5"),
             ("objective: {kind: precision, half_width: 3}", "must be a difference of scores"),
             (

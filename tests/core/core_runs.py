@@ -17,7 +17,7 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
+from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import StageBefore
@@ -31,7 +31,7 @@ RULES: tuple[Rule, ...] = (
     NearBest(0.05),
     Sequential(0.8, kappa=0.5),
 )
-POLICIES: tuple[Policy, ...] = (Weighted(), UnresolvedPairs(), Uniform(), Leader())
+POLICIES: tuple[Policy, ...] = (Weighted(), UnresolvedPairs(), Uniform())
 
 
 def never_called(bench: Bench, **settings: object) -> Plan:

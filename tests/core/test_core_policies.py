@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from adaptive_eval.core.policies import (
-    Leader,
     Uniform,
     UnresolvedPairs,
     View,
@@ -111,14 +110,8 @@ def test_weighted_gives_more_where_the_others_are_uncertain() -> None:
 def test_subsets_of_models_get_the_same_sizes_as_all_at_once(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(cells)
     view = replace(VIEW, issued=rng.integers(0, 9, VIEW.issued.shape), trial_var=rng.random(VIEW.trial_var.shape))
-    policies = (Uniform(), UnresolvedPairs(), Weighted(), Leader())
+    policies = (Uniform(), UnresolvedPairs(), Weighted())
     together = [policy.allocate(view) for policy in policies]
     monkeypatch.setattr("adaptive_eval.core.policies.CHUNK_CELLS", cells)
     for policy, plan in zip(policies, together, strict=True):
         np.testing.assert_array_equal(policy.allocate(view), plan)
-
-
-def test_leader_serves_the_pairs_that_are_most_likely_to_be_settled() -> None:
-    assert (Leader().allocate(VIEW).sum(axis=1) > 0).tolist() == [True, False, True, False]
-    closer = replace(VIEW, power=np.array([0.8, 0.4]))
-    assert (Leader().allocate(closer).sum(axis=1) > 0).tolist() == [True, False, True, True]

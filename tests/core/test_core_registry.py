@@ -8,7 +8,6 @@ import pytest
 from adaptive_eval import core
 from adaptive_eval.core.entries import Entry, Option
 from adaptive_eval.core.objectives import ObjectiveEntry
-from adaptive_eval.core.policies import PolicyEntry
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameter_names
 from adaptive_eval.core.rules import Correctable, Extendable, RuleEntry, ZScore, has_error_left, is_giving_up
 from adaptive_eval.testing.rules import evidence_cases
@@ -57,11 +56,6 @@ def test_a_rule_is_what_its_entry_says(entry: RuleEntry) -> None:
     assert has_error_left(raised) == (entry.gives_up or entry.lenient)
     if isinstance(rule, Correctable):
         assert rule.confidence == KNOWN["confidence"]
-
-
-@pytest.mark.parametrize("entry", POLICIES.values(), ids=lambda entry: entry.name)
-def test_policies_name_existing_objectives(entry: PolicyEntry) -> None:
-    assert set(entry.only_for) <= OBJECTIVES.keys()
 
 
 @pytest.mark.parametrize("entry", OBJECTIVES.values(), ids=lambda entry: entry.name)

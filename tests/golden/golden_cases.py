@@ -351,7 +351,7 @@ def decided(name: str, objective: dict[str, Any], policy: str = "weighted", **ch
     CASES[name] = Case(play, name)
 
 
-decided("best", {"kind": "best"}, "leader", stopping={"rule": "near_best", "delta": 0.1})
+decided("best", {"kind": "best"}, stopping={"rule": "near_best", "delta": 0.1})
 decided("top_k", {"kind": "top_k", "k": 2}, "unresolved_pairs", stopping={"rule": "near_best", "delta": 0.05})
 decided("gate", {"kind": "baseline", "baseline": "bob", "gate": True}, stopping={"delta": 0.05})
 decided("pairs", {"kind": "pairs", "pairs": [["ada", "dot"], ["bob", "cyd"]]}, "weighted")

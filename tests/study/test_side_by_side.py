@@ -16,7 +16,7 @@ from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import Optimal, Spacing
-from adaptive_eval.core.policies import Leader, Policy, Uniform, UnresolvedPairs, Weighted
+from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
 from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Margin
@@ -134,7 +134,6 @@ class OfItsOwn:
     [
         {"pace": Pace(1)},
         {"pace": Pace(share=0.5)},
-        {"policy": Leader()},
         {"policy": Uniform()},
         {"budget": Budget(trials=900)},
         {"budget": Budget(usd=3.0)},

@@ -30,7 +30,7 @@ KEY = Question("q", "?", "4", metadata={"year": 2024})
 
 SELDOM = {
     *("published", "near_best", "optimal", "anytime"),
-    *("leader", "unresolved_pairs", "uniform", "weighted"),
+    *("unresolved_pairs", "uniform", "weighted"),
     *("best", "top_k", "place", "baseline", "ranking", "precision", "threshold", "cheapest", "pairs"),
 }
 """Built-ins that the default tests of `core` try too: these long tests are for all."""
