@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard, runtime_checkab
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.entries import Entry, Option
+from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 
@@ -214,17 +214,8 @@ class ZScore:
         return np.full_like(evidence.z, self.threshold)
 
 
-THRESHOLD = Option(
-    name="threshold",
-    type="number",
-    description="The constant of `published`; default: the normal quantile of `confidence`, 1.645 at 0.95.",
-    example=1.645,
-    default="the normal quantile of the confidence",
-)
-
-
-def _published(confidence: float, threshold: float | None = None) -> ZScore:
-    return ZScore(_quantile(confidence) if threshold is None else threshold)
+def _published(confidence: float) -> ZScore:
+    return ZScore(_quantile(confidence))
 
 
 PUBLISHED = RuleEntry(
@@ -232,8 +223,8 @@ PUBLISHED = RuleEntry(
     make=_published,
     summary="z of Bayes@N, judged anew at every look; no promise for repeated looks",
     description="As published with Bayes@N (Hariri et al., arXiv 2510.04265, 2.5 and 2.9): two models differ where "
-    "z = |mu - mu'| / sqrt(sigma^2 + sigma'^2) of their posteriors under the uniform prior exceeds {threshold} at the "
-    "latest look. A later look may reverse a decision.",
+    "z = |mu - mu'| / sqrt(sigma^2 + sigma'^2) of their posteriors under the uniform prior exceeds the normal "
+    "quantile of the confidence at the latest look. A later look may reverse a decision.",
     promise="None for repeated looks: the confidence is that of a single look, at a number of trials fixed "
     "beforehand. " + MEASURED_PEEKING,
     correctable=False,
@@ -243,7 +234,6 @@ PUBLISHED = RuleEntry(
     "rule optimal at most 10%",
     latching=False,
     estimator="bayes",
-    options=(THRESHOLD,),
 )
 
 

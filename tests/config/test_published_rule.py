@@ -82,11 +82,11 @@ def published(
     questions: int,
     w: list[float],
     before: Controller | None = None,
-    threshold: float | None = None,
+    confidence: float = 0.95,
     **trials: object,
 ) -> Plan:
     names = [f"m{number}" for number in range(models)]
-    stopping = {"rule": "published", "options": {"threshold": threshold} if threshold else {}}
+    stopping = {"rule": "published", "confidence": confidence}
     settings = [f"stopping={json.dumps(stopping)}", f"trials={json.dumps({**TRIALS, **trials})}"]
     decisions = load_decisions(None, settings, names)
     facts = RunFacts(before=None if before is None else StageBefore(before, tuple(range(models))))
@@ -154,11 +154,11 @@ def test_on_recorded_outcomes_too(name: str) -> None:
     require_same(plan, outcomes, [0.0, 1.0])
 
 
-def test_another_threshold_may_be_given() -> None:
+def test_another_confidence_may_be_given() -> None:
     rng = np.random.default_rng(3)
     outcomes = (rng.random((3, 8, 16)) < np.array([0.4, 0.5, 0.6])[:, None, None]).astype(int)
-    plan = published(3, 8, [0.0, 1.0], threshold=1.96, min=2, max=16)
-    require_same(plan, outcomes, [0.0, 1.0], 1.96)
+    plan = published(3, 8, [0.0, 1.0], confidence=0.975, min=2, max=16)
+    require_same(plan, outcomes, [0.0, 1.0], 1.959964)
 
 
 def test_a_call_that_does_not_last_is_open_again_and_gets_trials() -> None:

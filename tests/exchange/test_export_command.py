@@ -116,7 +116,7 @@ def test_what_is_no_run_or_has_no_trials_is_said(tmp_path: Path) -> None:
 def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
     undecided = {
         "trials": {"min": 4, "max": 4000},
-        "stopping": {"rule": "published", "options": {"threshold": 50}},
+        "stopping": {"rule": "published", "confidence": 1 - 1e-15},
     }
     gated = GatedServer(small_world(), 300)
     with serving(gated) as url:

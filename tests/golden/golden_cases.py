@@ -324,7 +324,7 @@ def drawn_config(stage: Stage, url: str) -> Any:
 
 @case()
 def published(stage: Stage) -> None:
-    stage.run(stage.config(stage.serve(), stopping={"rule": "published", "options": {"threshold": 1.645}}))
+    stage.run(stage.config(stage.serve(), stopping={"rule": "published", "confidence": 0.95}))
 
 
 @case()

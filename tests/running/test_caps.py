@@ -86,7 +86,7 @@ class Setting:
             "models": [{"name": name, **model} for name in SKILLS if name != absent],
             "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS if self.bounded else None, "timeout": TIMEOUT},
             "grader": EXACT if self.grader == EXACT else self._judge(),
-            "stopping": {"rule": "published", "options": {"threshold": 50}, "on_alarm": "never"},  # budgets end it
+            "stopping": {"rule": "published", "confidence": 1 - 1e-15, "on_alarm": "never"},  # budgets end it
             "trials": {"min": 1, "max": horizon, "optimize": "cost" if self.grader == EXACT else "auto"},
             "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in self.budget.items()},
             "concurrency": {
