@@ -212,7 +212,7 @@ class RequestSender:
         concurrent_answers = round(replica.window * len(request.seeds) / share)
         origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, concurrent_answers)
         if reply.status == 200:
-            self._ids.require_new(replica.url, reply.payload, request.prompt, request.seeds)
+            self._ids.require_new(replica.url, reply.payload, request)
         try:
             return self._replies.answers(reply, request.prompt, request.seeds, origin)
         except UnknownFinish as unknown:

@@ -31,6 +31,8 @@ class AttemptedRequest:
     """The replica of the last attempt."""
     refusal: Refusal | None = None
     """The last refusal of an attempt."""
+    repeated_id: str = ""
+    """The id of the last response that was the one to another request (`response_ids`)."""
     is_second: bool = False
     """Whether another request for the same answers is in flight, or was when this one was sent."""
     second: asyncio.Task[None] | None = None
