@@ -13,8 +13,6 @@ from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, ReplicaHealth
 
-NOT_SENT = frozenset({FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES})
-"""Failures before anything reached the server."""
 CHECK_SECONDS = 60.0
 """A server that has not sent a byte in this time is unfit for a run."""
 _TINY_CHAT = Prompt(messages=(Message("user", "Say OK."),))
@@ -58,7 +56,7 @@ class ServerCheck:
                 try:
                     return await self._ask(url)
                 except (Refusal, Failure) as error:
-                    if isinstance(error, Failure) and error.kind in NOT_SENT:
+                    if isinstance(error, Failure) and error.kind is FailureKind.UNREACHABLE:
                         raise
                     await self._sleep(self._pause)
                     health = await self._ask(url)

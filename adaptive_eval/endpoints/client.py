@@ -21,7 +21,6 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     web_page,
 )
-from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.parsing import StreamReader, is_comment, parse_server_json
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replica import ProbeTrouble
@@ -184,7 +183,7 @@ class Caller:
         return make_reply(response, response.body, None, started, perf_counter(), self.redactor)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
-        """Probe a server: None for a sign of life, else the trouble; raises `Failure` if its state is unknown.
+        """Probe a server: None for a sign of life, else the trouble.
 
         GET /health at the server's root, or /models if that is missing; any status below 500 is a sign of life.
         """
@@ -210,7 +209,7 @@ class Caller:
         except TimeoutError:
             return None  # it may only be slow
         except OSError as error:
-            return None if is_out_of_files(error) else safe_excerpt(str(error), self.redactor)
+            return safe_excerpt(str(error), self.redactor)
         writer.close()
         return None
 
@@ -233,9 +232,7 @@ class Caller:
 
 
 def probe_trouble(failure: Failure) -> ProbeTrouble:
-    """Convert a failed probe into the server's trouble; re-raises failures that are not the server's."""
-    if failure.kind is FailureKind.OUT_OF_FILES:
-        raise failure
+    """Convert a failed probe into the server's trouble."""
     return ProbeTrouble(str(failure), is_silent=failure.kind is FailureKind.TIMED_OUT)
 
 

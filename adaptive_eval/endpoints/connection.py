@@ -6,17 +6,13 @@ had already closed from a lost one.
 """
 
 import asyncio
-import errno
 import socket
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
-
-from adaptive_eval.endpoints.open_files import is_reserved
 
 KEEP_ALIVE_SECONDS = 60
 STALE_SECONDS = 0.5
@@ -116,7 +112,6 @@ class Connector(aiohttp.TCPConnector):
     def __init__(self) -> None:
         super().__init__(limit=0, resolver=aiohttp.ThreadedResolver(), socket_factory=_open_socket)
         self._factory = partial(GuardedConnection, loop=self._loop)  # type: ignore[assignment]
-        _all_connectors.add(self)
 
     async def connect(self, *arguments: Any, **options: Any) -> Any:
         """Take an idle connection, or open one and record how long that took."""
@@ -127,29 +122,11 @@ class Connector(aiohttp.TCPConnector):
             protocol.connect_seconds = self._loop.time() - started
         return connection
 
-    def close_idle(self) -> None:
-        """Close all unused connections."""
-        for idle in self._conns.values():
-            for connection, _ in idle:
-                connection.abort()
-
-
-_all_connectors: "WeakSet[Connector]" = WeakSet()
-
-
-def close_all_idle() -> None:
-    """Close the unused connections of this process to free their open files."""
-    for connector in _all_connectors:
-        connector.close_idle()
-
 
 def _open_socket(address: tuple[Any, ...]) -> socket.socket:
     """Open a socket with keep-alive: routers drop a connection that is silent for minutes, as during a long answer."""
     family, kind, protocol, *_ = address
     sock = socket.socket(family, kind, protocol)
-    if is_reserved(sock.fileno()):
-        sock.close()
-        raise OSError(errno.EMFILE, "the last open files are reserved")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
         # macOS and Windows use other names; there the system's defaults apply

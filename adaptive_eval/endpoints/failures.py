@@ -5,7 +5,6 @@ an unfinished answer, an error within a 200    repeat
 503, 529                                       repeat, and send fewer at a time
 408, 409, 425, 5xx, a body that is no answer   repeat
 connection refused, reset, stalled, timed out  repeat
-no open file left on this machine              repeat for as long as it takes (`open_files`)
 prompt longer than the context, content filter an answer with its own signal
 any other 3xx and 4xx, a used-up quota         no retry fixes it, if it is final (`replica`); no redirect is followed
 an unknown finish reason                       repeat; if the first answers all end so, only a setting can fix it
@@ -119,6 +118,7 @@ class FailureKind(StrEnum):
     """How a request failed."""
 
     RATE_LIMITED = "rate_limited"
+    """Too many requests at a time: for the server (429), or for the open files of this machine."""
     TIER_FULL = "tier_full"
     """The service tier of the request has no capacity now."""
     OVERLOADED = "overloaded"
@@ -134,8 +134,6 @@ class FailureKind(StrEnum):
     TIMED_OUT = "timed_out"
     REPLICA_LOST = "replica_lost"
     """A health check found the replica dead while the request was in flight."""
-    OUT_OF_FILES = "out_of_files"
-    """This machine has no open file left for a connection; nothing was sent, and no server is at fault."""
     REFUSED = "refused"
     """A refusal that may be temporary."""
 
@@ -174,7 +172,6 @@ HANDLING: Mapping[FailureKind, Handling] = {
     _K.STALLED:      Handling(True,          True,    True,    False,  False, False,  False,  "fine"),
     _K.TIMED_OUT:    Handling(True,          True,    False,   False,  False, False,  True,   "suspect"),
     _K.REPLICA_LOST: Handling(True,          True,    True,    False,  False, False,  False,  "fine"),
-    _K.OUT_OF_FILES: Handling(False,         False,   False,   False,  False, True,   False,  "fine"),
     _K.REFUSED:      Handling(False,         False,   False,   False,  False, False,  True,   "fine"),
 }  # fmt: skip
 """How each kind of failure is handled."""

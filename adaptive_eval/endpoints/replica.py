@@ -265,7 +265,3 @@ class Replica:
             return 0
         self.healthy, self.trouble = False, trouble.reason
         return self._misses
-
-    def on_unknown(self, now: float) -> None:
-        """Handle a probe without a result, since this machine could not send it."""
-        self._probed_at, self._suspect = now, True

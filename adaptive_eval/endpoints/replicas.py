@@ -175,15 +175,11 @@ class ReplicaSet:
 
     async def _probe_once(self, replica: Replica) -> None:
         replica.start_probe()
-        try:
-            trouble = await self._probe(replica.url)
-        except Failure:
-            replica.on_unknown(self._clock())
-        else:
-            misses = replica.on_probe(trouble, self._clock())
-            if misses and trouble is not None and (not trouble.is_silent or self.has_alternative(replica)):
-                self._interrupt(replica, misses)
-            self.assign_places()
+        trouble = await self._probe(replica.url)
+        misses = replica.on_probe(trouble, self._clock())
+        if misses and trouble is not None and (not trouble.is_silent or self.has_alternative(replica)):
+            self._interrupt(replica, misses)
+        self.assign_places()
 
     async def _read_once(self, replica: Replica) -> None:
         in_flight = self._shared_time.in_flight(replica.url)

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 
 from adaptive_eval.base.errors import Unavailable
-from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.client import Caller, Reply
 from adaptive_eval.endpoints.failures import (
@@ -269,11 +268,6 @@ class RequestSender:
         handling, now = HANDLING[failure.kind], self.clock()
         failure.wait = believed_wait(failure, self.max_refusal_wait, self._settings)
         replica.on_failure(failure.kind, sent_at, now, failure.wait)
-        if failure.kind is FailureKind.OUT_OF_FILES:  # it was not sent
-            request.attempts -= 1
-            self.traffic.requests -= 1
-            self._servers.note_first(Notice("out_of_files", open_files.shortage_message()))
-            return
         self.traffic.on_failure(failure.kind, failure)
         if handling.counts:
             self.traffic.failing.add(sent_at, now)

@@ -82,11 +82,7 @@ async def _llama_settings(caller: Caller, base_url: str) -> dict[str, Any]:
     try:
         status, body = await caller.fetch_outside_api(base_url, "/props")
         props = orjson.loads(body) if status == 200 else {}
-    except Failure as failure:
-        if failure.kind is FailureKind.OUT_OF_FILES:
-            raise
-        props = {}
-    except orjson.JSONDecodeError:
+    except (Failure, orjson.JSONDecodeError):
         props = {}
     settings = props.get("default_generation_settings") if isinstance(props, dict) else None
     reported = settings.get("params") if isinstance(settings, dict) else None
@@ -213,7 +209,7 @@ class IdentifiedServers:
                 reply = await self._caller.models(url)
             entries = list(model_entries(reply))
         except Failure as failure:
-            if failure.kind in (FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES):
+            if failure.kind is FailureKind.UNREACHABLE:
                 raise
             return ServerIdentity()  # some servers have no list, or a broken one
         except WebPage:  # a web page instead of a list

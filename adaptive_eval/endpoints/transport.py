@@ -6,6 +6,7 @@ plug-in signs (`ClientPoster`) and those of the SDK, at up to twice the CPU. htt
 """
 
 import asyncio
+import errno
 import io
 import os
 import re
@@ -25,10 +26,8 @@ from adaptive_eval.endpoints.connection import (
     PARSE_CHUNK_BYTES,
     Connector,
     StaleConnection,
-    close_all_idle,
 )
 from adaptive_eval.endpoints.failures import FailureKind
-from adaptive_eval.endpoints.open_files import is_out_of_files
 from adaptive_eval.endpoints.wire import MAX_BODY
 
 CONNECT_SECONDS = 10.0
@@ -227,10 +226,8 @@ _TRUNCATION_ERRORS = (ContentLengthError, TransferEncodingError)
 def translate_error(error: Exception, url: URL, connect: float | None = None) -> ExchangeError:
     """Translate an error of aiohttp into a failure with a plain message."""
     host, port = getattr(error, "host", url.host), getattr(error, "port", url.port)
-    if is_out_of_files(error):
-        close_all_idle()
-        no_connection = f"no connection to {host}:{port}"
-        return ExchangeError(FailureKind.OUT_OF_FILES, f"{no_connection}: this machine has no open file left for it")
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return ExchangeError(FailureKind.RATE_LIMITED, "this machine has no open file left for a connection")
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ExchangeError(FailureKind.UNREACHABLE, f"no connection to {host}:{port} within {connect:g} s")
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ClientSSLError, aiohttp.InvalidURL, UnicodeError)):

@@ -23,7 +23,7 @@ from adaptive_eval.launch.host import Host, find_holder
 from adaptive_eval.report.lines import several
 from adaptive_eval.running.simulator import with_simulator
 from adaptive_eval.supplies.launched import hosts_here, require_no_cluster
-from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext, allow_open_files
+from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext, within_open_files
 
 
 async def check_endpoints(config: RunConfig) -> dict[str, Health]:
@@ -33,8 +33,8 @@ async def check_endpoints(config: RunConfig) -> dict[str, Health]:
     logs, well = Path(tempfile.mkdtemp(prefix="adaptive-eval-check-")), True
     try:
         async with AsyncExitStack() as stack:
-            config = await with_simulator(config, stack)
-            redactor, notices = run_redactor(config), allow_open_files(config)
+            config, notices = within_open_files(await with_simulator(config, stack))
+            redactor = run_redactor(config)
             context = SupplyContext(None, config, logs, redactor, notices, stack, _ignore, _ignore, patient=False)
             launched = {number: SuppliedModel(config.models[number], *([_ignore] * 3)) for number in config.launched}
             context.servers.hosts += hosts_here(context, launched).hosts if launched else ()

@@ -34,7 +34,13 @@ from adaptive_eval.running.simulator import with_simulator
 from adaptive_eval.store.lock import make_directory
 from adaptive_eval.store.redact import redact_trial
 from adaptive_eval.store.write import RunStore
-from adaptive_eval.supplies.opening import SuppliedModel, SupplyContext, allow_open_files, open_supplies, request_limits
+from adaptive_eval.supplies.opening import (
+    SuppliedModel,
+    SupplyContext,
+    open_supplies,
+    request_limits,
+    within_open_files,
+)
 
 MAX_WAIT_SECONDS = 600.0
 """Seconds that an answer or its grade may take here; a run waits longer, for as many attempts as it may make."""
@@ -113,7 +119,7 @@ async def try_answers(prepared: PreparedRun, models: Collection[str]) -> list[Tr
         asked = await with_simulator(config, stack)
         direct = {number: asked.models[number].model_copy(update={"batch": None}) for number in chosen}
         asked = asked.model_copy(update={"models": tuple(direct.values())})
-        notices = allow_open_files(asked)
+        asked, notices = within_open_files(asked)
         context = SupplyContext(
             prepared, asked, logs, redactor, notices, stack, replies.post, replies.fail, patient=False
         )

@@ -73,7 +73,7 @@ from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import OpenedStore, RunStore
-from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, allow_open_files, open_supplies
+from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, open_supplies, within_open_files
 from adaptive_eval.supplies.served import RunServers
 
 OTHER_MODELS = "\nTo test all models, add --dry-run to the command."
@@ -163,7 +163,7 @@ class _Start:
         async with AsyncExitStack() as stack:
             beside = RunReader.open(store.directory)  # the other one is used by the thread that writes
             stack.callback(beside.close)
-            config = await with_simulator(prepared.config, stack)
+            config, notices = within_open_files(await with_simulator(prepared.config, stack))
             grading = await stack.enter_async_context(open_run_graders(prepared))
             can_afford = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
             await take_baseline(grading, store, can_afford)
@@ -186,7 +186,7 @@ class _Start:
                 config,
                 store.directory,
                 self._redactor,
-                allow_open_files(config),
+                notices,
                 stack,
                 driver.post,
                 driver.fail,

@@ -48,7 +48,7 @@ from adaptive_eval.sites.messages import (
     pack_answer,
 )
 from adaptive_eval.supplies.launched import ServerOpener, require_programs
-from adaptive_eval.supplies.opening import allow_open_files, file_name
+from adaptive_eval.supplies.opening import file_name, within_open_files
 
 
 class SiteWorker:
@@ -195,7 +195,8 @@ class SiteWorker:
         config = RunConfig.model_construct(**settings, folder=setup.folder)
         environment = {**read_environment(setup.folder), **site_secrets.keys}
         require_programs(config, environment)
-        notices, logs = allow_open_files(config), _writable_logs(setup.logs)
+        config, notices = within_open_files(config)
+        logs = _writable_logs(setup.logs)
         if setup.pool is not None:  # several places may serve the model at the same time
             logs /= file_name(setup.site)
         place = "" if setup.pool is None else environment.get("CUDA_VISIBLE_DEVICES", "")

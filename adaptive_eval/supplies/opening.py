@@ -197,13 +197,24 @@ FILES_OF_COMMAND = 8
 """Open files that a command in flight needs: its question, and both ends of its pipes."""
 
 
-def allow_open_files(config: RunConfig) -> list[Notice]:
-    """Raise the limit of open files; returns a notice if that is not enough."""
+def within_open_files(config: RunConfig) -> tuple[RunConfig, list[Notice]]:
+    """Raise the limit of open files; if that is not enough, all models have fewer requests in flight, with a notice."""
     servers = [model.concurrency.in_flight for model in config.asked if model.command is None for _ in model.replicas]
     commands = sum(model.concurrency.in_flight for model in config.asked if model.command is not None)
-    needed = open_files.files_needed(sum(servers) + commands * FILES_OF_COMMAND, len(servers))
-    allowed = open_files.allow(needed)
-    return [] if allowed >= needed else [Notice("few_open_files", open_files.too_few_message(needed, allowed))]
+    requests, others = sum(servers) + commands * FILES_OF_COMMAND, open_files.files_needed(0, len(servers))
+    allowed = open_files.allow(requests + others)
+    if allowed >= requests + others:
+        return config, []
+    share = max(allowed - others, 0) / requests
+    models = tuple(
+        model.model_copy(
+            update={"concurrency": limits.model_copy(update={"in_flight": max(int(share * limits.in_flight), 1)})}
+        )
+        for model in config.models
+        for limits in [model.concurrency]
+    )
+    notice = Notice("few_open_files", open_files.too_few_message(requests + others, allowed))
+    return config.model_copy(update={"models": models}), [notice]
 
 
 def open_direct(context: SupplyContext, models: Models) -> Mapping[int, Supply]:

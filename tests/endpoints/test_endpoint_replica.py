@@ -191,15 +191,6 @@ def test_a_connection_that_cannot_be_made_sets_it_aside_until_a_probe_succeeds()
     assert replica.can_take(60.0), "its return ends its pauses"
 
 
-def test_what_this_machine_cannot_do_says_nothing_of_a_replica() -> None:
-    replica = new()
-    replica.on_failure(FailureKind.OUT_OF_FILES, 0.0, 0.1)
-    assert replica.can_take(0.1) and not replica.needs_probe(1.0)
-    replica.start_probe()
-    replica.on_unknown(1.0)
-    assert replica.healthy and replica.needs_probe(1.0 + DEFAULT.probe_again)
-
-
 def test_a_window_that_was_refused_stays_so_whatever_its_ceiling() -> None:
     replica = Replica("http://one/v1", 64)
     replica.on_failure(FailureKind.RATE_LIMITED, 1.0, 2.0)

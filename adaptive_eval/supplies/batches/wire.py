@@ -193,7 +193,7 @@ class BatchWire:
 
 
 _FULL = frozenset({FailureKind.RATE_LIMITED, FailureKind.TIER_FULL})
-NEVER_ARRIVED = _FULL | {FailureKind.UNREACHABLE, FailureKind.OUT_OF_FILES}
+NEVER_ARRIVED = _FULL | {FailureKind.UNREACHABLE}
 """Failures after which nothing can have been created."""
 _PAUSED = _FULL | {FailureKind.UNREACHABLE, FailureKind.TIMED_OUT, FailureKind.STALLED}
 PAUSE = 1.0

@@ -1,5 +1,6 @@
 """Models that are commands: each trial is a process, which is given the question and prints an answer."""
 
+import errno
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from adaptive_eval.config.commands import command_environment, command_line, com
 from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
-from adaptive_eval.endpoints.open_files import is_out_of_files, limits
+from adaptive_eval.endpoints.open_files import limits
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate, Signal
 from adaptive_eval.graders.by_benchmark import find_grader, graders_that_ask
@@ -182,7 +183,8 @@ async def _errors_of_machine() -> AsyncIterator[None]:
     try:
         yield
     except (OSError, LaunchFailed) as error:
-        if is_out_of_files(error):
+        cause = error.__cause__ if isinstance(error, LaunchFailed) else error
+        if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
             raise StoreError(TOO_FEW_FILES.format(limits()[0])) from error
         if isinstance(error, LaunchFailed):
             raise
