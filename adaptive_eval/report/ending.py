@@ -107,8 +107,7 @@ class Ending:
             return ExitCode.SPENT
         if self.decided_by_labels:
             return ExitCode.REACHED
-        causes = {lost.cause for lost in self.lost.values()}
-        answered = self.ungraded or has_cut_answers(self.results) or Cause.BUDGET in causes
+        answered = self.ungraded or has_cut_answers(self.results)
         if self.reason is Reason.BLOCKED and answered and not self.lost_servers:
             return ExitCode.SPENT  # the servers do answer
         return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
