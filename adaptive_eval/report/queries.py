@@ -45,7 +45,7 @@ FROM trials NOT INDEXED WHERE category IS NOT NULL ORDER BY seq
 _NUMBER = "json_extract(signals, '$.{}')"
 _JUDGE_TOTALS = [
     f"coalesce(sum({_NUMBER.format(f'judge_{name}')}), 0.0)"
-    for name in ("prompt_tokens", "completion_tokens", "usd", "gpu_seconds", "seconds")
+    for name in ("prompt_tokens", "completion_tokens", "usd", "gpu_seconds")
 ]
 _IS_JUDGED = "json_type(signals, '$.judge_prompt_tokens') IS NOT NULL"
 JUDGE_USE = f"SELECT count(*), {', '.join(_JUDGE_TOTALS)} FROM trials WHERE {_IS_JUDGED}"

@@ -199,8 +199,6 @@ class JudgeUse:
     completion_tokens: float
     usd: float
     gpu_seconds: float
-    seconds: float = 0.0
-    """Total duration of all replies; 0 if not measured."""
 
 
 class ComparisonCount(NamedTuple):

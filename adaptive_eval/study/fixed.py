@@ -42,8 +42,7 @@ def fixed_seconds(scenario: Scenario, counts: FloatArray) -> float | None:
     taking_turns = {model for group in served.in_turn for model in group.models}
     unshared = [seconds for model, seconds in enumerate(seconds_alone) if model not in taking_turns]
     shared = (sum(seconds_alone[model] for model in group.models) / len(group.places) for group in served.in_turn)
-    answers = float(counts.sum())
-    return served.verdicts.last_verdict(max([*unshared, *shared]), float(np.min(served.usage.seconds)), answers)
+    return max([*unshared, *shared])
 
 
 def fixed_held(scenario: Scenario, counts: FloatArray) -> float:

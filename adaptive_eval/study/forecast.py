@@ -32,7 +32,6 @@ from adaptive_eval.study.pilot import (
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulations import OnForecastProgress, simulate_all
 from adaptive_eval.study.summary import summarise
-from adaptive_eval.study.timed import NO_VERDICTS
 from adaptive_eval.study.types import Forecast
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray, IntArray
@@ -139,7 +138,6 @@ def _make_scenario(
             wake_seconds=GUESSED_WAKE_SECONDS
             if usage.knows_seconds and all(launch.sleep for launch in launches)
             else None,
-            verdicts=grade.times if usage.knows_seconds else NO_VERDICTS,
             launched={number: models[number].gpus or 0.0 for number in prepared.config.launched},
             grade_gpu_seconds=grade.cost.gpu_seconds,
         ),

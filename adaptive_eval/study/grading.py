@@ -15,14 +15,12 @@ from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.records import JudgeUse
 from adaptive_eval.study.pilot import BYTES_PER_TOKEN, GUESSED_SHARE, GUESSED_TOKENS_PER_SECOND, AnswerUsage
-from adaptive_eval.study.timed import NO_VERDICTS, VerdictTimes
 
 
 class ExpectedGrade(NamedTuple):
-    """Cost and time of grading one answer, with sentences on their sources."""
+    """Cost of grading one answer, with sentences on its source."""
 
     cost: Cost = NO_COST
-    times: VerdictTimes = NO_VERDICTS
     remarks: tuple[str, ...] = ()
 
 
@@ -35,14 +33,13 @@ def paid_servers(config: RunConfig) -> tuple[ModelConfig | AskedGrader, ...]:
 def expected_grade(
     prepared: PreparedRun, usage: AnswerUsage, seen: JudgeUse | None, source: str = "the pilot"
 ) -> ExpectedGrade:
-    """Expected cost and time of a grade; empty if no model is asked for it. `seen`: usage of grades in `source`.
+    """Expected cost of a grade; empty if no model is asked for it. `seen`: usage of grades in `source`.
 
     If only some benchmarks have a judge, its share of the answers is their share of the questions.
     """
     expected = ExpectedGrade()
     for benchmark, grader in graders_that_ask(prepared.config.grader).items():
         questions = benchmark_questions(benchmark, prepared.questions)
-        times, time_remark = _times(grader, seen)
         if seen is not None:
             cost = _cost_in_pilot(grader, seen)
             remark = f"a grade takes {cost.tokens:,} tokens of the {grader.kind}, as in {source}"
@@ -51,32 +48,11 @@ def expected_grade(
             remark = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
         share = len(questions) / len(prepared.questions)
         cost = Cost(round(share * cost.tokens), share * cost.usd, share * cost.gpu_seconds)
-        slowest = VerdictTimes(
-            max(times.reply, expected.times.reply), max(share * times.interval, expected.times.interval)
+        untimed = (
+            f"times do not include grading: a {grader.kind} grades while models answer, and makes a run longer if slow"
         )
-        expected = ExpectedGrade(expected.cost.plus(cost), slowest, (*expected.remarks, remark, time_remark))
+        expected = ExpectedGrade(expected.cost.plus(cost), (*expected.remarks, remark, untimed))
     return expected
-
-
-def _times(grader: AskedGrader, seen: JudgeUse | None) -> tuple[VerdictTimes, str]:
-    """Time of verdicts: as measured in the pilot, else by the length of a reply."""
-    replies = sum(seat.replies for seat in grader.seats)
-    measured = seen is not None and seen.seconds > 0.0
-    if seen is not None and measured:
-        reply = seen.seconds / seen.answers / replies
-    elif seen is not None:
-        reply = seen.completion_tokens / seen.answers / replies / GUESSED_TOKENS_PER_SECOND
-    else:
-        reply = max(_guessed_reply_tokens(seat) for seat in grader.seats) / GUESSED_TOKENS_PER_SECOND
-    interval = max(seat.replies * reply / _slots(seat) for seat in grader.seats)
-    at_once = ", ".join(str(_slots(seat)) for seat in grader.seats)
-    verb = "takes" if measured else f"is guessed to take, at {GUESSED_TOKENS_PER_SECOND:g} tokens a second,"
-    remark = f"a reply of the {grader.kind} {verb} {reply:.2g} s, {at_once} of them at a time"
-    return VerdictTimes(reply, interval), remark
-
-
-def _slots(seat: AskedGrader) -> int:
-    return seat.concurrency.in_flight * len(seat.host.replicas)
 
 
 def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:

@@ -13,7 +13,7 @@ from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.study.pilot import AnswerUsage
-from adaptive_eval.study.timed import NO_VERDICTS, Timeline, VerdictTimes
+from adaptive_eval.study.timed import Timeline
 from scorio.moments import FloatArray, IntArray
 
 UNCAPPED_FACTOR = 10**9
@@ -44,8 +44,6 @@ class ServiceCosts(NamedTuple):
     """Seconds to start a server, or to load another model of a group."""
     wake_seconds: float | None = None
     """Seconds to wake a model that sleeps at its place; None: it does not sleep."""
-    verdicts: VerdictTimes = NO_VERDICTS
-    """Times of the verdicts of a judge or a verifier."""
     launched: Mapping[int, float] = {}
     """GPUs of models whose servers the run starts: caps count them while they are held, others while they answer."""
     grade_gpu_seconds: float = 0.0

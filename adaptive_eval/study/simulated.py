@@ -185,8 +185,7 @@ def _drive(
     if served.recorded is None:
         alone = [model for model in served.launched if not any(model in group.models for group in served.in_turn)]
         shared += [SimulatedHost((model,), served.slots[model], served.swap_seconds) for model in alone]
-    costs, verdicts, recorded = served.costs, served.verdicts, served.recorded
-    return drive_in_time(controller, tape, times, served.slots, shared, costs, verdicts=verdicts, recorded=recorded)
+    return drive_in_time(controller, tape, times, served.slots, shared, served.costs, recorded=served.recorded)
 
 
 def _paid(told_counts: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:

@@ -157,7 +157,7 @@ def summarise(
         need=_outlook(simulated.runs[simulated.need], scenario, known_costs, margin),
         capped=None if simulated.capped is None else _outlook(within, scenario, known_costs, margin),
         spent=_spent(scenario, known_costs),
-        grading=_grade_costs(within, grade, scenario, known_costs),
+        grading=_grade_costs(within, grade, known_costs),
         fixed=fixed,
         times_as_long=float(np.nanmedian([run.seconds for run in within])) / alone if alone and has_look else None,
         undecided=_undecided(within, scenario.names),
@@ -242,9 +242,7 @@ def _spent(scenario: Scenario, known_costs: Mapping[str, bool]) -> PartCosts | N
     return PartCosts(int((recorded >= 0).sum()), **costs, seconds=scenario.elapsed)
 
 
-def _grade_costs(
-    runs: Sequence[SimulatedRun], grade: Cost, scenario: Scenario, known_costs: Mapping[str, bool]
-) -> GradeCosts | None:
+def _grade_costs(runs: Sequence[SimulatedRun], grade: Cost, known_costs: Mapping[str, bool]) -> GradeCosts | None:
     """Cost of grading all answers of the runs; None if it costs nothing."""
     if grade == NO_COST:
         return None
@@ -253,7 +251,7 @@ def _grade_costs(
         name: cost if cost is None else median_range([run.trials * cost for run in runs])
         for name, cost in grade_costs.items()
     }
-    return GradeCosts(**ranges, each_seconds=scenario.served.verdicts.interval if known_costs["seconds"] else None)
+    return GradeCosts(**ranges)
 
 
 def _fixed(

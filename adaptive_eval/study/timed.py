@@ -4,9 +4,7 @@ Nothing waits in real time. Each model has its own slots, unless it takes turns 
 depend on complete batches only. So the controller gets a batch's outcomes together as counts, at the end of its last
 trial: whole arrays take a tenth of the time.
 
-A verdict is requested as soon as its answer arrives, and takes none of the model's slots. A round is complete when its
-last verdict arrives: one reply after its last answer, or later if the judge has more work than slots. That work is
-modelled as a fluid: a number of seconds per answer, one round after the other.
+The time of a judge's verdicts is left out.
 """
 
 import heapq
@@ -26,44 +24,6 @@ from adaptive_eval.core.types import NO_COST, Look, Outcome
 from adaptive_eval.study.drive import CostTable, DrawnRound
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from scorio.moments import FloatArray, IntArray
-
-
-class VerdictTimes(NamedTuple):
-    """Times of verdicts; zero if no model is asked for them."""
-
-    reply: float = 0.0
-    """Seconds from an answer's arrival to its verdict, without queueing."""
-    interval: float = 0.0
-    """Seconds between two verdicts of a fully loaded judge, the slowest of several."""
-
-    def last_verdict(self, last: float, first: float, answers: float) -> float:
-        """Time of the last verdict on `answers` that arrive from `first` to `last`, by a judge without other work."""
-        return max(last + self.reply, first + answers * self.interval) if answers else last
-
-
-NO_VERDICTS = VerdictTimes()
-
-
-class JudgeQueue:
-    """Queue of a judge, first come, first served."""
-
-    def __init__(self, times: VerdictTimes) -> None:
-        self._times = times
-        self._free = 0.0
-
-    def enqueue(self, now: float, seconds: FloatArray) -> float:
-        """Queue answers requested now, which take these seconds; returns when they are judged if none waits for a slot.
-
-        Answers that take no time are judged already."""
-        durations = seconds[seconds > 0.0]
-        if not len(durations) or not self._times.reply:
-            return now
-        self._free = max(self._free, now + float(np.min(durations))) + len(durations) * self._times.interval
-        return self._free
-
-    def last_verdict(self, last: float, judged: float) -> float:
-        """Time of the last verdict, if the last answer arrives at `last` and the others are judged at `judged`."""
-        return max(last + self._times.reply, judged)
 
 
 class ServedSpans(NamedTuple):
@@ -137,16 +97,12 @@ class _BatchInFlight:
         durations: FloatArray,
         recorded: NDArray[np.bool_],
         opening: "list[TrialLoad] | None",
-        judge: JudgeQueue,
-        now: float,
     ) -> None:
         """`durations` are the seconds of its answers; `recorded` ones exist already."""
         self.batch, self._takes, self._recorded = batch, durations, recorded
         self.is_recorded = bool(recorded.all())
         """Whether the whole batch is recorded, and takes no time."""
-        seconds = np.where(recorded, 0.0, durations)
-        self._judge, self._judged = judge, judge.enqueue(now, seconds)
-        self.load = TrialLoad(batch.model, seconds)
+        self.load = TrialLoad(batch.model, np.where(recorded, 0.0, durations))
         self._drawn = drawn
         self._opening = opening
         """The loads of all batches of the opening."""
@@ -159,7 +115,7 @@ class _BatchInFlight:
     def next(self) -> float:
         """When there is something to tell."""
         if self._opening is None:
-            return self.load.end if self.is_recorded else self._judge.last_verdict(self.load.end, self._judged)
+            return self.load.end
         return self.load.in_order[0][self._until() - 1]
 
     def _until(self) -> int:
@@ -208,8 +164,6 @@ def _round_batches(
     times: ServiceTimes,
     recorded: IntArray | None,
     controller: Controller,
-    judge: JudgeQueue,
-    now: float,
 ) -> Iterator[_BatchInFlight]:
     """The batches of a round; if servers are held, those of the first round set the clocks."""
     drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
@@ -223,7 +177,7 @@ def _round_batches(
         rows = start + np.argsort(slots)  # in the order in which they are asked
         trials = TrialArrays(*(column[rows] for column in drawn.trials))
         part = DrawnRound(trials, drawn.categories[rows], drawn.counts[model])
-        yield _BatchInFlight(batch, part, durations[rows], is_recorded[rows], opening, judge, now)
+        yield _BatchInFlight(batch, part, durations[rows], is_recorded[rows], opening)
 
 
 def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
@@ -240,20 +194,19 @@ def drive_in_time(
     slots: int | Sequence[int],
     shared: Sequence[SimulatedHost] = (),
     costs: CostTable | None = None,
-    verdicts: VerdictTimes = NO_VERDICTS,
     recorded: IntArray | None = None,
 ) -> Timeline:
     """Run the controller with `slots` requests at a time for each model; a cap on wall time applies to simulated time.
 
     `shared` are hosts of models that take turns; every other model has a host of its own. Without `costs` trials are
-    free. A round is complete once its `verdicts` are there. `recorded` trials (L, M, N), -1 for none, exist at once;
+    free. `recorded` trials (L, M, N), -1 for none, exist at once;
     clocks count their original seconds.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
     places = {model: host for host in shared for model in host.models}
     hosts = [places.get(model) or SimulatedHost((model,), model_slots) for model, model_slots in enumerate(width)]
-    flying, judge = _BatchesInFlight(shared), JudgeQueue(verdicts)
+    flying = _BatchesInFlight(shared)
     cap = controller.plan.budget.wall_seconds
     now, looks, asking, all_issued = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
     seen = -1
@@ -262,7 +215,7 @@ def drive_in_time(
             flying.pause(controller, hosts, now)
             seen = controller.taker.taken
         for asked in controller.ask_rounds():
-            asking += _round_batches(asked, tape, times, recorded, controller, judge, now)
+            asking += _round_batches(asked, tape, times, recorded, controller)
         # recorded trials take no time, and are told before anything is asked
         stored = [batch for batch in asking if batch.is_recorded]
         issued = stored if stored or flying.has_recorded else asking

@@ -120,8 +120,6 @@ class GradeCosts:
     tokens: Range | None
     usd: Range | None
     gpu_hours: Range | None
-    each_seconds: float | None
-    """Seconds between two grades of a fully loaded judge."""
 
 
 @dataclass(frozen=True, slots=True)
