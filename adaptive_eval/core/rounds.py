@@ -47,7 +47,9 @@ def enough_answers(timed_out: int, trials: int) -> bool:
 
 
 class WholeSums:
-    """Sums over trials as whole numbers: tokens, and trillionths of USD, GPU seconds and answers' seconds."""
+    """Exact sums over trials: tokens, and trillionths of USD, GPU seconds and answers' seconds."""
+
+    __slots__ = ("gpu_seconds", "seconds", "tokens", "usd")
 
     def __init__(self, tokens: int = 0, usd: int = 0, gpu_seconds: int = 0, seconds: int = 0) -> None:
         self.tokens, self.usd, self.gpu_seconds, self.seconds = tokens, usd, gpu_seconds, seconds
@@ -56,8 +58,15 @@ class WholeSums:
         """Add `times` trials of this cost."""
         tokens, usd, gpu_seconds = cost
         self.tokens += times * tokens
-        self.usd += times * round(usd * PER_UNIT)
-        self.gpu_seconds += times * round(gpu_seconds * PER_UNIT)
+        if usd:
+            self.usd += times * round(usd * PER_UNIT)
+        if gpu_seconds:
+            self.gpu_seconds += times * round(gpu_seconds * PER_UNIT)
+
+    @property
+    def cost(self) -> Cost:
+        """The total cost."""
+        return Cost(self.tokens, self.usd / PER_UNIT, self.gpu_seconds / PER_UNIT)
 
     def add_sums(self, more: WholeSums) -> None:
         """Add the sums of other trials."""
@@ -350,7 +359,7 @@ class Batch:
 
     def total_cost(self) -> Cost:
         """Cost of the trials that have arrived."""
-        return Cost(self._spent.tokens, self._spent.usd / PER_UNIT, self._spent.gpu_seconds / PER_UNIT)
+        return self._spent.cost
 
     @property
     def seconds(self) -> float:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from enum import StrEnum
 from typing import NamedTuple
 
-from adaptive_eval.core.rounds import PER_UNIT
+from adaptive_eval.core.rounds import WholeSums
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.machine.trial import DONE, HELD, JUDGING, UNGRADED, Trial
 
@@ -52,29 +52,6 @@ class Charge(NamedTuple):
     """Whether no cap counts it: then it is the mean cost of answers."""
 
 
-class Sums:
-    """Exact sums of costs."""
-
-    __slots__ = ("gpu_seconds", "tokens", "usd")
-
-    def __init__(self) -> None:
-        self.tokens = self.usd = self.gpu_seconds = 0
-
-    def add(self, cost: Cost, times: int = 1) -> None:
-        """Add a cost `times` times."""
-        tokens, usd, gpu_seconds = cost
-        self.tokens += times * tokens
-        if usd:
-            self.usd += times * round(usd * PER_UNIT)
-        if gpu_seconds:
-            self.gpu_seconds += times * round(gpu_seconds * PER_UNIT)
-
-    @property
-    def cost(self) -> Cost:
-        """The sum."""
-        return Cost(self.tokens, self.usd / PER_UNIT, self.gpu_seconds / PER_UNIT)
-
-
 class ModelAccount:
     """Sums of one model."""
 
@@ -85,9 +62,9 @@ class ModelAccount:
         """Stored answers."""
         self.judged = 0
         """The number of them whose grades have a cost."""
-        self.paid, self.held, self.charged, self.verdicts = Sums(), Sums(), Sums(), Sums()
+        self.paid, self.held, self.charged, self.verdicts = WholeSums(), WholeSums(), WholeSums(), WholeSums()
         """`verdicts` is the part of `paid` for grades."""
-        self.replaced = Sums()
+        self.replaced = WholeSums()
         """The part of `charged` for verdicts on answers that were judged again."""
         self.largest = NO_COST
         """Maximum tokens, USD and GPU seconds of an answer."""
@@ -109,7 +86,7 @@ class Account:
 
     def __init__(self) -> None:
         self.models: defaultdict[int, ModelAccount] = defaultdict(ModelAccount)
-        self._all = Sums()
+        self._all = WholeSums()
 
     def enter(self, trial: Trial, times: int = 1) -> None:
         """Add a trial in its current state, or remove it with `times` = -1."""
