@@ -15,7 +15,7 @@ from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
 from adaptive_eval.core.rules import Correctable, Rule, is_correctable, is_giving_up
-from adaptive_eval.core.sequential import CoupledSequential, Sequential
+from adaptive_eval.core.sequential import Coupled, Sequential
 from adaptive_eval.core.settings import (
     MAX_ROUND_FACTOR,
     MIN_BLOCK_SIZE,
@@ -289,4 +289,4 @@ class Plan:
             rule = rule.ties
         if margin is not None and margin.parts and isinstance(rule, Correctable):
             return SeveralGates(rule, 1 + len(margin.parts))
-        return CoupledSequential.from_rule(rule) if by_trial and isinstance(rule, Sequential) else rule
+        return Coupled.from_rule(rule) if by_trial and isinstance(rule, Sequential) else rule

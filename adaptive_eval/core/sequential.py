@@ -19,10 +19,10 @@ favours neither (`shared_trials`). So each pair keeps one boundary, and its prom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,69 +208,55 @@ KAPPA_BY_TRIAL = 0.05
 """The power of t for pairs judged trial by trial (benchmarks/coupling.md)."""
 
 
-RuleT = TypeVar("RuleT", Sequential, ContinuedSequential)
-ArrayT = TypeVar("ArrayT", FloatArray, NDArray[np.bool_])
-
-
 @dataclass(frozen=True)
-class _ByPair(Generic[RuleT]):
-    """Applies to each pair its own rule."""
+class Coupled:
+    """`Sequential` for models that share their seeds, before and after changes of the horizon.
 
-    by_trial: RuleT
+    Examples:
+        >>> from adaptive_eval.core.sequential import Coupled, Sequential
+        >>> rule = Coupled.from_rule(Sequential(0.95))
+        >>> round(rule.independent.critical, 2), round(rule.by_trial.critical, 2)
+        (2.11, 2.48)
+    """
+
+    by_trial: Sequential | ContinuedSequential
     """The rule for pairs judged trial by trial."""
-    independent: RuleT
+    independent: Sequential | ContinuedSequential
     """The rule for all other pairs."""
+
+    @classmethod
+    def from_rule(cls, rule: Sequential) -> Coupled:
+        """`rule`, with a flatter boundary for pairs judged trial by trial."""
+        return cls(replace(rule, kappa=KAPPA_BY_TRIAL), rule)
+
+    @property
+    def by_pair(self) -> bool:
+        return isinstance(self.independent, Sequential)
 
     @property
     def confidence(self) -> float:
         return self.independent.confidence
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        return self._combine(evidence, lambda rule: rule.boundary(evidence))
+        return self._of_each("boundary", evidence)
 
     def p_value(self, evidence: Evidence, sign: int) -> FloatArray:
-        return self._combine(evidence, lambda rule: rule.p_value(evidence, sign))
+        return self._of_each("p_value", evidence, sign)
 
-    def at_level(self, alpha: float) -> Self:
-        return replace(self, by_trial=self.by_trial.at_level(alpha), independent=self.independent.at_level(alpha))
+    def at_level(self, alpha: float) -> Coupled:
+        return Coupled(self.by_trial.at_level(alpha), self.independent.at_level(alpha))
 
-    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedCoupled:
-        return ContinuedCoupled(*(rule.extended(looks, now, delta) for rule in (self.by_trial, self.independent)))
+    def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> Coupled:
+        return Coupled(*(rule.extended(looks, now, delta) for rule in (self.by_trial, self.independent)))
 
-    def _combine(self, evidence: Evidence, apply: Callable[[RuleT], ArrayT]) -> ArrayT:
-        by_trial = evidence.paired
-        if by_trial is None or not by_trial.any():
-            return apply(self.independent)
-        return np.where(by_trial, apply(self.by_trial), apply(self.independent))
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("tied", "remaining_error", "exhausted") or isinstance(self.independent, Sequential):
+            raise AttributeError(name)
+        return partial(self._of_each, name)
 
-
-class CoupledSequential(_ByPair[Sequential]):
-    """`Sequential` for models that share their seeds.
-
-    Examples:
-        >>> from adaptive_eval.core.sequential import CoupledSequential, Sequential
-        >>> rule = CoupledSequential.from_rule(Sequential(0.95))
-        >>> round(rule.independent.critical, 2), round(rule.by_trial.critical, 2)
-        (2.11, 2.48)
-    """
-
-    by_pair: ClassVar[bool] = True
-
-    @classmethod
-    def from_rule(cls, rule: Sequential) -> CoupledSequential:
-        """`rule`, with a flatter boundary for pairs judged trial by trial."""
-        return cls(replace(rule, kappa=KAPPA_BY_TRIAL), rule)
-
-
-class ContinuedCoupled(_ByPair[ContinuedSequential]):
-    """`CoupledSequential` after changes of the horizon; each pair has the error that its own boundary has left."""
-
-    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """Ties certified by each pair's own boundary."""
-        return self._combine(evidence, lambda rule: rule.tied(evidence, delta))
-
-    def remaining_error(self, evidence: Evidence) -> FloatArray:
-        return self._combine(evidence, lambda rule: rule.remaining_error(evidence))
-
-    def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
-        return self._combine(evidence, lambda rule: rule.exhausted(evidence))
+    def _of_each(self, method: str, evidence: Evidence, *more: float) -> NDArray[Any]:
+        """For each pair the result of this method of its own rule."""
+        others: NDArray[Any] = getattr(self.independent, method)(evidence, *more)
+        if evidence.paired is None or not evidence.paired.any():
+            return others
+        return np.where(evidence.paired, getattr(self.by_trial, method)(evidence, *more), others)

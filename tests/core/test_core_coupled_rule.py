@@ -10,12 +10,12 @@ from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Gate
 from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, ContinuedCoupled, CoupledSequential, Sequential
+from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, Coupled, Sequential
 from adaptive_eval.core.settings import Margin
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import Verdict
 
-RULE = CoupledSequential.from_rule(Sequential(start=0.05))
+RULE = Coupled.from_rule(Sequential(start=0.05))
 QUESTIONS = 20
 
 
@@ -71,13 +71,13 @@ def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None
     ):
         assert of_each.tolist() == [ask(rule)[number] for number, rule in enumerate(apart)]
     again = after.extended(looks, now, 0.02).at_level(0.01)
-    assert isinstance(again, ContinuedCoupled) and again.confidence == 0.99
+    assert isinstance(again, Coupled) and not again.by_pair and again.confidence == 0.99
 
 
 def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
     bench = Bench(2, QUESTIONS, weights=np.array([0.0, 1.0]))
     plan = Plan(bench, objective=Pairs(((0, 1),)), coupled=True)
-    assert plan.deciding_rule == CoupledSequential.from_rule(Sequential())
+    assert plan.deciding_rule == Coupled.from_rule(Sequential())
     alone = replace(plan, coupled=False)
     assert alone.deciding_rule == Optimal(spacing=alone.spacing, rests=True)
 
