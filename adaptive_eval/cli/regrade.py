@@ -14,7 +14,7 @@ from adaptive_eval.cli.shared import Run, report_errors, typed_command
 from adaptive_eval.config.fingerprint import GRADING
 from adaptive_eval.config.load import holds_questions, load_config
 from adaptive_eval.report.lines import Scale, safe_name, several
-from adaptive_eval.report.undecided import UNDECIDED
+from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run

@@ -13,7 +13,7 @@ from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Overrides, report_errors
 from adaptive_eval.core import Look
 from adaptive_eval.exchange.tables.writer import csv_text
-from adaptive_eval.report.ending import EXIT_CODES, why_finished
+from adaptive_eval.report.ending import OF_REASONS, why_finished
 from adaptive_eval.report.finding import count_states
 from adaptive_eval.report.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
@@ -93,7 +93,7 @@ def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) 
         for line in untimed_findings(results, None):
             typer.echo(line)
         typer.echo(f"results   {directory / RESULTS_FILE}")
-    return EXIT_CODES[reason]
+    return OF_REASONS[reason][1]
 
 
 def _show_looks(progress: Progress) -> Callable[[Look], None]:

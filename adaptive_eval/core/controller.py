@@ -18,7 +18,6 @@ from adaptive_eval.core.conclusions import SILENT, needed_models, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, Opening, clock_seconds
-from adaptive_eval.core.larger_horizon import Pair, larger_horizons
 from adaptive_eval.core.look import AvailableTrials, JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import Plan
@@ -89,7 +88,6 @@ class Controller:
         """By model and question, how many trials are committed; None if that was not needed since the last commit."""
         self.overrun: IntArray = np.zeros(self._tally.counts.shape, dtype=np.int32)
         """(L, M, K): the part of `counts` that no look has judged (`count_overrun`)."""
-        self._horizons_before_overrun: Mapping[Pair, int | None] = {}
         if plan.before is None:
             self._compose_first()
         else:
@@ -376,9 +374,6 @@ class Controller:
         unjudged = [batch for batch in unjudged if batch.model in counted]
         if self.finished is None or self.plan.source.by_trial or not unjudged:
             return
-        if self.taker.keep:
-            # a stage after this one begins with its look at the trials before the overrun
-            self._horizons_before_overrun = self.larger_horizons
         judged = self._tally.counts.copy()
         self._tally.commit(unjudged)
         self.overrun = self._tally.counts - judged
@@ -393,16 +388,6 @@ class Controller:
     def last_look(self) -> JudgedLook | None:
         """The latest look; None before the first."""
         return self.taker.last_look
-
-    @property
-    def larger_horizons(self) -> Mapping[Pair, int | None]:
-        """For each pair that a run that has ended out of reach has given up: the `trials.max` with which it goes on
-        with the pair and has at least an even chance to decide it, if caps allow that; None if no plausible one does.
-        """
-        if self.finished is not Reason.OUT_OF_REACH or self.last_look is None:
-            return {}
-        before = self._horizons_before_overrun
-        return {**before, **larger_horizons(self.taker, self.last_look, self.available, before)}
 
     def result(self, correction: ScoreCorrection | None = None) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the

@@ -95,12 +95,6 @@ class LookTaker:
             self.evidence = [places.evidence_now(look, now) for look in earlier.evidence]
         self.rule = regrouped(rule, self.rule, places)
 
-    def at_horizon(self, max_trials: int) -> tuple[Evidence, list[Evidence]]:
-        """The evidence so far under another horizon: as it continues the rule, and its readings."""
-        tally = self._empty_tally(max_trials)
-        tally.take_over(self.tally, range(self.plan.bench.models))
-        return self._weigh(tally), self._read_evidence(tally)[1]
-
     def withdraw(self, model: int, look: int) -> None:
         """Take back the calls and ties of a model that looks from this number on have made, and all of its p-values."""
         is_of_model = np.zeros(len(self._memory.call), dtype=bool)

@@ -5,15 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.lines import capitalised, safe_name, several
-from adaptive_eval.report.results import CUT_PRIOR, AlarmRow, ModelRow, Results
+from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, NeedKind, cut_in_prior, needs_of
+from adaptive_eval.report.results import AlarmRow, ModelRow, Results
 
-LONGEST_NAME = 40
-WHOLE_PRIOR = "a prior run without cut answers"
-MAX_NAMES = 3
-"""Models that one sentence names; further ones are only counted."""
 TRUNCATED = AnswerKind.TRUNCATED.signal
 LIMIT = "sampling.max_tokens"
 OTHER_LIMIT = "a limit of the server or the task"
@@ -109,22 +106,10 @@ def limit_to_raise(results: Results | None) -> str:
 
 def cut_off_pairs(results: Results) -> Sequence[tuple[str, str | None]]:
     """Comparisons that answers could decide that were cut off, in this run, or else in its prior."""
-    cut = {row.name for row in results.models if row.cut and row.set_aside is None}
-    set_aside = {row.name for row in results.models if row.set_aside is not None}
-    ungraded = {row.name for row in results.models if row.ungraded}
-    earlier = set(cut_in_prior(results))
-    blocked = [(pair.first, pair.second) for pair in results.pairs if pair.verdict == Verdict.BLOCKED]
+    needs = needs_of(results)
     return [
-        pair
-        for pair in blocked
-        if set_aside.isdisjoint(pair)
-        and (cut.intersection(pair) or (earlier.intersection(pair) and ungraded.isdisjoint(pair)))
+        (pair.first, pair.second) for pair, need in needs if need.kind in (NeedKind.WHOLE_ANSWERS, NeedKind.WHOLE_PRIOR)
     ]
-
-
-def cut_in_prior(results: Results) -> Sequence[str]:
-    """Models whose answers in the prior run were cut off."""
-    return [warning.model for warning in results.warnings if warning.kind == CUT_PRIOR and warning.model is not None]
 
 
 def has_cut_answers(results: Results | None) -> bool:

@@ -279,10 +279,7 @@ def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:
     }
     for comparison in snapshot.result.comparisons:
         row = _pair_row(subject, comparison)
-        pair = comparison.verdict.first, comparison.verdict.second
-        members = frozenset(model for model in pair if model is not None)
-        horizon = snapshot.horizons.get(members) if row.verdict == Verdict.OUT_OF_REACH else None
-        yield replace(row, by_grades=graded.get(frozenset((row.first, row.second))), horizon_needed=horizon)
+        yield replace(row, by_grades=graded.get(frozenset((row.first, row.second))))
 
 
 def _pair_row(subject: RunSubject, comparison: ComparisonResult) -> PairRow:

@@ -7,8 +7,8 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
-from adaptive_eval.report.alarms import LONGEST_NAME, MAX_NAMES
 from adaptive_eval.report.lines import Scale, safe_name
+from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES
 from adaptive_eval.report.results import SET_ASIDE, FrontierRow, Results
 from adaptive_eval.report.words import objective_view
 

@@ -3,7 +3,7 @@
 An error that ended it is kept in its store: whoever looks at the run later has not seen the terminal.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
@@ -30,10 +30,10 @@ from adaptive_eval.notes import (
     events_since_start,
     newest_turn,
 )
-from adaptive_eval.report.alarms import MAX_NAMES, WHOLE_PRIOR, cut_in_prior, cut_off_pairs, has_cut_answers
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line, several
+from adaptive_eval.report.needs import MAX_NAMES, Need, NeedKind, needs_of
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.status import Status
 
@@ -96,21 +96,29 @@ class Ending:
         return () if self.results is None else self.results.gate
 
     @property
+    def end(self) -> "End":
+        """Which kind of end it is."""
+        return next(end for end in ENDS if end.holds(self))
+
+    @property
+    def why(self) -> str:
+        """The end in one sentence, with the outcome of a gate."""
+        why = self.end.sentence(self)
+        return f"{UNDECIDED}: {why[0].lower()}{why[1:]}" if self.gated and self.results is None else why
+
+    @property
     def exit_code(self) -> ExitCode:
         """The exit code of the command line."""
         if self.fatal_error is not None:
             return self.fatal_error.exit_code
         if gate_outcome(self.gate) == FAIL:
             return ExitCode.WORSE
-        undecided = gate_outcome(self.gate) == UNDECIDED or self._undecided_by_labels > 0
-        if undecided and self.reason is Reason.SETTLED:
+        code = self.end.exit_code
+        if code is ExitCode.REACHED and gate_outcome(self.gate) == UNDECIDED:
             return ExitCode.SPENT
-        if self.decided_by_labels:
-            return ExitCode.REACHED
-        answered = self.ungraded or has_cut_answers(self.results)
-        if self.reason is Reason.BLOCKED and answered and not self.lost_servers:
-            return ExitCode.SPENT  # the servers do answer
-        return ExitCode.STOPPED if self.reason is None else EXIT_CODES[self.reason]
+        if code is ExitCode.ENDPOINTS and not self.lost_servers and self._has_answering_servers:
+            return ExitCode.SPENT
+        return code
 
     @property
     def decided_by_labels(self) -> bool:
@@ -123,15 +131,10 @@ class Ending:
         return bool(results.pairs) and decided and gate_outcome(results.gate) != UNDECIDED
 
     @property
-    def _undecided_by_labels(self) -> int:
+    def undecided_by_labels(self) -> int:
         """Number of comparisons that the grades decide and corrected scores do not."""
         pairs = () if self.results is None else self.results.pairs
         return sum(pair.verdict == Verdict.UNDECIDED_BY_LABELS for pair in pairs)
-
-    @property
-    def ungraded(self) -> bool:
-        """Some comparison is undecided because of trials without a grade."""
-        return any(lost.cause is Cause.GRADER for lost in self.lost.values()) or bool(self._ungraded_models)
 
     @property
     def lost_servers(self) -> bool:
@@ -139,78 +142,27 @@ class Ending:
         return any(lost.cause is Cause.SERVER for lost in self.lost.values())
 
     @property
-    def _ungraded_models(self) -> list[str]:
-        """Models in play whose ungraded answers keep a comparison from being decided."""
-        if self.results is None:
-            return []
-        blocked = [pair for pair in self.results.pairs if pair.verdict == Verdict.BLOCKED]
-        named = {name for pair in blocked for name in (pair.first, pair.second)}
-        return [row.name for row in self.results.models if row.name in named and row.ungraded and not row.set_aside]
+    def _has_answering_servers(self) -> bool:
+        """Whether grades, whole answers or a budget are missing, and servers do answer."""
+        causes = {lost.cause for lost in self.lost.values()}
+        return bool(causes & {Cause.GRADER, Cause.BUDGET} or self.blocked_by.keys() - {NeedKind.MODEL})
 
     @property
-    def why(self) -> str:
-        """The end in one sentence, with the outcome of a gate."""
-        why = self._why
-        return f"{UNDECIDED}: {why[0].lower()}{why[1:]}" if self.gated and self.results is None else why
+    def blocked_by(self) -> dict[NeedKind, tuple[str, ...]]:
+        """What blocked comparisons lack, with the models that lack it."""
+        models: dict[NeedKind, dict[str, None]] = {}
+        for pair, need in () if self.results is None else needs_of(self.results):
+            if pair.verdict == Verdict.BLOCKED and need.kind is not NeedKind.USABLE_ANSWERS:
+                models.setdefault(need.kind, {}).update(dict.fromkeys(need.models))
+        return {kind: tuple(names) for kind, names in models.items()}
 
     @property
-    def _why(self) -> str:
-        if self.fatal_error is not None:
-            return capitalised(stop_in_words(*self.fatal_error))
-        outcome = gate_outcome(self.gate)
-        settled = self.reason is Reason.SETTLED or self.decided_by_labels
-        if self.results is not None and outcome is not None and (outcome == FAIL or settled):
-            lines = [gate_line(self.results, row) for row in self.gate if row.outcome == outcome]
-            more = [f"And {len(lines) - MAX_NAMES} more."] if len(lines) > MAX_NAMES else []
-            return " ".join([*lines[:MAX_NAMES], *more])
-        if self.reason is Reason.BLOCKED and self.lost and not self.trials:
-            return f"Stopped: {NO_ANSWER}: {first_few(self._losses, MAX_NAMES)}."
-        if self.reason is Reason.ALARM:
-            named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
-            were = "was set aside because of its" if len(named) == 1 else "were set aside because of their"
-            return f"Stopped: {first_few(named, MAX_NAMES)} {were} answers."
-        if self.reason is Reason.BLOCKED and (self.lost or self._ungraded_models or has_cut_answers(self.results)):
-            stopped = "Stopped" if self.lost_servers else "Finished"
-            return f"{stopped}: the blocked comparisons need {' and '.join(self._missing_for_blocked())}."
-        if self.decided_by_labels:
-            return LABELS_DECIDE
-        if self.reason is Reason.SETTLED and (undecided := self._undecided_by_labels):
-            return LABELS_LEAVE.format(several(undecided, "comparison"))
-        if self.reason is Reason.SETTLED and self.results is not None and not self.results.compares:
-            return PRECISE
-        if self.reason is None:
-            return self.without_reason or STOPPED
-        if self.reason is Reason.BUDGET and self.results is not None and self.short_caps:
-            return f"Stopped by the budget: {' and '.join(self._uncovered_totals())}."
-        if self.reason is Reason.BUDGET and self.short_caps:
-            return _too_small(self.trials > 0)  # the next step says which budget it needs
-        return why_finished(self.reason, self.trials > 0, self.results is not None)
-
-    def _uncovered_totals(self) -> Iterator[str]:
-        """For each cap that is too small, the total that the next round may lead to."""
-        for key, total in self.short_caps.items():
-            cap = self.caps.get(key, 0.0)
-            yield f"the next round may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {cap:,.15g}"
-
-    @property
-    def _losses(self) -> list[str]:
+    def losses(self) -> str:
         """Models that were set aside, those with one reason together."""
         names: dict[str, list[str]] = {}
         for name, lost in self.lost.items():
             names.setdefault(lost.headline, []).append(name)
-        return [f"{first_few(models, MAX_NAMES)} ({why})" for why, models in names.items()]
-
-    def _missing_for_blocked(self) -> Iterator[str]:
-        if self.lost:
-            yield f"a model that was set aside: {first_few(self._losses, MAX_NAMES)}"
-        if self._ungraded_models:
-            yield f"grades for the ungraded answers of {first_few(self._ungraded_models, MAX_NAMES)}"
-        if self.results is not None and (pairs := cut_off_pairs(self.results)):
-            names = {name for pair in pairs for name in pair}
-            if cut := [row.name for row in self.results.models if row.cut and row.name in names]:
-                yield f"complete answers instead of cut ones of {first_few(cut, MAX_NAMES)}"
-            if earlier := [name for name in cut_in_prior(self.results) if name in names]:
-                yield f"{WHOLE_PRIOR} of {first_few(earlier, MAX_NAMES)}"
+        return first_few([f"{first_few(models, MAX_NAMES)} ({why})" for why, models in names.items()], MAX_NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,15 +291,12 @@ def caps_by_key(totals: Mapping[str, float]) -> dict[str, float]:
     return {cap_key(name): smallest_cap(name, total) for name, total in totals.items() if name in UNITS}
 
 
-def why_finished(reason: Reason, asked: bool, looked: bool) -> str:
-    """A sentence on why a run is finished, with or without answers and looks."""
-    if reason is Reason.BUDGET and not looked:
-        return f"{_too_small(asked)} {SEE_VALIDATE}"
-    return SENTENCES[reason]
+class End(NamedTuple):
+    """A kind of end."""
 
-
-def _too_small(asked: bool) -> str:
-    return TOO_SMALL.format("Stopped without a ranking" if asked else "No answers were requested")
+    holds: Callable[[Ending], bool]
+    sentence: Callable[[Ending], str]
+    exit_code: ExitCode
 
 
 NO_ANSWER = "no usable answer came from any model"
@@ -356,25 +305,127 @@ IMPORTED = "Imported: the trials are from logs, and were judged once."
 REGRADED = "Regraded: the run had finished, but now a comparison is open."
 STOPPED = "Stopped. The same command continues from the stored answers."
 KILLED = "Killed: the process died before the run ended. The same command resumes it from the stored answers."
-PRECISE = "Finished: every score has the requested precision."
-LABELS_DECIDE = "Finished: with labels, every comparison is resolved or tied."
-LABELS_LEAVE = "Finished: the grades decide every comparison, but labels leave {} undecided."
-TOO_SMALL = "{}: the budget does not cover the first round."
 SEE_VALIDATE = "adaptive-eval validate shows the budget it needs."
-SENTENCES = {
-    Reason.SETTLED: "Finished: every comparison is resolved or tied.",
-    Reason.OUT_OF_REACH: "Finished: no further comparison is likely to be decided within the limits.",
-    Reason.BUDGET: "Stopped by the budget: it does not cover the next round.",
-    Reason.WALL_TIME: "Stopped by the time limit. The incomplete round is stored, but not scored.",
+UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
+OF_REASONS = {
+    Reason.SETTLED: ("Finished: every comparison is resolved or tied.", ExitCode.REACHED),
+    Reason.OUT_OF_REACH: (
+        "Finished: no further comparison is likely to be decided within the limits.",
+        ExitCode.SPENT,
+    ),
+    Reason.BUDGET: ("Stopped by the budget: it does not cover the next round.", ExitCode.SPENT),
+    Reason.WALL_TIME: ("Stopped by the time limit. The incomplete round is stored, but not scored.", ExitCode.SPENT),
     Reason.GPU_TIME: (
         "Stopped by the budget: servers were held for all its GPU hours. The incomplete round is stored, but not "
-        "scored."
+        "scored.",
+        ExitCode.SPENT,
     ),
-    Reason.BLOCKED: "Finished: the blocked comparisons need a model that was set aside.",
-    Reason.ALARM: "Stopped by an alarm about the answers of a model.",
+    Reason.BLOCKED: ("Finished: the blocked comparisons need a model that was set aside.", ExitCode.ENDPOINTS),
+    Reason.ALARM: ("Stopped by an alarm about the answers of a model.", ExitCode.SPENT),
 }
-UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
-EXIT_CODES = dict.fromkeys(Reason, ExitCode.SPENT) | {
-    Reason.SETTLED: ExitCode.REACHED,
-    Reason.BLOCKED: ExitCode.ENDPOINTS,
-}
+"""The sentence and the exit code of each reason, unless something more specific holds."""
+
+
+def why_finished(reason: Reason, asked: bool, looked: bool) -> str:
+    """A sentence on why a run is finished, with or without answers and looks."""
+    return f"{_too_small(asked)} {SEE_VALIDATE}" if reason is Reason.BUDGET and not looked else OF_REASONS[reason][0]
+
+
+def _too_small(asked: bool) -> str:
+    begin = "Stopped without a ranking" if asked else "No answers were requested"
+    return f"{begin}: the budget does not cover the first round."
+
+
+def _of_gate(ending: Ending) -> str:
+    assert ending.results is not None  # which have the gate
+    outcome = gate_outcome(ending.gate)
+    lines = [gate_line(ending.results, row) for row in ending.gate if row.outcome == outcome]
+    more = [f"And {len(lines) - MAX_NAMES} more."] if len(lines) > MAX_NAMES else []
+    return " ".join([*lines[:MAX_NAMES], *more])
+
+
+def _of_alarm(ending: Ending) -> str:
+    named = [safe_line(name) for name, lost in ending.lost.items() if lost.cause is Cause.ANSWERS]
+    were = "was set aside because of its" if len(named) == 1 else "were set aside because of their"
+    return f"Stopped: {first_few(named, MAX_NAMES)} {were} answers."
+
+
+def _of_blocked(ending: Ending) -> str:
+    needs = [f"a model that was set aside: {ending.losses}"] if ending.lost else []
+    if ending.results is not None:
+        missing = ((kind, names) for kind, names in ending.blocked_by.items() if kind is not NeedKind.MODEL)
+        needs += [Need(kind, names).missing(ending.results) for kind, names in missing]
+    return f"{'Stopped' if ending.lost_servers else 'Finished'}: the blocked comparisons need {' and '.join(needs)}."
+
+
+def _of_budget(ending: Ending) -> str:
+    caps = ending.caps
+    if not ending.short_caps:
+        return why_finished(Reason.BUDGET, ending.trials > 0, ending.results is not None)
+    if ending.results is None:
+        return _too_small(ending.trials > 0)  # the next step says which budget it needs
+    totals = [
+        f"the next round may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {caps.get(key, 0.0):,.15g}"
+        for key, total in ending.short_caps.items()
+    ]
+    return f"Stopped by the budget: {' and '.join(totals)}."
+
+
+def _is_settled(ending: Ending) -> bool:
+    return ending.reason is Reason.SETTLED
+
+
+def _because(reason: Reason) -> End:
+    sentence, code = OF_REASONS[reason]
+    return End(lambda ending: ending.reason is reason, lambda _: sentence, code)
+
+
+ENDS = (
+    End(
+        lambda ending: ending.fatal_error is not None,
+        lambda ending: capitalised(stop_in_words(*ending.fatal_error or ("", None))),
+        ExitCode.FAILED,
+    ),
+    End(
+        lambda ending: (
+            gate_outcome(ending.gate) == FAIL or bool(ending.gate and (_is_settled(ending) or ending.decided_by_labels))
+        ),
+        _of_gate,
+        ExitCode.REACHED,
+    ),
+    End(
+        lambda ending: ending.reason is Reason.BLOCKED and bool(ending.lost) and not ending.trials,
+        lambda ending: f"Stopped: {NO_ANSWER}: {ending.losses}.",
+        ExitCode.ENDPOINTS,
+    ),
+    End(lambda ending: ending.reason is Reason.ALARM, _of_alarm, ExitCode.SPENT),
+    End(
+        lambda ending: ending.decided_by_labels,
+        lambda _: "Finished: with labels, every comparison is resolved or tied.",
+        ExitCode.REACHED,
+    ),
+    End(
+        lambda ending: (
+            ending.reason is Reason.BLOCKED and bool(ending.lost or ending.blocked_by.keys() - {NeedKind.MODEL})
+        ),
+        _of_blocked,
+        ExitCode.ENDPOINTS,
+    ),
+    End(
+        lambda ending: _is_settled(ending) and ending.undecided_by_labels > 0,
+        lambda ending: (
+            "Finished: the grades decide every comparison, but labels leave "
+            f"{several(ending.undecided_by_labels, 'comparison')} undecided."
+        ),
+        ExitCode.SPENT,
+    ),
+    End(
+        lambda ending: _is_settled(ending) and ending.results is not None and not ending.results.compares,
+        lambda _: "Finished: every score has the requested precision.",
+        ExitCode.REACHED,
+    ),
+    End(lambda ending: ending.reason is Reason.BUDGET, _of_budget, ExitCode.SPENT),
+    *map(_because, OF_REASONS),
+    End(lambda _: True, lambda ending: ending.without_reason or STOPPED, ExitCode.STOPPED),
+)
+"""The kinds of ends; the first that holds is the one."""

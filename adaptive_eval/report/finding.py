@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Reason, Verdict
-from adaptive_eval.report.alarms import LONGEST_NAME, MAX_NAMES, alarm_sentences
+from adaptive_eval.report.alarms import alarm_sentences
 from adaptive_eval.report.choice import choice_sentence, part_in_words
 from adaptive_eval.report.gate import FAIL, OUTCOMES, PASS
 from adaptive_eval.report.lines import Scale, safe_line, safe_name, several
+from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, UNDECIDED
 from adaptive_eval.report.results import GateRow, ModelRow, PairRow, Results
-from adaptive_eval.report.undecided import UNDECIDED, undecided_sentence
+from adaptive_eval.report.undecided import undecided_sentence
 from adaptive_eval.report.warnings import alarm_in_words, is_alarmed
 from adaptive_eval.report.words import deciding_rule, objective_view
 

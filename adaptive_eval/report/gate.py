@@ -80,6 +80,8 @@ def plain_gate(
         yield GateResult(names.index(name), 0, call, z, scores[name], other)
 
 
+ALL_QUESTIONS = "all questions"
+ON_ALL_QUESTIONS = f"on {ALL_QUESTIONS} "
 TURNED = "it was decided, but later trials point the other way"
 ENDED_FIRST = "the run ended before it was decided"
 NOT_ANSWERS = "the answers are not usable"
@@ -162,7 +164,7 @@ def gate_rows(
             outcome, why, doubted = _outcome_of_part(
                 asked._replace(delta=part.delta), part, result, name, pair, may_move
             )
-            reasons[outcome].append(f"on {part.benchmark or 'all questions'} {why}" if len(parts) > 1 else why)
+            reasons[outcome].append(f"on {part.benchmark or ALL_QUESTIONS} {why}" if len(parts) > 1 else why)
             doubts += doubted
             if part.benchmark is not None:
                 outcomes[part.benchmark, name] = outcome

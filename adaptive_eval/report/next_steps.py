@@ -1,47 +1,40 @@
 """Next steps after a run, with their commands."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePath
 from types import MappingProxyType
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.load import CONFIGURATIONS
-from adaptive_eval.core import Reason, Verdict
-from adaptive_eval.report.alarms import (
-    TRUNCATED,
-    WHOLE_PRIOR,
-    cut_in_prior,
-    has_cut_answers,
-    limit_to_raise,
-    unread_answers,
-)
-from adaptive_eval.report.ending import EXIT_CODES, UNDECIDED_REASONS, Ending
-from adaptive_eval.report.labelled import MIN_LABELS
-from adaptive_eval.report.lines import safe_name, several
-from adaptive_eval.report.results import Results
-from adaptive_eval.report.undecided import (
+from adaptive_eval.core import Reason
+from adaptive_eval.core.types import Cause
+from adaptive_eval.report.alarms import TRUNCATED, has_cut_answers, limit_to_raise, unread_answers
+from adaptive_eval.report.ending import Ending
+from adaptive_eval.report.gate import ON_ALL_QUESTIONS
+from adaptive_eval.report.gate import UNDECIDED as UNDECIDED_GATE
+from adaptive_eval.report.lines import safe_name
+from adaptive_eval.report.needs import (
+    MAX_NAMES,
+    OF_TRIALS,
+    RESERVE,
     UNDECIDED,
-    MoreAnswers,
-    has_spent_error,
-    labels_needed,
-    lacks_labels,
-    more_answers,
+    WHOLE_PRIOR,
+    NeedKind,
+    needs_of,
     round_up,
 )
+from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.report.words import draws_questions
 
 LONGEST_NAME = 32
-ENOUGH = "for a 50% chance of a decision"
 AFRESH = "another --run-dir, or --fresh without --run-dir"
 AGAIN = "run the same command again"
 COUNT_CUT = "to count cut answers as graded, give them a category (rubric, when: {truncated: true}), then:"
 COUNT_EMPTY = "to count such answers as wrong, give them a category (rubric, when: {empty: true}), then:"
-LABELS_FACTOR = 2
-"""Times the labels that would be enough if the corrected difference stayed: labels are best given once."""
-UNDECIDED_BY_LABELS = Verdict.UNDECIDED_BY_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,67 +51,59 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
     if ending.gated and not ending.asked:
         asked = "this start requested nothing: for a new build, start over"
         yield _step(ending, asked, fresh=True)
-    models, reason = () if ending.results is None else ending.results.models, ending.reason
-    regrade = shlex.join(["adaptive-eval", "regrade", run, *_grader_arguments(ending)])
+    results, reason = ending.results, ending.reason
     if ending.fatal_error is not None and ending.fatal_error.exit_code is ExitCode.SPENT:  # an alarm
         yield _step(ending, "if you change the prompt, model or server, start over", fresh=True)
-        yield Advice("if you change the grader or answer keys:", regrade)
+        yield Advice("if you change the grader or answer keys:", _regrade(ending, run))
     elif ending.fatal_error is not None:
         yield _step(ending, "fix that, then")
-    elif reason is Reason.ALARM or (ending.results is not None and ending.results.alarms):
-        yield from _after_alarm(ending, regrade)
-    elif has_cut_answers(ending.results):
-        yield from _whole_answers(ending, run, regrade)
-    elif ending.ungraded and reason is not Reason.SETTLED and (lacking := _models_lacking_answers(ending.results)):
-        flag = "--ask-again" if any(lacking.values()) else None
-        yield _step(ending, "fix the servers or commands that fail on some questions every time, then", flag=flag)
-        again = "this retries models that were set aside; for others, and if you edit a command's files, start over"
-        yield _step(ending, again, fresh=True)
-    elif ending.ungraded and (not models or any(row.ungraded > row.signals.get("unanswered", 0) for row in models)):
-        slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
-        yield _step(ending, slow)
-        again = "this grades the stored answers again; after a change of the grader, or to do only this:"
-        yield Advice(again, regrade)
-    elif ExitCode.SPENT in (ending.exit_code, EXIT_CODES[reason] if reason else None) and not ending.decided_by_labels:
-        doubted, labels = list(_doubtful_answers(ending, run)), list(_more_labels(ending, run))
-        yield from (*doubted, *labels)
-        if reason is not Reason.SETTLED and not (labels and _lacks_labels_alone(ending.results)):
-            yield from _for_more(ending)
-        elif not (doubted or labels):
-            none = "every comparison is decided, and further trials do not change that: for more precision, start over"
-            yield _step(ending, none, fresh=True)
-    elif reason is Reason.SETTLED or ending.decided_by_labels:
-        if ending.results is None or not ending.results.corrected:
-            yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
-    elif reason is Reason.BLOCKED:
-        yield _step(ending, "start or fix the servers, then" if ending.lost_servers else "fix what is missing, then")
-    elif ending.imported and ending.lacks_questions:
-        yield Advice(
+    elif reason is Reason.ALARM or (results is not None and results.alarms):
+        yield from _after_alarm(ending, run)
+    elif reason is None:
+        yield _to_go_on(ending, run)
+    elif kinds := _lacking(ending):
+        yield from _doubtful_answers(ending, run)
+        for kind in sorted(kinds, key=list(NeedKind).index):
+            yield from STEPS[kind](ending, run)
+    elif doubted := list(_doubtful_answers(ending, run)):
+        yield from doubted
+    elif ending.exit_code is ExitCode.SPENT:
+        none = "every comparison is decided, and further trials do not change that: for more precision, start over"
+        yield _step(ending, none, fresh=True)
+    elif results is None or not results.corrected:
+        yield Advice("check the grader on some answers:", f"adaptive-eval label {run}")
+
+
+def _lacking(ending: Ending) -> set[NeedKind]:
+    """What undecided comparisons lack, as far as this run can get it."""
+    if ending.decided_by_labels:
+        return set()
+    kinds = set() if ending.results is None else {need.kind for _, need in needs_of(ending.results)}
+    if ending.reason is Reason.BLOCKED and (NeedKind.MODEL in kinds or not kinds):
+        kinds = kinds - {NeedKind.MODEL} | {CAUSES.get(lost.cause, NeedKind.MODEL) for lost in ending.lost.values()}
+        kinds = kinds or {NeedKind.MODEL}
+    if ending.reason is Reason.BLOCKED:
+        return kinds - OF_TRIALS
+    if ending.reason in (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME):
+        return kinds - OF_TRIALS | ({NeedKind.TRIALS} if kinds & OF_TRIALS or not kinds else set())
+    return kinds
+
+
+def _to_go_on(ending: Ending, run: str) -> Advice:
+    """How to go on with a run that stopped without a reason."""
+    if ending.imported and ending.lacks_questions:
+        return Advice(
             "to request more trials, import the logs again with a configuration that has the questions (--config)"
         )
-    elif ending.imported and ending.arguments is None:
+    if ending.imported and ending.arguments is None:
         file = f"{run}/config.yaml"
-        yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
-    else:
-        yield Advice(AGAIN) if ending.arguments is None else _step(ending, "to continue")
+        return Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {run}")
+    return Advice(AGAIN) if ending.arguments is None else _step(ending, "to continue")
 
 
-def _models_lacking_answers(results: Results | None) -> dict[str, bool]:
-    """Models of which an undecided comparison lacks answers to requests that fail every time, and whether another
-    comparison of the model is decided."""
-    decided = {Verdict.RESOLVED, Verdict.TIED, UNDECIDED_BY_LABELS}
-    pairs_of: dict[str | None, list[bool]] = {}
-    for pair in () if results is None else results.pairs:
-        for name in (pair.first, pair.second):
-            pairs_of.setdefault(name, []).append(pair.verdict in decided)
-    rows = () if results is None else results.models
-    models = (row.name for row in rows if row.signals.get("unanswered"))
-    return {name: any(pairs_of.get(name, ())) for name in models if not all(pairs_of.get(name, (False,)))}
-
-
-def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
+def _after_alarm(ending: Ending, run: str) -> Iterator[Advice]:
     """Next steps after an alarm: a server has changed, or too many answers were cut off or are empty."""
-    results = ending.results
+    results, regrade = ending.results, _regrade(ending, run)
     if (unread := unread_answers(results)) is not None:
         yield Advice(f"{unread}: fix it before you start over; this grades the stored answers again:", regrade)
     alarms = () if results is None else results.alarms
@@ -135,23 +120,6 @@ def _after_alarm(ending: Ending, regrade: str) -> Iterator[Advice]:
         raised = f"raise {limit_to_raise(results)}, since cut answers decide nothing, then start over"
         yield _step(ending, raised, _raised_limit(ending), fresh=True)
         yield Advice(f"or, {COUNT_CUT}", regrade)
-
-
-def _whole_answers(ending: Ending, run: str, regrade: str) -> Iterator[Advice]:
-    """Next steps if a few cut answers keep a comparison from being decided; others may be undecided."""
-    further = {Verdict.OPEN, Verdict.OUT_OF_REACH}
-    pairs = () if ending.results is None else ending.results.pairs
-    own = any(row.cut for row in (() if ending.results is None else ending.results.models))
-    if own:  # else those of the prior alone are meant
-        yield Advice(COUNT_CUT, regrade)
-    yield from _more_labels(ending, run)
-    if ending.reason in UNDECIDED_REASONS and any(pair.verdict in further for pair in pairs):
-        yield from _for_more(ending)
-    if own:
-        raised = f"or raise {limit_to_raise(ending.results)}, since cut answers decide nothing, and start over"
-        yield _step(ending, raised, _raised_limit(ending), fresh=True)
-    if ending.results is not None and cut_in_prior(ending.results):
-        yield _step(ending, f"{'or ' * own}name {WHOLE_PRIOR}, or none, and start over", fresh=True)
 
 
 def _raised_limit(ending: Ending) -> Mapping[str, str]:
@@ -204,8 +172,8 @@ def _set_by(option: str, value: str) -> str:
     return "trials.max" if option == "--max-trials" else value.partition("=")[0]
 
 
-def _grader_arguments(ending: Ending) -> list[str]:
-    """Arguments of `adaptive-eval regrade` for the configuration that the run was started with."""
+def _regrade(ending: Ending, run: str) -> str:
+    """The command that grades the stored answers again by the configuration that the run was started with."""
     config, *others = ending.arguments or ["CONFIG"]
     sets = [
         "grader=GRADER" if word.startswith("grader=") else word
@@ -213,7 +181,8 @@ def _grader_arguments(ending: Ending) -> list[str]:
         if "--set" in others[max(at - 1, 0) : at + 1]
     ]
     is_file = PurePath(config).suffix in CONFIGURATIONS and "--model" not in others  # else of questions
-    return ["--config", *([config, *sets] if is_file else ["CONFIG"])]
+    arguments = [config, *sets] if is_file else ["CONFIG"]
+    return shlex.join(["adaptive-eval", "regrade", run, "--config", *arguments])
 
 
 def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
@@ -231,100 +200,146 @@ def _doubtful_answers(ending: Ending, run: str) -> Iterator[Advice]:
         yield _step(ending, f"{hint}, and start over", fresh=True)
 
 
-def _more_labels(ending: Ending, run: str) -> Iterator[Advice]:
-    """How to decide what labels leave undecided."""
-    results = ending.results
-    undecided = [] if results is None else [pair for pair in results.pairs if lacks_labels(results, pair)]
-    if results is None or not undecided:
-        return
-    needs = [labels_needed(results, pair) for pair in undecided]
-    solvable = [need.further for need in needs if need.further is not None]
-    if not solvable:
-        what = "the corrected scores are too close for the answers of this run: more labels would hardly decide it"
-        yield Advice(f"{what}. If you give more:", f"adaptive-eval label {run}")
-        return
-    unsolvable = (
-        "" if len(solvable) == len(needs) else "; the other comparisons would need more labels than there are answers"
-    )
-    number = int(round_up(max(LABELS_FACTOR * max(solvable), MIN_LABELS)))
-    reserve = "with a reserve for the pair that needs most"
-    text = f"label about {number:,} more answers, {reserve}{unsolvable}:"
-    yield Advice(text, f"adaptive-eval label {run} --number {number}")
+# -- one step for each need -------------------------------------------------------------------------------------------
 
 
-def _lacks_labels_alone(results: Results | None) -> bool:
-    """Whether labels are all that undecided comparisons lack."""
-    return results is not None and all(
-        lacks_labels(results, pair) for pair in results.pairs if pair.verdict in UNDECIDED
-    )
+def _count_cut_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    yield Advice(COUNT_CUT, _regrade(ending, run))
+    raised = f"or raise {limit_to_raise(ending.results)}, since cut answers decide nothing, and start over"
+    yield _step(ending, raised, _raised_limit(ending), fresh=True)
 
 
-def _for_more(ending: Ending) -> Iterator[Advice]:
-    """How to decide what the budget or the horizon has left open; a recording is made before it is used."""
-    need = None
-    if ending.results is not None and ending.reason in (Reason.BUDGET, Reason.OUT_OF_REACH):
-        need = more_answers(ending.results, ending.reason, ending.short_caps)
-    if need is not None and need.recording is not None:
-        number, name = f"{need.recording.trials:,}", safe_name(need.recording.model, LONGEST_NAME)
-        yield Advice(
-            f"record {name} again with more answers: trials.min and trials.max about {number} (now "
-            f"{need.recording.recorded_trials:,.0f}), and name that run in `recorded`"
-        )
-    yield _answers_for_more(ending, need)
+def _another_prior(ending: Ending, run: str) -> Iterator[Advice]:
+    yield _step(ending, f"name {WHOLE_PRIOR}, or none, and start over", fresh=True)
 
 
-def _answers_for_more(ending: Ending, need: MoreAnswers | None) -> Advice:
-    """The step of `_for_more` with a command."""
-    covering = {f"budget.{key}": value for key, value in ending.short_caps.items()}
-    results = ending.results
-    larger = covering or _doubled_budget(ending)
-    which_round = f" or more, for the {'next' if results else 'first'} round" if covering else ""
-    raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
-    more_budget = _step(ending, f"raise {raised}", larger)
+def _retry_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    flag = "--ask-again" if _has_decided_pairs(ending.results) else None
+    yield _step(ending, "fix the servers or commands that fail on some questions every time, then", flag=flag)
+    again = "this retries models that were set aside; for others, and if you edit a command's files, start over"
+    yield _step(ending, again, fresh=True)
+
+
+def _has_decided_pairs(results: Results | None) -> bool:
+    """Whether a comparison is decided of a model that lacks answers: it is not asked again by itself."""
     if results is None:
-        return more_budget
-    if draws_questions(results.decisions) and ending.reason is Reason.OUT_OF_REACH:
-        return Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
-    if ending.reason not in (Reason.BUDGET, Reason.OUT_OF_REACH):
-        return more_budget
-    settings = {} if need is None else need.settings
-    if ending.reason is Reason.BUDGET:
-        return _step(ending, f"raise {_list_settings(settings)}", settings) if settings else more_budget
-    if need is None:
-        return _larger_delta(ending, results)
-    if need.fresh:
-        anew = "start over"
-        if all(has_spent_error(results, pair) for pair in need.pairs):
-            anew = "start over, since a larger trials.max would decide nothing more in this run"
-        if need.recording is not None:
-            anew = "then start over with that recording"
-        raised = f"; set {_list_settings(settings)}" if settings else ""
-        return _step(ending, f"{anew}{raised}", settings, fresh=True)
-    why = f"{several(need.hopeless, 'comparison')} would stay undecided" if need.hopeless else ENOUGH
-    return _step(ending, f"raise {_list_settings(settings)} ({why})", settings)
+        return False
+    lacking = {row.name for row in results.models if row.signals.get("unanswered")}
+    decided = (pair for pair in results.pairs if pair.verdict not in UNDECIDED)
+    return any(not lacking.isdisjoint((pair.first, pair.second)) for pair in decided)
 
 
-def _larger_delta(ending: Ending, results: Results) -> Advice:
-    """How to get a verdict on pairs that no plausible number of answers would decide: count them as ties, or pass."""
-    pairs = [pair for pair in results.pairs if pair.verdict == Verdict.OUT_OF_REACH]
-    which = "this comparison" if len(pairs) == 1 else f"the {len(pairs)} undecided comparisons"
+def _grade_again(ending: Ending, run: str) -> Iterator[Advice]:
+    slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
+    yield _step(ending, slow)
+    again = "this grades the stored answers again; after a change of the grader, or to do only this:"
+    yield Advice(again, _regrade(ending, run))
+
+
+def _mend(ending: Ending, run: str) -> Iterator[Advice]:
+    yield _step(ending, "start or fix the servers, then" if ending.lost_servers else "fix what is missing, then")
+
+
+def _label_more(ending: Ending, run: str) -> Iterator[Advice]:
+    pairs = _pairs_that_need(ending.results, NeedKind.LABELS)
+    names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second) if name is not None))
+    which = first_few([safe_name(name, LONGEST_NAME) for name in names], MAX_NAMES)
+    yield Advice(f"label more answers of {which}:", f"adaptive-eval label {run}")
+
+
+def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
+    results = ending.results
+    if ending.reason is not Reason.OUT_OF_REACH or results is None:
+        larger = _larger_caps(ending)
+        which_round = " or more, for the first round" if ending.short_caps and results is None else ""
+        raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
+        yield _step(ending, f"raise {raised}", larger)
+    elif draws_questions(results.decisions):
+        yield Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
+    else:
+        settings = _larger_horizon(ending, results)
+        yield _step(ending, f"raise {_list_settings(settings)}", settings)
+
+
+def _larger_horizon(ending: Ending, results: Results) -> dict[str, float | str]:
+    """A `trials.max` with a reserve for what plausible pairs need, and caps that allow it."""
+    largest = results.setting("trials", "max")
+    needed = [pair.trials_needed or 0.0 for pair in _pairs_that_need(results, NeedKind.TRIALS)]
+    larger = round_up(RESERVE * max(largest, *needed))
+    return {"trials.max": larger} | _covering_caps(ending, results, larger / largest)
+
+
+def _covering_caps(ending: Ending, results: Results, times: float) -> dict[str, float | str]:
+    """Caps that so many times the present use would exceed, as large as that use. Time cannot be known beforehand."""
+    cost = results.cost
+    used = {key: times * cost.in_all(key) for key in ("trials", "tokens", "usd")}
+    used["gpu_hours"] = times * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
+    return {f"budget.{key}": round_up(used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap}
+
+
+def _start_over(ending: Ending, run: str) -> Iterator[Advice]:
+    yield _step(ending, "start over, since a larger trials.max would decide nothing more in this run", fresh=True)
+
+
+def _larger_delta(ending: Ending, run: str) -> Iterator[Advice]:
+    """How to get a verdict on pairs that are too close: count them as ties, or pass."""
+    results = ending.results
+    assert results is not None  # which have the pairs
+    pairs = _pairs_that_need(results, NeedKind.TOO_CLOSE)
+    which = "this comparison" if len(pairs) == 1 else f"the {len(pairs)} comparisons that are too close"
+    why = f"deciding {which} would take far more answers than this run; if the difference does not matter to you"
+    if of_benchmarks := _undecided_gates(results, pairs):
+        yield _step(ending, f"{why}, start over with a larger gate of the benchmark {of_benchmarks}", fresh=True)
+        return
     key = "objective.delta" if results.frontier else "stopping.delta"
     widths = [None if results.frontier or results.gate else pair.certifiable_delta for pair in pairs]
     delta = None if None in widths else round_up(max(filter(None, widths), default=0.0))
     size = f"a {key} of {delta:.15g}" if delta else f"a larger {key}, as DELTA"
-    why = f"deciding {which} would take far more answers than this run; if the difference does not matter to you"
-    return _step(ending, f"{why}, start over with {size}", {key: delta or "DELTA"}, fresh=True)
+    yield _step(ending, f"{why}, start over with {size}", {key: delta or "DELTA"}, fresh=True)
 
 
-def _doubled_budget(ending: Ending) -> dict[str, float | str]:
-    """Twice the caps of the run that can have ended it."""
-    is_time = ending.reason is Reason.WALL_TIME
-    caps = {key: cap for key, cap in ending.caps.items() if (key == "wall_time") is is_time}
-    if ending.reason is Reason.GPU_TIME:
-        caps = {key: cap for key, cap in caps.items() if key == "gpu_hours"}
-    return {f"budget.{key}": f"{2 * cap:.15g}s" if key == "wall_time" else 2 * cap for key, cap in caps.items()}
+def _undecided_gates(results: Results, pairs: Sequence[PairRow]) -> str:
+    """Benchmarks whose own gates alone leave these pairs undecided; empty if the gate on all questions does, too."""
+    models = {name for pair in pairs for name in (pair.first, pair.second)}
+    if any(ON_ALL_QUESTIONS in row.why for row in results.gate if row.model in models):
+        return ""
+    rows = (row for row in results.groups if row.gate == UNDECIDED_GATE and row.model in models)
+    return first_few(list(dict.fromkeys(safe_name(row.group, LONGEST_NAME) for row in rows)), MAX_NAMES)
+
+
+def _pairs_that_need(results: Results | None, kind: NeedKind) -> list[PairRow]:
+    return [] if results is None else [pair for pair, need in needs_of(results) if need.kind is kind]
+
+
+def _larger_caps(ending: Ending) -> dict[str, float | str]:
+    """Twice the caps that have ended the run, or can have; before the first look what the first round needs."""
+    if ending.short_caps and ending.results is None:
+        return {f"budget.{key}": need for key, need in ending.short_caps.items()}
+    of_reason = {Reason.WALL_TIME: ["wall_time"], Reason.GPU_TIME: ["gpu_hours"]}.get(ending.reason or Reason.BUDGET)
+    keys = of_reason or list(ending.short_caps) or [key for key in ending.caps if key != "wall_time"]
+    larger = {key: max(2 * ending.caps.get(key, 0.0), ending.short_caps.get(key, 0.0)) for key in keys}
+    return {
+        f"budget.{key}": f"{cap:.15g}s" if key == "wall_time" else round_up(cap) for key, cap in larger.items() if cap
+    }
 
 
 def _list_settings(settings: Mapping[str, float | str]) -> str:
     texts = {key: value if isinstance(value, str) else f"{value:,.15g}" for key, value in settings.items()}
     return " and ".join(f"{key} to {text}" for key, text in texts.items())
+
+
+STEPS: Mapping[NeedKind, Callable[[Ending, str], Iterator[Advice]]] = {
+    NeedKind.USABLE_ANSWERS: _after_alarm,
+    NeedKind.WHOLE_ANSWERS: _count_cut_answers,
+    NeedKind.WHOLE_PRIOR: _another_prior,
+    NeedKind.ANSWERS: _retry_answers,
+    NeedKind.GRADES: _grade_again,
+    NeedKind.MODEL: _mend,
+    NeedKind.LABELS: _label_more,
+    NeedKind.TRIALS: _more_trials,
+    NeedKind.NEW_RUN: _start_over,
+    NeedKind.TOO_CLOSE: _larger_delta,
+}
+"""What to do about each need."""
+CAUSES = {Cause.SERVER: NeedKind.MODEL, Cause.GRADER: NeedKind.GRADES}
+"""What a model lacks that was set aside."""

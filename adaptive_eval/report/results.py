@@ -190,9 +190,6 @@ class PairRow:
     """Whether it is judged by differences of correlated trials with the same seeds: `trials.seeds: coupled`."""
     variance_by_trial: float | None = None
     """Variance of these differences relative to independent models: about the share of trials that it takes."""
-    horizon_needed: int | None = None
-    """The `trials.max` with which the run goes on with a pair out of reach, and decides it with at least an even chance
-    if the caps allow that; None if no plausible one does."""
     by_grades: GradedPair | None = None
     """None if labels correct neither score, or the grades alone compare other models."""
 

@@ -14,7 +14,6 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.larger_horizon import Pair
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import Result
 from adaptive_eval.core.settings import Bench
@@ -103,8 +102,6 @@ class JudgedState:
     alarms: tuple[AnswerAlarm, ...]
     extensions: tuple[Extension, ...]
     groups: tuple[GroupRow, ...]
-    horizons: Mapping[Pair, int | None]
-    """As `Controller.larger_horizons`, of a run that has ended out of reach."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +161,6 @@ def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | 
         alarms=tuple(controller.alarms),
         extensions=tuple(controller.extensions),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
-        horizons=controller.larger_horizons,
     )
 
 

@@ -20,6 +20,7 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.lines import Scale, count, duration, minute, several
+from adaptive_eval.report.needs import UNDECIDED, needed_in_words
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.results import (
@@ -35,7 +36,6 @@ from adaptive_eval.report.results import (
     WastedCost,
 )
 from adaptive_eval.report.sites import SiteRow, SiteState
-from adaptive_eval.report.undecided import UNDECIDED, needed_in_words
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions
 from adaptive_eval.show.summary import allowed_in_words, unstored_answers, wasted_words

@@ -21,11 +21,12 @@ from adaptive_eval.report.finding import (
     model_verdicts,
 )
 from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
+from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.next_steps import Advice
 from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.results import ModelRow, Results
-from adaptive_eval.report.undecided import ENDED_BY, UNDECIDED
+from adaptive_eval.report.undecided import ENDED_BY
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import promise_line
 from adaptive_eval.show.details import (

@@ -13,12 +13,13 @@ from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.finding import counted_sentence, finding, has_tiers
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name, several
+from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.results import BatchRow, Caution, GradingCost, OtherCostRow, Results, RunCost, WastedCost
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.status import Status, standings
-from adaptive_eval.report.undecided import UNDECIDED, pair_names, pair_need, undecided_pair
+from adaptive_eval.report.undecided import pair_names, pair_need, undecided_pair
 from adaptive_eval.report.words import draws_questions, promise_line
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
 from adaptive_eval.show.text import SECONDS_PER_HOUR, amount, wrap_lines

@@ -114,7 +114,6 @@ def test_no_trial_is_asked_for_that_the_recording_lacks(pace: Pace) -> None:
     controller = carry_out(plan, outcomes)
     assert controller.finished is Reason.OUT_OF_REACH
     assert controller.trials[1] <= 12 * QUESTIONS
-    assert set(controller.larger_horizons.values()) == {None}, "a larger trials.max would not help"
 
 
 def test_questions_may_have_recordings_of_different_lengths() -> None:

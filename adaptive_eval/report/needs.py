@@ -1,0 +1,178 @@
+"""The needs of undecided comparisons, one for each, and the words for every kind."""
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from adaptive_eval.base.lists import first_few
+from adaptive_eval.core.types import Verdict
+from adaptive_eval.report.labelled import MIN_LABELS
+from adaptive_eval.report.lines import count, safe_name
+from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
+from adaptive_eval.report.warnings import is_alarmed
+from adaptive_eval.report.words import draws_questions
+
+UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
+LONGEST_NAME = 40
+MAX_NAMES = 3
+"""Models that one sentence names; further ones are only counted."""
+RESERVE = 2
+"""A larger `trials.max` is advised as so many times the need, since it makes the boundary stricter."""
+MAX_TIMES, MAX_TRIALS = 20, 1000
+"""No `trials.max` is advised that is more than so many times the present one, and more than so many trials."""
+
+
+class NeedKind(StrEnum):
+    """What an undecided comparison lacks, in the order of the next steps."""
+
+    USABLE_ANSWERS = "usable_answers"
+    """An alarm ended the run."""
+    WHOLE_ANSWERS = "whole_answers"
+    """Answers that were cut off could decide it."""
+    WHOLE_PRIOR = "whole_prior"
+    """The same of answers of the prior run."""
+    ANSWERS = "answers"
+    """Every attempt at some answers failed."""
+    GRADES = "grades"
+    """Answers have no grade."""
+    MODEL = "model"
+    """A model was set aside."""
+    LABELS = "labels"
+    """Most of its uncertainty is that of labels."""
+    TRIALS = "trials"
+    NEW_RUN = "new_run"
+    """An earlier `trials.max` has used up its error."""
+    TOO_CLOSE = "too_close"
+    """No plausible number of trials would decide it."""
+
+
+OF_TRIALS = frozenset({NeedKind.TRIALS, NeedKind.NEW_RUN, NeedKind.TOO_CLOSE})
+"""Needs of comparisons that are too close for the answers so far."""
+
+
+class Need(NamedTuple):
+    """The need of an undecided comparison."""
+
+    kind: NeedKind
+    models: tuple[str, ...] = ()
+    """The models that lack something."""
+    trials: float | None = None
+    """Trials per question that it takes at the present difference; None if unknown."""
+
+    def missing(self, results: Results) -> str:
+        """What is missing, as words that follow "need"."""
+        names = first_few([safe_name(name, LONGEST_NAME) for name in self.models], MAX_NAMES)
+        words = {
+            NeedKind.USABLE_ANSWERS: "usable answers, since an alarm ended the run",
+            NeedKind.WHOLE_ANSWERS: f"complete answers instead of cut ones of {names}",
+            NeedKind.WHOLE_PRIOR: f"{WHOLE_PRIOR} of {names}",
+            NeedKind.ANSWERS: f"the answers of {names} that never came",
+            NeedKind.GRADES: f"grades for the ungraded answers of {names}",
+            NeedKind.MODEL: f"answers of {names} (set aside)",
+            NeedKind.LABELS: f"at least {MIN_LABELS} labels of {names}" if names else "more labels",
+            NeedKind.TRIALS: trials_in_words(results, self.trials),
+            NeedKind.NEW_RUN: "a new run, since the allowed error is used up",
+            NeedKind.TOO_CLOSE: "far more answers than this run at this difference",
+        }
+        about = f", {trials_in_words(results, self.trials)}" if self.trials is not None else ""
+        return words[self.kind] + (about if self.kind is NeedKind.TOO_CLOSE else "")
+
+
+WHOLE_PRIOR = "a prior run without cut answers"
+
+
+def need_of(results: Results, pair: PairRow) -> Need:
+    """The need of an undecided comparison."""
+    if is_alarmed(results.decisions, results.warnings):
+        return Need(NeedKind.USABLE_ANSWERS)
+    if pair.verdict == Verdict.BLOCKED:
+        return _need_of_blocked(results, pair)
+    if lacks_labels(results, pair):
+        return Need(NeedKind.LABELS, _unlabelled(results, pair))
+    if pair.verdict == Verdict.OPEN:
+        return Need(NeedKind.TRIALS, trials=pair.trials_needed)
+    if pair.boundary is None and pair.trials_needed is None and _had_other_horizon(results):
+        return Need(NeedKind.NEW_RUN)
+    is_too_close = _can_be_too_close(results, pair) and not _is_plausible(results, pair)
+    return Need(NeedKind.TOO_CLOSE if is_too_close else NeedKind.TRIALS, trials=pair.trials_needed)
+
+
+def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
+    """The undecided comparisons with their needs."""
+    return [(pair, need_of(results, pair)) for pair in results.pairs if pair.verdict in UNDECIDED]
+
+
+def _need_of_blocked(results: Results, pair: PairRow) -> Need:
+    rows = [row for row in results.models if row.name in (pair.first, pair.second)]
+    aside, earlier = [row for row in rows if row.set_aside is not None], cut_in_prior(results)
+    lacking = {
+        NeedKind.MODEL: [row for row in aside if not row.signals.get("unanswered")],
+        NeedKind.WHOLE_ANSWERS: [row for row in rows if row.cut and not aside],
+        NeedKind.ANSWERS: [row for row in rows if row.signals.get("unanswered")],
+        NeedKind.GRADES: [row for row in rows if row.ungraded],
+        NeedKind.WHOLE_PRIOR: [row for row in rows if row.name in earlier],
+    }
+    kind, models = next(((kind, models) for kind, models in lacking.items() if models), (NeedKind.MODEL, rows))
+    return Need(kind, tuple(row.name for row in models))
+
+
+def cut_in_prior(results: Results) -> Sequence[str]:
+    """Models whose answers in the prior run were cut off."""
+    return [warning.model for warning in results.warnings if warning.kind == CUT_PRIOR and warning.model is not None]
+
+
+def lacks_labels(results: Results, pair: PairRow) -> bool:
+    """Whether labels are what an undecided pair lacks: they leave it undecided, or most of its variance is theirs."""
+    if pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH) or pair.sigma is None:
+        return pair.verdict == Verdict.UNDECIDED_BY_LABELS
+    rows = () if results.labelled is None else results.labelled.models
+    shifts = sum((row.shift_sigma or 0.0) ** 2 for row in rows if row.name in (pair.first, pair.second))
+    return 2.0 * shifts > pair.sigma**2
+
+
+def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
+    """Models of a pair with too few labels for a correction, whose answers can be labelled."""
+    rows = [row for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
+    return tuple(row.name for row in rows if row.name not in results.corrected)
+
+
+def _had_other_horizon(results: Results) -> bool:
+    return any(warning.kind == "horizon" for warning in results.warnings)
+
+
+def _can_be_too_close(results: Results, pair: PairRow) -> bool:
+    """Whether a larger delta is another way to a verdict: neither for a fixed value nor for drawn questions."""
+    return (pair.second is not None or bool(results.gate)) and not draws_questions(results.decisions)
+
+
+def _is_plausible(results: Results, pair: PairRow) -> bool:
+    """Whether a larger `trials.max` can give what the pair needs; trial by trial, a recording has only so many."""
+    largest = results.setting("trials", "max") or 0
+    if pair.trials_needed is None or RESERVE * pair.trials_needed > max(MAX_TIMES * largest, MAX_TRIALS):
+        return False
+    recorded = [row.trials for row in results.models if row.recorded and row.name in (pair.first, pair.second)]
+    needed = pair.trials_needed * results.max_trials_per_model / max(largest, 1)
+    return not pair.by_trial or all(trials >= needed for trials in recorded)
+
+
+def round_up(value: float) -> float:
+    """The next number of two digits."""
+    step = 10.0 ** (math.floor(math.log10(max(value, 1e-6))) - 1)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")
+
+
+def trials_in_words(results: Results, trials: float | None) -> str:
+    """A need for so many trials per question, or for questions where each has one trial."""
+    if trials is None:
+        return "an unknown number of further trials"
+    in_all = "" if draws_questions(results.decisions) else " in total"
+    return f"about {' '.join(needed_in_words(results, trials))}{in_all}"
+
+
+def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
+    """Number and unit of a pair's need for so many trials per question: drawn questions count one trial each."""
+    if draws_questions(results.decisions):
+        needed, total = math.ceil(trials * results.max_trials_per_model), results.max_trials_per_model
+        return count(needed), f"questions, more than the {count(total)} there are" if needed > total else "questions"
+    return count(math.ceil(trials)), "trials per question"
