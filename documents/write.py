@@ -130,11 +130,9 @@ def points(value: float | None) -> str:
 
 
 def first_sentences(report: str) -> str:
-    """The finding of a report, and the sentence on decided comparisons without version and date, and without the
-    requests that were sent twice, since that depends on the machine."""
-    *finding, counted = (part for part in report.split("\n\n") if part.startswith("**") or " decided with " in part)
-    counted = re.sub(r", and [\d,]+ lost answers?", "", counted)
-    return " ".join([*(part.strip("*") for part in finding), f"{counted.partition(' (')[0]}."])
+    """The finding of a report, and how many comparisons are decided at what cost in trials."""
+    *finding, counted = (part for part in report.split("\n\n") if part.startswith("**") or " decided. Cost: " in part)
+    return " ".join([*(part.strip("*") for part in finding), f"{counted.partition('),')[0]})."])
 
 
 def undecided_rows(table: str) -> str:

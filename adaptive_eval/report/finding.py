@@ -9,12 +9,12 @@ from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.report.alarms import alarm_sentences
 from adaptive_eval.report.choice import choice_sentence, part_in_words
 from adaptive_eval.report.gate import FAIL, OUTCOMES, PASS
-from adaptive_eval.report.lines import Scale, safe_line, safe_name, several
+from adaptive_eval.report.lines import Scale, count, safe_line, safe_name, several
 from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, UNDECIDED
 from adaptive_eval.report.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.report.undecided import undecided_sentence
 from adaptive_eval.report.warnings import alarm_in_words, is_alarmed
-from adaptive_eval.report.words import deciding_rule, objective_view
+from adaptive_eval.report.words import deciding_rule, draws_questions, objective_view
 
 MAX_GATE_LINES = 5
 """Models with a line of their own under a gate; further ones are only counted, and have their rows."""
@@ -144,11 +144,14 @@ def counted_sentence(results: Results) -> str | None:
     ahead = sum(row.trials for row in asked) - judged
     if results.run.status == "running" and ahead <= 0:  # else it is about to end
         return f"Scores are of the {judged:,} answers judged so far."
-    sentences = (
-        [f"Scores include {several(ahead, 'answer')} requested ahead of the last look. No verdict uses them."]
-        if ahead > 0 < judged
-        else []
-    )
+    sentences = []
+    if draws_questions(results.decisions):
+        low, high = (count(extreme(row.trials for row in results.models)) for extreme in (min, max))
+        drawn, total = high if low == high else f"{low} to {high}", count(results.max_trials_per_model)
+        sentences.append(f"Each model was asked {drawn} of {total} questions. Scores are for all of them.")
+    if ahead > 0 < judged:
+        words = f"Scores include {several(ahead, 'answer')} requested ahead of the last look. No verdict uses them."
+        sentences.append(words)
     present = [row for row in asked if row.set_aside is None]
     left_out = sum(row.stored_trials - row.ungraded - row.trials for row in present)
     if left_out > 0 < judged and results.run.status != "running":

@@ -5,12 +5,13 @@ Model names, server messages and answers come from outside: `safe_line` removes 
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
 LONGEST = 200
+MAX_DECIMALS = 6
 _SCALE = ("", "k", "M", "G", "T")
 
 
@@ -50,6 +51,13 @@ def count(value: float) -> str:
     if abs(shown) >= 1000 and power < len(_SCALE) - 1:
         shown, power = shown / 1000, power + 1
     return f"{shown:g}{_SCALE[power]}"
+
+
+def amount(value: float, among: Iterable[float], decimals: int = 2) -> str:
+    """Format a number `among` others of its column: two significant digits of the smallest, and at least `decimals`."""
+    smallest = min((abs(number) for number in (value, *among) if number and math.isfinite(number)), default=1.0)
+    places = min(max(decimals, 1 - math.floor(math.log10(smallest))), MAX_DECIMALS)
+    return f"{value:,.{places}f}"
 
 
 def duration(seconds: float) -> str:

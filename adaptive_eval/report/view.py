@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.base.errors import stop_in_words
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.same_questions import pairs_by_question
@@ -155,8 +154,6 @@ class RunView:
     """`finding.has_tiers`."""
     elapsed: float
     """Seconds the run has been active, over all its starts."""
-    stopped: str | None = None
-    """The error or alarm that ended the run, if one did, as a sentence in one line."""
     ended: str | None = None
     """How the run ended, in a sentence; None while it goes on."""
     next_steps: tuple[Advice, ...] = ()
@@ -242,7 +239,6 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         sites=site_rows(events),
         has_tiers=results is None or has_tiers(results),
         elapsed=sums.elapsed,
-        stopped=None if (error := ending.fatal_error) is None else stop_in_words(error.headline, error.exit_code),
         ended=None if running else ending.why,
         next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
         place=place,

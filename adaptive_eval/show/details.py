@@ -10,6 +10,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.endpoints.types import Sampling
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.choice import part_in_words
+from adaptive_eval.report.costs import SECONDS_PER_HOUR, allowed_in_words, unstored_answers, wasted_words
 from adaptive_eval.report.finding import (
     comparison_state,
     difference_text,
@@ -19,7 +20,7 @@ from adaptive_eval.report.finding import (
 )
 from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.glossary import GLOSSARY
-from adaptive_eval.report.lines import Scale, count, duration, minute, several
+from adaptive_eval.report.lines import Scale, amount, count, duration, minute, several
 from adaptive_eval.report.needs import UNDECIDED, needed_in_words
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.records import ReplicaTraffic
@@ -38,8 +39,7 @@ from adaptive_eval.report.results import (
 from adaptive_eval.report.sites import SiteRow, SiteState
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions
-from adaptive_eval.show.summary import allowed_in_words, unstored_answers, wasted_words
-from adaptive_eval.show.text import SECONDS_PER_HOUR, Block, Table, amount, dollars, number_or_dash
+from adaptive_eval.show.text import Block, Table, dollars, number_or_dash
 
 COLUMN_MEANINGS = {
     "z now": "z now: over all trials; positive z favours the model named first.",

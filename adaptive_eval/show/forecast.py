@@ -7,13 +7,14 @@ import numpy as np
 from rich.cells import cell_len
 
 from adaptive_eval.core import Reason
-from adaptive_eval.report.lines import Scale, capitalised, count, duration, safe_line, several
+from adaptive_eval.report.findings import SHOWN_PAIRS
+from adaptive_eval.report.lines import Scale, amount, capitalised, count, duration, safe_line, several
 from adaptive_eval.report.results import setting
 from adaptive_eval.report.undecided import pair_names
 from adaptive_eval.report.words import deciding_rule, draws_questions, objective_view
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH
-from adaptive_eval.show.summary import SHOWN_MODELS, SHOWN_PAIRS
-from adaptive_eval.show.text import amount, dollars, fit_columns, number_or_dash
+from adaptive_eval.show.summary import SHOWN_MODELS
+from adaptive_eval.show.text import dollars, fit_columns, number_or_dash
 from adaptive_eval.study.judged import JudgedReplay
 from adaptive_eval.study.types import Costs, Forecast, GradeCosts, Outlook, Range, Undecided
 

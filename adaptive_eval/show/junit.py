@@ -42,12 +42,11 @@ def _cases(view: RunView, terms: GateTerms) -> Iterator[tuple[GateRow, Element]]
         for row in results.gate:
             yield case(row, gate_line(results, row), _score_text(results, row))
         return
-    ended = None if view.ended is None else view.ended.removeprefix(f"{UNDECIDED}: ")
-    outcome, why = (OPEN, "the run goes on") if ended is None else (UNDECIDED, ended)
-    listed = "; ".join(why.splitlines())
+    outcome, why = (OPEN, "open: the run goes on") if view.ended is None else (UNDECIDED, view.ended)
     for model in view.models:
         if model != terms.baseline:
-            yield case(GateRow(model, terms.baseline, outcome, why), f"{outcome}: {safe_line(listed, MAX_REASON)}")
+            row = GateRow(model, terms.baseline, outcome, why)
+            yield case(row, safe_line("; ".join(why.splitlines()), MAX_REASON))
 
 
 def _case(run: str, name: str, row: GateRow, message: str, figures: str) -> Element:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.notes import Event
+from adaptive_eval.report.costs import further_costs
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import has_tiers
@@ -25,7 +26,7 @@ from adaptive_eval.report.sites import SiteRow, SiteState
 from adaptive_eval.report.status import Cap, Standing, Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_text
-from adaptive_eval.show.summary import further_costs, last_screen, pending_in_short
+from adaptive_eval.show.summary import last_screen, pending_in_short
 from adaptive_eval.show.text import Rates, number_or_dash, stopping_line
 
 REFRESH_SECONDS = 0.25

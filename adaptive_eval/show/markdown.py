@@ -11,24 +11,16 @@ import numpy as np
 import scipy
 
 from adaptive_eval import __version__
-from adaptive_eval.core.types import Reason
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.report.finding import (
-    counted_sentence,
-    finding,
-    has_tiers,
-    model_verdicts,
-)
-from adaptive_eval.report.lines import Scale, count, minute, safe_line, several
+from adaptive_eval.report.finding import has_tiers, model_verdicts
+from adaptive_eval.report.findings import Findings, findings_of_view
+from adaptive_eval.report.lines import Scale, minute, safe_line, several
 from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.next_steps import Advice
-from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.results import ModelRow, Results
-from adaptive_eval.report.undecided import ENDED_BY
 from adaptive_eval.report.view import RunView
-from adaptive_eval.report.words import promise_line
 from adaptive_eval.show.details import (
     batch_blocks,
     comparison_blocks,
@@ -40,14 +32,7 @@ from adaptive_eval.show.details import (
 )
 from adaptive_eval.show.labelled import label_blocks
 from adaptive_eval.show.ranking import model_remark, ranking_table
-from adaptive_eval.show.summary import (
-    allowed_in_words,
-    cost_line,
-    decided_text,
-    findings,
-    unstored_answers,
-    usage_parts,
-)
+from adaptive_eval.show.summary import read_answers, screen, step_lines
 from adaptive_eval.show.text import (
     fenced_block,
     markdown_blocks,
@@ -83,58 +68,38 @@ MAX_PULL_REQUEST_MODELS = 6
 
 def summary(view: RunView) -> str:
     """Render findings and costs as plain text for an email."""
-    if (results := view.results) is None:
-        lines = [safe_line(view.name), "", *_unjudged_lines(view), *_step_lines(list(_steps(view))[:-1])]
-        return "\n".join(lines) + "\n"
-    heading = (
-        [] if results.gate else [*finding(results), *([] if view.ended is None else [safe_line(view.ended, 1000)]), ""]
-    )
-    lines = [safe_line(view.name), "", *heading, *findings(results, view.elapsed, None), *_step_lines(_steps(view))]
+    found = findings_of_view(view)
+    steps = [*found.steps, *([] if view.results is None else [read_answers(view.place)])]
+    lines = [safe_line(view.name), "", *screen(found, view.results), *step_lines(steps)]
     return "\n".join(lines) + "\n"
 
 
-def _step_lines(steps: Iterable[Advice]) -> Iterator[str]:
-    """Each step as plain text, with its command on a line of its own."""
-    for step in steps:
-        yield step.text
-        if step.command is not None:
-            yield f"  {step.command}"
-
-
-def _steps(view: RunView) -> Iterator[Advice]:
-    """The next steps, and the command that shows the answers."""
-    yield from (replace(step, text=f"{'' if at else 'Next: '}{step.text}") for at, step in enumerate(view.next_steps))
-    yield Advice("To read the answers:", f"adaptive-eval monitor {view.place} --web")
-
-
-def _step_paragraphs(steps: Iterable[Advice]) -> Iterator[str]:
+def _step_paragraphs(steps: Iterable[Advice], begin: str = "Next: ") -> Iterator[str]:
     """Render each step, with its command as code."""
-    for step in steps:
-        yield markdown_cell(step.text, 1000)
+    for at, step in enumerate(steps):
+        yield markdown_cell(f"{'' if at else begin}{step.text}", 1000)
         if step.command is not None:
             yield fenced_block(step.command, "sh")
 
 
 def pull_request(view: RunView) -> str:
     """Render verdict, scores and cost in a few lines, for a comment on a pull request."""
-    if (results := view.results) is None:
-        return f"**{markdown_cell(view.name)}**: " + "\n\n".join(_unjudged_paragraphs(view)) + "\n"
-    paragraphs, steps = list(_verdicts(results)), list(_steps(view))[:-1]
-    if view.ended is not None and results.run.reason is None and not view.ended.startswith(finding(results)):
-        paragraphs += [markdown_cell(view.ended, 1000), *_step_paragraphs(steps)]
-    shown = replace(results, models=results.models[:MAX_PULL_REQUEST_MODELS])
-    further = len(results.models) - len(shown.models)
-    more = f" {several(further, 'more model')} in the report." if further > 0 else ""
-    cost, counted = cost_line(results, view.elapsed), " ".join(["", *filter(None, [counted_sentence(results)])])
-    if any(row.gate for row in results.groups):
-        tables = [group_table(shown, by) for by in dict.fromkeys(row.by for row in shown.groups)]
-        paragraphs += [markdown_table(table.head, table.rows) for table in tables]
-    paragraphs += [_ranking(shown), f"{decided_text(results)}.{more} Cost: {markdown_cell(cost, 1000)}.{counted}"]
-    if results.run.reason and any(pair.verdict in UNDECIDED for pair in results.pairs):
-        paragraphs += _step_paragraphs(steps)
-    if (promised := promise_line(results)) is not None:
-        paragraphs.append(f"Promise: {promised}.")
-    if results.warnings:
+    found, results = findings_of_view(view), view.results
+    paragraphs = list(_headline(found)) if results else [f"**{markdown_cell(view.name)}**", *_headline(found)]
+    further = 0
+    if results is not None:
+        shown = replace(results, models=results.models[:MAX_PULL_REQUEST_MODELS])
+        further = len(results.models) - len(shown.models)
+        if any(row.gate for row in results.groups):
+            tables = [group_table(shown, by) for by in dict.fromkeys(row.by for row in shown.groups)]
+            paragraphs += [markdown_table(table.head, table.rows) for table in tables]
+        paragraphs.append(_ranking(shown))
+    more = f"{several(further, 'more model')} in the report." if further > 0 else ""
+    paragraphs.append(" ".join(filter(None, [*_cost(found), more])))
+    if results is None or results.run.reason is None or any(pair.verdict in UNDECIDED for pair in results.pairs):
+        paragraphs += _step_paragraphs(found.steps)
+    paragraphs += _promise(found)
+    if results is not None and results.warnings:
         first = results.warnings[0]
         text = shorten(first.text if first.model is None else f"{first.model}: {first.text}", 400, placeholder=" …")
         paragraphs.append(
@@ -153,61 +118,48 @@ def markdown(view: RunView) -> str:
 
 
 def _findings(view: RunView) -> Iterator[str]:
-    results = view.results
+    found, results = findings_of_view(view), view.results
+    yield from _headline(found)
+    if results is not None:
+        yield _ranking(results)
+        yield from markdown_blocks(frontier_blocks(results))
+    yield " ".join([*_cost(found), *_written(results)])
+    yield from _promise(found)
+    yield from _step_paragraphs(found.steps)
+    if results is not None:
+        yield from _step_paragraphs([read_answers(view.place)], "To ")
+        yield from _warnings(results)
+        yield "## Cost"
+        yield from markdown_blocks([*cost_blocks(view, results), *batch_blocks(view)])
+        yield "## Details"
+        yield from markdown_blocks([*score_blocks(results), *comparison_blocks(results)])
+
+
+def _headline(found: Findings) -> Iterator[str]:
+    yield from (f"**{markdown_cell(sentence, 1000)}**" for sentence in found.headline)
+    if found.ended is not None:
+        yield markdown_cell(found.ended.replace("\n", "; "), 1000)
+
+
+def _cost(found: Findings) -> Iterator[str]:
+    """Decisions and their cost in sentences."""
+    if found.decided:
+        yield f"{found.decided}."
+    yield f"Cost: {markdown_cell(found.cost, 1000)}."
+    if found.counted is not None:
+        yield found.counted
+
+
+def _written(results: Results | None) -> list[str]:
+    """The status of the run, and when and by which version its results were written."""
     if results is None:
-        yield from _unjudged_paragraphs(view)
-        return
-    yield from _verdicts(results)
-    if view.stopped is not None:
-        yield f"The run was {markdown_cell(view.stopped, 1000)}"
-    yield _ranking(results)
-    yield from markdown_blocks(frontier_blocks(results))
-    yield _headline(results)
-    if (counted := counted_sentence(results)) is not None:
-        yield counted
-    if (promised := promise_line(results)) is not None:
-        yield f"Promise: {promised}."
-    yield from _step_paragraphs(_steps(view))
-    yield from _warnings(results)
-    yield "## Cost"
-    yield from markdown_blocks([*cost_blocks(view, results), *batch_blocks(view)])
-    yield "## Details"
-    yield from markdown_blocks([*score_blocks(results), *comparison_blocks(results)])
+        return []
+    run = results.run
+    return [f"({markdown_cell(f'{run.status}; adaptive-eval {run.version}, {run.updated}')})"]
 
 
-def _verdicts(results: Results) -> Iterator[str]:
-    return (f"**{markdown_cell(sentence, 1000)}**" for sentence in finding(results))
-
-
-def _unjudged_paragraphs(view: RunView) -> Iterator[str]:
-    """State of a run before its first look, and how to go on."""
-    yield from (markdown_cell(line, 1000) for line in _unjudged_lines(view))
-    yield from _step_paragraphs(list(_steps(view))[:-1])
-
-
-def _unjudged_lines(view: RunView) -> Iterator[str]:
-    """How a run without a look has ended, and what it has; an error of several models is one line."""
-    if view.ended is not None:
-        yield safe_line(view.ended.replace("\n", "; "), 1000)
-    used = [
-        f", for {usage}" for spending in view.spending[-1:] if (usage := ", ".join(usage_parts(*stored_cost(spending))))
-    ]
-    yield f"There is no look yet: {count(sum(map(sum, view.trials)))} trials are graded{''.join(used)}."
-    if view.waiting is not None:
-        usage = ", ".join(usage_parts(*stored_cost(view.waiting))) or "0 tokens"
-        yield f"{several(view.waiting.trials, 'more answer')} without a grade used {usage}."
-
-
-def _headline(results: Results) -> str:
-    run, cost = results.run, results.cost
-    why = run.status if run.reason in (None, Reason.SETTLED) else f"{run.status}: {run.reason.replace('_', ' ')}"
-    if run.reason in ENDED_BY:
-        why = f"stopped by {ENDED_BY[Reason(run.reason)]}"
-    in_vain = "".join(f", and {answers}" for answers in unstored_answers(cost.beside))
-    return (
-        f"{decided_text(results)} with {count(cost.trials)} trials{in_vain}; {allowed_in_words(cost)} ("
-        f"{markdown_cell(f'{why}; adaptive-eval {run.version}, {run.updated}')})."
-    )
+def _promise(found: Findings) -> list[str]:
+    return [] if found.promise is None else [f"Promise: {found.promise}."]
 
 
 def _ranking(results: Results) -> str:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from adaptive_eval.report.lines import Scale, safe_line
+from adaptive_eval.report.lines import Scale, amount, safe_line
 from adaptive_eval.report.results import ModelRow
 from adaptive_eval.report.status import Standing
-from adaptive_eval.show.text import amount, cut_middle, fit_columns, informative_columns
+from adaptive_eval.show.text import cut_middle, fit_columns, informative_columns
 
 RANKING = ("tier", "model", "score", "95% interval", "trials", "verdict")
 PER_ANSWER = ("$/answer", "tokens/answer", "s/answer")

@@ -15,7 +15,7 @@ from typing import Self
 
 from rich.cells import cell_len, set_cell_size
 
-from adaptive_eval.report.lines import count, duration, safe_line, several
+from adaptive_eval.report.lines import amount, count, duration, safe_line, several
 
 WINDOW_SECONDS = 30.0
 GAP = re.compile(r"  +")
@@ -66,10 +66,6 @@ def stopping_line(in_flight: int, at_most: float, again: str = "interrupt again 
     return f"stopping: {waited}{again}"
 
 
-SECONDS_PER_HOUR = 3600
-MAX_DECIMALS = 6
-
-
 def cut_middle(text: str, width: int, tail: int) -> str:
     """Shorten a text to `width` columns of a terminal; a longer one keeps its beginning, and its end in at most `tail`
     columns. Some characters take two columns."""
@@ -109,13 +105,6 @@ def wrap_lines(text: str, width: int) -> str:
 def number_or_dash(value: float | None, digits: int = 2) -> str:
     """Format a number, or a dash if there is none."""
     return "-" if value is None or math.isnan(value) else "∞" if math.isinf(value) else f"{value:.{digits}f}"
-
-
-def amount(value: float, among: Iterable[float], decimals: int = 2) -> str:
-    """Format a number `among` others of its column: two significant digits of the smallest, and at least `decimals`."""
-    smallest = min((abs(number) for number in (value, *among) if number and math.isfinite(number)), default=1.0)
-    places = min(max(decimals, 1 - math.floor(math.log10(smallest))), MAX_DECIMALS)
-    return f"{value:,.{places}f}"
 
 
 def dollars(value: float, among: Iterable[float] = ()) -> str:

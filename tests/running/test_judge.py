@@ -33,13 +33,13 @@ from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.trial import UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import AnswersLost, events_of_kind
 from adaptive_eval.questions.types import Question
+from adaptive_eval.report.costs import further_costs
 from adaptive_eval.report.lines import count
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
-from adaptive_eval.show.summary import further_costs
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving

@@ -22,7 +22,7 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run, read_counts
 from adaptive_eval.running.beginning import load_starting_point
-from adaptive_eval.show.summary import findings
+from adaptive_eval.show.summary import untimed_findings
 
 QUESTIONS = tuple(f"q{number}" for number in range(12))
 BUILDS = {"prod": 0.6, "copy": 0.6, "worse": 0.45, "near": 0.55}
@@ -128,7 +128,7 @@ def test_a_gate_against_last_night(
     ]
     assert pair.difference is not None
     assert abs(pair.difference) == pytest.approx(abs(shares[0] - shares[1])), "of the trials that both have"
-    assert "on the same trials" in "\n".join(findings(results, None, None))
+    assert "on the same trials" in "\n".join(untimed_findings(results, None))
 
 
 def test_without_correlation_it_is_the_gate_without_shared_seeds(
@@ -203,7 +203,7 @@ def test_a_gate_goes_on_with_more_trials_as_far_as_the_recording_goes(nights: Ni
     assert len(nights.asked()) == len(nights.world.log), "nothing is asked twice"
     nights.run(nights.gate("near", trials={**trials, "max": 200}))
     assert len(nights.world.log) <= RECORDED * len(QUESTIONS)
-    text = "\n".join(findings(nights.results(), None, None))
+    text = "\n".join(untimed_findings(nights.results(), None))
     assert "They need far more answers than this run" in text, "the recording has no more"
 
 

@@ -28,7 +28,7 @@ from adaptive_eval.running.beginning import load_starting_point
 from adaptive_eval.running.regrade import regrade as regrade_stored
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.markdown import markdown
-from adaptive_eval.show.summary import findings
+from adaptive_eval.show.summary import untimed_findings
 from adaptive_eval.study.pilot import read_pilot
 
 NEW = "cyd"
@@ -141,7 +141,7 @@ def test_a_gate_that_the_error_of_its_baseline_limits_is_not_advised_to_more_tri
     assert isinstance(ended, Ended) and ended.results is not None and ended.reason is Reason.OUT_OF_REACH
     (pair,) = ended.results.pairs
     *earlier, step = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
-    text = "\n".join(findings(ended.results, None, None))
+    text = "\n".join(untimed_findings(ended.results, None))
     if recorded > max_trials:
         assert pair.trials_needed is not None and " trials.max to " in step.text
         assert not earlier and "recording" not in text + step.text

@@ -19,6 +19,7 @@ from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import AnswersLost, ServerLaunching
+from adaptive_eval.report.costs import further_costs
 from adaptive_eval.report.other_costs import (
     HeldServers,
     counted_gpu_seconds,
@@ -32,7 +33,6 @@ from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunsFolder
-from adaptive_eval.show.summary import further_costs
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.write import RunStore
 

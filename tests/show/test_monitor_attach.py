@@ -110,7 +110,7 @@ def test_before_the_first_look_the_status_shows_each_model_so_far(play: Play) ->
     assert not run.step(5)
     run.commit([], [], [ServersNoticed("ada", "sent_twice", "a request has waited for 60 s")])
     text = status_text(opened(run))
-    assert text.endswith("warning   ada: a request has waited for 60 s")
+    assert "\nwarning   ada: a request has waited for 60 s\n" in text
     for model in MODELS:
         assert re.search(rf"^  {model} +\d+ answers$", text, re.MULTILINE), text
     assert sum(map(int, re.findall(r"(\d+) answers", text))) == 5

@@ -174,9 +174,7 @@ def test_a_run_that_was_graded_again_has_results_and_no_looks(tabs: Tabs) -> Non
 
 @pytest.mark.parametrize("looks", [0, 3])
 def test_a_run_that_an_error_ended_says_so(tabs: Tabs, looks: int) -> None:
-    view = replace(
-        simulated(world(MODELS, 4), looks=looks), stopped="stopped by an error: model-a: 401 <b>refused</b>:"
-    )
+    view = replace(simulated(world(MODELS, 4), looks=looks), ended="Stopped by an error: model-a: 401 <b>refused</b>.")
     page = tabs.report(report_page(view))
     lead = page.inner_text(".lead")
     assert "stopped" in page.inner_text("h1")

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
-from adaptive_eval.report.finding import counted_sentence, finding, model_verdicts
+from adaptive_eval.report.finding import model_verdicts
+from adaptive_eval.report.findings import Findings, findings_of_view
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.details import cost_blocks, frontier_blocks, recipe_blocks, request_blocks, score_blocks
 from adaptive_eval.show.labelled import label_blocks
-from adaptive_eval.show.summary import further_costs
 from adaptive_eval.show.text import Block
 
 
@@ -16,10 +16,7 @@ from adaptive_eval.show.text import Block
 class PageView(RunView):
     """A view for a page; without the rows of questions in `results`, which `posteriors` repeats."""
 
-    finding: tuple[str, ...]
-    """The finding in sentences; empty before the first look."""
-    counted: str | None
-    """Which answers the scores include, in a sentence; None if it is all that were asked."""
+    findings: Findings
     verdicts: tuple[str, ...]
     """Comparisons of each model of `results.models` in words."""
     published: str
@@ -30,11 +27,10 @@ class PageView(RunView):
 
 def page_view(view: RunView) -> PageView:
     """Add what a page draws as it is."""
-    results = view.results
+    results, found = view.results, findings_of_view(view)
     blocks: dict[str, Iterable[Block]] = {"recipe": recipe_blocks(view), "traffic": request_blocks(view)}
     if results is not None:
-        costs = further_costs(results.cost.grading, results.cost.beside)
-        blocks["costs"] = [f"{label.capitalize()}: {text}." for label, text in costs]
+        blocks["costs"] = [f"{label.capitalize()}: {text}." for label, text in found.costs]
         blocks["details"] = [*score_blocks(results), *cost_blocks(view, results)]
         blocks["frontier"] = frontier_blocks(results)
         blocks["labels"] = [*([] if view.orders is None else [view.orders]), *label_blocks(results)]
@@ -42,8 +38,7 @@ def page_view(view: RunView) -> PageView:
     carried["results"] = None if results is None else replace(results, questions=())
     return PageView(
         **carried,
-        finding=() if results is None else finding(results),
-        counted=None if results is None else counted_sentence(results),
+        findings=found,
         verdicts=() if results is None else model_verdicts(results),
         published=published_text(view.configuration),
         blocks={section: tuple(parts) for section, parts in blocks.items()},

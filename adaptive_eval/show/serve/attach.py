@@ -19,6 +19,7 @@ from adaptive_eval.notes import (
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.event_words import event_sentence
+from adaptive_eval.report.findings import findings_of_status
 from adaptive_eval.report.lines import count, safe_line
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.other_costs import stored_cost
@@ -32,7 +33,7 @@ from adaptive_eval.show.displays import pending_look
 from adaptive_eval.show.live import title_line
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.summary import SHOWN_WARNINGS, findings
+from adaptive_eval.show.summary import SHOWN_WARNINGS, screen
 from adaptive_eval.show.text import fit_columns
 from adaptive_eval.store.locate import has_database
 from adaptive_eval.store.lock import is_held
@@ -82,13 +83,13 @@ def status_text(feed: Feed) -> str:
     """Describe a run in progress as text."""
     status = stored_status(feed)
     results = feed.results
-    lines = _unjudged_lines(feed, status) if results is None else findings(results, status.elapsed, feed.directory)
+    progress = [pending_look(status), *_progress_lines(feed), ""] if results is None else []
+    lines = [*progress, *screen(findings_of_status(status), results)]
     return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *lines])
 
 
-def _unjudged_lines(feed: Feed, status: Status) -> Iterator[str]:
+def _progress_lines(feed: Feed) -> Iterator[str]:
     """Number of unjudged answers by model, and notices about servers."""
-    yield from (pending_look(status), "")
     width = min(max(map(cell_len, feed.models)), MAX_NAME_WIDTH)
     for model, answers in zip(feed.models, feed.sums.counts.sum(axis=(1, 2)).tolist(), strict=True):
         yield f"  {fit_columns(model, width)}  {count(answers):>8} answers"

@@ -10,7 +10,7 @@ import { frontier } from "./frontier.js";
 import { heat } from "./heat.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
-import { cost, decided, statusOf, subtitle } from "./overview.js";
+import { cost, decided, subtitle } from "./overview.js";
 import { followFolds, sumOf } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
@@ -159,7 +159,7 @@ function partOf(section) {
 
 /** @param {State} state */
 function title({ view, live, waiting }) {
-  const status = statusOf(view, live);
+  const status = view.findings.state;
   return [
     h("p", { class: "brand" }, "adaptive-eval"),
     h("h1", null, [

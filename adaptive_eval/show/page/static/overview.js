@@ -2,9 +2,9 @@
 
 import { budget, inShort, tiles } from "./costs.js";
 import { h } from "./dom.js";
-import { blocks, sumOf } from "./parts.js";
+import { blocks } from "./parts.js";
 import { moment, name, plain, plural } from "./text.js";
-/** @import { Section, State } from "./parts.js" */
+/** @import { Section } from "./parts.js" */
 
 /** @type {Section} */
 export const cost = {
@@ -33,60 +33,28 @@ export const decided = {
   },
 };
 
-/** Outcomes of a gate, the worst first. */
-const OUTCOMES = ["FAIL", "open", "UNDECIDED", "PASS"];
-
-/** The worst outcome of a gate; undefined if there is none. @param {PageView} view */
-function worstOutcome({ results }) {
-  return OUTCOMES.find((outcome) => results?.gate.some((row) => row.outcome === outcome));
-}
-
-/** The run's state in one word: of a finished gate its outcome. @param {PageView} view @param {boolean} live */
-export function statusOf(view, live) {
-  const status = view.results?.run.status;
-  if (status) return (status === "finished" && worstOutcome(view)) || status;
-  if (live || (view.ended === null && view.stopped === null)) return "running";
-  const word = /^(UNDECIDED|killed|finished)/i.exec(view.ended ?? "")?.[0];
-  return word?.replace(/[KF]/, (letter) => letter.toLowerCase()) ?? "stopped";
-}
-
-/** The finding in a sentence, and the state of the run. @param {State} state */
-export function headline({ view, live }) {
-  if (!view.results) {
-    const trials = sumOf(view.trials.flat(), Number);
-    return [
-      `No look has been taken yet: ${plural(trials, "trial")} so far. `,
-      live ? "The ranking appears with the first complete round." : ending(view),
-    ];
-  }
-  const outcome = worstOutcome(view);
-  const end = view.results.run.status === "running" ? "Running." : ending(view);
-  const findings = view.finding.map((line) => {
-    const own = outcome && OUTCOMES.find((word) => line.startsWith(`${word}: `));
-    return [h("b", { class: own ? `gate-${own}` : null }, plain(line, 2000)), " "];
+/** The finding in a sentence, and the state of the run. @param {PageView} view */
+export function headline({ findings }) {
+  const sentences = findings.headline.map((line) => {
+    const outcome = /^(FAIL|open|UNDECIDED|PASS): /.exec(line)?.[1];
+    return [h("b", { class: outcome ? `gate-${outcome}` : null }, plain(line, 2000)), " "];
   });
-  // a gate that has ended has said its end as its finding
-  const isSaid = outcome && view.stopped === null && end.startsWith(outcome);
+  const end = findings.state === "running" ? "Running." : findings.ended;
   return [
-    findings,
-    isSaid ? null : h("span", { class: "quiet" }, end),
-    view.counted === null ? null : [" ", h("span", { class: "quiet" }, view.counted)],
+    sentences,
+    end === null ? null : h("span", { class: "quiet" }, plain(end, 1000)),
+    findings.counted === null ? null : [" ", h("span", { class: "quiet" }, findings.counted)],
   ];
 }
 
 /** What to do next, each command on a line of its own. @param {PageView} view */
-export function nextSteps(view) {
-  if (!view.next_steps.length) return null;
-  const steps = view.next_steps.map(({ text, command }, index) => [
+export function nextSteps({ findings }) {
+  if (!findings.steps.length) return null;
+  const steps = findings.steps.map(({ text, command }, index) => [
     h("p", null, index ? null : h("b", null, "Next: "), plain(text, 1000)),
     command === null ? null : h("pre", { class: "command" }, plain(command, 4000)),
   ]);
   return h("div", { class: "next" }, steps);
-}
-
-/** How the run has ended; if by an error or alarm, its first line. @param {PageView} view */
-function ending({ stopped, ended }) {
-  return plain(stopped === null ? (ended ?? "") : `S${stopped.slice(1).replace(/[.:]$/, "")}.`, 1000);
 }
 
 /** @param {PageView} view */

@@ -26,7 +26,7 @@ export const ranking = {
   shown: true,
   render(state) {
     const { view, facts } = state;
-    const lead = [h("p", { class: "lead" }, headline(state)), nextSteps(view)];
+    const lead = [h("p", { class: "lead" }, headline(view)), nextSteps(view)];
     if (!view.results) return lead;
     const { models } = view.results;
     const scale = plotScale(
