@@ -3,8 +3,6 @@
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-import numpy as np
-
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
 from adaptive_eval.core.plan import Plan
@@ -56,32 +54,14 @@ def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequen
 
 
 def _extension_price(rule: Rule, extension: Extension) -> str:
-    if not extension.leaves_error and isinstance(rule, Extendable):
-        return "the rule does not depend on it, and its promise holds"
-    if not extension.leaves_error and isinstance(rule, Correctable):
+    if extension.leaves_error:
         return (
-            "the rule has no method `extended`, so it is unknown whether its promise about repeated looks still holds"
+            "the promise holds, and undecided comparisons go on with what is left of their allowed error: they need "
+            f"stronger evidence, and those with none left cannot be decided any more; {AFRESH}"
         )
-    if not extension.leaves_error:
-        return "the rule makes no promise about repeated looks"
-    able = np.isfinite(extension.boundary)
-    if not len(able):
-        return "no comparison was open then, and every decision stands"
-    if not able.any():
-        return f"open comparisons have used up the allowed error and cannot be decided any more; {AFRESH}"
-    number = int(able.sum())
-    which = f"the {number} open pairs of models" if number > 1 else "the open pair of models"
-    spent = "" if able.all() else f"; {len(able) - able.sum()} with no error left cannot be decided any more"
-    bound, was = _format_range(extension.boundary[able]), _format_range(extension.old_boundary[able], digits=3)
-    return (
-        f"{which} now need{'' if number > 1 else 's'} |z| of {bound} instead of {was}{spent}. The "
-        f"promise holds, with what is left of the allowed error; {AFRESH}"
-    )
-
-
-def _format_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: int = 2) -> str:
-    low, high = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
-    return low if low == high else f"{low} to {high}"
+    if isinstance(rule, Extendable):
+        return "the rule does not depend on it, and its promise holds"
+    return "it is unknown whether what the rule promises about repeated looks still holds"
 
 
 def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
@@ -118,27 +98,20 @@ def joined_caution(plan: Plan) -> Iterator[Caution]:
 
     Of m hypotheses, n of which are new, the earlier calls have the whole error, and each new hypothesis 1/m of it.
     """
-    if not (plan.judging.familywise and isinstance(rule := plan.deciding_rule, Correctable)):
-        return
-    share, stage = 1.0, plan
-    while stage.before is not None and stage.before.verdicts_stand:
-        now, before = _hypotheses(stage), _hypotheses(stage.before.run.plan)
-        share += max(now - before, 0) / now
-        stage = stage.before.run.plan
-    if share > 1.0:
-        promised = 1.0 - rule.confidence
+    if plan.judging.familywise and isinstance(plan.deciding_rule, Correctable) and _has_joined(plan):
         yield Caution(
             "joined",
             None,
             "models joined after a look, and earlier decisions stand: the risk that any comparison is ordered wrongly "
-            f"is at most {share * promised:.2g}, instead of {promised:.2g}",
+            "may be larger than promised, by less than the promised risk for each time that models joined",
         )
 
 
-def _hypotheses(plan: Plan) -> int:
-    """Number of hypotheses that share the error."""
-    family = plan.objective.family(plan.bench.models + plan.departed)
-    return family if isinstance(family, int) else 2 * len(family)
+def _has_joined(plan: Plan) -> bool:
+    before = plan.before
+    if before is None or not before.verdicts_stand:
+        return False
+    return None in before.models or _has_joined(before.run.plan)
 
 
 def _date(at: float) -> str:

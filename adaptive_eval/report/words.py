@@ -18,7 +18,7 @@ from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.gate import PASS, gate_terms, outcome_in_words
-from adaptive_eval.report.lines import Scale, several
+from adaptive_eval.report.lines import Scale, capitalised, several
 from adaptive_eval.report.results import REDECIDED, Results, setting
 
 
@@ -84,8 +84,7 @@ def decisions_in_words(
     return DecisionsInWords(
         objective=_objective(config, plug_ins.get("objective.kind", "")),
         rule=_rule(config, brings_its_own=OWN_RULE in plug_ins),
-        promise=_promise(config, plug_ins)
-        + ("" if (judge := judged_by(config.stated())) is None else f" {grader_errors_note(judge)}"),
+        promise=_promise(config, plug_ins),
         allocation=_allocation(config, began_at),
         prior=_prior(config),
         seeds=IMPORTED_SEEDS * imported + _seeds(config),
@@ -113,11 +112,11 @@ def draws_questions(decisions: Mapping[str, object]) -> bool:
 
 def promise_of(config: RunConfig) -> str | None:
     """Error rate promised for each decision of a run with this configuration."""
-    return promise_in_short(config.stated(), _scale(config))
+    return promise_in_words(config.stated(), _scale(config))
 
 
-def promise_in_short(decisions: Mapping[str, object], scale: Scale) -> str | None:
-    """Error rate promised for each decision, in one line; None if the rule promises none."""
+def promise_in_words(decisions: Mapping[str, object], scale: Scale) -> str | None:
+    """Error rate promised for each decision; None if these decisions are not complete."""
     rule, stopping = deciding_rule(decisions), decisions.get("stopping")
     if not isinstance(stopping, Mapping):
         return None
@@ -126,29 +125,32 @@ def promise_in_short(decisions: Mapping[str, object], scale: Scale) -> str | Non
         return f"that of the plug-in; adaptive-eval adds none{beside}"
     if str(setting(decisions, "objective", "kind") or "ranking") not in OBJECTIVES:
         beside = f", unless the plug-in objective has its own rule{beside}"
-    if rule.in_short:
-        return rule.in_short + beside
-    if rule.lenient:
-        wrong = _percent(1.0 - stopping["confidence"])
-        points = scale.points(stopping["delta"])
-        return f"per pair, at most {wrong} risk that the leader is truly {points} or more behind{beside}"
-    if not rule.correctable:
-        return None
-    wrong, tie = (_percent(times * (1.0 - stopping["confidence"])) for times in (1.0, 2.0))
-    if (margin := objective_view(decisions).margin) is not None:
-        points = scale.points(margin)
-        return f"at most {wrong} risk that the model chosen is more than {points} behind the best{beside}"
-    if setting(decisions, "objective", "gate"):
-        return f"at most {wrong} risk that a PASS or a FAIL is wrong, however often you look{beside}"
-    whose = "for all pairs together" if stopping["familywise"] == "holm" else "per pair"
-    return f"{whose}, at most {wrong} risk of a wrong order, {tie} risk of naming a winner between equal models{beside}"
+    margin, gate = objective_view(decisions).margin, setting(decisions, "objective", "gate")
+    promise = rule.in_short or rule.promise
+    if rule.correctable and margin is not None:
+        promise = CHEAPEST_PROMISE
+    elif rule.correctable and gate:
+        promise = GATE_PROMISE
+    what, wrong = "model" if gate else "comparison", 1.0 - stopping["confidence"]
+    text = promise.format(
+        whose=f"for all {what}s together" if stopping["familywise"] == "holm" else f"for each {what}",
+        wrong=_percent(wrong),
+        tie=_percent(2.0 * wrong),
+        delta=scale.points(stopping.get("delta") or 0.0),
+        margin=scale.points(margin or 0.0),
+    )
+    return text.rstrip(".") + beside
+
+
+CHEAPEST_PROMISE = "at most {wrong} risk that the model chosen is more than {margin} behind the best"
+GATE_PROMISE = "{whose}: at most {wrong} risk that a PASS or a FAIL is wrong, however often you look"
 
 
 def promise_line(results: Results) -> str | None:
     """The promise in one line, with what it does not cover."""
     scored, corrected = {row.name for row in results.models if row.score is not None}, results.corrected
     decisions = {**results.decisions, "judged_by": None} if corrected >= scored else results.decisions
-    promise = promise_in_short(decisions, Scale.of(results.weights))
+    promise = promise_in_words(decisions, Scale.of(results.weights))
     if promise and corrected:
         scope = "" if corrected >= scored else f" of {several(len(corrected), 'model')}"
         promise += f"; for scores{scope} as corrected by labels"
@@ -253,31 +255,10 @@ def _scale(config: RunConfig) -> Scale:
 
 
 def _promise(config: RunConfig, plug_ins: Mapping[str, str]) -> str:
-    rule, stopping = deciding_rule(config.stated()), config.stopping
-    wrong, together = 1.0 - stopping.confidence, stopping.familywise == "holm"
-    if rule is None or OWN_RULE in plug_ins:
-        key, name = (OWN_RULE, config.objective.kind) if OWN_RULE in plug_ins else ("stopping.rule", stopping.rule)
-        whose = ", shared among all comparisons" if together else ""
-        quote = _plug_in_quote(plug_ins.get(key, ""))
-        return f"That of the plug-in {name}, not of adaptive-eval{whose}.{quote}"
-    if config.objective.gate and rule.correctable:
-        whose = "For all models together" if together else "For each model"
-        whose += " and all its gates together" if _benchmark_gates(config) else ""
-        return f"{whose}: at most {_percent(wrong)} risk that a PASS or a FAIL is wrong, however often you look."
-    if (margin := objective_view(config.stated()).margin) is not None and rule.correctable:
-        return (
-            f"At most {_percent(wrong)} risk that the model chosen is more than {_scale(config).points(margin)} behind "
-            "the best, however often you look; every other decision is as rarely wrong. Costs only order the models: "
-            "they are means, and two that are close may be in the wrong order."
-        )
-    return rule.promise.format(
-        wrong=_percent(wrong),
-        tie=_percent(2 * wrong),
-        whose="For all comparisons together" if together else "For each comparison",
-        horizon=_horizon(config),
-        delta=_scale(config).points(stopping.delta),
-        **_option_texts(rule, stopping.options, _scale(config)),
-    )
+    if OWN_RULE in plug_ins:
+        return f"That of the plug-in {config.objective.kind}.{_plug_in_quote(plug_ins[OWN_RULE])}"
+    quote = _plug_in_quote(plug_ins.get("stopping.rule", ""))
+    return f"{capitalised(promise_of(config) or '')}.{quote}"
 
 
 def _allocation(config: RunConfig, began_at: int) -> str:

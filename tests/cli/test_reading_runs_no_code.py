@@ -359,4 +359,4 @@ def test_a_run_without_records_of_its_plug_ins_opens(stranger: Stranger) -> None
         assert stored["objective"].keys() >= {"k", "baseline", "pairs", "half_width", "value"}
         database.execute("UPDATE configurations SET body = ?", (json.dumps(stored),))
     words = read_view(stranger.run).words
-    assert words.promise == "That of the plug-in evilrun.payload:Rule, not of adaptive-eval."
+    assert words.promise == "That of the plug-in; adaptive-eval adds none."

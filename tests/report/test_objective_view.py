@@ -7,7 +7,7 @@ import pytest
 from adaptive_eval.config.load import load_decisions
 from adaptive_eval.core.registry import OBJECTIVES
 from adaptive_eval.report.lines import Scale
-from adaptive_eval.report.words import ObjectiveView, objective_view, promise_in_short
+from adaptive_eval.report.words import ObjectiveView, objective_view, promise_in_words
 
 PERCENT = Scale(0.0, 1.0)
 ASKED = {
@@ -48,8 +48,8 @@ def test_nothing_more_is_said_of_an_objective_that_is_a_plug_in() -> None:
 def test_a_plug_in_that_may_judge_has_no_promise_of_ours() -> None:
     """The rule itself, or an objective, which may bring one."""
     stopping = {"confidence": 0.95, "familywise": "none"}
-    ours = promise_in_short({"stopping": stopping}, PERCENT)
-    promise = promise_in_short({"stopping": {**stopping, "rule": "stern:Stern"}}, PERCENT)
+    ours = promise_in_words({"stopping": stopping}, PERCENT)
+    promise = promise_in_words({"stopping": {**stopping, "rule": "stern:Stern"}}, PERCENT)
     assert promise == "that of the plug-in; adaptive-eval adds none"
     unless = ", unless the plug-in objective has its own rule"
-    assert promise_in_short({"stopping": stopping, "objective": {"kind": "ends:Ends"}}, PERCENT) == f"{ours}{unless}"
+    assert promise_in_words({"stopping": stopping, "objective": {"kind": "ends:Ends"}}, PERCENT) == f"{ours}{unless}"
