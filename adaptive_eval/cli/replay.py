@@ -93,7 +93,7 @@ def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) 
         for line in untimed_findings(results, None):
             typer.echo(line)
         typer.echo(f"results   {directory / RESULTS_FILE}")
-    return OF_REASONS[reason][1]
+    return OF_REASONS[reason].exit_code
 
 
 def _show_looks(progress: Progress) -> Callable[[Look], None]:

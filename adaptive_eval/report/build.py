@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import ComparisonResult, ModelResult, question_means
-from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
+from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.alarms import alarm_rows
+from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import main_findings
 from adaptive_eval.report.gate import (
     NOT_ANSWERS,
@@ -217,13 +218,12 @@ def max_effect_per_answer(
     return np.asarray(np.ptp(weights) / parts)
 
 
-def build_unjudged(
-    subject: RunSubject, trials: int, reason: Reason | None, why: str | None, *, elapsed: float, now: float
-) -> Unjudged:
-    """Build the results file of a run that has ended without a look after these `trials`; `why` it ended."""
+def build_unjudged(subject: RunSubject, ending: Ending, *, elapsed: float, now: float) -> Unjudged:
+    """Build the results file of a run that has ended without a look."""
+    reason, trials = ending.reason, ending.trials
     finished = reason is not None and reason.ends(trials)
     run = run_info(subject, elapsed, now, reason, finished=finished, stopped=True)
-    return Unjudged(UNJUDGED_FORMAT, run, subject.models, trials, why)
+    return Unjudged(UNJUDGED_FORMAT, run, subject.models, trials, None if reason is None else ending.why)
 
 
 def _model_row(

@@ -3,7 +3,7 @@
 An error that ended it is kept in its store: whoever looks at the run later has not seen the terminal.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
@@ -59,6 +59,13 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
     return FatalError(last.reason or last.error, exit_code)
 
 
+class End(NamedTuple):
+    """How a run has ended."""
+
+    sentence: str
+    exit_code: ExitCode
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """The end of a run, from what it has stored."""
@@ -96,29 +103,73 @@ class Ending:
         return () if self.results is None else self.results.gate
 
     @property
-    def end(self) -> "End":
-        """Which kind of end it is."""
-        return next(end for end in ENDS if end.holds(self))
-
-    @property
     def why(self) -> str:
         """The end in one sentence, with the outcome of a gate."""
-        why = self.end.sentence(self)
+        why = self._end.sentence
         return f"{UNDECIDED}: {why[0].lower()}{why[1:]}" if self.gated and self.results is None else why
 
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of the command line."""
+        return self._end.exit_code
+
+    @property
+    def _end(self) -> End:
+        """The first of these ends that holds."""
+        results, outcome, is_settled = self.results, gate_outcome(self.gate), self.reason is Reason.SETTLED
         if self.fatal_error is not None:
-            return self.fatal_error.exit_code
-        if gate_outcome(self.gate) == FAIL:
-            return ExitCode.WORSE
-        code = self.end.exit_code
-        if code is ExitCode.REACHED and gate_outcome(self.gate) == UNDECIDED:
-            return ExitCode.SPENT
-        if code is ExitCode.ENDPOINTS and not self.lost_servers and self._has_answering_servers:
-            return ExitCode.SPENT
-        return code
+            return End(capitalised(stop_in_words(*self.fatal_error)), self.fatal_error.exit_code)
+        if results is not None and outcome == FAIL:
+            return End(_gate_lines(results, FAIL), ExitCode.WORSE)
+        if results is not None and outcome is not None and (is_settled or self.decided_by_labels):
+            code = ExitCode.SPENT if outcome == UNDECIDED else ExitCode.REACHED
+            return End(_gate_lines(results, outcome), code)
+        if self.reason is Reason.ALARM:
+            return End(self._alarm_sentence, ExitCode.SPENT)
+        if self.decided_by_labels:
+            return End("Finished: with labels, every comparison is resolved or tied.", ExitCode.REACHED)
+        if self.reason is Reason.BLOCKED:
+            answers = self._lacks_more_than_servers and not self.lost_servers
+            return End(self._blocked_sentence, ExitCode.SPENT if answers else ExitCode.ENDPOINTS)
+        if is_settled and results is not None and (left := self._undecided_by_labels):
+            words = f"Finished: the grades decide every comparison, but labels leave {several(left, 'comparison')}"
+            return End(f"{words} undecided.", ExitCode.SPENT)
+        if is_settled and results is not None and not results.compares:
+            return End("Finished: every score has the requested precision.", ExitCode.REACHED)
+        if self.reason is Reason.BUDGET:
+            return End(self._budget_sentence, ExitCode.SPENT)
+        return End(self.without_reason or STOPPED, ExitCode.STOPPED) if self.reason is None else OF_REASONS[self.reason]
+
+    @property
+    def _alarm_sentence(self) -> str:
+        named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
+        were = "was set aside because of its" if len(named) == 1 else "were set aside because of their"
+        return f"Stopped: {first_few(named, MAX_NAMES)} {were} answers."
+
+    @property
+    def _blocked_sentence(self) -> str:
+        names: dict[str, list[str]] = {}
+        for name, lost in self.lost.items():
+            names.setdefault(lost.headline, []).append(name)
+        losses = first_few([f"{first_few(models, MAX_NAMES)} ({why})" for why, models in names.items()], MAX_NAMES)
+        if self.lost and not self.trials:
+            return f"Stopped: {NO_ANSWER}: {losses}."
+        needs = [f"a model that was set aside{f': {losses}' if self.lost else ''}"]
+        if self.results is not None:
+            further = [need.missing(self.results) for need in self._blocked_by if need.kind is not NeedKind.MODEL]
+            needs = [*(needs if self.lost or not further else []), *further]
+        return f"{'Stopped' if self.lost_servers else 'Finished'}: the blocked comparisons need {' and '.join(needs)}."
+
+    @property
+    def _budget_sentence(self) -> str:
+        if self.results is None:  # the next step says which budget it needs, if it is known
+            return _too_small(self.trials > 0) + ("" if self.short_caps else f" {SEE_VALIDATE}")
+        totals = [
+            f"the next round may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {cap:,.15g}"
+            for key, total in self.short_caps.items()
+            for cap in [self.caps.get(key, 0.0)]
+        ]
+        return f"Stopped by the budget: {' and '.join(totals) or 'it does not cover the next round'}."
 
     @property
     def decided_by_labels(self) -> bool:
@@ -131,7 +182,7 @@ class Ending:
         return bool(results.pairs) and decided and gate_outcome(results.gate) != UNDECIDED
 
     @property
-    def undecided_by_labels(self) -> int:
+    def _undecided_by_labels(self) -> int:
         """Number of comparisons that the grades decide and corrected scores do not."""
         pairs = () if self.results is None else self.results.pairs
         return sum(pair.verdict == Verdict.UNDECIDED_BY_LABELS for pair in pairs)
@@ -142,27 +193,21 @@ class Ending:
         return any(lost.cause is Cause.SERVER for lost in self.lost.values())
 
     @property
-    def _has_answering_servers(self) -> bool:
-        """Whether grades, whole answers or a budget are missing, and servers do answer."""
+    def _lacks_more_than_servers(self) -> bool:
+        """Whether grades, whole answers or a budget are missing."""
         causes = {lost.cause for lost in self.lost.values()}
-        return bool(causes & {Cause.GRADER, Cause.BUDGET} or self.blocked_by.keys() - {NeedKind.MODEL})
+        return bool(causes & {Cause.GRADER, Cause.BUDGET}) or any(
+            need.kind is not NeedKind.MODEL for need in self._blocked_by
+        )
 
     @property
-    def blocked_by(self) -> dict[NeedKind, tuple[str, ...]]:
-        """What blocked comparisons lack, with the models that lack it."""
+    def _blocked_by(self) -> list[Need]:
+        """What blocked comparisons lack, with all models that lack it."""
         models: dict[NeedKind, dict[str, None]] = {}
         for pair, need in () if self.results is None else needs_of(self.results):
             if pair.verdict == Verdict.BLOCKED and need.kind is not NeedKind.USABLE_ANSWERS:
                 models.setdefault(need.kind, {}).update(dict.fromkeys(need.models))
-        return {kind: tuple(names) for kind, names in models.items()}
-
-    @property
-    def losses(self) -> str:
-        """Models that were set aside, those with one reason together."""
-        names: dict[str, list[str]] = {}
-        for name, lost in self.lost.items():
-            names.setdefault(lost.headline, []).append(name)
-        return first_few([f"{first_few(models, MAX_NAMES)} ({why})" for why, models in names.items()], MAX_NAMES)
+        return [Need(kind, tuple(names)) for kind, names in models.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,14 +336,6 @@ def caps_by_key(totals: Mapping[str, float]) -> dict[str, float]:
     return {cap_key(name): smallest_cap(name, total) for name, total in totals.items() if name in UNITS}
 
 
-class End(NamedTuple):
-    """A kind of end."""
-
-    holds: Callable[[Ending], bool]
-    sentence: Callable[[Ending], str]
-    exit_code: ExitCode
-
-
 NO_ANSWER = "no usable answer came from any model"
 """They may have answered: samples of a task whose scorer fails cannot be used."""
 IMPORTED = "Imported: the trials are from logs, and were judged once."
@@ -308,27 +345,27 @@ KILLED = "Killed: the process died before the run ended. The same command resume
 SEE_VALIDATE = "adaptive-eval validate shows the budget it needs."
 UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
 OF_REASONS = {
-    Reason.SETTLED: ("Finished: every comparison is resolved or tied.", ExitCode.REACHED),
-    Reason.OUT_OF_REACH: (
-        "Finished: no further comparison is likely to be decided within the limits.",
-        ExitCode.SPENT,
+    Reason.SETTLED: End("Finished: every comparison is resolved or tied.", ExitCode.REACHED),
+    Reason.OUT_OF_REACH: End(
+        "Finished: no further comparison is likely to be decided within the limits.", ExitCode.SPENT
     ),
-    Reason.BUDGET: ("Stopped by the budget: it does not cover the next round.", ExitCode.SPENT),
-    Reason.WALL_TIME: ("Stopped by the time limit. The incomplete round is stored, but not scored.", ExitCode.SPENT),
-    Reason.GPU_TIME: (
+    Reason.BUDGET: End("Stopped by the budget: it does not cover the next round.", ExitCode.SPENT),
+    Reason.WALL_TIME: End("Stopped by the time limit. The incomplete round is stored, but not scored.", ExitCode.SPENT),
+    Reason.GPU_TIME: End(
         "Stopped by the budget: servers were held for all its GPU hours. The incomplete round is stored, but not "
         "scored.",
         ExitCode.SPENT,
     ),
-    Reason.BLOCKED: ("Finished: the blocked comparisons need a model that was set aside.", ExitCode.ENDPOINTS),
-    Reason.ALARM: ("Stopped by an alarm about the answers of a model.", ExitCode.SPENT),
+    Reason.BLOCKED: End("Finished: the blocked comparisons need a model that was set aside.", ExitCode.ENDPOINTS),
 }
-"""The sentence and the exit code of each reason, unless something more specific holds."""
+"""The end that each reason says by itself."""
 
 
 def why_finished(reason: Reason, asked: bool, looked: bool) -> str:
-    """A sentence on why a run is finished, with or without answers and looks."""
-    return f"{_too_small(asked)} {SEE_VALIDATE}" if reason is Reason.BUDGET and not looked else OF_REASONS[reason][0]
+    """A sentence on why a replay is finished, with or without answers and looks."""
+    if reason is Reason.BUDGET and not looked:
+        return f"{_too_small(asked)} {SEE_VALIDATE}"
+    return OF_REASONS[reason].sentence
 
 
 def _too_small(asked: bool) -> str:
@@ -336,96 +373,7 @@ def _too_small(asked: bool) -> str:
     return f"{begin}: the budget does not cover the first round."
 
 
-def _of_gate(ending: Ending) -> str:
-    assert ending.results is not None  # which have the gate
-    outcome = gate_outcome(ending.gate)
-    lines = [gate_line(ending.results, row) for row in ending.gate if row.outcome == outcome]
+def _gate_lines(results: Results, outcome: str) -> str:
+    lines = [gate_line(results, row) for row in results.gate if row.outcome == outcome]
     more = [f"And {len(lines) - MAX_NAMES} more."] if len(lines) > MAX_NAMES else []
     return " ".join([*lines[:MAX_NAMES], *more])
-
-
-def _of_alarm(ending: Ending) -> str:
-    named = [safe_line(name) for name, lost in ending.lost.items() if lost.cause is Cause.ANSWERS]
-    were = "was set aside because of its" if len(named) == 1 else "were set aside because of their"
-    return f"Stopped: {first_few(named, MAX_NAMES)} {were} answers."
-
-
-def _of_blocked(ending: Ending) -> str:
-    needs = [f"a model that was set aside: {ending.losses}"] if ending.lost else []
-    if ending.results is not None:
-        missing = ((kind, names) for kind, names in ending.blocked_by.items() if kind is not NeedKind.MODEL)
-        needs += [Need(kind, names).missing(ending.results) for kind, names in missing]
-    return f"{'Stopped' if ending.lost_servers else 'Finished'}: the blocked comparisons need {' and '.join(needs)}."
-
-
-def _of_budget(ending: Ending) -> str:
-    caps = ending.caps
-    if not ending.short_caps:
-        return why_finished(Reason.BUDGET, ending.trials > 0, ending.results is not None)
-    if ending.results is None:
-        return _too_small(ending.trials > 0)  # the next step says which budget it needs
-    totals = [
-        f"the next round may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {caps.get(key, 0.0):,.15g}"
-        for key, total in ending.short_caps.items()
-    ]
-    return f"Stopped by the budget: {' and '.join(totals)}."
-
-
-def _is_settled(ending: Ending) -> bool:
-    return ending.reason is Reason.SETTLED
-
-
-def _because(reason: Reason) -> End:
-    sentence, code = OF_REASONS[reason]
-    return End(lambda ending: ending.reason is reason, lambda _: sentence, code)
-
-
-ENDS = (
-    End(
-        lambda ending: ending.fatal_error is not None,
-        lambda ending: capitalised(stop_in_words(*ending.fatal_error or ("", None))),
-        ExitCode.FAILED,
-    ),
-    End(
-        lambda ending: (
-            gate_outcome(ending.gate) == FAIL or bool(ending.gate and (_is_settled(ending) or ending.decided_by_labels))
-        ),
-        _of_gate,
-        ExitCode.REACHED,
-    ),
-    End(
-        lambda ending: ending.reason is Reason.BLOCKED and bool(ending.lost) and not ending.trials,
-        lambda ending: f"Stopped: {NO_ANSWER}: {ending.losses}.",
-        ExitCode.ENDPOINTS,
-    ),
-    End(lambda ending: ending.reason is Reason.ALARM, _of_alarm, ExitCode.SPENT),
-    End(
-        lambda ending: ending.decided_by_labels,
-        lambda _: "Finished: with labels, every comparison is resolved or tied.",
-        ExitCode.REACHED,
-    ),
-    End(
-        lambda ending: (
-            ending.reason is Reason.BLOCKED and bool(ending.lost or ending.blocked_by.keys() - {NeedKind.MODEL})
-        ),
-        _of_blocked,
-        ExitCode.ENDPOINTS,
-    ),
-    End(
-        lambda ending: _is_settled(ending) and ending.undecided_by_labels > 0,
-        lambda ending: (
-            "Finished: the grades decide every comparison, but labels leave "
-            f"{several(ending.undecided_by_labels, 'comparison')} undecided."
-        ),
-        ExitCode.SPENT,
-    ),
-    End(
-        lambda ending: _is_settled(ending) and ending.results is not None and not ending.results.compares,
-        lambda _: "Finished: every score has the requested precision.",
-        ExitCode.REACHED,
-    ),
-    End(lambda ending: ending.reason is Reason.BUDGET, _of_budget, ExitCode.SPENT),
-    *map(_because, OF_REASONS),
-    End(lambda _: True, lambda ending: ending.without_reason or STOPPED, ExitCode.STOPPED),
-)
-"""The kinds of ends; the first that holds is the one."""

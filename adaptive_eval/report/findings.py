@@ -57,6 +57,7 @@ class Findings:
     """Which answers the scores include, if it is not all that were asked."""
     promise: str | None = None
     cost: str = ""
+    """Empty if nothing was asked."""
     costs: tuple[tuple[str, str], ...] = ()
     """The cost of grades, and other spending that caps count, each after a label."""
     steps: tuple[Advice, ...] = ()
@@ -96,7 +97,7 @@ def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Fi
         state=state if state in ("running", "UNDECIDED", "killed") else "stopped",
         headline=tuple(headline),
         ended=ended,
-        cost=", ".join([f"{count(used.trials)} trials", *parts]),
+        cost=", ".join([f"{count(used.trials)} trials", *parts]) if used.trials or used.beside else "",
         costs=tuple(further_costs(used.grading, used.beside)),
         steps=tuple(steps),
     )

@@ -6,12 +6,13 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from adaptive_eval.base.lists import first_few
+from adaptive_eval.core.anytime import ANYTIME
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import count, safe_name
 from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
 from adaptive_eval.report.warnings import is_alarmed
-from adaptive_eval.report.words import draws_questions
+from adaptive_eval.report.words import deciding_rule, draws_questions
 
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 LONGEST_NAME = 40
@@ -42,7 +43,7 @@ class NeedKind(StrEnum):
     """Most of its uncertainty is that of labels."""
     TRIALS = "trials"
     NEW_RUN = "new_run"
-    """An earlier `trials.max` has used up its error."""
+    """Its error is used up."""
     TOO_CLOSE = "too_close"
     """No plausible number of trials would decide it."""
 
@@ -92,7 +93,7 @@ def need_of(results: Results, pair: PairRow) -> Need:
         return Need(NeedKind.LABELS, _unlabelled(results, pair))
     if pair.verdict == Verdict.OPEN:
         return Need(NeedKind.TRIALS, trials=pair.trials_needed)
-    if pair.boundary is None and pair.trials_needed is None and _had_other_horizon(results):
+    if _has_spent_error(results, pair):
         return Need(NeedKind.NEW_RUN)
     is_too_close = _can_be_too_close(results, pair) and not _is_plausible(results, pair)
     return Need(NeedKind.TOO_CLOSE if is_too_close else NeedKind.TRIALS, trials=pair.trials_needed)
@@ -137,8 +138,14 @@ def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
     return tuple(row.name for row in rows if row.name not in results.corrected)
 
 
-def _had_other_horizon(results: Results) -> bool:
-    return any(warning.kind == "horizon" for warning in results.warnings)
+def _has_spent_error(results: Results, pair: PairRow) -> bool:
+    """Whether no evidence can decide a pair any more: an earlier horizon has used up its error, or a single look at all
+    that `trials.max` allows, unless the rule does not depend on it."""
+    if pair.boundary is None and pair.trials_needed is None:
+        return any(warning.kind == "horizon" for warning in results.warnings)
+    rule, is_complete = deciding_rule(results.decisions), (pair.information or 0.0) > 1.0 - 1e-9
+    depends = rule is None or (rule.latching and rule is not ANYTIME)
+    return depends and is_complete and len(results.looks) == 1
 
 
 def _can_be_too_close(results: Results, pair: PairRow) -> bool:

@@ -1,5 +1,6 @@
 """Next steps after a run, with their commands."""
 
+import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -257,16 +258,16 @@ def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
     elif draws_questions(results.decisions):
         yield Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
     else:
-        settings = _larger_horizon(ending, results)
+        settings = _larger_horizon(ending, results, NeedKind.TRIALS)
         yield _step(ending, f"raise {_list_settings(settings)}", settings)
 
 
-def _larger_horizon(ending: Ending, results: Results) -> dict[str, float | str]:
+def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[str, float | str]:
     """A `trials.max` with a reserve for what plausible pairs need, and caps that allow it."""
     largest = results.setting("trials", "max")
-    needed = [pair.trials_needed or 0.0 for pair in _pairs_that_need(results, NeedKind.TRIALS)]
-    larger = round_up(RESERVE * max(largest, *needed))
-    return {"trials.max": larger} | _covering_caps(ending, results, larger / largest)
+    needed = [pair.trials_needed or 0.0 for pair in _pairs_that_need(results, kind)]
+    larger = math.ceil(round_up(RESERVE * max(largest, *needed)))
+    return _covering_caps(ending, results, larger / largest) | {"trials.max": larger}
 
 
 def _covering_caps(ending: Ending, results: Results, times: float) -> dict[str, float | str]:
@@ -278,7 +279,11 @@ def _covering_caps(ending: Ending, results: Results, times: float) -> dict[str, 
 
 
 def _start_over(ending: Ending, run: str) -> Iterator[Advice]:
-    yield _step(ending, "start over, since a larger trials.max would decide nothing more in this run", fresh=True)
+    results = ending.results
+    assert results is not None  # which have the pairs
+    settings = _larger_horizon(ending, results, NeedKind.NEW_RUN)
+    why = "start over, since a larger trials.max would decide nothing more in this run"
+    yield _step(ending, f"{why}; set {_list_settings(settings)}", settings, fresh=True)
 
 
 def _larger_delta(ending: Ending, run: str) -> Iterator[Advice]:

@@ -38,7 +38,7 @@ from adaptive_eval.core import Bench, Budget, Controller, Outcome, Plan
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.types import NO_COST, Cost, Lost, Reason
+from adaptive_eval.core.types import NO_COST, Cost, Reason
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
@@ -53,7 +53,7 @@ from adaptive_eval.notes import AlarmRaised, events_of_kind
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.dry_run import matching_dry_run
-from adaptive_eval.report.ending import Ended, Ending, build_ended, caps_by_key
+from adaptive_eval.report.ending import Ended, build_ended, find_ending
 from adaptive_eval.report.label_effect import LabelSource
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
@@ -287,24 +287,10 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
     """Write results.json if the run has ended before its first look."""
     if RunReader(store.reader).newest_report_seq():
         return
-    reader, trials = store.reader, 0
+    reader, now = store.reader, status.take()
     subject = run_subject(config, stored_questions(reader.header()), reader.created)
-    reason, lost, short_caps = None, dict[str, Lost](), dict[str, float]()
-    if status.machine is not None:
-        controller = status.machine.controller
-        trials, reason = int(controller.arrived.sum()), controller.finished
-        short_caps = caps_by_key(controller.short_caps)
-        lost = {subject.models[at]: why for at, why in controller.set_aside.items()}
-    ending = Ending(
-        reason=reason,
-        results=None,
-        trials=trials,
-        lost=lost,
-        gated=config.objective.gate,
-        short_caps=short_caps,
-    )
-    why, elapsed = None if reason is None else ending.why, status.take().elapsed
-    write_results(store.directory, build_unjudged(subject, trials, reason, why, elapsed=elapsed, now=time.time()))
+    ending = find_ending(status.events, None, now.trials, config)
+    write_results(store.directory, build_unjudged(subject, ending, elapsed=now.elapsed, now=time.time()))
 
 
 def _require_answers_to_repeat(directory: Path) -> None:

@@ -95,7 +95,7 @@ def pull_request(view: RunView) -> str:
             paragraphs += [markdown_table(table.head, table.rows) for table in tables]
         paragraphs.append(_ranking(shown))
     more = f"{several(further, 'more model')} in the report." if further > 0 else ""
-    paragraphs.append(" ".join(filter(None, [*_cost(found), more])))
+    paragraphs += filter(None, [" ".join(filter(None, [*_cost(found), more]))])
     if results is None or results.run.reason is None or any(pair.verdict in UNDECIDED for pair in results.pairs):
         paragraphs += _step_paragraphs(found.steps)
     paragraphs += _promise(found)
@@ -123,7 +123,7 @@ def _findings(view: RunView) -> Iterator[str]:
     if results is not None:
         yield _ranking(results)
         yield from markdown_blocks(frontier_blocks(results))
-    yield " ".join([*_cost(found), *_written(results)])
+    yield from filter(None, [" ".join([*_cost(found), *_written(results)])])
     yield from _promise(found)
     yield from _step_paragraphs(found.steps)
     if results is not None:
@@ -145,7 +145,8 @@ def _cost(found: Findings) -> Iterator[str]:
     """Decisions and their cost in sentences."""
     if found.decided:
         yield f"{found.decided}."
-    yield f"Cost: {markdown_cell(found.cost, 1000)}."
+    if found.cost:
+        yield f"Cost: {markdown_cell(found.cost, 1000)}."
     if found.counted is not None:
         yield found.counted
 

@@ -62,9 +62,8 @@ def screen(found: Findings, results: Results | None, width: int | None = None) -
         yield from _ranking_lines(results, width)
     yield from found.needs
     yield from filter(None, [found.counted])
-    yield from (f"promise   {found.promise}" for _ in filter(None, [found.promise]))
-    yield f"cost      {found.cost}"
-    yield from (f"{label:<10}{text}" for label, text in found.costs)
+    labelled = [("promise", found.promise), ("cost", found.cost), *found.costs]
+    yield from (f"{label:<10}{text}" for label, text in labelled if text)
     yield from () if results is None else _warnings(results)
 
 

@@ -64,6 +64,6 @@ def test_spending_before_a_first_look_is_reported(site: Site) -> None:
     cost = f"cost      {trials} trials, {spent.tokens:,} tokens, ${spent.usd:.3f}"
     assert trials and cost in ended.stdout and cost in output_of("monitor", site.directory(), "--once")
     report = output_of("report", site.directory(), "--format", "md", "--output", "-")
-    assert f"{trials} trials are graded, for {spent.tokens:,} tokens, ${spent.usd:.3f}." in report
+    assert f"{trials} trials, {spent.tokens:,} tokens, ${spent.usd:.3f}, " in report
     nothing = site.run(site.write(**TOO_LITTLE), "--run-dir", str(site.directory("nothing")))
     assert "cost  " not in nothing.stdout
