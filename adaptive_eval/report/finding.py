@@ -355,53 +355,38 @@ def model_clauses(results: Results, row: ModelRow) -> Iterator[Clause]:
         return
     if asked.in_order:
         pairs = [pair for pair in pairs if pair.first == row.name] or pairs
-    with_others: dict[tuple[str, str], list[str]] = {}
+    with_others: dict[tuple[str, str, str], list[str]] = {}
     for pair in pairs:
         other = pair.second if row.name == pair.first else pair.first
-        with_others.setdefault((pair.verdict, _relation(results, pair, row.name)), []).append(other or "")
-    for verdict, words in sorted(with_others, key=lambda key: key[0] == Verdict.RESOLVED):
-        others = with_others[verdict, words]
-        zone = _within_delta(results) if verdict == Verdict.TIED else _short_of_margin(results, words)
-        if others == [""]:
-            yield Clause(verdict, _against_value(results, words, row.name), after=zone)
-        else:
-            yield Clause(verdict, words, tuple(others), zone)
+        with_others.setdefault((pair.verdict, *_relation(results, pair, row.name)), []).extend(filter(None, [other]))
+    for verdict, words, after in sorted(with_others, key=lambda key: key[0] == Verdict.RESOLVED):
+        yield Clause(verdict, words, tuple(with_others[verdict, words, after]), after)
 
 
-def _relation(results: Results, pair: PairRow, name: str) -> str:
-    """A verdict as words that stand before the name of the other model."""
-    ahead, margin = pair.first == name, pick_margin(results)
-    match pair.verdict:
-        case Verdict.RESOLVED if margin is not None:
-            if _is_reversed(results, pair):
-                return "undecided against"
-            return "ahead of" if ahead else "behind"
-        case Verdict.RESOLVED if _is_reversed(results, pair):
-            return "ahead now, but decided as worse than" if ahead else "behind now, but decided as better than"
-        case Verdict.RESOLVED:
-            return "better than" if ahead else "worse than"
-        case Verdict.TIED:
-            return "equal to"
-    return f"{state_word(pair.verdict)} against"
-
-
-def _short_of_margin(results: Results, relation: str) -> str:
-    """What a pick proves beyond the order: it is less than the margin behind a rival; empty for other relations."""
-    other_side = {"ahead of": "behind", "behind": "ahead"}.get(relation)
-    return "" if other_side is None else f", or less than {pick_margin(results)} {other_side}"
-
-
-def _against_value(results: Results, relation: str, name: str) -> str:
-    """Words for a model that is compared with a value, or measured on its own."""
-    asked, scale = objective_view(results.decisions), Scale.of(results.weights)
-    resolved = relation in ("better than", "worse than")
-    if asked.value is None:
+def _relation(results: Results, pair: PairRow, name: str) -> tuple[str, str]:
+    """A verdict as words before the name of the other model, or with the value, and words after that."""
+    asked, scale, margin = objective_view(results.decisions), Scale.of(results.weights), pick_margin(results)
+    is_resolved, is_reversed = pair.verdict == Verdict.RESOLVED, _is_reversed(results, pair)
+    if pair.second is None and asked.value is None:
         half = "" if asked.half_width is None else f" to within {scale.points(asked.half_width)}"
-        return f"{'known' if resolved else 'not known'}{half}"
-    if resolved:
-        (pair,) = (pair for pair in results.pairs if pair.first == name)
-        relation = "above" if (pair.z or 0.0) > 0.0 else "below"
-    return f"{relation} {scale.score(asked.value)}"
+        return f"{'known' if is_resolved else 'not known'}{half}", ""
+    is_ahead, after = pair.first == name, ""
+    if pair.verdict == Verdict.TIED:
+        words, after = "equal to", _within_delta(results)
+    elif not is_resolved:
+        words = f"{state_word(pair.verdict)} against"
+    elif margin is not None and is_reversed:
+        words = "undecided against"
+    elif margin is not None:
+        words, other_side = ("ahead of", "behind") if is_ahead else ("behind", "ahead")
+        after = f", or less than {margin} {other_side}"
+    elif is_reversed:
+        words = "ahead now, but decided as worse than" if is_ahead else "behind now, but decided as better than"
+    elif pair.second is None:
+        words = "above" if (pair.z or 0.0) > 0.0 else "below"
+    else:
+        words = "better than" if is_ahead else "worse than"
+    return words if pair.second is not None else f"{words} {scale.score(asked.value)}", after
 
 
 def _within_delta(results: Results) -> str:

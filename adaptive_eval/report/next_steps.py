@@ -245,7 +245,9 @@ def _label_more(ending: Ending, run: str) -> Iterator[Advice]:
     pairs = _pairs_that_need(ending.results, NeedKind.LABELS)
     names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second) if name is not None))
     which = first_few([safe_name(name, LONGEST_NAME) for name in names], MAX_NAMES)
-    yield Advice(f"label more answers of {which}:", f"adaptive-eval label {run}")
+    yield Advice(
+        f"label more answers of {which}, a NUMBER fixed beforehand:", f"adaptive-eval label {run} --number NUMBER"
+    )
 
 
 def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
