@@ -11,6 +11,7 @@ from adaptive_eval.report.costs import cost_line, further_costs, held_in_words, 
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.finding import counted_sentence, finding
 from adaptive_eval.report.gate import OPEN, gate_outcome
+from adaptive_eval.report.gate import UNDECIDED as UNDECIDED_GATE
 from adaptive_eval.report.lines import count, duration, several
 from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.next_steps import Advice, next_steps
@@ -92,9 +93,10 @@ def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Fi
     held = held_in_words(used.held.seconds, used.held.gpu_seconds) if used.held.gpu_seconds else []
     parts = [*unstored_answers(used.beside), *usage_parts(*used.cost, " of requests"), *held]
     parts += [] if used.elapsed is None else [duration(used.elapsed)]
-    state = "running" if ended is None else ended.split(maxsplit=1)[0].rstrip(":.").replace("Killed", "killed")
+    states = {UNDECIDED_GATE: UNDECIDED_GATE, "Killed": "killed", "Finished": "finished"}
+    state = next((state for begin, state in states.items() if (ended or "").startswith(begin)), "stopped")
     return Findings(
-        state=state if state in ("running", "UNDECIDED", "killed") else "stopped",
+        state="running" if ended is None else state,
         headline=tuple(headline),
         ended=ended,
         cost=", ".join([f"{count(used.trials)} trials", *parts]) if used.trials or used.beside else "",
