@@ -173,8 +173,11 @@ def trials_in_words(results: Results, trials: float | None) -> str:
     """A need for so many trials per question, or for questions where each has one trial."""
     if trials is None:
         return "an unknown number of further trials"
-    in_all = "" if draws_questions(results.decisions) else " in total"
-    return f"about {' '.join(needed_in_words(results, trials))}{in_all}"
+    if draws_questions(results.decisions):
+        return f"about {' '.join(needed_in_words(results, trials))}"
+    largest = results.setting("trials", "max")
+    beyond = f" (trials.max is {largest})" if largest is not None and trials > largest else ""
+    return f"about {' '.join(needed_in_words(results, trials))} in total{beyond}"
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:

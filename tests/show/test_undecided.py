@@ -102,7 +102,7 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert sentence.startswith(
         f"There are too few answers to tell {both} apart: they differ by {gap}; 1 more comparison "
     )
-    assert sentence.endswith("They each need about 20 trials per question in total.")
+    assert sentence.endswith("They each need about 20 trials per question in total (trials.max is 12).")
     step = advice(replace(results, pairs=(*results.pairs[:3], replace(fourth, trials_needed=30.0))))
     assert step.text.endswith(" and trials.max to 60:") and step.command is not None and "trials.max=60" in step.command
 
@@ -142,7 +142,8 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     results = ended("rrru", needs=5000.0)
     sentence, step = undecided_sentence(results), advice(results)
     assert sentence is not None and sentence.endswith(
-        " They need far more answers than this run at this difference, about 5,000 trials per question in total."
+        " They need far more answers than this run at this difference, about 5,000 trials per question in total "
+        "(trials.max is 12)."
     )
     width = results.pairs[3].certifiable_delta
     assert width is not None and step.text.startswith(
