@@ -83,8 +83,8 @@ def _lacking(ending: Ending) -> set[NeedKind]:
     if ending.reason is Reason.BLOCKED and (NeedKind.MODEL in kinds or not kinds):
         kinds = kinds - {NeedKind.MODEL} | {CAUSES.get(lost.cause, NeedKind.MODEL) for lost in ending.lost.values()}
         kinds = kinds or {NeedKind.MODEL}
-    if ending.reason is Reason.BLOCKED:
-        return kinds - OF_TRIALS
+    if ending.reason is Reason.BLOCKED or kinds & {NeedKind.ANSWERS, NeedKind.GRADES}:
+        return kinds - OF_TRIALS  # what is missing comes first, and more trials would lack as much
     if ending.reason in (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME):
         return kinds - OF_TRIALS | ({NeedKind.TRIALS} if kinds & OF_TRIALS or not kinds else set())
     return kinds
