@@ -141,8 +141,8 @@ def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
 def _has_spent_error(results: Results, pair: PairRow) -> bool:
     """Whether no evidence can decide a pair any more: an earlier horizon has used up its error, or a single look at all
     that `trials.max` allows, unless the rule does not depend on it."""
-    if pair.boundary is None and pair.trials_needed is None:
-        return any(warning.kind == "horizon" for warning in results.warnings)
+    if pair.trials_needed is None:
+        return pair.boundary is None and any(warning.kind == "horizon" for warning in results.warnings)
     rule, is_complete = deciding_rule(results.decisions), (pair.information or 0.0) > 1.0 - 1e-9
     depends = rule is None or (rule.latching and rule is not ANYTIME)
     return depends and is_complete and len(results.looks) == 1
