@@ -95,7 +95,7 @@ def headlines(directory: Path) -> dict[str, str]:
     monitor = CliRunner().invoke(app, ["monitor", str(directory), "--once"]).stdout
     return {
         **{kind: line.strip("*") for kind, line in firsts.items()},
-        "page": json.loads(page[1])["finding"][0],
+        "page": json.loads(page[1])["findings"]["headline"][0],
         "terminal": next(line for line in monitor.splitlines() if "%" in line),
     }
 
