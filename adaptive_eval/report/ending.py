@@ -194,11 +194,9 @@ class Ending:
 
     @property
     def _lacks_more_than_servers(self) -> bool:
-        """Whether grades, whole answers or a budget are missing."""
-        causes = {lost.cause for lost in self.lost.values()}
-        return bool(causes & {Cause.GRADER, Cause.BUDGET}) or any(
-            need.kind is not NeedKind.MODEL for need in self._blocked_by
-        )
+        """Whether grades or whole answers are missing."""
+        has_grader_failed = any(lost.cause is Cause.GRADER for lost in self.lost.values())
+        return has_grader_failed or any(need.kind is not NeedKind.MODEL for need in self._blocked_by)
 
     @property
     def _blocked_by(self) -> list[Need]:
