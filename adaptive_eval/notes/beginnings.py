@@ -44,6 +44,8 @@ class PriorTaken(Event, kind="prior"):
     """Sampling settings of the other run that differ from those of this one, as `model.key: there → here`."""
     unsure: Mapping[str, Mapping[str, Sequence[int]]] | None = optional_field()
     """Places in `outcomes` of cut answers, which could have another grade; None if there are none."""
+    corrected: Sequence[str] | None = optional_field()
+    """Models of this run whose scores labels correct in the other one; here their grades count."""
 
     def body(self) -> dict[str, object]:
         return {name: value for name, value in Event.body(self).items() if name != "sampled_otherwise" or value}
@@ -73,3 +75,5 @@ class OutcomesRecorded(Event, kind="recorded"):
     shared_seed: int | None = optional_field()
     """The seed of the run that asked, if its seeds are the same for all models and places are trial numbers: these
     trials can then be compared with those of other models one by one."""
+    corrected: bool | None = optional_field()
+    """True if labels correct its score in the earlier run; here its grades count."""

@@ -183,7 +183,7 @@ def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> 
 
 
 def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of recorded models that were graded by imported logs."""
+    """Warn of earlier outcomes whose grades are those of imported logs, or are corrected by labels elsewhere."""
     graded = {event.model: event.meaning.get("grader") for event in events_of_kind(events, OutcomesRecorded)}
     if logged := [name for name in names if graded.get(name) == LOGS]:
         yield Caution(
@@ -191,6 +191,16 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
             None,
             f"the recorded outcomes of {', '.join(logged)} have the grades of the logs they came from: the ranking "
             "holds only if this run's grader gives the same grades",
+        )
+    corrected = [event.model for event in events_of_kind(events, OutcomesRecorded) if event.corrected]
+    for prior in events_of_kind(events, PriorTaken)[-1:]:
+        corrected += prior.corrected or ()
+    if present := [name for name in names if name in corrected]:
+        yield Caution(
+            "labels_elsewhere",
+            None,
+            f"in the earlier run labels correct the score of {', '.join(present)}; here the earlier answers count as "
+            "they were graded there: label answers of this run, or do without the earlier run",
         )
 
 

@@ -83,7 +83,16 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
                 f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
             )
         changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
-    return PriorTaken(section.model_dump(mode="json"), earlier.setup.config.name, outcomes, changes, unsure or None)
+        labelled = _corrected_models(earlier)
+        corrected = [name for name, source in sources.items() if source in labelled] or None
+        name = earlier.setup.config.name
+    return PriorTaken(section.model_dump(mode="json"), name, outcomes, changes, unsure or None, corrected)
+
+
+def _corrected_models(earlier: StoredRun) -> frozenset[str]:
+    """Models of an earlier run whose scores are corrected by labels."""
+    results = earlier.results(running=False, rows=False, sums=False)
+    return frozenset() if results is None or results.labelled is None else results.labelled.corrected
 
 
 def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[str]:
@@ -235,7 +244,8 @@ def _take_model(
         raise ConfigError(f"recorded model {model.name}: {run} {problem}")
     unsure = cut or None
     digest = outcomes_digest(outcomes, unsure, meaning)
-    return OutcomesRecorded(model.name, str(run), source, called, outcomes, meaning, digest, unsure, seed)
+    corrected = called in _corrected_models(stored) or None
+    return OutcomesRecorded(model.name, str(run), source, called, outcomes, meaning, digest, unsure, seed, corrected)
 
 
 def _judged_trials(stored: StoredRun, called: str, keys: Sequence[str]) -> dict[str, list[Trial]]:

@@ -255,3 +255,19 @@ def test_readers_of_the_run_show_recorded_models_as_such(folder: Folder) -> None
     assert not [change for change in diff.settings if "127.0.0.1/v1" in str(change)], "nobody's address"
     exported = CliRunner().invoke(app, ["export", str(new), "--format", "csv"]).stdout
     assert f"it does not hold the outcomes of {', '.join(OLD)}, which are recorded; export their run, too" in exported
+
+
+def test_it_is_said_that_labels_correct_a_recorded_model_elsewhere(folder: Folder) -> None:
+    shutil.rmtree(folder.path / "old")
+    folder.run(folder.earlier(trials={"min": 8, "max": 8, "optimize": "cost"}), name="old")
+    with open_run(folder.path / "old") as stored:
+        answers = [f"{trial.model},{trial.question},{trial.trial},wrong" for trial in stored.reader.model_trials("ada")]
+    labels = folder.path / "labels.csv"
+    labels.write_text("\n".join(["model,question,trial,label", *answers]))
+    label = CliRunner().invoke(app, ["label", str(folder.path / "old"), "--from", str(labels)])
+    assert label.exit_code == 0, label.output
+    folder.run(folder.placing())
+    results = read_results(folder.path / "new")
+    assert results is not None
+    (caution,) = (caution for caution in results.warnings if caution.kind == "labels_elsewhere")
+    assert "labels correct the score of ada; here" in caution.text
