@@ -115,8 +115,11 @@ def _ranking_sentence(results: Results) -> str:
         return nothing
     if not asked.compares:
         done = sum(pair.verdict == Verdict.RESOLVED for pair in results.pairs)
-        verb, why = "is" if done == 1 else "are", _because_of_labels(results)
-        return f"{done} of {several(len(results.pairs), 'score')} {verb} as precise as requested{why}."
+        why = _because_of_labels(results)
+        if len(results.pairs) == 1:
+            return f"The score is {'' if done else 'not '}as precise as requested{why}."
+        scores = f"{several(len(results.pairs), 'score')} {'is' if done == 1 else 'are'}"
+        return f"{done} of {scores} as precise as requested{why}."
     if results.frontier:
         return choice_sentence(results)
     if asked.value is not None:
