@@ -13,7 +13,7 @@ from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Overrides, report_errors
 from adaptive_eval.core import Look
 from adaptive_eval.exchange.tables.writer import csv_text
-from adaptive_eval.report.ending import OF_REASONS, why_finished
+from adaptive_eval.report.ending import Ending, why_finished
 from adaptive_eval.report.finding import count_states
 from adaptive_eval.report.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
@@ -50,7 +50,8 @@ def replay(
 ) -> None:
     """Repeat a run on recorded or simulated outcomes. No server is asked.
 
-    FILE has an array `R` with the category of each trial by model, question and trial (-1: no trial), or `correct` and
+    FILE has an array `R` with the category of each trial by model, question and trial (-1: no trial), and `kinds` of
+    the same shape (16: the answer was cut off, so that its grade decides nothing; 0: plain text); or `correct` and
     `count` by model and question, from which trials are drawn without replacement. RUN is the directory of a run, which
     is repeated by its own settings unless CONFIG is given. Only the sections rubric, objective, stopping, trials and
     budget of CONFIG are used, and the weights and gates of its benchmarks.
@@ -82,18 +83,21 @@ def _directory(output: Path | None, name: str) -> Path:
 def _replay_single(prepared: PreparedReplay, directory: Path, seed: int | None) -> ExitCode:
     plan = prepared.plan
     with Progress(plan.bench.models * plan.bench.questions * plan.trials.max) as progress:
-        controller, source = perform_replay(prepared, seed, _show_looks(progress))
-    reason = controller.finished
-    assert reason is not None
-    results = replay_results(controller, source, prepared.decisions, time.time())
-    has_look = results is not None
-    typer.echo(f"{why_finished(reason, has_look, has_look)}\n")
+        performed = perform_replay(prepared, seed, _show_looks(progress))
+    controller, source, _ = performed
+    results = replay_results(performed, prepared.decisions, time.time())
+    lost = {source.models[at]: why for at, why in controller.set_aside.items()}
+    trials = 0 if results is None else results.cost.trials
+    gated = prepared.decisions.objective.gate
+    ending = Ending(reason=controller.finished, results=results, trials=trials, lost=lost, gated=gated)
+    if not ending.gate:  # its outcome is the first finding
+        typer.echo(f"{ending.why}\n")
     if results is not None:
         write_results(directory, results)
         for line in untimed_findings(results, None):
             typer.echo(line)
         typer.echo(f"results   {directory / RESULTS_FILE}")
-    return OF_REASONS[reason].exit_code
+    return ending.exit_code
 
 
 def _show_looks(progress: Progress) -> Callable[[Look], None]:
@@ -110,7 +114,7 @@ def _replay_many(prepared: PreparedReplay, directory: Path, seeds: range) -> Exi
     judged: list[JudgedReplay] = []
     with Progress(len(seeds)) as progress:
         for seed in seeds:
-            controller, _ = perform_replay(prepared, seed)
+            controller = perform_replay(prepared, seed).controller
             if not controller.looks:
                 assert controller.finished is not None
                 raise ConfigError(why_finished(controller.finished, False, False))

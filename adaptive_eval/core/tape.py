@@ -6,7 +6,7 @@ Values are drawn layer by layer: layer t holds trial t of every model and questi
 needed, and always after those before it, so that a trial's value depends on the seed alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -76,15 +76,18 @@ class Layers(Generic[Value]):
             self._depth += 1
 
 
-Categories = NDArray[np.uint8]
+Categories = NDArray[np.unsignedinteger]
+Meaning = tuple[int | None, int]
+"""The category of a trial (None: it has no grade), and the kinds of its answer, as in `Outcome`."""
 
 
 class Tape(Layers[int]):
     """Categories by model, question and trial, and the rubric's weights."""
 
-    def __init__(self, layers: Iterator[Categories], weights: FloatArray) -> None:
+    def __init__(self, layers: Iterator[Categories], weights: FloatArray, meanings: Sequence[Meaning] = ()) -> None:
+        """`meanings`: what the values stand for, if not for categories of plain answers; then `answer` gives them."""
         super().__init__(layers)
-        self.weights = weights
+        self.weights, self._meanings = weights, meanings
 
     @classmethod
     def from_chances(cls, chances: FloatArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
@@ -92,14 +95,23 @@ class Tape(Layers[int]):
         return cls(_independent(chances, rng), weights)
 
     @classmethod
-    def from_counts(cls, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
+    def from_counts(
+        cls, counts: IntArray, weights: FloatArray, rng: np.random.Generator, meanings: Sequence[Meaning] = ()
+    ) -> "Tape":
         """Recorded counts (L, M, K) drawn without replacement; after a cell's last trial, by its shares."""
-        return cls(_draw_from_urns(counts, rng), weights)
+        return cls(_draw_from_urns(counts, rng), weights, meanings)
 
     @classmethod
-    def from_trials(cls, trials: IntArray, counts: IntArray, weights: FloatArray, rng: np.random.Generator) -> "Tape":
+    def from_trials(
+        cls,
+        trials: IntArray,
+        counts: IntArray,
+        weights: FloatArray,
+        rng: np.random.Generator,
+        meanings: Sequence[Meaning] = (),
+    ) -> "Tape":
         """Recorded outcomes (L, M, N) in their order, -1 for no trial; after a cell's last trial, by its counts."""
-        return cls(_in_order(trials, counts, rng), weights)
+        return cls(_in_order(trials, counts, rng), weights, meanings)
 
     @classmethod
     def continued(
@@ -111,6 +123,11 @@ class Tape(Layers[int]):
     def category(self, model: int, question: int, trial: int) -> int:
         """The outcome of one trial."""
         return self.at(model, question, trial)
+
+    def answer(self, model: int, question: int, trial: int) -> Meaning:
+        """The outcome of one trial, with the kinds of its answer."""
+        value = self.at(model, question, trial)
+        return self._meanings[value] if self._meanings else (value, 0)
 
     def categories(self, trials: TrialArrays) -> Categories:
         """The outcomes of many trials."""
@@ -126,7 +143,7 @@ def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Cate
 def _draw_from_urns(counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
     """One urn per cell, drawn from without replacement; an empty urn gives draws from the full one, forever."""
     urns = counts.astype(np.int64)
-    categories = np.arange(counts.shape[-1], dtype=np.uint8)
+    categories = np.arange(counts.shape[-1])
     while True:
         is_filled = urns.any(axis=-1, keepdims=True)
         layer = _pick(np.where(is_filled, urns, counts).cumsum(axis=-1), rng)
@@ -136,11 +153,11 @@ def _draw_from_urns(counts: IntArray, rng: np.random.Generator) -> Iterator[Cate
 
 def _in_order(outcomes: IntArray, counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
     """Each cell's trials in order, skipping missing ones."""
-    in_front = np.take_along_axis(outcomes, np.argsort(outcomes < 0, axis=-1, kind="stable"), axis=-1).astype(np.uint8)
+    in_front = np.take_along_axis(outcomes, np.argsort(outcomes < 0, axis=-1, kind="stable"), axis=-1)
     recorded, edges = counts.sum(axis=-1), counts.cumsum(axis=-1)
     for trial in count():
         beyond = _pick(edges, rng)
-        yield np.where(trial < recorded, in_front[..., min(trial, in_front.shape[-1] - 1)], beyond)
+        yield np.where(trial < recorded, in_front[..., min(trial, in_front.shape[-1] - 1)], beyond).astype(beyond.dtype)
 
 
 def _fill_gaps(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
@@ -148,13 +165,13 @@ def _fill_gaps(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator
     for trial in count():
         drawn = _pick(edges, rng)
         recorded = outcomes[..., trial] if trial < outcomes.shape[-1] else np.full(drawn.shape, -1)
-        yield np.where(recorded >= 0, recorded, drawn).astype(np.uint8)
+        yield np.where(recorded >= 0, recorded, drawn).astype(drawn.dtype)
 
 
 def _pick(edges: FloatArray | IntArray, rng: np.random.Generator) -> Categories:
     """One category for each cell: the first whose cumulative weight (L, M, K) exceeds a uniform fraction of the sum."""
     at = rng.random(edges.shape[:-1]) * edges[..., -1]
-    picked = np.zeros(at.shape, dtype=np.uint8)
+    picked = np.zeros(at.shape, dtype=np.min_scalar_type(edges.shape[-1]))
     for category in range(edges.shape[-1] - 1):  # along a short last axis a sum takes five times as long
         picked += at >= edges[..., category]
     return picked

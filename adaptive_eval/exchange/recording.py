@@ -1,6 +1,7 @@
 """Recorded outcomes in an .npz file, for exports, imports and replays; all values are validated.
 
     R               (L, M, N) integers: the category of each trial, -1 for no trial
+    kinds           (L, M, N) integers: the kinds of each answer, as the sum of `AnswerKind`; 16: it was cut off
     correct, count  (L, M) integers: right answers, and trials
     models          (L,) names; default: model-01, model-02 ...
     questions       (M,) names; default: q1, q2 ...
@@ -17,9 +18,9 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,10 @@ from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.core.settings import MAX_CATEGORIES
-from adaptive_eval.exchange.samples import Record
+from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.facts import facts_of
@@ -41,6 +44,8 @@ from scorio.moments import IntArray
 
 NO_TRIAL = -1
 """Marks a missing trial in `R`."""
+NO_GRADE = -2
+"""Marks a trial without a grade in the outcomes of a run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +57,9 @@ class Recording:
     counts: IntArray
     """(L, M, K): trials by category, at least one per cell; K is at least 2."""
     outcomes: IntArray | None
-    """(L, M, N), -1 for no trial; None if the order of trials is unknown."""
+    """(L, M, N), -1 for no trial, -2 for one without a grade; None if the order of trials is unknown."""
+    kinds: IntArray | None = None
+    """(L, M, N): the kinds of the answers, if recorded."""
     weights: NDArray[np.float64] | None = None
     """The weight of each category, if recorded."""
     categories: tuple[str, ...] | None = None
@@ -92,6 +99,7 @@ def read_recording(path: Path, *, untried: bool = False) -> Recording:
             questions=_names(file, "questions", questions) or tuple(f"q{number + 1}" for number in range(questions)),
             counts=counts,
             outcomes=outcomes,
+            kinds=_kinds(file, outcomes),
             weights=weights,
             categories=None if weights is None else _names(file, "categories", categories),
         )
@@ -187,6 +195,18 @@ def _outcomes(file: _File, untried: bool) -> IntArray:
     return outcomes.astype(np.min_scalar_type(-max(high, 0) - 1))
 
 
+def _kinds(file: _File, outcomes: IntArray | None) -> IntArray | None:
+    if outcomes is None or not file.has("kinds"):
+        return None
+    hint = "it has the kinds of each answer in R, such as 16 for one that was cut off, and 0 for plain text"
+    kinds = file.integers("kinds", "LMN", hint)
+    if kinds.shape != outcomes.shape or kinds.min() < 0 or kinds.max() > sum(AnswerKind):
+        got = f"{kinds.shape} with values from {kinds.min()} to {kinds.max()}"
+        rule = f"array kinds must have the shape of R, {outcomes.shape}, and lie between 0 and {sum(AnswerKind)}"
+        raise file.config_error(f"{rule}, but got {got}; {hint}")
+    return kinds.astype(np.uint8)
+
+
 def _counts(file: _File, untried: bool) -> NDArray[np.int64]:
     hint = "correct are the right answers of each model and question, count all its trials"
     correct = file.integers("correct", "LM", hint).astype(np.int64)
@@ -253,14 +273,14 @@ def recording_of_run(directory: Path) -> Recording:
         header = reader.header()
         config = stored_config(header)
         weights = np.array(open_rubric(config.rubric).weights, dtype=float)
-        trials = [named for named in reader.graded_trials() if named.trial.category is not None]
+        trials = list(reader.graded_trials())
     roster = Roster.of(header.models, header.questions)
     longest = max((named.trial.number + 1 for named in trials), default=0)
     shape = (len(roster.models), len(roster.questions), longest)
-    outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(weights)))
+    outcomes, kinds = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(weights))), np.zeros(shape, dtype=np.uint8)
     for model, question, trial in trials:
-        assert trial.category is not None
-        outcomes[(*roster.cell(model, question), trial.number)] = trial.category
+        place = (*roster.cell(model, question), trial.number)
+        outcomes[place], kinds[place] = NO_GRADE if trial.category is None else trial.category, trial.kinds
     counts = count_outcomes(outcomes, len(weights))
     untried = np.argwhere(counts.sum(axis=-1) == 0)
     if len(untried):
@@ -275,13 +295,14 @@ def recording_of_run(directory: Path) -> Recording:
     answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
     watched = watched_questions([*header.questions])
     for model, _, trial in trials:
-        if trial.question in watched and (facts := facts_of(trial)) is not None:
+        if trial.category is not None and trial.question in watched and (facts := facts_of(trial)) is not None:
             answers[model].watch.add(trial, facts)
     return Recording(
         tuple(header.models),
         tuple(header.questions),
         counts,
         outcomes,
+        kinds,
         weights,
         answers=tuple(answers.values()),
         weighing=weigh_questions(config.benchmarks, tuple(header.questions)),
@@ -293,14 +314,17 @@ def write_npz(source: ExportSource, path: Path, on_progress: OnProgress) -> IntA
     """Write all outcomes; returns their number (L, M). Ungraded answers and failures are written as missing."""
     shape = (*source.extent.shape, int(source.extent.max()))
     outcomes = np.full(shape, NO_TRIAL, dtype=np.min_scalar_type(-len(source.run.rubric.weights)))
+    kinds = np.zeros(shape, dtype=np.uint8)
     for number, (model, question, trial) in enumerate(source.reader.graded_trials(), 1):
         if trial.category is not None:
-            outcomes[(*source.roster.cell(model, question), trial.number)] = trial.category
+            place = (*source.roster.cell(model, question), trial.number)
+            outcomes[place], kinds[place] = trial.category, trial.kinds
         on_progress(number)
     with path.open("wb") as file:
         np.savez_compressed(
             file,
             R=outcomes,
+            kinds=kinds,
             models=np.array(source.models, dtype=str),
             questions=np.array(tuple(source.roster.questions), dtype=str),
             weights=np.array(source.run.rubric.weights, dtype=np.float64),
@@ -330,11 +354,17 @@ def read_tensor(file: LogFile) -> Iterator[Record]:
                     model=recording.models[model],
                     question=recording.questions[question],
                     trial=trial,
+                    answer=None if recording.kinds is None else _answer(int(recording.kinds[model, question, trial])),
                     category=category,
                     label=None if recording.categories is None else recording.categories[category],
                     value=None if recording.weights is None else float(recording.weights[category]),
                     is_own_export=True,
                 )
+
+
+def _answer(kinds: int) -> Answer:
+    """An answer of these kinds, without its text."""
+    return replace(NO_ANSWER, signals=frozenset(flag for flag in get_args(Signal) if answer_kinds(flag) & kinds))
 
 
 def _trials(recording: Recording, model: int, question: int, rng: np.random.Generator) -> list[int]:

@@ -18,13 +18,20 @@ CostTable = Sequence[Sequence[Cost]]
 """Cost of a trial, by model and category."""
 
 
-def drive(controller: Controller, tape: Tape, on_look: Callable[[Look], None] | None = None) -> Controller:
+def drive(
+    controller: Controller,
+    tape: Tape,
+    on_look: Callable[[Look], None] | None = None,
+    on_outcomes: Callable[[Sequence[Outcome]], None] | None = None,
+) -> Controller:
     """Run the controller on the tape until it finishes, with outcomes in batches."""
     while controller.finished is None:
-        outcomes = [
-            Outcome(model, question, trial, tape.category(model, question, trial), NO_COST)
-            for model, question, trial, _ in controller.ask(MAX_BATCH)
-        ]
+        outcomes = list[Outcome]()
+        for model, question, trial, _ in controller.ask(MAX_BATCH):
+            category, kinds = tape.answer(model, question, trial)
+            outcomes.append(Outcome(model, question, trial, category, NO_COST, kinds))
+        if on_outcomes is not None:
+            on_outcomes(outcomes)
         for look in controller.tell(outcomes):
             if on_look is not None:
                 on_look(look)

@@ -6,6 +6,7 @@ Trials are drawn from a world of known probabilities, or from a recording.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,20 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.objectives import CHEAPEST
-from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Look
-from adaptive_eval.exchange.recording import RecordedAnswers, Recording, read_recording, recording_of_run
+from adaptive_eval.core.tape import Meaning, Tape
+from adaptive_eval.core.types import Look, Outcome
+from adaptive_eval.exchange.recording import (
+    NO_GRADE,
+    NO_TRIAL,
+    RecordedAnswers,
+    Recording,
+    count_outcomes,
+    read_recording,
+    recording_of_run,
+)
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.repeats import MIN_PAIRS, AnswerWatch
+from adaptive_eval.machine.trial import Trial
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.build import build_results
@@ -48,7 +58,9 @@ class OutcomeSource:
     counts: IntArray | None = None
     """(L, M, K): recorded counts."""
     outcomes: IntArray | None = None
-    """(L, M, N): recorded outcomes in their order, -1 for no trial."""
+    """(L, M, N): recorded outcomes in their order, -1 for no trial, -2 for one without a grade."""
+    kinds: IntArray | None = None
+    """(L, M, N): the kinds of their answers, if recorded."""
     answers: tuple[RecordedAnswers, ...] | None = None
     """Facts about each model's answers, if the recording has more than grades."""
     weighing: Weighing | None = None
@@ -68,6 +80,8 @@ class OutcomeSource:
     @property
     def recorded(self) -> NDArray[np.int64] | None:
         """(L, M): numbers of recorded trials; None for a world, whose trials are unlimited."""
+        if self.outcomes is not None:
+            return np.asarray((self.outcomes != NO_TRIAL).sum(axis=-1))
         return None if self.counts is None else self.counts.sum(axis=-1)
 
     def shuffled(self, rng: np.random.Generator) -> "OutcomeSource":
@@ -88,6 +102,7 @@ class OutcomeSource:
             chances=self.chances[cells],
             counts=None if self.counts is None else self.counts[cells],
             outcomes=None if self.outcomes is None else self.outcomes[cells],
+            kinds=None if self.kinds is None else self.kinds[cells],
             answers=None if self.answers is None else tuple(self.answers[model] for model in models),
             weighing=None if self.weighing is None else self.weighing.reordered(questions),
         )
@@ -97,9 +112,24 @@ class OutcomeSource:
         replacement."""
         if self.counts is None:
             return Tape.from_chances(self.chances, self.weights, rng)
-        if in_order and self.outcomes is not None:
-            return Tape.from_trials(self.outcomes, self.counts, self.weights, rng)
-        return Tape.from_counts(self.counts, self.weights, rng)
+        if self.outcomes is None:
+            return Tape.from_counts(self.counts, self.weights, rng)
+        values, meanings = self._numbered()
+        counts = count_outcomes(values)
+        if in_order:
+            return Tape.from_trials(values, counts, self.weights, rng, meanings)
+        return Tape.from_counts(counts, self.weights, rng, meanings)
+
+    def _numbered(self) -> tuple[IntArray, list[Meaning]]:
+        """(L, M, N): a number for each trial by its grade and the kinds of its answer, -1 for no trial; and what the
+        numbers stand for."""
+        assert self.outcomes is not None
+        there = self.outcomes != NO_TRIAL
+        kinds = np.zeros_like(self.outcomes) if self.kinds is None else self.kinds
+        pairs, numbers = np.unique(np.stack([self.outcomes[there], kinds[there]]), axis=1, return_inverse=True)
+        values = np.full(self.outcomes.shape, NO_TRIAL)
+        values[there] = numbers.ravel()
+        return values, [(None if grade == NO_GRADE else grade, kind) for grade, kind in pairs.T.tolist()]
 
 
 def source_of_recording(recording: Recording, name: str, weights: FloatArray) -> OutcomeSource:
@@ -119,6 +149,7 @@ def source_of_recording(recording: Recording, name: str, weights: FloatArray) ->
         chances=counts / counts.sum(axis=-1, keepdims=True),
         counts=counts,
         outcomes=recording.outcomes,
+        kinds=recording.kinds,
         answers=recording.answers,
         weighing=recording.weighing,
     )
@@ -203,35 +234,47 @@ def _require_countable(decisions: Decisions) -> None:
         raise ConfigError(f"objective.kind: cheapest cannot be kept in a replay, {reason}")
 
 
+class PerformedReplay(NamedTuple):
+    """A replay at its end."""
+
+    controller: Controller
+    source: OutcomeSource
+    """With its questions in the order of asking."""
+    usages: tuple[TrialUsage, ...]
+    """Sums over each model's trials."""
+
+
 def perform_replay(
     prepared: PreparedReplay, seed: int | None, on_look: Callable[[Look], None] | None = None
-) -> tuple[Controller, OutcomeSource]:
-    """Replay with trials in random order by seed, or for None in recorded order; drawn questions are shuffled.
-
-    Returns the controller at its end, and the source with its questions in the order of asking.
-    """
+) -> PerformedReplay:
+    """Replay with trials in random order by seed, or for None in recorded order; drawn questions are shuffled."""
     source, controller = prepared.source, Controller(prepared.plan)
     rng = np.random.default_rng([seed or 0, 0])
     if prepared.plan.drawn:
         source = source.shuffled(np.random.default_rng([seed or 0, 2]))
     tape = source.tape(rng, in_order=seed is None)
-    drive(controller, tape, on_look).count_overrun(range(prepared.plan.bench.models))  # all that was asked has come
-    return controller, source
+    answers = source.answers or [RecordedAnswers(AnswerWatch(), None)] * len(source.models)
+    usages = tuple(TrialUsage(watch=facts.watch.copy()) for facts in answers)
+
+    def count(outcomes: Sequence[Outcome]) -> None:
+        for model, question, trial, category, _, kinds, _ in outcomes:
+            usages[model].add(Trial(model, question, trial, 0, category=category, kinds=kinds))
+
+    drive(controller, tape, on_look, count).count_overrun(range(prepared.plan.bench.models))  # all that was asked came
+    return PerformedReplay(controller, source, usages)
 
 
-def replay_results(controller: Controller, source: OutcomeSource, decisions: Decisions, now: float) -> Results | None:
+def replay_results(replay: PerformedReplay, decisions: Decisions, now: float) -> Results | None:
     """Results of the replay, at `now` in seconds since 1970; None if it ended before its first look."""
-    answers = source.answers or tuple(RecordedAnswers(AnswerWatch(), None) for _ in source.models)
+    controller, source, usages = replay
     subject = RunSubject(
         name=source.name,
         models=source.models,
         questions=source.questions,
-        drawn=tuple(facts.drawn for facts in answers),
+        drawn=tuple(facts.drawn for facts in source.answers or ()) or (None,) * len(source.models),
         created=now,
         decisions=decisions.stated(),
     )
-    arrived = controller.arrived.sum(axis=(1, 2)).tolist()
-    usages = [TrialUsage(trials=trials, watch=facts.watch) for trials, facts in zip(arrived, answers, strict=True)]
     state = take_state(subject, controller)
     if state is None:
         return None

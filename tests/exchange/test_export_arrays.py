@@ -1,5 +1,6 @@
 """npz: what is read back is what was stored."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from logs import imported, outcomes
-from small_run import MODELS, QUESTIONS, make_run, ragged
+from numpy.typing import NDArray
+from small_run import MODELS, QUESTIONS, make_run, make_trial, ragged
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError
@@ -75,6 +77,49 @@ def test_benchmarks_of_a_configuration_weigh_the_questions_of_an_array(tmp_path:
         for row in decided(tmp_path / "two.npz", tmp_path / "o", "--config", str(tmp_path / "c.yaml"))["models"]
     }
     assert scores == pytest.approx({"ada": 0.75, "bea": 0.25})
+
+
+def one_sided(doubt: str) -> Iterator[TrialRecord]:
+    """All answers of the first model are right, all of bob wrong; his are cut off, or most have no grade."""
+    for model, question, trial in itertools.product(MODELS, QUESTIONS, range(8)):
+        of_bob, graded = model == "bob", doubt != "ungraded" or model != "bob" or trial == 0
+        record = make_trial(model, question, trial, (0 if of_bob else 1) if graded else None)
+        signals = frozenset({"truncated"} if doubt == "cut" and of_bob else ())
+        yield replace(record, answer=replace(record.answer, signals=signals))
+
+
+NO_ALARM = {"trials": {"min": 8, "max": 8}, "stopping": {"on_alarm": "never"}}
+
+
+@pytest.mark.parametrize(
+    ("doubt", "verdict", "code"), [("none", "resolved", 0), ("cut", "blocked", 3), ("ungraded", "blocked", 3)]
+)
+def test_a_replay_of_a_run_knows_doubtful_grades(tmp_path: Path, doubt: str, verdict: str, code: int) -> None:
+    run = make_run(tmp_path, one_sided(doubt), **NO_ALARM)
+    results = decided(run, tmp_path / "replayed")
+    assert [pair["verdict"] for pair in results["pairs"]] == [verdict]
+    assert decided(run, tmp_path / "drawn", "--seed", "1")["pairs"][0]["verdict"] == verdict
+    done = CliRunner().invoke(app, ["replay", str(run), "--output", str(tmp_path / "replayed")])
+    assert done.exit_code == code, done.output
+    assert ("need complete answers instead of cut ones of bob" in done.output) == (doubt == "cut")
+    assert ("set aside: bob (14 of its 16 trials" in done.output) == (doubt == "ungraded")
+
+
+def test_an_array_marks_cut_answers(tmp_path: Path) -> None:
+    path = export(make_run(tmp_path, one_sided("cut")), "npz").path
+    with np.load(path, allow_pickle=False) as file:
+        assert file["kinds"].tolist() == [[[0] * 8] * 2, [[16] * 8] * 2]
+    settings = [word for key in ("trials={min: 8, max: 8}", "stopping.on_alarm=never") for word in ("--set", key)]
+    assert decided(path, tmp_path / "replayed", *settings)["pairs"][0]["verdict"] == "blocked"
+    done = imported(path, "--to", tmp_path / "imported", "--finished")
+    assert "16 of 16 answers of bob" in done.output and "better than" not in done.output, done.output
+
+
+@pytest.mark.parametrize("kinds", [np.zeros((1, 1, 2)), np.zeros((1, 1, 3), int), np.full((1, 1, 2), 256)])
+def test_other_kinds_are_refused(tmp_path: Path, kinds: NDArray[Any]) -> None:
+    np.savez(tmp_path / "wrong.npz", R=np.array([[[0, 1]]]), kinds=kinds)
+    with pytest.raises(ConfigError, match=r"array kinds must .* 16 for one that was cut off"):
+        read_recording(tmp_path / "wrong.npz")
 
 
 def hanging() -> Iterator[TrialRecord]:
