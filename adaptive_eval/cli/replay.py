@@ -23,6 +23,10 @@ from adaptive_eval.study.judged import JudgedReplay, judge_replay
 from adaptive_eval.study.replay import PreparedReplay, perform_replay, prepare_replay, replay_results
 
 RUNS_FILE = "runs.csv"
+NOT_COUPLED = (
+    "note: trials.seeds: coupled has no effect here: models are compared trial by trial only if the order of trials "
+    "was recorded, and without --seed and --runs"
+)
 
 Outcomes = Annotated[
     str,
@@ -61,6 +65,10 @@ def replay(
     with report_errors():
         prepared = prepare_replay(what, config, overrides or (), top)
         directory = _directory(output, prepared.source.name)
+        if prepared.decisions.trials.seeds == "coupled" and not (
+            prepared.plan_in_order(recorded=runs == 1 and seed is None).coupled
+        ):
+            typer.echo(NOT_COUPLED)
         if runs > 1:
             code = _replay_many(prepared, directory, range(seed or 0, (seed or 0) + runs))
         else:

@@ -115,10 +115,15 @@ class Tape(Layers[int]):
 
     @classmethod
     def continued(
-        cls, outcomes: IntArray, chances: FloatArray, weights: FloatArray, rng: np.random.Generator
+        cls,
+        outcomes: IntArray,
+        chances: FloatArray,
+        weights: FloatArray,
+        rng: np.random.Generator,
+        meanings: Sequence[Meaning] = (),
     ) -> "Tape":
         """Recorded outcomes (L, M, N) under their trials' own numbers, with draws by `chances` in place of -1."""
-        return cls(_fill_gaps(outcomes, chances, rng), weights)
+        return cls(_fill_gaps(outcomes, chances, rng), weights, meanings)
 
     def category(self, model: int, question: int, trial: int) -> int:
         """The outcome of one trial."""

@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.config.planning import RunFacts
-from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.prepare import PreparedRun, stored_setup
 from adaptive_eval.core import Bench, Budget, Plan
+from adaptive_eval.core.stages import StageBefore
+from adaptive_eval.machine.records import SettingsEffect
+from adaptive_eval.report.changes import effect_of_changes
 from adaptive_eval.report.dry_run import matching_dry_run
 from adaptive_eval.report.lines import several
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.snapshot import prior_and_recorded_counts
 from adaptive_eval.running.beginning import load_starting_point
+from adaptive_eval.running.settings_of_run import replay_stored
 from adaptive_eval.store.locate import fresh_directory, newest_directory
 from adaptive_eval.study.fixed import fixed_with_as_many
 from adaptive_eval.study.grading import ExpectedGrade, expected_grade
@@ -63,8 +68,8 @@ def make_forecast(
     fresh = fresh_directory(prepared.config.store, prepared.config.name)
     started_in = directory if directory is not None and is_continued else fresh
     prepared = load_starting_point(prepared, started_in).prepared
-    if prepared.plan.before is not None:
-        prepared.plan.before.run.forget_arrivals()  # they are among the recorded outcomes
+    if is_continued and prepared.plan.coupled:
+        prepared = replace(prepared, plan=replace(prepared.plan, before=_stage_so_far(started_in, prepared)))
     pilot = None if directory is None else read_pilot(directory, prepared)
     stored = _dry_run(own_directory, prepared) if pilot is None else pilot
     continued = pilot if is_continued else None
@@ -104,6 +109,21 @@ def _can_continue(directory: Path, prepared: PreparedRun) -> bool:
         read_pilot(directory, load_starting_point(prepared, directory).prepared)
         return True
     return False
+
+
+def _stage_so_far(directory: Path, prepared: PreparedRun) -> StageBefore | None:
+    """The run as it stands, for its verdicts: simulated runs do not compare trial by trial, and would forget what
+    shared seeds have decided. None before its first look."""
+    with RunReader.intact(directory) as reader:
+        stored = stored_setup(reader.header())
+        controller = replay_stored(reader.log, stored.config, stored.questions).controller
+    if not controller.looks:
+        return None
+    controller.forget_arrivals()  # they are among the recorded outcomes
+    stands = effect_of_changes(stored.config, prepared.config) is not SettingsEffect.PROMISE
+    names = [model.name for model in stored.config.models]
+    models = [names.index(name) if name in names else None for name in prepared.models]
+    return StageBefore(controller, tuple(models), stands)
 
 
 def _dry_run(directory: Path, prepared: PreparedRun) -> Pilot | None:

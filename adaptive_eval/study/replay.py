@@ -15,7 +15,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.benchmarks import Weighing, weigh_questions
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.load import load_benchmarks, load_decisions
-from adaptive_eval.config.planning import affordable_trials, plan_on
+from adaptive_eval.config.planning import RunFacts, affordable_trials, plan_on
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Plan
@@ -107,15 +107,18 @@ class OutcomeSource:
             weighing=None if self.weighing is None else self.weighing.reordered(questions),
         )
 
-    def tape(self, rng: np.random.Generator, *, in_order: bool = False) -> Tape:
+    def tape(self, rng: np.random.Generator, *, in_order: bool = False, by_number: bool = False) -> Tape:
         """Trials in random order, or in recorded order if it is known; those of a recording are drawn without
-        replacement."""
+        replacement. `by_number`: in recorded order each trial keeps its number, with a draw in place of a missing one.
+        """
         if self.counts is None:
             return Tape.from_chances(self.chances, self.weights, rng)
         if self.outcomes is None:
             return Tape.from_counts(self.counts, self.weights, rng)
         values, meanings = self._numbered()
         counts = count_outcomes(values)
+        if in_order and by_number:
+            return Tape.continued(values, counts / counts.sum(axis=-1, keepdims=True), self.weights, rng, meanings)
         if in_order:
             return Tape.from_trials(values, counts, self.weights, rng, meanings)
         return Tape.from_counts(counts, self.weights, rng, meanings)
@@ -163,6 +166,10 @@ class PreparedReplay:
     plan: Plan
     decisions: Decisions
 
+    def plan_in_order(self, *, recorded: bool) -> Plan:
+        """The plan for trials in `recorded` order, or in another, in which trials of one number share no seed."""
+        return replace(self.plan, coupled=self.plan.coupled and recorded)
+
 
 def prepare_replay(source_name: str, config: Path | None, overrides: Sequence[str], top: int | None) -> PreparedReplay:
     """Read the recording and the configuration; raises `ConfigError`.
@@ -179,9 +186,10 @@ def prepare_replay(source_name: str, config: Path | None, overrides: Sequence[st
         source = source.best(top)
         decisions = load_decisions(config, overrides, source.models, default)  # may name omitted models
     _require_countable(decisions)
-    usual = plan_on(source.bench, decisions, source.models)
+    facts = RunFacts(coupled=decisions.trials.seeds == "coupled" and source.outcomes is not None)
+    usual = plan_on(source.bench, decisions, source.models, facts)
     decisions = decisions.model_copy(update={"trials": affordable_trials(decisions.trials, usual)})
-    return PreparedReplay(source, plan_on(source.bench, decisions, source.models), decisions)
+    return PreparedReplay(source, plan_on(source.bench, decisions, source.models, facts), decisions)
 
 
 def _open_outcomes(name: str) -> World | Recording:
@@ -248,11 +256,12 @@ def perform_replay(
     prepared: PreparedReplay, seed: int | None, on_look: Callable[[Look], None] | None = None
 ) -> PerformedReplay:
     """Replay with trials in random order by seed, or for None in recorded order; drawn questions are shuffled."""
-    source, controller = prepared.source, Controller(prepared.plan)
+    source, plan = prepared.source, prepared.plan_in_order(recorded=seed is None)
+    controller = Controller(plan)
     rng = np.random.default_rng([seed or 0, 0])
-    if prepared.plan.drawn:
+    if plan.drawn:
         source = source.shuffled(np.random.default_rng([seed or 0, 2]))
-    tape = source.tape(rng, in_order=seed is None)
+    tape = source.tape(rng, in_order=seed is None, by_number=plan.coupled)
     answers = source.answers or [RecordedAnswers(AnswerWatch(), None)] * len(source.models)
     usages = tuple(TrialUsage(watch=facts.watch.copy()) for facts in answers)
 
@@ -260,7 +269,7 @@ def perform_replay(
         for model, question, trial, category, _, kinds, _ in outcomes:
             usages[model].add(Trial(model, question, trial, 0, category=category, kinds=kinds))
 
-    drive(controller, tape, on_look, count).count_overrun(range(prepared.plan.bench.models))  # all that was asked came
+    drive(controller, tape, on_look, count).count_overrun(range(plan.bench.models))  # all that was asked has come
     return PerformedReplay(controller, source, usages)
 
 

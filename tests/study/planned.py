@@ -62,11 +62,16 @@ def prepared_from(path: Path, *overrides: str) -> PreparedRun:
 
 
 def store_run(
-    prepared: PreparedRun, directory: Path, world: FloatArray = WORLD, seed: int = 0, rounds: int | None = None
+    prepared: PreparedRun,
+    directory: Path,
+    world: FloatArray = WORLD,
+    seed: int = 0,
+    rounds: int | None = None,
+    tape: Tape | None = None,
 ) -> int:
     """Run to the end, or for this many rounds, and store it as `run` does; return the number of trials."""
     controller, weights = Controller(prepared.plan), prepared.plan.bench.weights
-    tape = Tape.from_chances(world, weights, np.random.default_rng(seed))
+    tape = tape or Tape.from_chances(world, weights, np.random.default_rng(seed))
     trials = []
     while controller.finished is None and (rounds is None or len(controller.looks) < rounds):
         outcomes = [
