@@ -58,7 +58,11 @@ def log_files(
         is_named = bool(mark) and not Path(word).exists()
         path = Path(path_text) if is_named else Path(word)
         paths = _logs_in(path) if path.is_dir() else [path]
-        files += [LogFile(log_path, name if is_named else None, scorer, scorers, graded_anew) for log_path in paths]
+        own_names = set[str]()
+        files += [
+            LogFile(log_path, name if is_named else None, scorer, scorers, graded_anew, own_names=own_names)
+            for log_path in paths
+        ]
     seen: set[Path] = set()
     for file in files:
         if (real := file.path.resolve()) in seen:

@@ -250,8 +250,8 @@ class RecordGatherer:
         if self._configured is not None and record.model not in self._configured.models:
             names = ", ".join(self._configured.models)
             raise LogError(
-                f"{place}: the configuration has no model {record.model!r}, but {names}; name the model of the file "
-                f"with NAME=FILE, or leave it out with --leave-out {record.model!r}"
+                f"{place}: the configuration has no model {record.model!r}, but {names}; leave it out with "
+                f"--leave-out {record.model!r}, or if the file has no other model, name it with NAME=FILE"
             )
         self._models.setdefault(record.model, record.settings)
         settings, before = self._asked.setdefault((record.model, record.task), (record.settings, place))

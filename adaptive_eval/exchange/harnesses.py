@@ -47,7 +47,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
     match = SAMPLES_NAME.fullmatch(file.path.name)
     task = match["task"] if match else file.path.stem
     results = _results(file.path, match["time"] if match else None)
-    model = file.model or as_text(results.get("model_name")) or _model_from_folder(file)
+    model = file.name_model(as_text(results.get("model_name"))) or _model_from_folder(file)
     api = "completions" if as_text(mapping(results.get("config")).get("model")) == "local-completions" else "chat"
     seen: dict[str, tuple[str, object, set[str]]] = {}
     scores = _Scores(file, mapping(mapping(results.get("higher_is_better")).get(task)))

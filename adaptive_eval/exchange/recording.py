@@ -338,20 +338,21 @@ ORDER_SEED = 0
 
 
 def read_tensor(file: LogFile) -> Iterator[Record]:
-    """Read the trials of an array; its models keep their names."""
+    """Read the trials of an array."""
     recording = read_recording(file.path, untried=True)
+    models = [file.name_model(name) for name in recording.models]
     rng = np.random.default_rng(ORDER_SEED)
     cells = len(recording.models) * len(recording.questions)
     for number, (model, question) in enumerate(np.ndindex(len(recording.models), len(recording.questions)), start=1):
         file.share = number / cells
         if not recording.counts[model].any():
-            names = recording.models[model], recording.questions[question]
+            names = models[model], recording.questions[question]
             yield Record(f"cell ({model}, {question})", *names, trial=None, missing="the array has no trial of it")
         for trial, category in enumerate(_trials(recording, model, question, rng)):
             if category >= 0:
                 yield Record(
                     place=f"cell ({model}, {question}), trial {trial}",
-                    model=recording.models[model],
+                    model=models[model],
                     question=recording.questions[question],
                     trial=trial,
                     answer=None if recording.kinds is None else _answer(int(recording.kinds[model, question, trial])),

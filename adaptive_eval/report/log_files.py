@@ -63,6 +63,22 @@ class LogFile:
     """Whether its texts are graded again, whatever scores it has."""
     share: float = 0.0
     """The share of the file that was read, from 0 to 1."""
+    own_names: set[str] = field(default_factory=set)
+    """The names that it, or its folder, has for its model; kept where a name is given."""
+
+    def name_model(self, own: str, record: str | None = None) -> str:
+        """The name of a model that the file calls `own`: the given one. Raises `LogError` for a second model."""
+        if self.model is None:
+            return own
+        self.own_names |= {own} - {""}
+        if len(self.own_names) > 1:
+            first, second = (f"{name[:80]!r}" for name in sorted(self.own_names))
+            raise self.refuse(
+                f"has the models {first} and {second}, and NAME=FILE names the model of a file that has one: leave "
+                f"{self.model}= out, and the models keep their names",
+                record,
+            )
+        return self.model
 
     def refuse(self, problem: str, record: str | None = None) -> LogError:
         """The error for this file, or a record in it."""

@@ -321,3 +321,22 @@ def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others
     words = ["import", str(site.folder / "log.jsonl"), "--config", str(config), "--to", str(site.directory())]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert outcomes(site.directory()) == {("ada", "q0", 0): 1}
+
+
+@pytest.mark.parametrize("form", ["csv", "npz", "folder"])
+def test_a_name_is_for_files_of_one_model(tmp_path: Path, form: str) -> None:
+    rows = [{"model": model, "question": "q", "category": 1} for model in "ab"]
+    path = tmp_path / "logs"
+    path.mkdir()
+    if form == "npz":
+        np.savez(path / "t.npz", R=np.ones((2, 1, 1), int), models=["a", "b"])
+    else:
+        (path / "t.csv").write_text(as_csv(rows if form == "csv" else rows[:1]))
+        (path / "u.csv").write_text(as_csv(rows[1:]))
+    given = path if form == "folder" else path / f"t.{form}"
+    refused = imported(f"x={given}", "--to", tmp_path / "run")
+    assert refused.exit_code == 2 and not (tmp_path / "run").exists()
+    assert "has the models 'a' and 'b', and NAME=FILE names the model of a file that has one" in refused.stderr
+    if form == "folder":
+        assert imported(f"x={path / 'u.csv'}", "--to", tmp_path / "run").exit_code == 0
+        assert list(outcomes(tmp_path / "run")) == [("x", "q", 0)]

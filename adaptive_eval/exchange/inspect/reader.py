@@ -124,7 +124,7 @@ class SampleReader:
         uuid = fields["uuid"] if isinstance(fields.get("uuid"), str) else None
         return Record(
             place=place,
-            model=self._file.model or self._name,
+            model=self._file.name_model(self._name),
             question=question,
             trial=trial,
             task=self._task,

@@ -219,7 +219,7 @@ class _Row:
         answer, is_own_export = self._answer(), self._row.keys() >= EXPORT_COLUMNS
         return Record(
             place=self._place,
-            model=self._file.model or self._named("model"),
+            model=self._file.name_model(as_text(self._row.get("model")).strip(), self._place) or self._named("model"),
             question=self._named("question"),
             trial=self._number("trial", int),
             task=self._text("task") or "",
