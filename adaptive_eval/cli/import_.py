@@ -139,6 +139,13 @@ def _import_notes(done: ImportResult) -> Iterator[str]:
         commonest = sorted(reasons.items(), key=lambda item: -item[1])[:MAX_REASONS]
         counts = ", ".join(f"{number} {why}" for why, number in commonest)
         yield f"missing   {sum(reasons.values())} of {model}: {counts}"
+    if renumbered := gathering.renumbered:
+        model, question, number, now = renumbered[0]
+        more = "" if len(renumbered) == 1 else f", and {len(renumbered) - 1} more such cells"
+        yield (
+            f"numbers   the run counts trials from 0, without gaps: trial {number} of {safe_line(question, 40)} by "
+            f"{safe_line(model, 40)} is trial {now} here{more}; labels need these numbers"
+        )
     for model, number in gathering.repeated.items():
         yield f"repeats   {model}: {repeats_warning(number)}"
     if gathering.copies:

@@ -46,6 +46,8 @@ class _Cell:
 
     trials: int = 0
     last: int = -1
+    numbered: int = -1
+    """The highest number that the log gives to a trial that counts; -1 if it gives none."""
     keeps_numbers: bool = False
     """Whether trials must keep their numbers, which determine seeds: a renumbered trial could be asked again."""
 
@@ -159,7 +161,10 @@ class RecordGatherer:
         is_from_run = record.is_own_export or record.of_task  # the run has filtered repeats
         counting = [placed] if self._repeats is None or is_from_run else self._repeats.take(placed)
         for counted in counting:
-            self._cells[counted.record.model, counted.question].trials += 1
+            own = self._cells[counted.record.model, counted.question]
+            own.trials += 1
+            if counted.record.trial is not None:
+                own.numbered = max(own.numbered, counted.trial)
         return counting
 
     # -- results ----------------------------------------------------------------------------------------------------
@@ -225,6 +230,18 @@ class RecordGatherer:
     def gaps(self) -> list[tuple[str, str]]:
         """Cells to renumber, since their trial numbers are not consecutive from 0."""
         return [cell for cell, held in self._cells.items() if held.last + 1 != held.trials and not held.keeps_numbers]
+
+    @property
+    def renumbered(self) -> list[tuple[str, str, int, int]]:
+        """Cells whose trials have other numbers in the log: model, question, the highest number, and that of the same
+        trial in the run. Files that are added to others have such numbers anyway."""
+        names = {key: name for name, key in self.keys.items()}
+        cells = [(cell, self._cells[cell]) for cell in ([] if self._further else self.gaps)]
+        return [
+            (model, names[key], held.numbered, held.trials - 1)
+            for (model, key), held in cells
+            if held.numbered >= held.trials
+        ]
 
     def require_left_out(self) -> None:
         """Raise `LogError` for names in `left_out` that do not occur."""

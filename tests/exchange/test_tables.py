@@ -340,3 +340,12 @@ def test_a_name_is_for_files_of_one_model(tmp_path: Path, form: str) -> None:
     if form == "folder":
         assert imported(f"x={path / 'u.csv'}", "--to", tmp_path / "run").exit_code == 0
         assert list(outcomes(tmp_path / "run")) == [("x", "q", 0)]
+
+
+def test_other_numbers_of_trials_are_told(tmp_path: Path) -> None:
+    rows = [{**row, "trial": int(str(row["trial"])) + 1} for row in ROWS]
+    done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
+    assert outcomes(tmp_path / "run") == EXPECTED
+    assert "trial 4 of q1 by a is trial 3 here, and 3 more such cells; labels need these" in done.stdout, done.output
+    for number, others in enumerate((ROWS, [{**row, "trial": None} for row in ROWS])):
+        assert "labels need" not in imported(lines(tmp_path / "o.jsonl", others), "--to", tmp_path / f"{number}").stdout
