@@ -52,6 +52,9 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
     if recorded := [safe_name(model.name, MAX_CHARACTERS) for model in config.models if model.recorded is not None]:
         names = first_few(recorded, MAX_NAMES)
         typer.echo(f"note: it does not hold the outcomes of {names}, which are recorded; export their run, too")
+    if config.prior is not None:
+        source = safe_name(str(config.prior.run), MAX_CHARACTERS)
+        typer.echo(f"note: it does not hold the outcomes of R0; `import --config` takes them from {source}")
     if exported.removed:
         names = first_few([safe_name(name, MAX_CHARACTERS) for name in exported.removed], MAX_NAMES)
         typer.echo(f"note: it also holds {names}, no longer in the run; `import --leave-out NAME` leaves a model out")

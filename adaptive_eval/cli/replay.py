@@ -69,6 +69,8 @@ def replay(
             prepared.plan_in_order(recorded=runs == 1 and seed is None).coupled
         ):
             typer.echo(NOT_COUPLED)
+        if prepared.lacks_prior:
+            typer.echo("note: R0 (prior) counts in the run, and not in its replay")
         if runs > 1:
             code = _replay_many(prepared, directory, range(seed or 0, (seed or 0) + runs))
         else:

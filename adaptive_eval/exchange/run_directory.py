@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.config.prepare import at_first_start, run_header, seed_base, stored_questions
+from adaptive_eval.config.prepare import at_first_start, run_header, seed_base, stored_questions, with_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core.types import Cause
@@ -47,6 +48,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import Results
 from adaptive_eval.running.beginning import require_room
+from adaptive_eval.running.read_prior_outcomes import take_prior
 from adaptive_eval.running.settings_of_run import replay_stored
 from adaptive_eval.store.bulk import BulkImport
 from adaptive_eval.store.write import RunStore
@@ -151,7 +153,7 @@ class RunDraft:
 
         `grader` reproduces its grades; None if there is no such grader.
         """
-        terms = self._terms
+        terms, prior = self._terms, None
         for model, key in () if self._seeds_match else gathering.gaps:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
@@ -163,6 +165,9 @@ class RunDraft:
             require_room(config, np.array(held, np.int32))  # scores would leave out the others
             if self._seeds_match:
                 config = at_first_start(config, questions).config
+            if config.prior is not None:
+                asked = replace(with_questions(config, questions), rubric=terms.rubric)
+                prior = take_prior(config.prior, asked, self._place, None)
             if grader is None:
                 config = config.model_copy(update={"grader": Logged()})
         else:
@@ -172,7 +177,7 @@ class RunDraft:
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
             config = self._write_config(tree, questions, can_continue)
         imported = _import_event(gathering, terms, self._seeds_match, lacks_questions=not can_continue)
-        events = [event for event in (imported, terms.thresholds) if event is not None]
+        events = [event for event in (imported, terms.thresholds, prior) if event is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, [note_of(event, {}) for event in events])
         self.close()
         return take_imported_look(self._directory, config), can_continue

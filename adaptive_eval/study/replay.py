@@ -165,6 +165,8 @@ class PreparedReplay:
     source: OutcomeSource
     plan: Plan
     decisions: Decisions
+    lacks_prior: bool = False
+    """Whether the run whose settings it has counts outcomes of another one, R0."""
 
     def plan_in_order(self, *, recorded: bool) -> Plan:
         """The plan for trials in `recorded` order, or in another, in which trials of one number share no seed."""
@@ -189,7 +191,8 @@ def prepare_replay(source_name: str, config: Path | None, overrides: Sequence[st
     facts = RunFacts(coupled=decisions.trials.seeds == "coupled" and source.outcomes is not None)
     usual = plan_on(source.bench, decisions, source.models, facts)
     decisions = decisions.model_copy(update={"trials": affordable_trials(decisions.trials, usual)})
-    return PreparedReplay(source, plan_on(source.bench, decisions, source.models, facts), decisions)
+    lacks_prior = own is not None and own.prior is not None
+    return PreparedReplay(source, plan_on(source.bench, decisions, source.models, facts), decisions, lacks_prior)
 
 
 def _open_outcomes(name: str) -> World | Recording:

@@ -1,7 +1,10 @@
 """An imported run is a run: it is read, replayed and graded anew, goes on, and serves another as R0."""
 
+import itertools
 import json
+import shutil
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 from live_runs import RunOutcome, Site
 from logs import imported, lines, outcomes
+from small_run import MODELS, QUESTIONS, make_run, make_trial
 from stored_runs import events_in, store_records, stored_events
 from thoroughness import first_of
 from typer.testing import CliRunner
@@ -22,6 +26,9 @@ from adaptive_eval.core import Reason
 from adaptive_eval.exchange.export import export
 from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import TrialRecord
+from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.running.beginning import stored_plan
 
@@ -261,3 +268,29 @@ def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, full
     assert refused.exit_code == ExitCode.FAILED
     assert "has 96 imported trials without a text" in refused.stderr
     assert set(outcomes(site.directory("grades")).values()) == {0, 1}
+
+
+def test_r0_of_the_configuration_counts_in_an_import(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("earlier", "later")]
+    for folder in folders:
+        folder.mkdir()
+    earlier = make_run(folders[0], one_graded())
+    later = make_run(folders[1], one_graded(), prior={"run": str(earlier)})
+    table = tmp_path / "t.csv"
+    exported = CliRunner().invoke(app, ["export", str(later), "--format", "csv", "--output", str(table)])
+    assert "note: it does not hold the outcomes of R0; `import --config` takes them from" in exported.output
+    done = imported(table, "--to", tmp_path / "run", "--config", folders[1] / "made.yaml")
+    assert done.exit_code == 0 and "outcomes of another run count in the scores (R0)" in done.output, done.output
+    results = read_results(tmp_path / "run")
+    assert results is not None and [row.prior_depth for row in results.models] == [2.0, 2.0]
+    replayed = CliRunner().invoke(app, ["replay", str(later), "--output", str(tmp_path / "replayed")])
+    assert "note: R0 (prior) counts in the run, and not in its replay" in replayed.output
+    shutil.rmtree(earlier)
+    refused = imported(table, "--to", tmp_path / "other", "--config", folders[1] / "made.yaml")
+    assert refused.exit_code == 2 and "prior: " in refused.stderr and not (tmp_path / "other").exists()
+
+
+def one_graded() -> Iterator[TrialRecord]:
+    """Both models on both questions, three trials each."""
+    for model, question, trial in itertools.product(MODELS, QUESTIONS, range(3)):
+        yield make_trial(model, question, trial, int(trial > 0))
