@@ -121,6 +121,11 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
 def _missing_grader_note(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
     """Why the run has no grader, and how to continue it."""
     assert compared.agreement is not None
+    if not compared.agreement.tried:
+        yield f"grades    {compared.agreement.summary}"
+        yield "          to go on, have it grade all answers again:"
+        yield f"          adaptive-eval regrade {done.path} --config {config}"
+        return
     yield f"grades    {compared.agreement.summary}, for example"
     yield from (f"          {safe_line(example, 400)}" for example in compared.agreement.examples)
     file = config or done.path / CONFIG_FILE

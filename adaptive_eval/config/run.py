@@ -271,7 +271,8 @@ class RunConfig(Decisions):
     def stated(self) -> dict[str, object]:
         """The sections of `Decisions`, and as `judged_by` the kind of a grader that is a model and may err."""
         asked = grader_that_asks(self.grader)
-        return super().stated() | ({} if asked is None else {"judged_by": asked.kind})
+        kind = getattr(self.grader, "judged_by", None) if asked is None else asked.kind
+        return super().stated() | ({} if kind is None else {"judged_by": kind})
 
     @property
     def worker_settings(self) -> WorkerSettings:

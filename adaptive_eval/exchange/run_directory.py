@@ -33,6 +33,7 @@ from adaptive_eval.exchange.configure import (
 )
 from adaptive_eval.exchange.gather import RecordGatherer
 from adaptive_eval.exchange.samples import NOT_LOGGED
+from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.registry import Logged
 from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.machine.machine import Machine
@@ -166,10 +167,11 @@ class RunDraft:
             if self._seeds_match:
                 config = at_first_start(config, questions).config
             if config.prior is not None:
-                asked = replace(with_questions(config, questions), rubric=terms.rubric)
-                prior = take_prior(config.prior, asked, self._place, None)
+                prepared = replace(with_questions(config, questions), rubric=terms.rubric)
+                prior = take_prior(config.prior, prepared, self._place, None)
             if grader is None:
-                config = config.model_copy(update={"grader": Logged()})
+                asked = grader_that_asks(config.grader)
+                config = config.model_copy(update={"grader": Logged(judged_by=None if asked is None else asked.kind)})
         else:
             questions = tuple(Question(key, *asked) for key, asked in gathering.asked.items())
             can_continue = all(question.prompt.strip() and question.answer.strip() for question in questions)

@@ -1,6 +1,7 @@
 """Common settings and costs of graders that are language models: judges and verifiers."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -259,3 +260,14 @@ def usage_signals(
     """The `USAGE_SIGNALS` of a grade, by its cost, and the tokens and total duration of the replies."""
     tokens = float(prompt_tokens), float(completion_tokens)
     return dict(zip(USAGE_SIGNALS, (*tokens, cost.usd, cost.gpu_seconds, seconds), strict=True))
+
+
+def cost_in_signals(signals: Mapping[str, SignalValue], most: Cost) -> Cost:
+    """The cost of a grade by its `USAGE_SIGNALS`, at `most` this; nothing without them."""
+    prompt, completion, usd, gpu_seconds = (_amount(signals.get(name)) for name in USAGE_SIGNALS[:-1])
+    return Cost(min(round(prompt + completion), most.tokens), min(usd, most.usd), min(gpu_seconds, most.gpu_seconds))
+
+
+def _amount(value: SignalValue | None) -> float:
+    """A value of a table as an amount, 0 if it is none."""
+    return max(float(value), 0.0) if isinstance(value, int | float) and math.isfinite(value) else 0.0

@@ -24,6 +24,8 @@ class Logged(GraderOptions):
 
     reads_key = False
     kind: Literal["logged"] = "logged"
+    judged_by: Literal["judge", "verifier"] | None = None
+    """The kind of grader in the configuration of the import, if it is one that only runs can ask."""
 
     def quick(self, text: str, question: Question) -> Marks | None:
         return self.grade(text, question)

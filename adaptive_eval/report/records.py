@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.graders.asked import cost_in_signals
 from adaptive_eval.graders.types import SignalValue
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 
@@ -67,13 +68,15 @@ class TrialRecord:
 
     def numbered(self, model: int, question: int) -> Trial:
         """The trial as the log has it, with the numbers of its model and question."""
+        verdict = cost_in_signals(self.signals, self.cost)
         return Trial(
             model,
             question,
             self.trial,
             self.round,
             state=UNGRADED if self.category is None else DONE,
-            cost=self.cost,
+            cost=self.cost.plus(verdict.times(-1)),
+            verdict=verdict,
             category=self.category,
             kinds=answer_kinds(" ".join(sorted(self.answer.signals))),
             seconds=self.answer.latency,

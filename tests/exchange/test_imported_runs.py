@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -294,3 +294,20 @@ def one_graded() -> Iterator[TrialRecord]:
     """Both models on both questions, three trials each."""
     for model, question, trial in itertools.product(MODELS, QUESTIONS, range(3)):
         yield make_trial(model, question, trial, int(trial > 0))
+
+
+def test_grades_of_a_judge_keep_their_cost_and_their_doubt(tmp_path: Path) -> None:
+    used = {"judge_prompt_tokens": 8.0, "judge_completion_tokens": 2.0, "judge_usd": 0.15, "judge_gpu_seconds": 0.0}
+    judged = [replace(record, signals={**record.signals, **used}) for record in one_graded()]
+    judge = {"kind": "judge", "server": {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}}
+    run = make_run(tmp_path, judged, grader=judge)
+    table = export(run, "jsonl").path
+    done = imported(table, "--to", tmp_path / "again", "--config", tmp_path / "made.yaml")
+    assert "have it grade all answers again:" in done.output and "for example" not in done.output, done.output
+    results = read_results(tmp_path / "again")
+    assert results is not None and results.decisions["judged_by"] == "judge"
+    assert "errors of the judge come on top" in done.output
+    assert results.cost.usd == pytest.approx(12 * 0.25)
+    for row in results.models:
+        assert row.grading is not None and row.grading.usd == pytest.approx(6 * 0.15)
+        assert row.usd_per_answer == pytest.approx(0.1)
