@@ -68,6 +68,8 @@ class RecordGrader:
             raise LogError(
                 f"{placed.place}: the category must be one of the rubric's ({categories}), but got {category}; {hint}"
             )
+        if category is not None:
+            self._require_no_contradiction(placed, category)
         if category is None and record.value is not None:
             worth = _worth(record, rubric)
             category = self._category_of_score(placed, worth)
@@ -77,6 +79,17 @@ class RecordGrader:
             hint = "give --grader math (or exact, choice ...), or --config"
             raise LogError(f"{placed.place}: the log has no grade of this trial; {hint}")
         return _trial(placed, category, signals, record.extracted, record.grader_error if category is None else None)
+
+    def _require_no_contradiction(self, placed: PlacedRecord, category: int) -> None:
+        """Raise `LogError` if a category has the name of another one, or a score beside it says the contrary."""
+        record, rubric = placed.record, self._rubric
+        name, weight = rubric.names[category], rubric.weights[category]
+        ends = {1.0: min(rubric.weights), 0.0: max(rubric.weights)}
+        is_named_otherwise = record.label != name and record.label in rubric.names
+        if is_named_otherwise or (record.said is not None and ends.get(record.said) == weight):
+            other = f"label {record.label}" if is_named_otherwise else f"a score of {record.said:g}"
+            hint = "remove the wrong one of these columns"
+            raise LogError(f"{placed.place}: has category {category}, which is {name}, and {other}; {hint}")
 
     def _category_of_score(self, placed: PlacedRecord, score: float) -> int:
         """The category with this weight; the rubric chooses among several."""

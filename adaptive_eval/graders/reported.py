@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from adaptive_eval.base.errors import GraderError
+from adaptive_eval.base.json_objects import RepeatedKey, object_of
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue, score_signals
 from adaptive_eval.questions.load import as_text
@@ -50,12 +51,18 @@ def parse_result(line: str) -> ReportedResult | None:
     """The result in a line; None if it is no JSON object with any of its keys. Raises `UnusableResult`."""
     if len(line) > MAX_LINE_CHARS or not line.lstrip().startswith("{"):
         return None
+    repeated = None
     try:
-        values = json.loads(line)
+        try:
+            values = json.loads(line, object_pairs_hook=object_of)
+        except RepeatedKey as error:
+            repeated, values = error, json.loads(line)
     except (ValueError, RecursionError):  # other text, numbers too long, or nested too deeply
         return None
     if not isinstance(values, dict) or not values.keys() & set(ReportedResult._fields):
         return None
+    if repeated is not None:
+        raise UnusableResult(f"it has the key {repeated} twice, and must have it once")
     return ReportedResult(
         score=_number(values, "score", -MAX_SCORE, MAX_SCORE),
         answer=_text(values, "answer"),

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_attribute, load_extra, load_pyarrow
+from adaptive_eval.base.json_objects import RepeatedKey, object_of
 from adaptive_eval.questions.types import FORMATS, Format, QuestionsConfig
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
@@ -96,7 +97,7 @@ def _parse_json(raw: bytes) -> Any:
             parse_float=Decimal,
             parse_int=_integer,
             parse_constant=_refuse_constant,
-            object_pairs_hook=_object,
+            object_pairs_hook=object_of,
         )
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
@@ -105,7 +106,7 @@ def _parse_json(raw: bytes) -> Any:
         what = f"{error.msg[0].lower()}{error.msg[1:]}".removesuffix(" starting at")
         rule = f"is not JSON at {line}column {error.colno} ({what})"
         raise ValueError(f"{rule}; write an array of objects, or one object per line") from error
-    except KeyError as error:
+    except RepeatedKey as error:
         raise ValueError(f"has an object with the key {error} twice; remove one of them, or rename it") from error
     except ValueError as error:
         raise ValueError(f"is not JSON: {error}; write an array of objects, or one object per line") from error
@@ -116,15 +117,6 @@ def _parse_json(raw: bytes) -> Any:
 def _integer(digits: str) -> int | str:
     """Parse an integer; a very long one stays text, since Python limits conversion (`sys.get_int_max_str_digits`)."""
     return int(digits) if len(digits) < sys.int_info.str_digits_check_threshold else digits
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, in which no key may occur twice: of two prompts, one would be dropped."""
-    parsed = dict(pairs)
-    if len(parsed) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise KeyError(next(name for name in names if names.count(name) > 1))
-    return parsed
 
 
 def _refuse_constant(name: str) -> None:

@@ -22,6 +22,7 @@ import orjson
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_extra
+from adaptive_eval.base.json_objects import RepeatedKey, object_of
 
 MOST_BYTES = 64 * 2**20
 """Largest record, or member of an archive: a sample with its transcript has some 10^5 bytes."""
@@ -85,14 +86,20 @@ class LogFile:
         return LogError(f"{self.path}: {problem}" if record is None else f"{self.path}: {record}: {problem}")
 
 
-def parse_log_json(file: LogFile, data: bytes | bytearray | str, record: str | None = None) -> Any:
-    """Parse JSON, allowing NaN, which some harnesses write; raises `LogError`."""
+def parse_log_json(
+    file: LogFile, data: bytes | bytearray | str, record: str | None = None, *, is_row: bool = False
+) -> Any:
+    """Parse JSON, allowing NaN, which some harnesses write; raises `LogError`, for a row of a table also if a key
+    stands twice in it."""
     try:
-        return orjson.loads(data)
+        if not is_row:
+            return orjson.loads(data)
     except orjson.JSONDecodeError:
         pass
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=object_of if is_row else None)
+    except RepeatedKey as error:
+        raise file.refuse(f"has an object with the key {error} twice; remove one of them", record) from error
     except RecursionError:
         raise file.refuse("is nested too deeply to be a log", record) from None
     except ValueError as error:

@@ -349,3 +349,35 @@ def test_other_numbers_of_trials_are_told(tmp_path: Path) -> None:
     assert "trial 4 of q1 by a is trial 3 here, and 3 more such cells; labels need these" in done.stdout, done.output
     for number, others in enumerate((ROWS, [{**row, "trial": None} for row in ROWS])):
         assert "labels need" not in imported(lines(tmp_path / "o.jsonl", others), "--to", tmp_path / f"{number}").stdout
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"score": 1, "correct": 0}, "score is 1, and correct 0"),
+        ({"category": 1, "label": "wrong"}, "has category 1, which is correct, and label wrong"),
+        ({"category": 0, "correct": "true"}, "has category 0, which is wrong, and a score of 1"),
+        ({"category": 1, "label": "right", "correct": 1}, None),
+        ({"score": 1, "correct": ""}, None),
+    ],
+)
+def test_columns_that_contradict_each_other_are_refused(
+    tmp_path: Path, columns: dict[str, object], problem: str | None
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(as_csv([{"model": "a", "question": "q", **columns}]))
+    done = imported(path, "--to", tmp_path / "run")
+    assert done.exit_code == (0 if problem is None else 2), done.output
+    assert problem is None or f"line 2: {problem}; remove the wrong one of these columns" in done.stderr
+
+
+@pytest.mark.parametrize("signals", ["", ', "signals": {"x": 1, "x": 2}'])
+def test_a_key_twice_in_a_row_is_refused(tmp_path: Path, signals: str) -> None:
+    repeated = "" if signals else ', "correct": false'
+    path = tmp_path / "t.jsonl"
+    rows = ['{"model": "a", "question": "q", "correct": true}']
+    path.write_text("\n".join([*rows, rows[0][:-1] + repeated + signals + "}"]))
+    refused = imported(path, "--to", tmp_path / "run")
+    key = "x" if signals else "correct"
+    assert refused.exit_code == 2
+    assert f"line 2: has an object with the key '{key}' twice; remove one of them" in refused.stderr

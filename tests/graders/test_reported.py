@@ -30,7 +30,10 @@ def test_all_keys_are_read_and_others_ignored() -> None:
     assert parse_result('{"score": null, "answer": "x"}') == ReportedResult(answer="x")
 
 
-@pytest.mark.parametrize("line", ["", "42", "[1]", '"score"', "{}", '{"steps": 3}', "{score: 1}", '{"score": 1} done'])
+@pytest.mark.parametrize(
+    "line",
+    ["", "42", "[1]", '"score"', "{}", '{"steps": 3}', '{"steps": 3, "steps": 4}', "{score: 1}", '{"score": 1} done'],
+)
 def test_other_lines_are_text(line: str) -> None:
     assert parse_result(line) is None
 
@@ -54,6 +57,7 @@ def test_lines_that_are_too_much_are_text(line: str) -> None:
         ('{"score": NaN}', "its score must be a number from -1e+09 to 1e+09, but is nan"),
         ('{"score": "1"}', "its score must be a number from -1e+09 to 1e+09, but is '1'"),
         ('{"score": ' + "9" * 400 + "}", "its score must be"),
+        ('{"score": 1, "score": 0}', "it has the key 'score' twice, and must have it once"),
         ('{"score": 1, "usd": -0.01}', "its usd must be a number from 0 to 1e+09, but is -0.01"),
         ('{"tokens": 1.5}', "its tokens must be a whole number, but are 1.5"),
         ('{"tokens": true}', "its tokens must be a whole number, but are True"),

@@ -84,7 +84,7 @@ def json_rows(file: LogFile) -> Rows:
                 raise file.refuse(f"is longer than {MOST_BYTES:,} bytes", place)
             if not line.strip():
                 continue
-            row = parse_log_json(file, line.removeprefix(BOM) if number == 1 else line, place)
+            row = parse_log_json(file, line.removeprefix(BOM) if number == 1 else line, place, is_row=True)
             if not isinstance(row, dict):
                 raise file.refuse("is not a JSON object; a JSONL file has one per line", place)
             yield place, row
@@ -215,7 +215,8 @@ class _Row:
         self._file, self._place, self._row = file, place, row
 
     def record(self) -> Record:
-        value, category, error = self._grade()
+        said = self._said()
+        value, category, error = self._grade(said)
         answer, is_own_export = self._answer(), self._row.keys() >= EXPORT_COLUMNS
         return Record(
             place=self._place,
@@ -229,6 +230,7 @@ class _Row:
             category=category,
             label=None if category is None else self._text("label"),
             value=value,
+            said=None if category is None else next(iter(said.values()), None),
             signals=self._signals(),
             extracted=self._text("extracted"),
             grader_error=error,
@@ -242,16 +244,27 @@ class _Row:
             is_own_export=is_own_export,
         )
 
-    def _grade(self) -> tuple[float | None, int | None, str | None]:
+    def _said(self) -> dict[str, float | None]:
+        """What the columns `score` and `correct` say, None for no number; without empty ones."""
+        given = {name: self._row.get(name) for name in ("score", "correct")}
+        said = {name: value_of_score(value) for name, value in given.items() if value is not None}
+        if set(said.values()) == {0.0, 1.0}:
+            raise self._log_error(
+                f"score is {as_text(given['score']):.80}, and correct {as_text(given['correct']):.80}; remove the "
+                "wrong one of these columns"
+            )
+        return said
+
+    def _grade(self, said: Mapping[str, float | None]) -> tuple[float | None, int | None, str | None]:
         """The weight or the category of the trial, or why it has none."""
         category = self._number("category", int)
         if category is not None:
             return self._number("value", float), category, None
-        for name in ("score", "correct"):
-            if (given := self._row.get(name)) is not None:
-                if (value := value_of_score(given)) is None:
-                    raise self._log_error(f"{name} must be a number, or true or false, but got {as_text(given):.80}")
-                return value, None, None
+        for name, value in said.items():
+            if value is None:
+                given = as_text(self._row[name])
+                raise self._log_error(f"{name} must be a number, or true or false, but got {given:.80}")
+            return value, None, None
         error = self._text("grader_error")
         if error is None and self._row.get("text") is None:
             raise self._log_error("must have a category, a score, correct, or a text to be graded")
