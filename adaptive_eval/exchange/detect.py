@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import orjson
-
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import YAML
 from adaptive_eval.exchange import harnesses, recording
@@ -25,7 +23,16 @@ from adaptive_eval.exchange.tables.reader import (
     parquet_columns,
     parquet_rows,
 )
-from adaptive_eval.report.log_files import MOST_BYTES, MOST_FILE, Archive, LogFile, open_log, parse_log_json, read_file
+from adaptive_eval.report.log_files import (
+    MOST_BYTES,
+    MOST_FILE,
+    Archive,
+    LogError,
+    LogFile,
+    open_log,
+    parse_log_json,
+    read_file,
+)
 
 Records = Iterator[Record]
 
@@ -133,6 +140,6 @@ def _first_line(file: LogFile) -> Row | None:
     with open_log(file) as handle:
         line = handle.readline(MOST_BYTES)
     try:
-        return mapping(orjson.loads(line.removeprefix(BOM)))
-    except orjson.JSONDecodeError:
+        return mapping(parse_log_json(file, line.removeprefix(BOM)))
+    except LogError:
         return None

@@ -164,6 +164,11 @@ class RunDraft:
                 for model in config.models
             ]
             require_room(config, np.array(held, np.int32))  # scores would leave out the others
+            if config.trials.draw is not None and not self._seeds_match:
+                raise LogError(
+                    "trials.draw goes on only from trials with the configuration's seeds, and these have others or "
+                    "none: of a run, import an export other than npz, which has none; else remove trials.draw"
+                )
             if self._seeds_match:
                 config = at_first_start(config, questions).config
             if config.prior is not None:

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from live_runs import RunOutcome, Site
 from logs import imported, lines, outcomes
@@ -311,3 +312,15 @@ def test_grades_of_a_judge_keep_their_cost_and_their_doubt(tmp_path: Path) -> No
     for row in results.models:
         assert row.grading is not None and row.grading.usd == pytest.approx(6 * 0.15)
         assert row.usd_per_answer == pytest.approx(0.1)
+
+
+def test_drawn_questions_need_the_seeds_of_the_configuration(tmp_path: Path) -> None:
+    questions = [f"q{number}" for number in range(60)]
+    (tmp_path / "q.csv").write_text("\n".join(["id,prompt,answer", *(f"{key},one?,1" for key in questions)]))
+    models = ", ".join(f"{{name: {name}, base_url: 'http://127.0.0.1:9/v1'}}" for name in "ab")
+    settings = "questions: {path: q.csv, shuffle: true}\ngrader: math\ntrials: {min: 1, max: 1, draw: 50}\n"
+    (tmp_path / "c.yaml").write_text(f"{settings}models: [{models}]\n")
+    np.savez(tmp_path / "t.npz", R=np.ones((2, 60, 1), int), models=["a", "b"], questions=questions)
+    refused = imported(tmp_path / "t.npz", "--to", tmp_path / "run", "--config", tmp_path / "c.yaml")
+    assert refused.exit_code == 2 and not (tmp_path / "run").exists()
+    assert "import an export other than npz, which has none; else remove trials.draw" in refused.stderr

@@ -381,3 +381,12 @@ def test_a_key_twice_in_a_row_is_refused(tmp_path: Path, signals: str) -> None:
     key = "x" if signals else "correct"
     assert refused.exit_code == 2
     assert f"line 2: has an object with the key '{key}' twice; remove one of them" in refused.stderr
+
+
+@pytest.mark.parametrize("line", [1, 2])
+def test_nan_is_refused_in_its_own_line(tmp_path: Path, line: int) -> None:
+    rows = [{"model": "a", "question": key, "score": 1} for key in "pq"]
+    rows[line - 1]["score"] = float("nan")
+    refused = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert f"line {line}: score must be a number, or true or false, but got nan" in refused.stderr
