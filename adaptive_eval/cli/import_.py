@@ -83,6 +83,8 @@ def import_(
             done = import_logs(request, lambda share, trials: progress.to(share, f"{trials:,} trials"))
         for line in _report_lines(done, config, finished):
             typer.echo(line)
+        if done.compared.grader is None and request.config is not None and request.config.prior is not None:
+            typer.echo("prior     R0 does not count yet: `run` takes it once the grader is settled")
 
 
 import_.__doc__ = (import_.__doc__ or "").format(logs=LOGS)  # the help lists all formats

@@ -171,7 +171,7 @@ class RunDraft:
                 )
             if self._seeds_match:
                 config = at_first_start(config, questions).config
-            if config.prior is not None:
+            if config.prior is not None and grader is not None:  # else `run` takes R0, once all has been graded anew
                 prepared = replace(with_questions(config, questions), rubric=terms.rubric)
                 prior = take_prior(config.prior, prepared, self._place, None)
             if grader is None:

@@ -25,7 +25,7 @@ from adaptive_eval.config.prepare import run_header, stored_setup
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.core import Reason
 from adaptive_eval.exchange.export import export
-from adaptive_eval.notes import RunResumed, SettingsChanged, TrialsImported
+from adaptive_eval.notes import PriorTaken, RunResumed, SettingsChanged, TrialsImported
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
@@ -324,3 +324,17 @@ def test_drawn_questions_need_the_seeds_of_the_configuration(tmp_path: Path) -> 
     refused = imported(tmp_path / "t.npz", "--to", tmp_path / "run", "--config", tmp_path / "c.yaml")
     assert refused.exit_code == 2 and not (tmp_path / "run").exists()
     assert "import an export other than npz, which has none; else remove trials.draw" in refused.stderr
+
+
+def test_r0_waits_until_the_grader_is_settled(tmp_path: Path) -> None:
+    """A run that counts R0 cannot be graded anew, which this one still needs."""
+    folders = [tmp_path / name for name in ("earlier", "later")]
+    for folder in folders:
+        folder.mkdir()
+    earlier = make_run(folders[0], one_graded())
+    later = make_run(folders[1], one_graded(), prior={"run": str(earlier)})
+    table, config = export(later, "jsonl").path, folders[1] / "made.yaml"
+    done = imported(table, "--to", tmp_path / "run", "--config", config)
+    assert "prior     R0 does not count yet" in done.output and not events_in(tmp_path / "run", PriorTaken), done.output
+    regraded = CliRunner().invoke(app, ["regrade", str(tmp_path / "run"), "--config", str(config)])
+    assert regraded.exit_code == 0, regraded.output
