@@ -29,7 +29,6 @@ from adaptive_eval.notes import PriorTaken, RunResumed, SettingsChanged, TrialsI
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.stored import read_counts
 from adaptive_eval.report.view import read_view
 from adaptive_eval.running.beginning import stored_plan
 
