@@ -35,8 +35,7 @@ x=$(( x ^ (x >> 15) ))
 echo "{\\"score\\": $score}"
 """
 QUESTIONS, MAX_TRIALS = 20, 10
-RUNS = 200
-MOST_CALLED = 0.10
+RUNS, MOST_CALLED = 200, 0.10
 MAX_OF_200 = 29
 """Of 200 runs of which one in ten names a winner, more than this do in less than 2.5%."""
 

@@ -8,7 +8,6 @@ from scenarios import Scenario
 from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.stack import MAX_CELLS, RunStack, StackedEnd, SummedTapes, can_stand_side_by_side
-from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import EQUAL
@@ -81,14 +80,8 @@ def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
         if can_stand_side_by_side(plan):
             ends = RunStack(plan, tapes, len(seeds)).ends()
         else:
-            ends = [_play_alone(plan, scenario.tape(seed)) for seed in seeds]
+            alone = [drive_rounds(Controller(plan), scenario.tape(seed)) for seed in seeds]
+            ends = [StackedEnd(run.finished, run.counts, run.looks[-1].comparisons) for run in alone if run.finished]
         opened = tapes.counts(np.arange(len(seeds) * bench.models), np.tile(plan.opening, (len(seeds), 1)))
         played += map(Played, ends, opened.reshape(len(seeds), bench.models, bench.questions, bench.categories))
     return played
-
-
-def _play_alone(plan: Plan, tape: Tape) -> StackedEnd:
-    controller = drive_rounds(Controller(plan, keep_looks=False), tape)
-    look = controller.latest_look()
-    assert controller.finished is not None
-    return StackedEnd(controller.finished, controller.counts, () if look is None else look.comparisons)
