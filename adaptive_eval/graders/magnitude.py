@@ -1,24 +1,31 @@
 """Distinguishes expressions by their values, without simplifying their difference: 9^9^9^9 is not 3, and at x = 1.3
-(x + y)^29 is not x^2 - 1. Integrals are left to math-verify.
+(x + y)^29 is not x^2 - 1.
+
+Integrals are evaluated by quadrature; math-verify would look for an antiderivative, which may take a minute. Of
+indefinite integrals, the derivatives are compared.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from zlib import crc32
 
+from mpmath import quad
 from sympy import (
     Abs,
     Add,
     Eq,
     Expr,
+    Float,
     Integer,
+    Integral,
     Mul,
     Number,
     NumberSymbol,
     Pow,
     Rational,
     Symbol,
+    Tuple,
     exp,
     factorial,
     log,
@@ -40,11 +47,17 @@ EVALUATED_TYPES = (
     Number,
     NumberSymbol,
     Symbol,
+    Integral,
+    Tuple,
 )
 MAX_PARTS = 500
 DIGITS = 20
 TOLERANCE = 1e-5
 """Absolute and relative difference above which math-verify treats values as different, too."""
+QUADRATURE_ERROR = 1e-7
+"""Largest relative error of an integral."""
+MAX_DEGREE = 7
+"""Maximum degree of the quadrature, which keeps it to a few tenths of a second."""
 
 
 def values_differ(expression: Any, other: Any) -> bool:
@@ -56,14 +69,16 @@ def values_differ(expression: Any, other: Any) -> bool:
         expression, other = (side.rhs if isinstance(side, Eq) else side for side in (expression, other))
     if not (_is_plain(expression) and _is_plain(other)):
         return False
-    return any(
-        value is not None and other_value is not None and not _are_close(value, other_value)
-        for value, other_value in zip(_values(expression), _values(other), strict=True)
-    )
+    integrals = expression.atoms(Integral) | other.atoms(Integral)
+    variables = {limit[0] for integral in integrals for limit in integral.limits if len(limit) == 1}
+    for value, other_value in zip(_values(expression, variables), _values(other, variables), strict=True):
+        if value is not None and other_value is not None and not _are_close(value, other_value, TOLERANCE):
+            return True
+    return False
 
 
-def _are_close(value: Any, other: Any) -> bool:
-    return bool(abs(value - other) <= TOLERANCE * max(1, abs(value), abs(other)))
+def _are_close(value: Any, other: Any, tolerance: float) -> bool:
+    return bool(abs(value - other) <= tolerance * max(1, abs(value), abs(other)))
 
 
 def _is_plain(expression: Any) -> bool:
@@ -74,18 +89,51 @@ def _is_plain(expression: Any) -> bool:
     return len(parts) < MAX_PARTS and all(isinstance(part, EVALUATED_TYPES) for part in parts)
 
 
-def _values(expression: Any) -> Iterator[Any]:
-    """The value at each point, with coordinates between 1 and 2; None if not real and finite."""
+def _values(expression: Any, variables: Collection[Symbol]) -> Iterator[Any]:
+    """The value at each point, with coordinates between 1 and 2; None if not real, finite and accurate enough.
+
+    With `variables` of indefinite integrals, the value of the derivative.
+    """
     for point in "01":
-        coordinates = {
-            symbol: Rational(2**32 + crc32(f"{point}{symbol.name}".encode()), 2**32)
-            for symbol in expression.free_symbols
-        }
         try:
-            value = expression.evalf(DIGITS, subs=coordinates, strict=True)
+            slope = expression.diff(*variables) if variables else expression
+            point_values = {
+                symbol: Rational(2**32 + crc32(f"{point}{symbol.name}".encode()), 2**32)
+                for symbol in slope.free_symbols
+            }
+            value = _value_at(slope, point_values)
         except Exception:  # sympy may raise anything
             value = None
         yield value if getattr(value, "is_Float", False) or isinstance(value, Rational) else None
+
+
+def _value_at(expression: Any, point: dict[Symbol, Rational]) -> Any:
+    """The value at a point; None if it depends on the last digits of its integrals."""
+    integrals = {integral: _quadrature(integral.subs(point)) for integral in expression.atoms(Integral)}
+    nudged = {integral: area * (1.0 + QUADRATURE_ERROR) for integral, area in integrals.items()}
+    value, other = (expression.xreplace(areas).evalf(DIGITS, subs=point, strict=True) for areas in (integrals, nudged))
+    return value if value == other or _are_close(value, other, TOLERANCE / 100.0) else None
+
+
+def _quadrature(integral: Any) -> Float:
+    """A definite integral over one variable; raises an error unless two divisions of the interval agree.
+
+    A result of exactly 0 is rejected: all nodes may have missed the region where the integrand is not 0.
+    """
+    ((variable, *ends),) = integral.limits
+    low, high = map(float, ends)
+    between = {(True, True): low + (high - low) / math.e, (True, False): low + 1.0, (False, True): high - 1.0}
+    cut = between.get((math.isfinite(low), math.isfinite(high)), 0.1)
+
+    def height(place: Any) -> float:
+        return float(integral.function.evalf(subs={variable: place}))
+
+    (value, error), (other, _) = (
+        quad(height, points, error=True, maxdegree=MAX_DEGREE) for points in ([low, high], [low, cut, high])
+    )
+    if not max(error, abs(value - other)) < QUADRATURE_ERROR * abs(value):
+        raise ArithmeticError("the integral is not known accurately")
+    return Float(value)
 
 
 def far_apart(expression: Any, other: Any) -> bool:

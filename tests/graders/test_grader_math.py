@@ -208,6 +208,9 @@ class TestValues:
             r"(x+y+z+1)^{29}",
             r"\frac{x^{5000}-1}{x-1}",
             r"\frac{(x+y)^{20}-(x-y)^{20}}{(x+y+z)^{15}}",
+            r"\int_{0}^{1} \frac{x^{5}\sin(x)}{1+x^4} dx",
+            pytest.param(r"\int_0^\infty e^{-x^2}\cos(x)\sin(x^3) dx", marks=pytest.mark.slow),
+            r"x\int_1^2 \frac{\sin(xy)}{1+y^4} dy",
         ],
     )
     def test_what_would_be_worked_out_for_minutes_is_wrong_at_once(
@@ -229,7 +232,13 @@ class TestValues:
             (r"\{1,2\}", r"\{2,3\}"),
             ("ABC", "abc"),
             (r"\frac{(x+1)^{9}-(x-1)^{9}}{2}", r"9x^8+84x^6+126x^4+36x^2+1"),
-            (r"\int_0^1 2x dx", "7"),
+            (r"\int_{-\infty}^{\infty} e^{-x^2} dx", r"\sqrt{\pi}"),
+            (r"\int_0^y \cos(x) dx", r"\sin(y)"),
+            (r"\int 2x dx", "x^2+1"),
+            (r"\int_{-1}^{1} \frac{1}{x} dx", "1"),
+            pytest.param(r"\int_0^{100} e^{-100(x-31)^2} dx", "1", marks=pytest.mark.slow),
+            (r"10^{12}\int_0^1 e^{x^2} dx - 1462651745907", "1"),
+            (r"\int_0^1\int_0^1 xy dx dy", "1"),
         ],
     )
     def test_what_is_equal_or_not_plain_is_left_to_math_verify(self, first: str, second: str) -> None:
