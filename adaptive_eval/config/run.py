@@ -30,7 +30,7 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.types import GradingLimits, WorkerSettings
 from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
-from adaptive_eval.machine.repeats import sampling_temperature
+from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig, TemplateConfig
 from adaptive_eval.questions.types import Question, QuestionsConfig
@@ -136,9 +136,9 @@ class ModelConfig(EndpointConfig, CommandKeys):
         return not any(source.hint is not None and getattr(self, key) is not None for key, source in SOURCES.items())
 
     @property
-    def sampled_at(self) -> float | None:
-        """The temperature of its answers; None if equal answers are normal, as of a command."""
-        return None if self.command is not None else sampling_temperature(self.sampling)
+    def freedom(self) -> SamplingFreedom | None:
+        """How freely its answers are sampled; None if equal answers are normal, as of a command."""
+        return None if self.command is not None else SamplingFreedom.from_sampling(self.sampling)
 
     @property
     def longest_answer(self) -> float:

@@ -37,7 +37,7 @@ from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.facts import facts_of
-from adaptive_eval.machine.repeats import AnswerWatch, watched_questions
+from adaptive_eval.machine.repeats import AnswerWatch, SamplingFreedom, watched_questions
 from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.reader import RunReader
 from scorio.moments import IntArray
@@ -76,7 +76,7 @@ class RecordedAnswers(NamedTuple):
     """A model's answers, to find repeats, and how freely they were sampled."""
 
     watch: AnswerWatch
-    drawn: float | None
+    drawn: SamplingFreedom | None
 
 
 def read_recording(path: Path, *, untried: bool = False) -> Recording:
@@ -291,7 +291,7 @@ def recording_of_run(directory: Path) -> Recording:
             f"{directory}: {list(header.models)[at_model]} has no graded trial of question "
             f"{list(header.questions)[at_question]}, so its outcome is unknown; {hint}"
         )
-    drawn = {model.name: model.sampled_at for model in config.models}
+    drawn = {model.name: model.freedom for model in config.models}
     answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
     watched = watched_questions([*header.questions])
     for model, _, trial in trials:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.machine.records import ALARM, Note
 from adaptive_eval.machine.repeats import (
+    SamplingFreedom,
+    find_frozen,
     find_repeats,
     repeats_sentence,
     watched_questions,
@@ -33,8 +35,8 @@ class AlarmSettings:
     """Settings that alarms depend on besides the plan."""
 
     stop_on: StopOn = "all"
-    temperatures: Mapping[int, float | None] = field(default_factory=dict)
-    """At which each model samples; None for greedy sampling."""
+    freedoms: Mapping[int, SamplingFreedom | None] = field(default_factory=dict)
+    """How freely each model samples; None for greedy sampling."""
 
 
 class Alarms:
@@ -111,7 +113,7 @@ class Alarms:
         """Yield at most one alarm for each of these models: a fault of its answers, or else repeated answers."""
         for model in models:
             usage = self._opening_only.get(model, self.usages.get(model, TrialUsage()))
-            repeats = find_repeats(usage.watch, self._settings.temperatures.get(model))
+            repeats = find_repeats(usage.watch, self._settings.freedoms.get(model))
             if (fault := usage.answers.fault) is not None:
                 yield alarm_note(model, fault, fault_sentence(fault, usage.answers.number))
             elif repeats is not None and repeats.is_certain:
@@ -122,11 +124,11 @@ class Alarms:
     ) -> Iterator[Note]:
         for model in models:
             number = int(judged[model].sum())
-            if number >= growth * self._searched.get(model, 0):
+            if number >= growth * self._searched.get(model, 0) and self._settings.freedoms.get(model) is not None:
                 self._searched[model] = number
-                watch = self.usages.get(model, TrialUsage()).watch
-                repeats = find_repeats(watch, self._settings.temperatures.get(model), judged[model].tolist())
-                if repeats is not None and repeats.is_certain:
+                usage = self.usages.get(model, TrialUsage())
+                repeats = find_frozen(usage.watch, judged[model].tolist())
+                if repeats is not None:
                     self._repeating.setdefault(model, repeats_sentence(repeats))
             if model in self._repeating:
                 yield alarm_note(model, AnswerFault.REPEATED, self._repeating[model])

@@ -1,14 +1,17 @@
 """Detects that a model's answers repeat word for word, and since when.
 
-A server that ignores the seed, or serves a cache, returns one answer many times, and each counts as a trial. From some
-trial on, all answers to a question are then equal. An alarm is raised if that is nearly impossible by chance:
+A server that ignores the seed, or serves a cache, returns one answer many times, and each counts as a trial. There are
+three tests, each with a false alarm in at most one of a thousand models:
 
-- Where answers varied before: in random order, the last r of n are equal with probability sum_i C(c_i, r) / C(n, r),
-  where the c_i count equal answers. Fisher's method combines the questions. This holds for short answers, too.
-- From the first trial on: at temperature t (at most 1), n answers of so many bytes are all equal with probability at
-  most 2^(-t^2 bytes (n - 1) / 100), which is multiplied over the questions with long answers.
-
-Short answers that never vary are reported as unclear: a model may be sure of all of them.
+- **Since when.** Answers to a question varied, and from some trial on are all equal. In random order, the last r of n
+  answers are equal with probability sum_i C(c_i, r) / C(n, r), where the c_i count equal answers. Fisher's method
+  combines the questions. This holds for short answers too, at any temperature.
+- **Long answers.** Trials 2k and 2k + 1 of a question form a pair. A pair of long answers agrees with a probability of
+  at most 2^(-t^2 bytes / 100) at temperature t (at most 1). The test fails if more pairs agree.
+- **Short answers**, such as letters, may agree on each question of which a model is sure. It is less sure if it is
+  wrong: at temperature 1, without a cut (top_p, top_k, min_p), a pair agrees with probability at most
+  0.9 * 2^(-bytes / 400). The test fails if no answers to any question differ, and too many of them are wrong. If few
+  texts answer many questions, such as the letters of a choice, the length is ignored.
 
 At most `MAX_QUESTIONS` questions are watched: those whose keys have the smallest checksums.
 """
@@ -17,7 +20,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
@@ -29,23 +32,37 @@ from adaptive_eval.machine.trial import AnswerFacts, Trial
 MAX_QUESTIONS = 100
 MIN_LONG_BYTES = 200
 """Bytes from which an answer is unlikely to repeat, by its length alone."""
-BYTES_PER_BIT = 100.0
+LONG_BYTES_PER_BIT, SHORT_BYTES_PER_BIT = 100.0, 400.0
+MAX_AGREEMENT = 0.9
+"""Share of pairs of wrong answers that agree if a model is very confident."""
 UNKNOWN_TEMPERATURE = 0.5
 """Assumed if none is set; colder than the defaults of servers."""
-ALARM_CHANCE = 1e-6
-"""Chance of a false alarm at each search."""
+ALARM_CHANCE = 0.001
 MIN_PAIRS = 10
-"""Minimum number of pairs for a caution about answers that all agree."""
+"""Minimum number of pairs for a verdict on answers that all agree."""
 
 
-def sampling_temperature(sampling: Sampling) -> float | None:
-    """The temperature at which answers are sampled; None for greedy sampling, whose answers may all be equal."""
-    return (UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature) or None
+class SamplingFreedom(NamedTuple):
+    """How freely a model's answers are sampled."""
+
+    temperature: float
+    cut: bool = False
+    """Whether some tokens may be excluded."""
+
+    @classmethod
+    def from_sampling(cls, sampling: Sampling) -> Self | None:
+        """Derive it from sampling settings; None for greedy sampling, whose answers may all be equal."""
+        if sampling.temperature == 0.0:
+            return None
+        cuts = (sampling.top_p, max(sampling.top_k or 0, 0), sampling.min_p or 0.0)
+        is_uncut = sampling.temperature is not None and cuts == (1.0, 0, 0.0) and not sampling.answer_body
+        return cls(UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature, not is_uncut)
 
 
 class _Answer(NamedTuple):
     digest: int
     size: int
+    is_right: bool
 
 
 def watched_questions(keys: Sequence[str]) -> frozenset[int]:
@@ -64,7 +81,9 @@ class AnswerWatch:
         """Add an answer to a watched question, unless it is empty or timed out."""
         if facts.digest is None or (trial.kinds and trial.kinds & AnswerKind.TIMED_OUT):
             return
-        self._questions.setdefault(trial.question, {})[trial.number] = _Answer(facts.digest, facts.size)
+        is_right = (trial.category or 0) > 0 if facts.is_right is None else facts.is_right
+        answers = self._questions.setdefault(trial.question, {})
+        answers[trial.number] = _Answer(facts.digest, facts.size, is_right)
 
     def copy(self) -> "AnswerWatch":
         """A copy that later answers do not change."""
@@ -92,57 +111,108 @@ class AnswerWatch:
 class Repeats(NamedTuple):
     """Answers of a model that repeat too often."""
 
-    questions: int
-    """Number of questions with repeats."""
-    since: int
-    """The trial, from 1, from which on the answers to most of these questions are equal."""
+    pairs: int
+    agreed: int
     is_certain: bool = True
     """False if all agree, but independent samples might, too."""
+    since: int | None = None
+    """The trial, from 1, from which on the answers to most questions are equal; None: from the first."""
+    questions: int = 0
+    """Number of questions with repeats since then."""
 
 
-def find_repeats(watch: AnswerWatch, temperature: float | None, trials: Sequence[int] | None = None) -> Repeats | None:
-    """Repeats of a model, among the first `trials` of each question if given; None if there are not too many, or it is
-    sampled greedily."""
-    from scipy.special import gammaincc  # loaded here: a configuration needs only `sampling_temperature`
+def find_frozen(watch: AnswerWatch, trials: Sequence[int]) -> Repeats | None:
+    """Answers that repeat from some trial on, among the first `trials` of each question; None if they do not."""
+    questions = list(watch.in_order(trials))
+    since = _frozen_since(questions)
+    return None if since is None else Repeats(0, 0, True, *since)
 
-    if temperature is None:
+
+def find_repeats(watch: AnswerWatch, freedom: SamplingFreedom | None) -> Repeats | None:
+    """Repeats of a model; None if there are not too many, or it is sampled greedily."""
+    if freedom is None:
         return None
-    varied, logs, bits, starts, pairs = 0, 0.0, 0.0, list[int](), 0
-    for answers in watch.in_order(trials):
-        last, total = answers[-1][1], len(answers)
-        run = next((at for at, (_, answer) in enumerate(reversed(answers)) if answer.digest != last.digest), total)
-        pairs += total // 2
-        if run > 1:
+    questions = list(watch.in_order())
+    all_pairs = [pair for answers in questions for pair in _pairs(answers)]
+    pairs, agreed = len(all_pairs), _agreed(all_pairs)
+    if (since := _frozen_since(questions)) is not None:
+        return Repeats(pairs, agreed, True, *since)
+    long = [pair for pair in all_pairs if pair[0].size >= MIN_LONG_BYTES]
+    expected = sum(_long_agreement(answer.size, freedom.temperature) for answer, _ in long)
+    long_agreed = _agreed(long)
+    if _chance_of_agreement(len(long), long_agreed, expected) <= ALARM_CHANCE:
+        return Repeats(len(long), long_agreed)
+    if any(len({answer.digest for _, answer in answers}) > 1 for answers in questions) or pairs < MIN_PAIRS:
+        return None
+    is_choice = len({answers[0][1].digest for answers in questions}) < len(questions) / 2
+    wrong_sizes = [min(answer.size for _, answer in answers) for answers in questions if _is_always_wrong(answers)]
+    bits = 0.0 if is_choice else sum(wrong_sizes) / SHORT_BYTES_PER_BIT
+    chance = MAX_AGREEMENT ** len(wrong_sizes) * 2.0**-bits
+    return Repeats(pairs, agreed, freedom.temperature >= 1.0 and not freedom.cut and chance <= ALARM_CHANCE)
+
+
+def _pairs(answers: list[tuple[int, _Answer]]) -> Iterator[tuple[_Answer, _Answer]]:
+    by_trial = dict(answers)
+    return ((answer, by_trial[trial + 1]) for trial, answer in answers if trial % 2 == 0 and trial + 1 in by_trial)
+
+
+def _agreed(pairs: Sequence[tuple[_Answer, _Answer]]) -> int:
+    """Number of pairs with equal answers."""
+    return sum(first.digest == second.digest for first, second in pairs)
+
+
+def _long_agreement(size: int, temperature: float) -> float:
+    return float(2.0 ** (-(min(temperature, 1.0) ** 2) * size / LONG_BYTES_PER_BIT))
+
+
+def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:
+    """Bound on the probability that this many independent pairs agree: exp(-n KL(a / n, E / n)), Hoeffding (1963)."""
+    if agreed <= expected:
+        return 1.0
+    share, mean = agreed / pairs, expected / pairs
+    differing = 0.0 if agreed == pairs else (1.0 - share) * math.log((1.0 - share) / (1.0 - mean))
+    return math.exp(-pairs * (share * math.log(share / mean) + differing))
+
+
+def _is_always_wrong(answers: list[tuple[int, _Answer]]) -> bool:
+    return len(answers) > 1 and not any(answer.is_right for _, answer in answers)
+
+
+def _frozen_since(questions: list[list[tuple[int, _Answer]]]) -> tuple[int, int] | None:
+    """The trial, from 1, from which on answers repeat that varied before, and the number of such questions; None if
+    there are none."""
+    varied, logs, starts = 0, [], []
+    for answers in questions:
+        last_digest, total = answers[-1][1].digest, len(answers)
+        run = next((at for at, (_, answer) in enumerate(reversed(answers)) if answer.digest != last_digest), total)
+        varied += run < total
+        if 1 < run < total:
+            counts = Counter(answer.digest for _, answer in answers)
+            arrangements = sum(math.comb(count, run) for count in counts.values())
+            logs.append(math.log(arrangements) - math.log(math.comb(total, run)))
             starts.append(answers[-run][0] + 1)
-        if run < total:
-            varied += 1
-            logs -= _log_chance(Counter(answer.digest for _, answer in answers), run)
-        if last.size >= MIN_LONG_BYTES:
-            bits += min(temperature, 1.0) ** 2 * last.size * (run - 1) / BYTES_PER_BIT if run == total else -math.inf
-    is_certain = 0.5**bits <= ALARM_CHANCE or (varied > 0 and bool(gammaincc(varied, logs) <= ALARM_CHANCE))
-    if not is_certain and (varied or pairs < MIN_PAIRS):
+    from scipy.special import gammaincc  # loaded here: a configuration needs only `SamplingFreedom`
+
+    if not starts or gammaincc(varied, -math.fsum(logs)) > ALARM_CHANCE**2:
         return None
-    return Repeats(len(starts), int(np.median(starts)), is_certain)
-
-
-def _log_chance(counts: Counter[int], run: int) -> float:
-    """The logarithm of the chance that in random order the last `run` answers are equal; `counts` of equal answers."""
-    arrangements = sum(math.comb(count, run) for count in counts.values())
-    return math.log(arrangements) - math.log(math.comb(counts.total(), run))
+    return int(np.median(starts)), len(starts)
 
 
 def repeats_sentence(repeats: Repeats) -> str:
     """The sentence that warns of repeats."""
     cause = "its server ignores the seed or serves a cache, so its trials are fewer than they seem"
-    if not repeats.is_certain:
+    if repeats.since is not None:
         return (
-            f"all answers to each of {repeats.questions} questions are the same word for word; they are short, and "
-            "independent samples may be the same as well, so it is unknown whether its server ignores the seed or "
-            "serves a cache (longer answers would show it)"
+            f"answers to {repeats.questions} questions varied, and are the same word for word from about trial "
+            f"{repeats.since} on: since then {cause}"
         )
-    if repeats.since > 1:
+    if repeats.is_certain:
         return (
-            f"answers to {repeats.questions} questions are the same word for word from about trial {repeats.since} on: "
-            f"since then {cause}"
+            f"the answers of {repeats.agreed} of {repeats.pairs} pairs of trials agree word for word, which is hardly "
+            f"possible for independent samples: {cause}"
         )
-    return f"all answers to each of {repeats.questions} questions are the same word for word: {cause}"
+    return (
+        f"the answers of all {repeats.pairs} pairs of trials agree word for word; they are short, and independent "
+        "samples may agree as well, so it is unknown whether its server ignores the seed or serves a cache "
+        "(more questions at temperature 1 and top_p 1 would show it)"
+    )

@@ -21,6 +21,7 @@ from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, TrialUsage
 from adaptive_eval.notes import (
     Event,
@@ -65,7 +66,7 @@ class RunSubject:
     name: str
     models: tuple[str, ...]
     questions: tuple[str, ...]
-    drawn: tuple[float | None, ...]
+    drawn: tuple[SamplingFreedom | None, ...]
     """Sampling freedom of each model's answers; None if equal answers are normal, or texts are not seen."""
     created: float
     """Seconds since 1970."""
@@ -276,7 +277,7 @@ def run_subject(config: RunConfig, questions: Sequence[Question], created: float
         name=config.name,
         models=tuple(model.name for model in config.models),
         questions=tuple(question.id for question in questions),
-        drawn=tuple(model.sampled_at for model in config.models),
+        drawn=tuple(model.freedom for model in config.models),
         created=created,
         decisions=config.stated(),
         sampling=tuple({} if model.recorded else sent_sampling(model, model.sampling) for model in config.models),

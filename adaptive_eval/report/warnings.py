@@ -11,7 +11,7 @@ from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Cost
-from adaptive_eval.machine.repeats import find_repeats, repeats_sentence
+from adaptive_eval.machine.repeats import SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.machine.usage import AnswerFault, TrialUsage, fault_sentence
 from adaptive_eval.notes import (
     AlarmRaised,
@@ -425,11 +425,11 @@ def unknown_cautions(
 
 
 def repeat_cautions(
-    names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[float | None]
+    names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[SamplingFreedom | None]
 ) -> Iterator[Caution]:
     """Warn of models whose answers repeat more often than independent samples would, or may do so."""
-    for name, usage, temperature in zip(names, usages, drawn, strict=True):
-        if (repeats := find_repeats(usage.watch, temperature)) is not None:
+    for name, usage, how in zip(names, usages, drawn, strict=True):
+        if (repeats := find_repeats(usage.watch, how)) is not None:
             kind = AnswerFault.REPEATED if repeats.is_certain else "repeats_unclear"
             yield Caution(kind, name, repeats_sentence(repeats))
 

@@ -68,7 +68,7 @@ def test_counted_each_they_are_an_alarm_of_the_run_and_of_its_replay(tmp_path: P
     replayed = CliRunner().invoke(
         app, ["replay", str(run), "--set", "trials.max=8", "--output", str(tmp_path / "replay")]
     )
-    assert "long: all answers to each of 10 questions are the same word for word" in replayed.output.replace("\n", " ")
+    assert "long: the answers of 40 of 40 pairs of trials agree word for word" in replayed.output.replace("\n", " ")
 
 
 def test_a_long_answer_counts_once_even_where_others_differ(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.machine.alarms import Alarms, AlarmSettings
 from adaptive_eval.machine.facts import MAX_SIZE
 from adaptive_eval.machine.records import Note
+from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, SharedTraits
 
@@ -56,7 +57,7 @@ OPENING, LAST = 8, 12
 
 def alarms_after(answers: list[Trial]) -> list[Note]:
     alarms = Alarms()
-    settings = AlarmSettings(temperatures={0: 1.0})
+    settings = AlarmSettings(freedoms={0: SamplingFreedom(1.0)})
     alarms.use(settings, ["q0", "q1", "q2"], {0: np.full(3, OPENING, dtype=np.int32)})
     for trial in answers:
         alarms.add(trial)

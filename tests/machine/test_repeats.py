@@ -13,31 +13,35 @@ from adaptive_eval.machine.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
     Repeats,
+    SamplingFreedom,
+    find_frozen,
     find_repeats,
     repeats_sentence,
-    sampling_temperature,
     watched_questions,
 )
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 
-WARM, HOT = 0.6, 1.0
+WARM, HOT = SamplingFreedom(0.6), SamplingFreedom(1.0)
 Texts = Callable[[int, int], object]
 """The text of a question's trial."""
 
 
-def add(watch: AnswerWatch, question: int, number: int, digest: int | None, flags: str = "", size: int = 512) -> None:
-    """Add an answer."""
+def add(
+    watch: AnswerWatch, question: int, number: int, digest: int | None, flags: str = "", size: int = 512,
+    *, right: bool | None = None,
+) -> None:  # fmt: skip
+    """Add an answer that is graded as wrong, unless its grader says whether it is right."""
     trial = Trial(0, question, number, 0, DONE, category=0, kinds=answer_kinds(flags))
-    watch.add(trial, AnswerFacts(digest, size, None, True, 5))
+    watch.add(trial, AnswerFacts(digest, size, right, True, 5))
 
 
-def watched(texts: Texts, questions: int = 30, trials: int = 8, *, size: int = 3) -> AnswerWatch:
+def watched(texts: Texts, questions: int = 30, trials: int = 8, *, size: int = 3, right: bool = False) -> AnswerWatch:
     """The watched answers of a model, added in any order."""
     watch = AnswerWatch()
     cells = list(itertools.product(range(questions), range(trials)))
     np.random.default_rng(1).shuffle(cells)
     for question, trial in cells:
-        add(watch, question, trial, hash((question, texts(question, trial))), size=size)
+        add(watch, question, trial, hash((question, texts(question, trial))), size=size, right=right)
     return watch
 
 
@@ -66,53 +70,72 @@ def from_trial(first: int, before: Texts) -> Texts:
     return lambda question, trial: before(question, trial) if trial < first else "cached"
 
 
-@pytest.mark.parametrize("how", [WARM, HOT, 0.5])
-def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: float) -> None:
-    assert find_repeats(watched(stuck, size=900), how) == Repeats(30, 1)
+@pytest.mark.parametrize("every", [7, 40])
+def test_single_answers_that_differ_do_not_hide_a_server_that_ignores_the_seed(every: int) -> None:
+    """As where requests that are computed together change a few tokens."""
+
+    def noisy(question: int, trial: int) -> str:
+        return f"another {trial}" if (question + trial) % every == 0 else "the same"
+
+    assert alarmed(find_repeats(watched(noisy, 100, 20, size=2000), WARM))
+
+
+@pytest.mark.parametrize("how", [WARM, HOT, SamplingFreedom(0.5)])
+def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: SamplingFreedom) -> None:
+    assert find_repeats(watched(stuck, size=900), how) == Repeats(120, 120)
     assert find_repeats(watched(free, size=900), how) is None
     assert find_repeats(watched(stuck, size=900), None) is None, "the likeliest answer was asked for"
 
 
+def test_a_cache_that_serves_some_is_found() -> None:
+    watch = watched(lambda question, trial: trial // 2 if question < 6 else trial, size=1024)
+    assert find_repeats(watch, HOT) == Repeats(120, 24)
+
+
 @pytest.mark.parametrize("size", [1, 20, 900])
-@pytest.mark.parametrize("how", [WARM, HOT, 0.1])
+@pytest.mark.parametrize("how", [WARM, HOT, HOT._replace(cut=True), SamplingFreedom(0.1)])
 @pytest.mark.parametrize("first", [3, 8, 20])
-def test_a_cache_that_starts_in_the_middle_is_found_whatever_the_answers(size: int, how: float, first: int) -> None:
+def test_a_cache_that_starts_in_the_middle_is_found_whatever_the_answers(
+    size: int, how: SamplingFreedom, first: int
+) -> None:
     """Answers are right and wrong, short and long, and agree in most cases before."""
     repeats = find_repeats(watched(from_trial(first, letters(0.8)), 30, first + 6, size=size), how)
-    assert repeats is not None and repeats.is_certain
+    assert repeats is not None and repeats.is_certain and repeats.since is not None
     assert first - 1 <= repeats.since <= first + 1 and repeats.questions >= 15
     assert f"from about trial {repeats.since} on" in repeats_sentence(repeats)
 
 
 def test_a_cache_is_found_in_the_trials_that_a_look_counts() -> None:
     watch = watched(from_trial(4, free), trials=12)
-    assert find_repeats(watch, HOT, [4] * 30) is None
-    assert find_repeats(watch, HOT, [12] * 30) == Repeats(questions=30, since=5)
+    assert find_frozen(watch, [4] * 30) is None
+    assert find_frozen(watch, [12] * 30) == Repeats(0, 0, since=5, questions=30)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.97, 0.995])
 @pytest.mark.parametrize("size", [1, 900])
 def test_answers_that_vary_as_often_late_as_early_raise_no_alarm(p: float, size: int) -> None:
     for seed in range(12):
-        assert not alarmed(find_repeats(watched(letters(p, seed), 40, 20, size=size), 0.1))
+        repeats = find_repeats(watched(letters(p, seed), 40, 20, size=size), SamplingFreedom(0.1))
+        assert repeats is None or repeats.since is None
 
 
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.99, 1.0])
 def test_repeated_choice_letters_raise_no_alarm(p: float) -> None:
-    """However certain the model is."""
+    """However certain the model is of the right letter."""
     for seed in range(20):
         for how in (WARM, HOT):
-            assert not alarmed(find_repeats(watched(letters(p, seed)), how)), seed
+            assert not alarmed(find_repeats(watched(letters(p, seed), right=True), how)), seed
+        assert not alarmed(find_repeats(watched(letters(p, seed)), WARM)), seed
 
 
 def test_undecidable_repeats_are_reported_as_such() -> None:
     repeats = find_repeats(watched(stuck), WARM)
-    assert repeats == Repeats(30, 1, is_certain=False)
+    assert repeats == Repeats(120, 120, is_certain=False)
     assert "it is unknown" in repeats_sentence(repeats)
     assert find_repeats(watched(stuck, questions=2, trials=8), WARM) is None
 
 
-def test_repeats_are_counted_within_a_question() -> None:
+def test_pairs_are_disjoint_and_of_one_question() -> None:
     watch = AnswerWatch()
     for trial, digest in enumerate([1, 2, 2, 1, 7, 7, 9]):
         add(watch, 0, trial, digest)
@@ -123,6 +146,38 @@ def test_repeats_are_counted_within_a_question() -> None:
     assert find_repeats(watch, HOT) is None
 
 
+def test_short_answers_of_honest_servers_raise_no_alarm() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        questions, temperature = int(rng.choice([15, 30, 100])), float(rng.choice([0.5, 0.8, 1.0]))
+        sure = rng.beta(5.0, 1.0, questions)
+        drawn = rng.random((questions, 6)) < sure[:, None]
+        texts = np.where(drawn, -1, rng.integers(0, 3, drawn.shape)).tolist()
+        repeats = find_repeats(
+            watched(lambda q, t, texts=texts: texts[q][t], questions, 6), SamplingFreedom(temperature)
+        )
+        assert not alarmed(repeats)
+
+
+@pytest.mark.parametrize(("size", "enough"), [(0, 66), (4, 62), (40, 40), (120, 23), (199, 16)])
+def test_a_cache_is_found_by_short_wrong_answers_once_there_are_enough(size: int, enough: int) -> None:
+    """Answers of 1 to 50 tokens that are not right."""
+    assert alarmed(find_repeats(watched(stuck, enough, 4, size=size), HOT))
+    assert not alarmed(find_repeats(watched(stuck, enough - 1, 4, size=size), HOT))
+    assert not alarmed(find_repeats(watched(stuck, 100, 4, size=size, right=True), HOT))
+    assert not alarmed(find_repeats(watched(stuck, enough, 4, size=size), HOT._replace(cut=True)))
+    assert not alarmed(find_repeats(watched(stuck, enough, 4, size=size), WARM))
+
+
+def test_long_answers_to_choices_raise_no_alarm() -> None:
+    """Twenty words around one of four letters do not make independent answers unlikely to agree."""
+    choices = AnswerWatch()
+    for question, trial in itertools.product(range(40), range(4)):
+        add(choices, question, trial, question % 4, size=160, right=False)
+    assert not alarmed(find_repeats(choices, HOT))
+    assert alarmed(find_repeats(watched(stuck, 40, 4, size=160), HOT))
+
+
 def test_a_few_questions_are_watched_whatever_the_order_of_questions() -> None:
     keys = [f"q{number}" for number in range(2000)]
     watched = watched_questions(keys)
@@ -131,9 +186,19 @@ def test_a_few_questions_are_watched_whatever_the_order_of_questions() -> None:
     assert watched_questions(keys[:7]) == {*range(7)}
 
 
-def test_how_freely_answers_are_drawn() -> None:
-    given = ({"temperature": 0.0}, {}, {"temperature": 0.8})
-    assert [sampling_temperature(Sampling.model_validate(sampling)) for sampling in given] == [None, 0.5, 0.8]
+@pytest.mark.parametrize(
+    ("sampling", "drawn"),
+    [
+        ({"temperature": 0.0}, None),
+        ({}, SamplingFreedom(0.5, cut=True)),
+        ({"temperature": 1.0}, SamplingFreedom(1.0, cut=True)),
+        ({"temperature": 1.0, "top_p": 1.0}, SamplingFreedom(1.0)),
+        ({"temperature": 1.0, "top_p": 1.0, "top_k": 20}, SamplingFreedom(1.0, cut=True)),
+        ({"temperature": 1.0, "top_p": 1.0, "extra_body": {"min_p": 0.1}}, SamplingFreedom(1.0, cut=True)),
+    ],
+)
+def test_how_freely_answers_are_drawn(sampling: dict[str, object], drawn: SamplingFreedom | None) -> None:
+    assert SamplingFreedom.from_sampling(Sampling.model_validate(sampling)) == drawn
 
 
 @pytest.mark.parametrize(("text", "reasoning", "counts"), [("\n", None, False), ("", " ", False), ("", "hm", True)])
