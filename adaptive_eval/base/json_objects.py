@@ -11,6 +11,9 @@ def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, as `object_pairs_hook` of `json.loads`; raises `RepeatedKey`."""
     parsed = dict(pairs)
     if len(parsed) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise RepeatedKey(next(name for name in names if names.count(name) > 1))
+        seen = set[str]()
+        for name, _ in pairs:
+            if name in seen:
+                raise RepeatedKey(name)
+            seen.add(name)
     return parsed

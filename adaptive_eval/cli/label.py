@@ -20,7 +20,7 @@ from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.report.finding import finding
 from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import read_labels
-from adaptive_eval.report.lines import several
+from adaptive_eval.report.lines import safe_line, several
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.running.reporting import apply_labels
@@ -86,8 +86,15 @@ def _import_labels(run: Path, source: Path) -> None:
         require_useful_labels(grader, stored.rubric)
         labels = parse_labels_file(source)
         require_levels(labels, grader, questions, source)
-        labels = labels_of_answers(labels, stored.reader)
-    add_labels(run, labels)
+        known = labels_of_answers(labels, stored.reader)
+    if missing := [at for at in labels if at not in known]:
+        at = missing[0]
+        what = f"{several(len(missing), 'label')} of answers that {run} does not have"
+        left_out = f"{what}, such as {safe_line(at.model)}, {safe_line(at.question)}, trial {at.trial}"
+        if not known:
+            raise ConfigError(f"{source} has only {left_out}")
+        typer.echo(f"left out: {left_out}")
+    add_labels(run, known)
 
 
 def _serve_page(session: LabelSession, port: int) -> None:

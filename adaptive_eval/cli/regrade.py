@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.shared import Run, report_errors, typed_command
 from adaptive_eval.config.fingerprint import GRADING
 from adaptive_eval.config.load import holds_questions, load_config
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.report.lines import Scale, safe_name, several
 from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.words import cost_to_go_on
@@ -46,7 +47,9 @@ def regrade(
             )
         given = overrides or []
         remembered, _ = remembered_settings(partial(load_config, config), given, run)
-        if shadowing := [setting for setting in remembered if setting.split("=")[0].split(".")[0] in GRADING]:
+        shadowing = [setting for setting in remembered if setting.split("=")[0].split(".")[0] in GRADING]
+        settings = load_config(config, [*remembered, *given])
+        if shadowing and not _grades_alike(settings, config, given):
             undo = " ".join(f"--set {setting.split('=')[0]}=" for setting in shadowing)
             raise ConfigError(
                 f"{run} remembers {', '.join(shadowing)} of an earlier start, which would hold instead of {config}; "
@@ -54,7 +57,6 @@ def regrade(
             )
         if remembered:
             typer.echo(remembered_note(remembered), err=True)
-        settings = load_config(config, [*remembered, *given])
         command = typed_command("run", config, overrides, "--run-dir", str(run))
         arguments = tuple(shlex.split(command)[2:])
         done = asyncio.run(regrade_run(run, settings, beyond_limits=beyond_limits, arguments=arguments))
@@ -62,6 +64,15 @@ def regrade(
     typer.echo(f"graded {several(done.answers, 'answer')} again: {done.changed:,} have another category{failed}")
     for line in _score_lines(done, run, command):
         typer.echo(line)
+
+
+def _grades_alike(settings: RunConfig, path: Path, overrides: Sequence[str]) -> bool:
+    """Whether the file alone grades as these settings do, or is no configuration alone."""
+    try:
+        alone = load_config(path, overrides)
+    except ConfigError:
+        return True
+    return (alone.grader, alone.rubric) == (settings.grader, settings.rubric)
 
 
 def _score_lines(done: Regraded, run: Path, command: str) -> Iterator[str]:

@@ -153,7 +153,7 @@ def _parse_model(text: str) -> TypedModel:
         expected = "as in http://localhost:8000/v1, or small=http://localhost:8000/v1#org/small-7b"
         hint = f"{expected}, without user, password and query" if "://" in text else f"{expected}, but got {text!r}"
         name, _, rest = text.partition("=")
-        if rest.startswith("http") and "://" not in name:
+        if rest.startswith("http") and "/" in name and "://" not in name:
             raise ConfigError(
                 f"--model: the name {name!r} must not contain '/'; choose another, or use a configuration"
             )

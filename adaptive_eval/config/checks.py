@@ -470,7 +470,7 @@ def check_rubric_signals(grader: GraderOptions, rubric: RubricConfig, models: Mo
             yield Problem((*path, "sampling", "logprobs"), "must be true: the rubric needs completion_bpt")
         if "prompt_bpt" in opened.needs and model.prompt_logprobs is None:
             yield Problem((*path, "prompt_logprobs"), "must be given: the rubric needs prompt_bpt", "for vLLM: vllm")
-        needed = sorted(opened.needs & {LENGTH, LENGTH_RATIO})
+        needed = sorted(opened.needs & {LENGTH, LENGTH_RATIO, "token_ratio"})
         if needed and model.concurrency.samples_per_request > 1 and not model.sampling.logprobs:
             rule = f"must be 1: the rubric needs {needed[0]}, and servers only count the tokens of a whole request"
             hint = "or set sampling.logprobs: true, by which each answer is counted"

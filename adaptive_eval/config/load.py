@@ -159,9 +159,9 @@ def load_decisions(
     return _decisions(document, names, "--set" if path is None else str(path))
 
 
-def load_benchmarks(path: Path) -> tuple[BenchmarkPart, ...]:
+def load_benchmarks(path: Path, overrides: Iterable[str]) -> tuple[BenchmarkPart, ...]:
     """The benchmarks of a file, for their weights and gates; those that are not valid are left out."""
-    document = _complete_document(_read_text(path), path, (), read_environment(path.parent))
+    document = _complete_document(_read_text(path), path, overrides, read_environment(path.parent))
     parts = (_parsed(BenchmarkPart, entry) for _, entry in document.entries("benchmarks"))
     return tuple(part for part in parts if part is not None)
 

@@ -17,6 +17,7 @@ from adaptive_eval.config.run import MODEL_NAME, RunConfig
 from adaptive_eval.endpoints.secrets import HEADERS
 from adaptive_eval.graders.judge_forms import VERDICT_NAME
 from adaptive_eval.graders.registry import STORED_ONLY
+from adaptive_eval.graders.rubric import PERCENTILE
 from adaptive_eval.graders.scoring import CRITERION_NAME
 
 
@@ -119,6 +120,8 @@ PATTERNS = {
     MODEL_NAME: "must be one line of text without control characters or spaces at its ends",
     VERDICT_NAME: "must have up to 40 letters, digits, spaces, underscores and hyphens, first a letter or digit",
     CRITERION_NAME: "must have up to 40 small letters, digits and underscores, first a letter",
+    PERCENTILE: "must be a percentile, as in p33",
+    SPECIFICATION: "must name an object to import, as package.module:attribute",
 }
 """Rules of texts by their pattern."""
 

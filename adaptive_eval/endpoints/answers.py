@@ -414,14 +414,13 @@ def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bo
         return [draft.tokens for draft in drafts]
     if all(draft.logprobs for draft in drafts):
         return [len(draft.logprobs) for draft in drafts]
-    sizes = [draft.size for draft in drafts]
+    with_text = [draft.size for draft in drafts if draft.size]
+    # a tool call or a filtered answer has tokens without a text: as many as the others, for all that is known
+    usual = -(-sum(with_text) // max(len(with_text), 1))
+    sizes = [draft.size or (0 if draft.is_blank else usual) for draft in drafts]
     if usage_covers_one and len(drafts) > 1 and sizes[0]:
         reported = round(reported * sum(sizes) / sizes[0])
-    # a tool call or a filtered answer has tokens without a text: as many as the others, for all that is known
-    usual = -(-sum(sizes) // max(sum(map(bool, sizes)), 1))
-    return _split_in_proportion(
-        reported, [size or (0 if draft.is_blank else usual) for size, draft in zip(sizes, drafts, strict=True)]
-    )
+    return _split_in_proportion(reported, sizes)
 
 
 def text_signals(

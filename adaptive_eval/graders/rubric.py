@@ -32,7 +32,8 @@ from adaptive_eval.graders.types import ANSWER_SIGNALS, NEEDS_RUBRIC, SignalValu
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
 from scorio.categorical.variables import INVALID, PERCENTILES, VARIABLES, Percentile
 
-PercentileName = Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")]
+PERCENTILE = r"^p\d{1,2}(\.\d+)?$"
+PercentileName = Annotated[str, Field(pattern=PERCENTILE)]
 """p33 for the 33rd percentile."""
 TIMING_SIGNALS = frozenset({"latency", "ttft", "judge_gpu_seconds", "judge_seconds"})
 """Signals that differ between runs for the same answer; conditions must not use them."""

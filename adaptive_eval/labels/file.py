@@ -87,12 +87,12 @@ def require_levels(labels: Labels, grader: GraderOptions, questions: Sequence[st
 
 
 def labels_of_answers(labels: Labels, reader: RunReader) -> Labels:
-    """The labels, each with the digest of its answer in the run."""
+    """The labels, each with the digest of its answer in the run; those without an answer are left out."""
     cells: dict[tuple[str, str], dict[int, GivenLabel]] = defaultdict(dict)
     for at, given in labels.items():
         if given.digest is None:
             cells[at.model, at.question][at.trial] = given
-    known = dict(labels)
+    known = {at: given for at, given in labels.items() if given.digest is not None}
     for (model, question), wanted in cells.items():
         for record in reader.cell(model, question):
             if record.trial in wanted:

@@ -203,7 +203,10 @@ def _score_by(
     questions = [trials.questions[at] for at in trials.question.tolist()] if config.looks_at_lengths else []
     rubric, all_thresholds = fit_thresholds(config, facts, questions, frozen)
     if config.looks_at_lengths:
-        medians, bare = all_thresholds.medians, [_without_ratio(trial) for trial in facts]
+        medians, bare = (
+            all_thresholds.medians,
+            [_without_ratio(trial) if LENGTH_RATIO in trial else trial for trial in facts],
+        )
         facts = [with_length_ratio(trial, question, medians) for trial, question in zip(bare, questions, strict=True)]
     fitted = tuple(threshold for threshold in config.unfitted if threshold not in frozen.values)
     scored = _scored(scoring, name, rubric, trials, classify_trials(facts, rubric))

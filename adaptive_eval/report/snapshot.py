@@ -67,7 +67,7 @@ class RunSubject:
     models: tuple[str, ...]
     questions: tuple[str, ...]
     drawn: tuple[SamplingFreedom | None, ...]
-    """Sampling freedom of each model's answers; None if equal answers are normal, or texts are not seen."""
+    """How freely each model samples; None if equal answers are normal, or texts are not seen."""
     created: float
     """Seconds since 1970."""
     decisions: Mapping[str, object] = field(default_factory=dict)

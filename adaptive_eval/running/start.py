@@ -164,7 +164,7 @@ class _Start:
             beside = RunReader.open(store.directory)  # the other one is used by the thread that writes
             stack.callback(beside.close)
             config, notices = within_open_files(await with_simulator(prepared.config, stack))
-            grading = await stack.enter_async_context(open_run_graders(prepared))
+            grading = await stack.enter_async_context(open_run_graders(replace(prepared, config=config)))
             can_afford = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
             await take_baseline(grading, store, can_afford)
             names = [*store.reader.models()]

@@ -259,7 +259,7 @@ def _sites(sites: Sequence[SiteRow]) -> Iterator[Block]:
     losses, moves = sum(row.losses for row in sites), sum(row.moves for row in sites)
     yield (
         f"{several(len(sites), 'site')}: {', '.join(f'{number} {state}' for state, number in states.items())}; "
-        f"lost {count(losses)} times, moved {count(moves)} times to another node."
+        f"lost {several(losses, 'time')}, moved {several(moves, 'time')} to another node."
     )
 
 

@@ -78,7 +78,7 @@ FORMATS: Mapping[str, tuple[str, Formatter]] = {
 UNLIMITED, NOT_REACHED, LIMITED = "without a limit", "if no limit is reached", "with the limit"
 """Titles of the outlook: of a run without limits, and of one with limits if it reaches none, and as it is."""
 TOO_SMALL = "the budget does not cover the first round: no ranking"
-JOINING_UNPAID = "the budget does not cover the first round of every model: the run ends without it"
+JOINING_UNPAID = "the budget does not cover the first round of every model: the run ends before its next look"
 LABEL_WIDTH = len(NOT_REACHED) - 2
 
 

@@ -48,11 +48,9 @@ def expected_grade(
             remark = f"a grade is guessed to take {cost.tokens:,} tokens of the {grader.kind}, whose replies are short"
         share = len(questions) / len(prepared.questions)
         cost = Cost(round(share * cost.tokens), share * cost.usd, share * cost.gpu_seconds)
-        untimed = (
-            f"times do not include grading: a {grader.kind} grades while models answer, and makes a run longer if slow"
-        )
-        expected = ExpectedGrade(expected.cost.plus(cost), (*expected.remarks, remark, untimed))
-    return expected
+        expected = ExpectedGrade(expected.cost.plus(cost), (*expected.remarks, remark))
+    untimed = ("times do not include grading: a slow judge makes the run longer",) if expected.remarks else ()
+    return expected._replace(remarks=(*expected.remarks, *untimed))
 
 
 def _cost_in_pilot(grader: AskedGrader, seen: JudgeUse) -> Cost:

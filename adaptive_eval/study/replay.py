@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.config.benchmarks import Weighing, weigh_questions
+from adaptive_eval.config.benchmarks import BenchmarkPart, Weighing, weigh_questions
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.load import load_benchmarks, load_decisions
 from adaptive_eval.config.planning import RunFacts, affordable_trials, plan_on
@@ -183,7 +183,8 @@ def prepare_replay(source_name: str, config: Path | None, overrides: Sequence[st
     own = drawn_from.config if isinstance(drawn_from, Recording) and config is None else None
     default = {} if own is None else _settings_of_run(own, source_name)
     decisions = load_decisions(config, overrides, drawn_from.models, default)
-    source = _source(drawn_from, source_name, decisions, config)
+    benchmarks = () if config is None else load_benchmarks(config, overrides)
+    source = _source(drawn_from, source_name, decisions, benchmarks, has_config=config is not None)
     if top is not None:
         source = source.best(top)
         decisions = load_decisions(config, overrides, source.models, default)  # may name omitted models
@@ -220,15 +221,21 @@ def _settings_of_run(config: RunConfig, name: str) -> dict[str, object]:
     return settings | {"budget": {"trials": config.budget.trials}}
 
 
-def _source(drawn_from: World | Recording, name: str, decisions: Decisions, config: Path | None) -> OutcomeSource:
+def _source(
+    drawn_from: World | Recording,
+    name: str,
+    decisions: Decisions,
+    benchmarks: Sequence[BenchmarkPart],
+    *,
+    has_config: bool,
+) -> OutcomeSource:
     if isinstance(drawn_from, World):
         return OutcomeSource(drawn_from.name, drawn_from.models, drawn_from.questions, drawn_from.w, drawn_from.p)
     weights = drawn_from.weights
-    if weights is None or config is not None:
+    if weights is None or has_config:
         weights = np.array(open_rubric(decisions.rubric).weights, dtype=float)
     path = Path(name)
     source = source_of_recording(drawn_from, path.name if path.is_dir() else path.stem, weights)
-    benchmarks = () if config is None else load_benchmarks(config)
     if {benchmark_named(question) for question in source.questions} <= {part.name for part in benchmarks}:
         source = replace(source, weighing=weigh_questions(benchmarks, source.questions))
     return source

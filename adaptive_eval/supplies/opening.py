@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun
@@ -24,6 +24,9 @@ from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.types import Answer, EarlierTimes, Endpoint, Notice, Prompt
+from adaptive_eval.graders.asked import AskedGrader
+from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_that_ask
+from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply
 from adaptive_eval.notes import Event
 from adaptive_eval.supplies.served import OpenedHosts, RunServers
@@ -193,28 +196,44 @@ def file_name(name: str) -> str:
     return plain if plain == name else f"{plain}-{digest}"
 
 
+Limited = TypeVar("Limited", ModelConfig, AskedGrader)
 FILES_OF_COMMAND = 8
 """Open files that a command in flight needs: its question, and both ends of its pipes."""
 
 
 def within_open_files(config: RunConfig) -> tuple[RunConfig, list[Notice]]:
-    """Raise the limit of open files; if that is not enough, all models have fewer requests in flight, with a notice."""
+    """Raise the limit of open files; if that is not enough, models and judges have fewer requests in flight, with a
+    notice."""
     servers = [model.concurrency.in_flight for model in config.asked if model.command is None for _ in model.replicas]
     commands = sum(model.concurrency.in_flight for model in config.asked if model.command is not None)
-    requests, others = sum(servers) + commands * FILES_OF_COMMAND, open_files.files_needed(0, len(servers))
+    graders = graders_that_ask(config.grader).values()
+    judges = [grader.concurrency.in_flight * len(host.replicas) for grader in graders for host in grader.server]
+    requests = sum(servers) + commands * FILES_OF_COMMAND + sum(judges)
+    others = open_files.files_needed(0, len(servers))
     allowed = open_files.allow(requests + others)
     if allowed >= requests + others:
         return config, []
-    share = max(allowed - others, 0) / requests
-    models = tuple(
-        model.model_copy(
-            update={"concurrency": limits.model_copy(update={"in_flight": max(int(share * limits.in_flight), 1)})}
-        )
-        for model in config.models
-        for limits in [model.concurrency]
-    )
+    share = max(allowed - others, 0) / max(requests, 1)
+    fewer = {
+        "models": tuple(_with_share(model, share) for model in config.models),
+        "grader": _grader_with_share(config.grader, share),
+    }
     notice = Notice("few_open_files", open_files.too_few_message(requests + others, allowed))
-    return config.model_copy(update={"models": models}), [notice]
+    return config.model_copy(update=fewer), [notice]
+
+
+def _with_share(limited: Limited, share: float) -> Limited:
+    """A model or a grader with this share of its requests in flight, at least one."""
+    limits = limited.concurrency
+    limits = limits.model_copy(update={"in_flight": max(int(share * limits.in_flight), 1)})
+    return limited.model_copy(update={"concurrency": limits})
+
+
+def _grader_with_share(grader: GraderOptions, share: float) -> GraderOptions:
+    if isinstance(grader, ByBenchmark):
+        graders = {name: _grader_with_share(inner, share) for name, inner in grader.graders.items()}
+        return grader.model_copy(update={"graders": graders})
+    return _with_share(grader, share) if isinstance(grader, AskedGrader) else grader
 
 
 def open_direct(context: SupplyContext, models: Models) -> Mapping[int, Supply]:

@@ -253,12 +253,12 @@ def test_a_file_may_be_csv_and_a_later_label_counts(site: Site, ended_runs: Ende
     )
     result = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
     assert result.exit_code == ExitCode.REACHED, result.output
-    labels = read_labels(directory)
-    assert {at: given.label for at, given in labels.items()} == {
-        at: given.label for at, given in parse_labels_file(table).items()
-    }
-    assert labels[Labelled("ada", "q0", 0)].label == "wrong"
-    assert "Not counted: 1 label of answers that are not, or no longer," in result.output
+    labels = {at: given.label for at, given in read_labels(directory).items()}
+    assert labels == {Labelled("ada", "q0", 0): "wrong", Labelled("ada", "q1", 3): "correct"}
+    assert "left out: 1 label of answers that" in result.output and "such as eve, q1, trial 3" in result.output
+    table.write_text("model,question,trial,label\neve,q1,3,wrong\n")
+    refused = CliRunner().invoke(app, ["label", str(directory), "--from", str(table)])
+    assert refused.exit_code == ExitCode.CONFIGURATION and "has only 1 label of answers that" in refused.output
 
 
 def test_names_in_an_exported_table_are_read_without_its_apostrophes(tmp_path: Path) -> None:

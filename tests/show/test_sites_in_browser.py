@@ -53,6 +53,6 @@ def test_each_site_has_a_row_and_those_in_trouble_come_first(tabs: Tabs) -> None
     assert lost[4] == "lost" and "bo, site 2: lost, it was silent for 60 s." in page.inner_text("#traffic")
     assert moved[2:5] == ["gpu-09", "9abcdef0", "serving"] and moved[6:] == ["0.5", "1", "1"]
     assert evil[6] == "8 (0,1)" and "<img" in evil[2] and "\u202e" not in evil[2]
-    assert "3 sites: 1 lost, 2 serving; lost 2 times, moved 1 times to another node." in page.inner_text("#traffic")
+    assert "3 sites: 1 lost, 2 serving; lost 2 times, moved 1 time to another node." in page.inner_text("#traffic")
     head = page.locator(f"{part} thead th").all_inner_texts()
     assert [text.strip() for text in head][-3:] == ["GPUs", "lost", "moved"]
