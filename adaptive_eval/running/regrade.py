@@ -27,6 +27,7 @@ from adaptive_eval.config.prepare import (
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.config.task_sampling import load_run
+from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.pool import Grading
@@ -133,36 +134,31 @@ class _Regrading:
 
     async def _grade(self, rubric: Rubric, beyond_limits: bool) -> "_Grades":
         """Grade answers, and charge what is asked for it."""
-        verdict = worst_verdict(self._config, self._questions)
-        grades = _Grades()
-        async with open_graders(self._config, rubric, verdict) as grading:
-            costs = None
-            if grading.lasting:
-                caps = core_caps(self._config.budget)
-                budget = caps if verdict != NO_COST and caps.bought else None
-                vote = grading.lost_vote(grading.lost)
-                costs = RegradeCosts(self._store, verdict, vote, budget, beyond_limits=beyond_limits)
-                costs.require_room(self._reader.trial_count(), cost_of_baseline(grading, self._store))
-            await take_baseline(grading, self._store, lambda total: costs is None or costs.can_afford(total))
-            answers = self._answers(grades)
-            while chunk := list(islice(answers, CHUNK)):
-                if costs is not None:
-                    costs.reserve(len(chunk))
+        worst, caps, grades = worst_verdict(self._config, self._questions), core_caps(self._config.budget), _Grades()
+        async with open_graders(self._config, rubric, worst) as grading:
+            verdict = worst if grading.lasting and caps.bought else NO_COST
+            vote, answers = grading.lost_vote(grading.lost), self._reader.trial_count()
+            costs = RegradeCosts(self._store, verdict, vote, Budget() if beyond_limits else caps, answers)
+            costs.require_room(cost_of_baseline(grading, self._store))
+            await take_baseline(grading, self._store, lambda total: costs.exceeded_cap(total) is None)
+            stored = self._answers(grades)
+            while chunk := list(islice(stored, CHUNK)):
+                costs.reserve(len(chunk))
                 graded = await self._grade_chunk(grading, chunk, costs)
+                costs.settle(graded)
                 grades.new |= {grade.key: grade for grade in graded}
-                if costs is not None:
-                    costs.settle(graded)
+                if grading.lasting:
                     _require_some_grade(grades.new.values())
-        grades.charges += [] if costs is None else [costs.taken_back()]
+        grades.charges += [costs.taken_back()] if grading.lasting else []
         return grades
 
-    async def _grade_chunk(self, grading: Grading, trials: list[Trial], costs: RegradeCosts | None) -> list[Graded]:
+    async def _grade_chunk(self, grading: Grading, trials: list[Trial], costs: RegradeCosts) -> list[Graded]:
         gradings = (
             grade_answer(
                 grading,
                 with_scores(trial, self._questions[trial.question], self._config.grader),
                 self._questions[trial.question],
-                None if costs is None else costs.retry_gate(trial.model),
+                costs.retry_gate(trial.model),
             )
             for trial in trials
         )

@@ -88,7 +88,7 @@ def test_requests_of_a_regrade_count_until_its_grades_are_stored(tmp_path: Path)
     """At its worst before it is sent, at its cost when it has come, and not twice once grades are stored."""
     worst, used = Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
     with closing(RunStore.open(tmp_path, HEADER).store) as store:
-        costs = RegradeCosts(store, worst, NO_COST, Budget(tokens=1), beyond_limits=True)
+        costs = RegradeCosts(store, worst, NO_COST, Budget(), 4)
         costs.reserve(3)
         (row,) = beside(store, SKILLS)
         assert (row.what, row.tokens) == ("regrade", 300) and store.reader.spent() == worst.times(3)
