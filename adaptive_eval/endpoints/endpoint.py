@@ -4,22 +4,21 @@ Every attempt has the same seeds, so it does not matter which one counts.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from adaptive_eval.base.errors import EndpointError, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints import open_files
-from adaptive_eval.endpoints import settings as defaults
 from adaptive_eval.endpoints.answers import ResponseOrigin, answers_without_text
-from adaptive_eval.endpoints.checking import ServerCheck, tiny_prompt
+from adaptive_eval.endpoints.checking import ServerCheck
 from adaptive_eval.endpoints.client import Caller
+from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, error_signal
 from adaptive_eval.endpoints.retry import Retries, can_blame_request
 from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
-from adaptive_eval.endpoints.servers import NO_LIST_STATUSES, IdentifiedServers, model_entries
-from adaptive_eval.endpoints.settings import EndpointSettings
+from adaptive_eval.endpoints.servers import NO_LIST_STATUSES, model_entries
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import (
@@ -35,58 +34,22 @@ from adaptive_eval.endpoints.types import (
     RetryGate,
     Sampling,
 )
-from adaptive_eval.endpoints.wire import BodyBuilder
 
 
 class ModelEndpoint:
     """The `Endpoint` of one model, over any `Caller`."""
 
-    def __init__(
-        self,
-        config: EndpointConfig,
-        sampling: Sampling,
-        limits: Limits,
-        caller: Caller,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        shared_time: SharedTime | None = None,
-        ready: bool = False,
-        notices: Sequence[Notice] = (),
-        earlier: EarlierTimes | None = None,
-        settings: EndpointSettings | None = None,
-    ) -> None:
-        """`ready`: its servers are known to be up, so requests are retried from the start. `earlier`: how long answers
-        took at earlier starts of the run, or elsewhere; None if the model has not answered."""
-        self._model = config.model
-        self._timeout = sampling.timeout
-        self._limits = limits
-        self._caller = caller
-        self._sleep = sleep
-        self._settings = settings = settings or defaults.DEFAULT
-        self._bodies = BodyBuilder(config, sampling)
-        prompt = tiny_prompt(config)
-        tiny = self._bodies.tiny(prompt)
-        self._servers = IdentifiedServers(caller, config, sampling, tiny, settings)
+    def __init__(self, context: EndpointContext, *, ready: bool = False, notices: Sequence[Notice] = ()) -> None:
+        """`ready`: its servers are known to be up, so requests are retried from the start."""
+        self._context = context
         for notice in notices:
-            self._servers.note(notice)
-        replies = ReplyReader(config, sampling, caller, self._servers)
-        self._check = ServerCheck(caller, self._servers, replies, prompt, tiny, sleep, settings)
-        self._sender = RequestSender(
-            config,
-            sampling,
-            limits,
-            caller,
-            self._servers,
-            replies,
-            self._bodies,
-            sleep,
-            shared_time or SharedTime(),
-            settings,
-            earlier or EarlierTimes(),
-        )
-        self._sender.traffic.has_answered = earlier is not None
+            context.servers.note(notice)
+        replies = ReplyReader(context)
+        self._check = ServerCheck(context, replies)
+        self._sender = RequestSender(context, replies)
         for replica in self._sender.replicas.replicas if ready else ():
-            replica.answered_at = self._sender.clock()
-        self._answers_per_request = limits.samples_per_request
+            replica.answered_at = context.clock()
+        self._answers_per_request = context.limits.samples_per_request
         self._started = False
         self._tiny: dict[str, asyncio.Task[bool]] = {}
         """Tiny requests in flight, by URL."""
@@ -111,10 +74,10 @@ class ModelEndpoint:
     async def unreachable(self) -> str | None:
         urls = [replica.url for replica in self._sender.replicas.replicas]
         troubles: list[str | None] = []
-        for attempt in range(self._settings.probe_misses):
+        for attempt in range(self._context.settings.probe_misses):
             if attempt:
-                await self._sleep(self._settings.probe_again)
-            troubles = list(await asyncio.gather(*map(self._caller.connect_trouble, urls)))
+                await self._context.sleep(self._context.settings.probe_again)
+            troubles = list(await asyncio.gather(*map(self._context.caller.connect_trouble, urls)))
             if None in troubles:
                 return None
         details = "; ".join(f"{url}: {trouble}" for url, trouble in zip(urls, troubles, strict=True))
@@ -133,17 +96,17 @@ class ModelEndpoint:
         for tiny in list(self._tiny.values()):
             tiny.cancel()
         await self._sender.close()
-        await self._servers.close()
-        await self._caller.close()
+        await self._context.servers.close()
+        await self._context.caller.close()
 
     @property
     def stats(self) -> EndpointStats:
         sender = self._sender
         return replace(
-            sender.traffic.stats(),
+            self._context.traffic.stats(),
             oldest=sender.oldest,
             replicas=sender.replicas.stats,
-            notices=self._servers.notices,
+            notices=self._context.servers.notices,
         )
 
     # -- one request ---------------------------------------------------------------------------------------------
@@ -156,12 +119,12 @@ class ModelEndpoint:
         answers = [answer for outcome in outcomes if not isinstance(outcome, BaseException) for answer in outcome]
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
-                self._sender.traffic.lost += len(answers)  # these arrived, and are dropped with the failed ones
+                self._context.traffic.lost += len(answers)  # these arrived, and are dropped with the failed ones
                 raise outcome
         return answers
 
     async def _request(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None) -> list[Answer]:
-        body = self._bodies.body(prompt, seeds, self._sender.streaming is not False)
+        body = self._context.bodies.body(prompt, seeds, self._sender.streaming is not False)
         request = AttemptedRequest(prompt, seeds, body, retry_gate)
         try:
             try:
@@ -178,7 +141,7 @@ class ModelEndpoint:
         try:
             return answers + await self._request_singly(request, seeds[len(answers) :], problem)
         except EndpointError:
-            self._sender.traffic.lost += len(answers)
+            self._context.traffic.lost += len(answers)
             raise
 
     async def _request_singly(self, request: AttemptedRequest, seeds: range, problem: str) -> list[Answer]:
@@ -186,13 +149,13 @@ class ModelEndpoint:
         answers = await self._request_all(request.prompt, _groups(seeds, 1), request.retry_gate)
         if self._answers_per_request > 1:
             self._answers_per_request = 1
-            self._servers.note(Notice("fewer_together", f"its server {problem}; it is asked for 1 at a time"))
+            self._context.servers.note(Notice("fewer_together", f"its server {problem}; it is asked for 1 at a time"))
         return answers
 
     def _new_retries(self, request: AttemptedRequest, failure: Failure) -> Retries:
         """For a request that has failed once."""
-        sender = self._sender
-        retries = Retries(self._limits, sender.max_refusal_wait, self._settings, sender.clock, sender.traffic)
+        context = self._context
+        retries = Retries(context.limits, context.max_refusal_wait, context.settings, context.clock, context.traffic)
         if len(request.seeds) > 1:  # so that one long answer does not cost the others
             retries.timeouts = 1
         refusal = failure.refusal if isinstance(failure, Refused) else None
@@ -211,7 +174,7 @@ class ModelEndpoint:
             return await self._attempt_again(request, retries)
 
         try:
-            return await retries.retrying(self._sleep)(attempt)
+            return await retries.retrying(self._context.sleep)(attempt)
         except Refused as refused:
             raise refused.refusal from None
         except Failure as last_failure:
@@ -227,35 +190,35 @@ class ModelEndpoint:
         if retries.needs_proof:
             retries.is_proven = await self._is_server_proven(request)
         await _require_allowed(request)
-        sender.traffic.retries += 1
+        self._context.traffic.retries += 1
         if sender.streaming is not None:  # other requests have shown meanwhile whether the servers stream
-            request.body = self._bodies.body(request.prompt, request.seeds, sender.streaming)
+            request.body = self._context.bodies.body(request.prompt, request.seeds, sender.streaming)
         return await sender.send(request)
 
     async def _give_up(self, request: AttemptedRequest, failure: Failure, retries: Retries) -> list[Answer]:
         """Answers without text for a request that timed out or fails alone; raises `Unavailable` otherwise."""
-        traffic, replica = self._sender.traffic, request.replica.url if request.replica is not None else ""
+        traffic, replica = self._context.traffic, request.replica.url if request.replica is not None else ""
         timed_out = failure.kind is FailureKind.TIMED_OUT
         if not (timed_out or retries.is_request_at_fault):
             may_blame = can_blame_request(failure.kind, traffic)
             if not (may_blame and await self._is_tiny_answered(request, replica)):
                 attempts = max(request.attempts, traffic.failing.rounds)
                 reason = (
-                    f"model {self._model!r} at {replica}: given up after {attempts} attempts; "
+                    f"model {self._context.config.model!r} at {replica}: given up after {attempts} attempts; "
                     f"the last one failed with {failure.kind}: {failure}"
                 )
                 if retries.has_all_failed:
                     traffic.given_up = reason
                     self._sender.replicas.fail_waiting(lambda: Unavailable(reason))
                 raise Unavailable(reason) from None
-            if retries.failures < self._settings.attempts:  # others failed more often
+            if retries.failures < self._context.settings.attempts:  # others failed more often
                 retries.is_proven = True
                 traffic.end_failures()
                 return await self._retry(request, None, retries)
         if len(request.seeds) > 1:
             await _require_allowed(request)
             return await self._request_all(request.prompt, _groups(request.seeds, 1), request.retry_gate)
-        origin = ResponseOrigin(replica, self._timeout if timed_out else 0.0, None, request.attempts)
+        origin = ResponseOrigin(replica, self._context.sampling.timeout if timed_out else 0.0, None, request.attempts)
         if timed_out:
             return answers_without_text("timed_out", request.seeds, origin)
         return answers_without_text("unanswered", request.seeds, origin, reason=str(failure))
@@ -264,12 +227,12 @@ class ModelEndpoint:
 
     async def _is_server_proven(self, request: AttemptedRequest) -> bool:
         """Whether the server of a request answers a tiny one, which is sent once until another request is answered."""
-        url, answered = "" if request.replica is None else request.replica.url, self._sender.traffic.answered
+        url, answered = "" if request.replica is None else request.replica.url, self._context.traffic.answered
         if self._unanswered.get(url) == answered:
             return False
         is_answered = await self._is_tiny_answered(request, url)
         if not is_answered:
-            self._unanswered[url] = self._sender.traffic.answered
+            self._unanswered[url] = self._context.traffic.answered
         return is_answered
 
     async def _is_tiny_answered(self, request: AttemptedRequest, url: str) -> bool:
@@ -286,7 +249,7 @@ class ModelEndpoint:
         if request.retry_gate is not None:
             if not await request.retry_gate():
                 raise RetryNotAllowed("the budget does not allow asking whether the server answers")
-            self._sender.traffic.lost += 1
+            self._context.traffic.lost += 1
             request.lost = True
             await _require_allowed(request)
         return await self._check.answers_now(url)
@@ -323,13 +286,12 @@ def open_endpoint(
     """Open the endpoint of one model; needs a running event loop.
 
     `keys` is the environment; `folder` has the files and plug-ins named in `config`. Endpoints on the same servers
-    divide their time (`shared_time`). For the other parameters see `ModelEndpoint`.
+    divide their time (`shared_time`). For the other parameters see `ModelEndpoint` and `EndpointContext`.
     """
     caller = _caller(config, sampling, keys, folder)
     open_files.allow(open_files.files_needed(limits.in_flight * len(config.replicas), len(config.replicas)))
-    return ModelEndpoint(
-        config, sampling, limits, caller, shared_time=shared_time, ready=ready, notices=notices, earlier=earlier
-    )
+    context = EndpointContext(config, sampling, limits, caller, shared_time or SharedTime(), earlier)
+    return ModelEndpoint(context, ready=ready, notices=notices)
 
 
 async def list_models(config: EndpointConfig, *, keys: Mapping[str, str], folder: Path = Path()) -> tuple[str, ...]:

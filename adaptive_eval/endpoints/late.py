@@ -31,10 +31,11 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import EndpointError
+from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.settings import EndpointSettings
-from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
+from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
 from adaptive_eval.endpoints.types import Answer, EarlierTimes, Notice
 
 MAX_REMEMBERED = 256
@@ -137,22 +138,15 @@ class SecondRequests:
 
     def __init__(
         self,
-        send: Callable[[AttemptedRequest], Awaitable[list[Answer]]],
+        context: EndpointContext,
         replicas: ReplicaSet,
-        times: ResponseTimes,
-        traffic: Traffic,
-        settings: EndpointSettings,
-        note: Callable[[Notice], None],
+        send: Callable[[AttemptedRequest], Awaitable[list[Answer]]],
         stream: Callable[[], None],
     ) -> None:
         """`send` makes one attempt; `stream` turns on streaming for later answers, if possible."""
-        self._send = send
-        self._replicas = replicas
-        self._times = times
-        self._traffic = traffic
-        self._settings = settings
-        self._note = note
-        self._stream = stream
+        self._replicas, self._send, self._stream = replicas, send, stream
+        self._traffic, self._settings, self._note = context.traffic, context.settings, context.servers.note_first
+        self.times = ResponseTimes(context.sampling.longest_answer, context.settings, context.earlier or EarlierTimes())
         self._tasks: set[asyncio.Task[None]] = set()
         self._max_second = 1
         """Number of second requests that may be in flight."""
@@ -175,7 +169,7 @@ class SecondRequests:
             request = late.attempt.request
             if late.seconds < request.resend_after or request.second_answers is not None:
                 continue
-            if late.by_age and not self._may_replace and late.seconds < self._times.longest_plausible:
+            if late.by_age and not self._may_replace and late.seconds < self.times.longest_plausible:
                 self._note(Notice("many_late", TOO_MANY_LATE.format(1 / self._settings.late_replaced)))
             elif request.second is not None and not request.second.done():
                 request.second.cancel()
@@ -185,7 +179,7 @@ class SecondRequests:
 
     def _late(self, now: float) -> Iterator[LateAttempt]:
         """First attempts that take far longer than any answer so far, while their server does not count them."""
-        times = self._times
+        times = self.times
         response_limit, first_piece_limit, silence_limit = (
             times.response_limit,
             times.first_piece_limit,

@@ -12,47 +12,33 @@ answered is given up at once if no server can be reached; a server that accepts 
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any
 
 from adaptive_eval.base.errors import EndpointError, Unavailable
+from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.load import parse_load
-from adaptive_eval.endpoints.replica import ProbeTrouble, Replica
-from adaptive_eval.endpoints.settings import EndpointSettings
-from adaptive_eval.endpoints.sharing import SharedTime
+from adaptive_eval.endpoints.replica import Replica
 from adaptive_eval.endpoints.traffic import Attempt
-from adaptive_eval.endpoints.types import Limits, ReplicaStats
+from adaptive_eval.endpoints.types import ReplicaStats
 
 Tasks = dict[Replica, asyncio.Task[None]]
-Probe = Callable[[str], Awaitable[ProbeTrouble | None]]
-"""Probes a replica: None for a sign of life, else the trouble; raises `Failure` if its state is unknown."""
 
 
 class ReplicaSet:
     """All replicas of one model, the attempts in flight there, and the queue of waiting attempts."""
 
-    def __init__(
-        self,
-        urls: Iterable[str],
-        limits: Limits,
-        probe: Probe,
-        metrics: Callable[[str], Awaitable[bytes]],
-        shared_time: SharedTime,
-        settings: EndpointSettings,
-        clock: Callable[[], float],
-    ) -> None:
-        """`metrics` requests the `/metrics` of a server."""
-        self.replicas = tuple(Replica(url, limits.in_flight, settings, limits.samples_per_request) for url in urls)
+    def __init__(self, context: EndpointContext) -> None:
+        limits, settings = context.limits, context.settings
+        self.replicas = tuple(
+            Replica(url, limits.in_flight, settings, limits.samples_per_request) for url in context.config.replicas
+        )
+        self._caller, self._shared_time, self._clock = context.caller, context.shared_time, context.clock
+        self._patience, self._probe_misses = limits.retry_for, settings.probe_misses
         self.attempts: dict[Attempt, None] = {}
         """Attempts in flight, in the order of sending."""
-        self._probe = probe
-        self._metrics = metrics
-        self._shared_time = shared_time
-        self._patience = limits.retry_for
-        self._settings = settings
-        self._clock = clock
         self._waiting: deque[tuple[asyncio.Future[Replica], Replica | None]] = deque()
         self._given_up_reason: str | None = None
         self._lost_since: float | None = None
@@ -175,7 +161,7 @@ class ReplicaSet:
 
     async def _probe_once(self, replica: Replica) -> None:
         replica.start_probe()
-        trouble = await self._probe(replica.url)
+        trouble = await self._caller.probe(replica.url)
         misses = replica.on_probe(trouble, self._clock())
         if misses and trouble is not None and (not trouble.is_silent or self.has_alternative(replica)):
             self._interrupt(replica, misses)
@@ -184,7 +170,8 @@ class ReplicaSet:
     async def _read_once(self, replica: Replica) -> None:
         in_flight = self._shared_time.in_flight(replica.url)
         try:
-            load = parse_load(await self._metrics(replica.url))
+            status, body = await self._caller.fetch_outside_api(replica.url, "/metrics")
+            load = parse_load(body) if status == 200 else None
         except Failure:
             load = None
         replica.on_load(load, min(in_flight, self._shared_time.in_flight(replica.url)), self._clock())
@@ -194,7 +181,7 @@ class ReplicaSet:
         """End attempts in flight at a replica, if this many missed probes are enough for them."""
         message = f"{replica.url} was found dead while a request was in flight"
         for attempt in self.attempts:
-            if attempt.replica is replica and misses >= self._settings.probe_misses * 2**attempt.request.interruptions:
+            if attempt.replica is replica and misses >= self._probe_misses * 2**attempt.request.interruptions:
                 attempt.end(Failure(FailureKind.REPLICA_LOST, message))
 
     def give_up(self, reason: str) -> None:

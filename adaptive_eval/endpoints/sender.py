@@ -1,12 +1,13 @@
 """Makes single attempts: takes a place at a replica, sends the request, reads the reply, returns the place."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
-from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.client import Reply
+from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import (
     HANDLING,
     Failure,
@@ -17,36 +18,24 @@ from adaptive_eval.endpoints.failures import (
     UnknownFinish,
     error_signal,
 )
-from adaptive_eval.endpoints.late import ResponseTimes, SecondRequests, Superseded
+from adaptive_eval.endpoints.late import SecondRequests, Superseded
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica import Replica
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
 from adaptive_eval.endpoints.retry import believed_wait
-from adaptive_eval.endpoints.servers import IdentifiedServers
-from adaptive_eval.endpoints.settings import EndpointSettings
-from adaptive_eval.endpoints.sharing import SharedTime
-from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest, Traffic
-from adaptive_eval.endpoints.types import (
-    Answer,
-    EarlierTimes,
-    EndpointConfig,
-    Limits,
-    Notice,
-    Prompt,
-    Sampling,
-)
-from adaptive_eval.endpoints.wire import BodyBuilder, stream_if_several, unstreamed
+from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
+from adaptive_eval.endpoints.types import Answer, Notice, Prompt
+from adaptive_eval.endpoints.wire import stream_if_several, unstreamed
 
 
 class ReplyReader:
     """Reads the replies to one model's requests."""
 
-    def __init__(self, config: EndpointConfig, sampling: Sampling, caller: Caller, servers: IdentifiedServers) -> None:
-        self._answers = AnswerReader(config, sampling, caller.redactor, servers.note)
-        self._max_tokens = sampling.max_tokens
-        self._caller = caller
-        self._servers = servers
+    def __init__(self, context: EndpointContext) -> None:
+        self._caller, self._servers = context.caller, context.servers
+        self._max_tokens = context.sampling.max_tokens
+        self._answers = AnswerReader(context.config, context.sampling, context.caller.redactor, context.servers.note)
 
     def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
@@ -67,64 +56,38 @@ class ReplyReader:
 class RequestSender:
     """Sends one model's requests, one attempt at a time, and updates its state from the outcomes."""
 
-    def __init__(
-        self,
-        config: EndpointConfig,
-        sampling: Sampling,
-        limits: Limits,
-        caller: Caller,
-        servers: IdentifiedServers,
-        replies: ReplyReader,
-        bodies: BodyBuilder,
-        sleep: Callable[[float], Awaitable[None]],
-        shared_time: SharedTime,
-        settings: EndpointSettings,
-        earlier: EarlierTimes,
-    ) -> None:
-        self.clock = clock = asyncio.get_running_loop().time
-        self._shared_time = shared_time
-        self.traffic = Traffic()
-        self.streaming: bool | None = config.stream
+    def __init__(self, context: EndpointContext, replies: ReplyReader) -> None:
+        self._context, self._replies = context, replies
+        self._caller, self._servers = context.caller, context.servers
+        self._traffic, self._clock = context.traffic, context.clock
+        self._limit = context.sampling.timeout
+        self.streaming: bool | None = context.config.stream
         """Whether the servers stream; None while unknown."""
-        self.replicas = ReplicaSet(config.replicas, limits, caller.probe, self._metrics, shared_time, settings, clock)
-        self.max_refusal_wait = max(sampling.timeout, limits.retry_for)
-        """Seconds for which one request waits out rate limits."""
-        self._caller = caller
-        self._servers = servers
-        self._replies = replies
-        self._bodies = bodies
-        self._settings = settings
         self._streams_since = -inf
-        self._ids = ResponseIds(servers.note)
-        self._limit = sampling.timeout
-        self._times = ResponseTimes(sampling.longest_answer, settings, earlier)
-        self._second = SecondRequests(
-            self._attempt, self.replicas, self._times, self.traffic, settings, servers.note_first, self._stream
-        )
-        self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, clock, sleep)
+        self.replicas = ReplicaSet(context)
+        self._ids = ResponseIds(context.servers.note)
+        self._second = SecondRequests(context, self.replicas, self._attempt, self._stream)
+        limits = context.limits
+        self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, context.clock, context.sleep)
         self._watching: asyncio.Task[None] | None = None
 
     @property
     def oldest(self) -> float:
         """Age in seconds of the oldest attempt in flight."""
         oldest_attempt = next((attempt for attempt in self.replicas.attempts if attempt.is_sent), None)
-        return 0.0 if oldest_attempt is None else self.clock() - oldest_attempt.sent_at
+        return 0.0 if oldest_attempt is None else self._clock() - oldest_attempt.sent_at
 
     def start(self) -> None:
         """Start to watch replicas and attempts."""
         self._watching = asyncio.create_task(self._watch())
 
-    async def _metrics(self, url: str) -> bytes:
-        status, body = await self._caller.fetch_outside_api(url, "/metrics")
-        return body if status == 200 else b""
-
     async def _watch(self) -> None:
         try:
             while True:
-                now = self.clock()
+                now = self._clock()
                 self.replicas.tick(now)
                 self._second.tick(now)
-                await asyncio.sleep(self._settings.tick)
+                await asyncio.sleep(self._context.settings.tick)
         except Exception as error:  # no request may wait for a replica that is not watched
             self.replicas.give_up(f"watching its replicas failed: {error!r}")
             raise
@@ -154,17 +117,17 @@ class RequestSender:
                 self._second.end(request)
 
     async def _attempt(self, request: AttemptedRequest) -> list[Answer]:
-        traffic = self.traffic
+        traffic = self._traffic
         if traffic.given_up and not self.replicas.has_room:
             raise Unavailable(traffic.given_up)
         replica = request.replica = await self.replicas.acquire(avoid=request.replica)
-        now = self.clock()
+        now = self._clock()
         traffic.in_flight += not request.is_second
         traffic.requests += 1
         request.attempts += 1
         expected = 0.0
         timer: asyncio.TimerHandle | None = None
-        server_share = self._shared_time.enter(replica.url, id(self), now)
+        server_share = self._context.shared_time.enter(replica.url, id(self), now)
         attempt = Attempt(request, replica, now)
         self.replicas.attempts[attempt] = None
         try:
@@ -174,12 +137,12 @@ class RequestSender:
                     server = server or await self._servers.identify(replica.url)
                     expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
                 body: Mapping[str, object] = stream_if_several(request.body) if server.llama else request.body
-                attempt.send(self.clock(), bool(body.get("stream")))
+                attempt.send(self._clock(), bool(body.get("stream")))
                 timer = asyncio.get_running_loop().call_later(self._limit, self._time_out, attempt)
                 reply = await self._caller.send(replica.url, body, attempt)
             if request.second_answers is not None:
                 raise Superseded
-            now = self.clock()
+            now = self._clock()
             answers = self._read(request, replica, reply, server_share.mean_share(now))
             replica.on_answer(attempt.sent_at, now)
         except Refusal as refusal:
@@ -191,7 +154,7 @@ class RequestSender:
             self._count_lost(request)
             raise
         finally:
-            server_share.leave(self.clock())
+            server_share.leave(self._clock())
             traffic.in_flight -= not request.is_second
             del self.replicas.attempts[attempt]
             if timer is not None:
@@ -215,7 +178,7 @@ class RequestSender:
         try:
             return self._replies.answers(reply, request.prompt, request.seeds, origin)
         except UnknownFinish as unknown:
-            if self.traffic.has_answered:  # other answers have a known finish reason
+            if self._traffic.has_answered:  # other answers have a known finish reason
                 raise Failure(FailureKind.BAD_RESPONSE, unknown.among_others) from None
             if request.attempts == 1:
                 raise Failure(FailureKind.BAD_RESPONSE, str(unknown)) from None
@@ -226,7 +189,7 @@ class RequestSender:
     ) -> None:
         """Update response times, and whether the server can stream."""
         if reply.status == 200:
-            self._times.on_answer(max([answer.completion_tokens for answer in answers]), attempt, now)
+            self._second.times.on_answer(max([answer.completion_tokens for answer in answers]), attempt, now)
         shows_streaming = attempt.sent_at >= self._streams_since and not request.is_second  # others requested no stream
         if attempt.first_piece_at is not None:
             self.streaming = True
@@ -241,12 +204,12 @@ class RequestSender:
 
     def _stream(self) -> None:
         """Stream from now on, if possible."""
-        if self._bodies.stream():
-            self.streaming, self._streams_since = None, self.clock()
+        if self._context.bodies.stream():
+            self.streaming, self._streams_since = None, self._clock()
 
     def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
         """Failure of a refused request; the request is repeated unless all replicas are assumed to refuse."""
-        self.traffic.on_failure(FailureKind.REFUSED, refusal)
+        self._traffic.on_failure(FailureKind.REFUSED, refusal)
         request.refusal = refusal
         if self.streaming is not True and request.concerns_stream(refusal):
             if request.attempts > 1:
@@ -256,7 +219,7 @@ class RequestSender:
             return Refused(refusal, believed=False)
         has_refused = replica.refuses
         is_certain = isinstance(refusal, ModelNotServed)
-        replica.on_refusal(str(refusal), sent_at, self.clock(), is_certain=is_certain)
+        replica.on_refusal(str(refusal), sent_at, self._clock(), is_certain=is_certain)
         if self.replicas.all_refuse:
             self.replicas.refuse(refusal)
         elif replica.refuses and not has_refused:
@@ -265,12 +228,12 @@ class RequestSender:
         return Refused(refusal, self.replicas.all_refuse)
 
     def _on_failed(self, request: AttemptedRequest, replica: Replica, failure: Failure, sent_at: float) -> None:
-        handling, now = HANDLING[failure.kind], self.clock()
-        failure.wait = believed_wait(failure, self.max_refusal_wait, self._settings)
+        handling, now = HANDLING[failure.kind], self._clock()
+        failure.wait = believed_wait(failure, self._context.max_refusal_wait, self._context.settings)
         replica.on_failure(failure.kind, sent_at, now, failure.wait)
-        self.traffic.on_failure(failure.kind, failure)
+        self._traffic.on_failure(failure.kind, failure)
         if handling.counts:
-            self.traffic.failing.add(sent_at, now)
+            self._traffic.failing.add(sent_at, now)
         if handling.may_have_cost:
             self._count_lost(request)
         if handling.health == "gone":
@@ -281,5 +244,5 @@ class RequestSender:
 
     def _count_lost(self, request: AttemptedRequest) -> None:
         """Count a request whose answers may have been generated without arriving."""
-        self.traffic.lost += len(request.seeds)
+        self._traffic.lost += len(request.seeds)
         request.lost = True

@@ -8,7 +8,7 @@ stream, unless their log-probabilities give the counts (its stream omits that of
 
 from collections.abc import Mapping
 
-from adaptive_eval.endpoints.types import EndpointConfig, Prompt, Sampling
+from adaptive_eval.endpoints.types import EndpointConfig, Message, Prompt, Sampling
 
 MAX_BODY = 256 * 1024 * 1024
 """Upper bound on the size of any response (see `longest_response`)."""
@@ -23,6 +23,7 @@ _PLAIN_KEYS = (
     "max_tokens",
     "stop",
 )
+TINY_TEXT = "Say OK."
 TINY_MAX_TOKENS = 16
 MIN_STREAM_TOKENS = 1024
 """`max_tokens` from which answers are streamed by default.
@@ -120,6 +121,9 @@ class BodyBuilder:
             self._fixed |= _STREAM
         self._fixed |= sampling.extra_body
         self._unstreamed = unstreamed(self._fixed)
+        is_chat = config.api == "chat"
+        self.tiny_prompt = Prompt(messages=(Message("user", TINY_TEXT),)) if is_chat else Prompt(text=TINY_TEXT)
+        """A prompt that needs only a tiny answer."""
 
     def stream(self) -> bool:
         """Stream from now on, if streaming was off only because it costs more; returns whether this changed
@@ -146,9 +150,9 @@ class BodyBuilder:
             body["n"] = len(seeds)
         return body
 
-    def tiny(self, prompt: Prompt) -> Mapping[str, object]:
+    def tiny(self) -> Mapping[str, object]:
         """A request that costs almost nothing, to check whether the model answers."""
-        body = self.body(prompt, range(1), not self._may_omit_stream)
+        body = self.body(self.tiny_prompt, range(1), not self._may_omit_stream)
         limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
         body[limit] = TINY_MAX_TOKENS
         return body

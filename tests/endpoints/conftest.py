@@ -11,6 +11,7 @@ from endpoint_opener import Opener, opened_caller
 
 from adaptive_eval.endpoints import client as http_calls
 from adaptive_eval.endpoints import sdk as sdk_calls
+from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.sharing import SharedTime
@@ -57,17 +58,10 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             sampling = Sampling(**{"timeout": 5.0} | of(Sampling))
             limits = Limits(**{"retry_for": 0.0} | of(Limits))
             caller = opened_caller(base_urls, client, sampling, key or None, **chosen)
-            made = ModelEndpoint(
-                config,
-                sampling,
-                limits,
-                caller,
-                pass_quickly,
-                shared_time,
-                ready,
-                earlier=EarlierTimes() if has_answered else None,
-                settings=settings,
-            )
+            earlier = EarlierTimes() if has_answered else None
+            time = shared_time or SharedTime()
+            context = EndpointContext(config, sampling, limits, caller, time, earlier, pass_quickly, settings)
+            made = ModelEndpoint(context, ready=ready)
             opened.push_async_callback(made.close)
             return made
 

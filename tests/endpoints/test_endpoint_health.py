@@ -175,7 +175,9 @@ async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
 
 
 @pytest.mark.slow
-async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpoint: Opener) -> None:
+async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of two servers on a starved machine, one speaks while the other one is silent."""
     silences: list[str] = []
 
@@ -190,7 +192,7 @@ async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(endpo
             silences.append(url)
             return ProbeTrouble("no answer", is_silent=True)
 
-        model._sender.replicas._probe = probe
+        monkeypatch.setattr(model._context.caller, "probe", probe)
         asking = asyncio.create_task(model.sample(CHAT, range(1)))
         await until(lambda: len(first.seen) == 2)
         asking.cancel()
@@ -216,14 +218,16 @@ async def test_a_server_without_health_lives_by_its_models(endpoint: Opener) -> 
         assert model.stats.errors == {}
 
 
-async def test_a_health_check_that_breaks_gives_the_model_up(endpoint: Opener, unused_tcp_port: int) -> None:
+async def test_a_health_check_that_breaks_gives_the_model_up(
+    endpoint: Opener, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As by an error of a plug-in that signs requests: nobody waits for a replica that nobody watches."""
     model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=3600.0)
 
     async def broken(url: str) -> ProbeTrouble | None:
         raise ValueError("no signature")
 
-    model._sender.replicas._probe = broken
+    monkeypatch.setattr(model._context.caller, "probe", broken)
     with pytest.raises(Unavailable, match="its health check broke: ValueError"):
         await model.sample(question(1), range(1))
 

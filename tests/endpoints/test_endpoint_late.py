@@ -14,6 +14,7 @@ from patient_time import PatientLoop
 from raw_servers import CHAT
 
 from adaptive_eval.endpoints.client import Reply
+from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.late import ResponseTimes
@@ -131,7 +132,7 @@ def carry_out(
         wire = Wire(lambda seed, attempt: SECONDS if seed < KNOWN else times(seed, attempt), counts)
         config = EndpointConfig.model_validate({"base_url": "http://one/v1", "model": "m", "stream": stream})
         values = Sampling(max_tokens=max_tokens, **sampling)
-        model = ModelEndpoint(
+        context = EndpointContext(
             config,
             values,
             Limits(in_flight=places),
@@ -139,6 +140,7 @@ def carry_out(
             settings=settings,
             earlier=earlier,
         )
+        model = ModelEndpoint(context)
         asked = Asked(wire, model)
         if earlier is None:
             await asyncio.gather(*map(asked.answer, range(KNOWN)))

@@ -1,30 +1,34 @@
 """Which replica gets a request, and how many each may have."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from adaptive_eval.base.errors import Unavailable
+from adaptive_eval.endpoints.client import Caller
+from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.replicas import ReplicaSet
-from adaptive_eval.endpoints.settings import DEFAULT
-from adaptive_eval.endpoints.sharing import SharedTime
-from adaptive_eval.endpoints.types import Limits
+from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 
 
-async def is_well(url: str) -> ProbeTrouble | None:
-    return None
+class Well(Caller):
+    """A client of servers that are well, and report no load."""
 
+    async def probe(self, base_url: str) -> ProbeTrouble | None:
+        return None
 
-async def no_metrics(url: str) -> bytes:
-    return b""
+    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
+        return 404, b""
 
 
 def replica_set(count: int = 2, ceiling: int = 2) -> ReplicaSet:
     urls = tuple(f"http://{i}/v1" for i in range(count))
-    clock = asyncio.get_running_loop().time
-    return ReplicaSet(urls, Limits(in_flight=ceiling), is_well, no_metrics, SharedTime(), DEFAULT, clock)
+    config, sampling = EndpointConfig(base_url=urls, model="m"), Sampling()
+    well = Well(config, sampling, {}, Path())
+    return ReplicaSet(EndpointContext(config, sampling, Limits(in_flight=ceiling), well))
 
 
 async def test_the_least_loaded_replica_is_chosen_and_none_above_its_window() -> None:

@@ -81,7 +81,7 @@ async def test_time_in_which_its_server_shows_no_sign_of_life_makes_no_request_l
         model = endpoint(server.base_url, timeout=1800.0, retry_for=300.0, max_tokens=100)
         for seed in range(KNOWN):
             await model.sample(CHAT, range(seed, seed + 1))
-        assert model._sender._times.response_limit == DEFAULT.min_late
+        assert model._sender._second.times.response_limit == DEFAULT.min_late
         asking = asyncio.create_task(model.sample(CHAT, range(KNOWN, KNOWN + 1)))
         await asyncio.sleep(2.0 * DEFAULT.min_late)
         awake.set()

@@ -34,7 +34,7 @@ def test_every_sampling_key_is_sent_by_its_name() -> None:
 def test_tier_and_priority_are_sent_with_each_request_and_change_no_answer() -> None:
     sampling = Sampling(extra_body={"service_tier": "flex", "priority": 10, "x": 1})
     bodies = BodyBuilder(config(), sampling)
-    for body in (bodies.body(CHAT, range(1)), bodies.tiny(CHAT)):
+    for body in (bodies.body(CHAT, range(1)), bodies.tiny()):
         assert (body["service_tier"], body["priority"]) == ("flex", 10)
     assert sampling.answer_body == {"x": 1}
 
@@ -67,8 +67,8 @@ def test_a_stream_asks_for_its_usage() -> None:
 
 
 def test_a_tiny_request_keeps_the_name_of_the_limit() -> None:
-    assert BodyBuilder(config(), Sampling(max_tokens=9000)).tiny(CHAT)["max_tokens"] == 16
-    tiny = BodyBuilder(config(), Sampling(extra_body={"max_completion_tokens": 9000})).tiny(CHAT)
+    assert BodyBuilder(config(), Sampling(max_tokens=9000)).tiny()["max_tokens"] == 16
+    tiny = BodyBuilder(config(), Sampling(extra_body={"max_completion_tokens": 9000})).tiny()
     assert tiny["max_completion_tokens"] == 16
     assert "max_tokens" not in tiny
 

@@ -20,6 +20,7 @@ from patient_time import PatientLoop
 
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.client import Reply
+from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
@@ -90,14 +91,14 @@ class Spender(World):
 
     def _endpoint(self, model: ModelConfig, limits: Limits) -> Endpoint:
         wire = _Wire(self, model.name, self.usage, self.faults)
-        return ModelEndpoint(model, model.sampling, limits, wire)
+        return ModelEndpoint(EndpointContext(model, model.sampling, limits, wire))
 
     @contextmanager
     def _in_place_of_the_world(self, start: Start) -> Iterator[None]:
         def opened(
             config: EndpointConfig, sampling: Sampling, limits: Limits, *, keys: object, folder: Path
         ) -> ModelEndpoint:
-            return ModelEndpoint(config, sampling, limits, _JudgeWire(self))
+            return ModelEndpoint(EndpointContext(config, sampling, limits, _JudgeWire(self)))
 
         place = "adaptive_eval.graders.asking.open_endpoint"
         with super()._in_place_of_the_world(start), patch(place, opened):
