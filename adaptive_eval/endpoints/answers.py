@@ -155,16 +155,14 @@ def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
 
 def _token_logprobs(choice: dict[str, Any], skipped: int) -> AnswerLogprobs | None:
     """The tokens of a choice after `skipped` tokens of an echoed prompt; None if there are none."""
-    logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, dict):
+    values = _completion_logprobs(choice)
+    if not values:
         return None
+    logprobs = choice["logprobs"]
     if isinstance(content := logprobs.get("content"), list):
-        tokens = [token for token in content if isinstance(token, dict)]
-        texts, values = [token.get("token") for token in tokens], [token.get("logprob") for token in tokens]
+        texts = [token.get("token") for token in content if isinstance(token, dict)]
     else:
-        listed_values, listed_texts = logprobs.get("token_logprobs"), logprobs.get("tokens")
-        values = listed_values if isinstance(listed_values, list) else []
-        texts = listed_texts if isinstance(listed_texts, list) else []
+        texts = listed if isinstance(listed := logprobs.get("tokens"), list) else []
     texts = [*texts, *[""] * (len(values) - len(texts))]
     names = tuple(text if isinstance(text, str) else "" for text in islice(texts, skipped, len(values)))
     return AnswerLogprobs(names, tuple(map(_read_logprob, values[skipped:]))) if names else None

@@ -169,18 +169,24 @@ class Caller:
     async def send(self, base_url: str, body: Mapping[str, object], attempt: Attempt | None = None) -> Reply:
         """Send one request, without a time limit; `attempt` records each piece of a stream."""
         reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
-        content = orjson.dumps(body)
         started = perf_counter()
         with converted_failures(self.redactor, self._limit):
-            response = await self._posters[base_url].post(content, longest_response(body, len(content)))
-            body_bytes = await read_to_end(response, reader, attempt)
-        return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
+            response, body_bytes = await self._exchange(base_url, body, reader, attempt)
+        return _make_reply(response, body_bytes, reader, started, self.redactor)
+
+    async def _exchange(
+        self, base_url: str, body: Mapping[str, object], reader: StreamReader | None, attempt: Attempt | None
+    ) -> tuple[Incoming, bytes]:
+        """Send one request and read its response; returns it with the part of its body that was not fed to `reader`."""
+        content = orjson.dumps(body)
+        response = await self._posters[base_url].post(content, longest_response(body, len(content)))
+        return response, await read_to_end(response, reader, attempt)
 
     async def models(self, base_url: str) -> Reply:
         """GET /models."""
         started = perf_counter()
         response = incoming_response(await self._get(base_url + "/models"))
-        return make_reply(response, response.body, None, started, perf_counter(), self.redactor)
+        return _make_reply(response, response.body, None, started, self.redactor)
 
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         """Probe a server: None for a sign of life, else the trouble.
@@ -192,7 +198,7 @@ class Caller:
         try:
             response = await self._get(self._health_urls.get(base_url, root))
         except Failure as failure:
-            return probe_trouble(failure)
+            return ProbeTrouble(str(failure), is_silent=failure.kind is FailureKind.TIMED_OUT)
         if response.status_code == 404:
             self._health_urls[base_url] = base_url + "/models"
         status = response.status_code
@@ -213,10 +219,10 @@ class Caller:
         writer.close()
         return None
 
-    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """GET a path outside the API's root, bounded in time and size."""
+    async def fetch_outside_api(self, base_url: str, path: str) -> bytes:
+        """GET a path outside the API's root, bounded in time and size; nothing unless the status is 200."""
         response = await self._get(base_url.removesuffix("/v1") + path)
-        return response.status_code, response.content
+        return response.content if response.status_code == 200 else b""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -231,15 +237,10 @@ class Caller:
                 return await self._aux_http.get(url, extensions=extensions)
 
 
-def probe_trouble(failure: Failure) -> ProbeTrouble:
-    """Convert a failed probe into the server's trouble."""
-    return ProbeTrouble(str(failure), is_silent=failure.kind is FailureKind.TIMED_OUT)
-
-
 # -- shared by both clients --------------------------------------------------------------------------------------
 
 
-async def read_to_end(response: Incoming, reader: StreamReader | None, attempt: Attempt | None = None) -> bytes:
+async def read_to_end(response: Incoming, reader: StreamReader | None, attempt: Attempt | None) -> bytes:
     """Read a response to its end: a stream of events is fed to the reader as it arrives, any other body is returned."""
     if reader is None or not is_success(response.status):
         return await response.read()
@@ -262,11 +263,11 @@ def _feed(reader: StreamReader, chunk: bytes, attempt: Attempt | None) -> None:
         attempt.record_piece(asyncio.get_running_loop().time())
 
 
-def make_reply(
-    response: Incoming, body: bytes, reader: StreamReader | None, started: float, finished: float, redactor: Redactor
+def _make_reply(
+    response: Incoming, body: bytes, reader: StreamReader | None, started: float, redactor: Redactor
 ) -> Reply:
     """Build the reply after the response is read; `body` is the part that was not fed to the reader."""
-    latency = finished - started
+    latency = perf_counter() - started
     if reader is not None and is_success(response.status):
         replacement = reader.replacement()
         if replacement is None:

@@ -22,8 +22,10 @@ finished.
 """
 
 import re
+import time
 from codecs import BOM_UTF8
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -32,7 +34,6 @@ import orjson
 
 from adaptive_eval.base.errors import Rejected, Retryable
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
-from adaptive_eval.endpoints.retry_after import read_retry_after
 from adaptive_eval.endpoints.types import Signal
 
 NO_REASON = "none"
@@ -319,6 +320,24 @@ def safe_excerpt(text: str, redactor: Redactor) -> str:
     if len(text) > len(excerpt):  # the end may be the beginning of a secret
         line = line[: -max(redactor.longest, 1)]
     return line if len(line) <= MAX_EXCERPT_CHARS else line[:MAX_EXCERPT_CHARS] + " ..."
+
+
+def read_retry_after(headers: Mapping[str, str], now: float | None = None) -> float:
+    """Seconds of `retry-after-ms`, or of `Retry-After` as a number or a date; 0 if there is neither, or no such
+    value."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if (header := headers.get(name)) is not None:
+            return _wait_seconds(header.strip(), unit, time.time() if now is None else now)
+    return 0.0
+
+
+def _wait_seconds(header: str, unit: float, now: float) -> float:
+    try:
+        if re.fullmatch(r"\d+(\.\d+)?", header):
+            return float(header) * unit
+        return max(0.0, parsedate_to_datetime(header).timestamp() - now) if unit == 1.0 else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def error_signal(

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 
 class RateLimit:
-    """One limit per minute."""
+    """One limit per minute, or none."""
 
-    def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:
-        self._seconds_each = 60.0 / per_minute
+    def __init__(self, per_minute: float | None, clock: Callable[[], float]) -> None:
+        self._seconds_each = 60.0 / per_minute if per_minute else 0.0
         self._clock = clock
         self._free_at = -float("inf")
 
@@ -38,27 +38,17 @@ class RateLimits:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._sleep = sleep
-        self._requests = RateLimit(requests_per_minute, clock) if requests_per_minute else None
-        self._tokens = RateLimit(tokens_per_minute, clock) if tokens_per_minute else None
-
-    @property
-    def unlimited(self) -> bool:
-        return self._requests is None and self._tokens is None
+        self._requests, self._tokens = RateLimit(requests_per_minute, clock), RateLimit(tokens_per_minute, clock)
+        self.unlimited = not (requests_per_minute or tokens_per_minute)
 
     async def wait(self, tokens: float) -> float:
         """Wait until a request may be sent; returns the tokens it is expected to use, 0 without limits."""
         if self.unlimited:
             return 0.0
-        delays = [0.0]
-        if self._requests is not None:
-            delays.append(self._requests.reserve(1.0))
-        if self._tokens is not None:
-            delays.append(self._tokens.reserve(tokens))
-        if (delay := max(delays)) > 0.0:
+        if (delay := max(self._requests.reserve(1.0), self._tokens.reserve(tokens))) > 0.0:
             await self._sleep(delay)
         return tokens
 
     def correct(self, expected: float, used: float) -> None:
         """Replace a request's expected tokens by its actual ones."""
-        if self._tokens is not None:
-            self._tokens.correct(used - expected)
+        self._tokens.correct(used - expected)

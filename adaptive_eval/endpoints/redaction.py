@@ -154,20 +154,18 @@ def _min_piece(form: str) -> int:
 
 def _redact_pieces(text: str, form: str, shortest: int) -> str:
     """Remove pieces of at least `shortest` characters that begin or end a form."""
+    return _redact_starts(_redact_starts(text, form, shortest)[::-1], form[::-1], shortest)[::-1]
+
+
+def _redact_starts(text: str, form: str, shortest: int) -> str:
+    """Remove pieces that begin a form; in reversed texts those that end it, since `REDACTED` is its own reverse."""
     length, kept_parts, at, end = max(_min_piece(form), shortest), [], 0, 0
     while (at := text.find(form[:length], end)) >= 0:
         kept_parts.append(text[end:at])
         end = at + length
         while end < len(text) and end - at < len(form) and text[end] == form[end - at]:
             end += 1
-    text = REDACTED.join([*kept_parts, text[end:]])
-    length, kept_parts, start = max(_min_piece(form[::-1]), shortest), [], len(text)
-    while (at := text.rfind(form[-length:], 0, start)) >= 0:
-        kept_parts.append(text[at + length : start])
-        start, end = at, at + length
-        while start > 0 and end - start < len(form) and text[start - 1] == form[start - 1 - end]:
-            start -= 1
-    return REDACTED.join([text[:start], *reversed(kept_parts)])
+    return REDACTED.join([*kept_parts, text[end:]])
 
 
 def request_redactor(headers: Mapping[str, str], key: str | None) -> Redactor:

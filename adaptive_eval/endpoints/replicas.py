@@ -18,7 +18,7 @@ from typing import Any
 
 from adaptive_eval.base.errors import EndpointError, Unavailable
 from adaptive_eval.endpoints.context import EndpointContext
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal
+from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.load import parse_load
 from adaptive_eval.endpoints.replica import Replica
 from adaptive_eval.endpoints.traffic import Attempt
@@ -170,8 +170,7 @@ class ReplicaSet:
     async def _read_once(self, replica: Replica) -> None:
         in_flight = self._shared_time.in_flight(replica.url)
         try:
-            status, body = await self._caller.fetch_outside_api(replica.url, "/metrics")
-            load = parse_load(body) if status == 200 else None
+            load = parse_load(await self._caller.fetch_outside_api(replica.url, "/metrics"))
         except Failure:
             load = None
         replica.on_load(load, min(in_flight, self._shared_time.in_flight(replica.url)), self._clock())
@@ -191,12 +190,8 @@ class ReplicaSet:
         for replica in self.replicas:
             self._interrupt(replica)
 
-    def refuse(self, refusal: Refusal) -> None:
-        """Fail all waiting attempts because every replica refuses; future ones may try again."""
-        self.fail_waiting(refusal.copy)
-
     def fail_waiting(self, error: Callable[[], EndpointError]) -> None:
-        """Fail all waiting attempts, each with an error of its own."""
+        """Fail all waiting attempts, each with an error of its own; future ones may try again."""
         while self._waiting:
             place, _ = self._waiting.popleft()
             if not place.done():

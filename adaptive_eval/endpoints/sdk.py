@@ -6,24 +6,23 @@ bytes, over the same kind of session: bodies, retries, time limits and the inter
 
 from collections.abc import Mapping
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import httpx2
 import openai
 import orjson
 
-from adaptive_eval.endpoints.client import (
-    Caller,
-    Reply,
-    converted_failures,
-    make_reply,
-    read_to_end,
-)
+from adaptive_eval.endpoints.client import Caller, read_to_end
 from adaptive_eval.endpoints.parsing import StreamReader
 from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.traffic import Attempt
-from adaptive_eval.endpoints.transport import MAX_BYTES_EXTENSION, ExchangeError, httpx_timeouts, incoming_response
+from adaptive_eval.endpoints.transport import (
+    MAX_BYTES_EXTENSION,
+    ExchangeError,
+    Incoming,
+    httpx_timeouts,
+    incoming_response,
+)
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import longest_response
 
@@ -51,7 +50,9 @@ class SdkCaller(Caller):
             for base_url in config.replicas
         }
 
-    async def send(self, base_url: str, body: Mapping[str, object], attempt: Attempt | None = None) -> Reply:
+    async def _exchange(
+        self, base_url: str, body: Mapping[str, object], reader: StreamReader | None, attempt: Attempt | None
+    ) -> tuple[Incoming, bytes]:
         """Send one request through the SDK."""
         client = self._clients[base_url]
         resource: Any = client.chat.completions if self._chat else client.completions
@@ -59,26 +60,22 @@ class SdkCaller(Caller):
         arguments: dict[str, Any] = {name: body[name] for name in sdk_arguments if name in body}
         # settings unknown to the SDK (top_k, min_p, ...) must go in extra_body
         arguments["extra_body"] = {name: value for name, value in body.items() if name not in sdk_arguments}
-        reader = StreamReader(self._chat, perf_counter) if body.get("stream") else None
-        limit, started = self._limit, perf_counter()
-        opening = resource.with_streaming_response.create(**arguments, timeout=httpx2.Timeout(**httpx_timeouts(limit)))
-        with converted_failures(self.redactor, limit):
-            try:
-                async with opening as opened:
-                    response = incoming_response(opened.http_response)
-                    body_bytes = await read_to_end(response, reader, attempt)
-            except openai.APIStatusError as error:
-                response = incoming_response(error.response)
-                body_bytes = response.body  # already read by the SDK
-            except openai.APIConnectionError as error:
-                if isinstance(error.__cause__, (ExchangeError, httpx2.HTTPError)):
-                    raise error.__cause__ from None
-                raise
-        return make_reply(response, body_bytes, reader, started, perf_counter(), self.redactor)
+        timeout = httpx2.Timeout(**httpx_timeouts(self._limit))
+        try:
+            async with resource.with_streaming_response.create(**arguments, timeout=timeout) as opened:
+                response = incoming_response(opened.http_response)
+                return response, await read_to_end(response, reader, attempt)
+        except openai.APIStatusError as error:
+            response = incoming_response(error.response)
+            return response, response.body  # already read by the SDK
+        except openai.APIConnectionError as error:
+            if isinstance(error.__cause__, (ExchangeError, httpx2.HTTPError)):
+                raise error.__cause__ from None
+            raise
 
-    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        """Return 404: the SDK is for gateways and proxies, which hide their servers."""
-        return 404, b""
+    async def fetch_outside_api(self, base_url: str, path: str) -> bytes:
+        """Nothing: the SDK is for gateways and proxies, which hide their servers."""
+        return b""
 
     async def close(self) -> None:
         """Close every connection."""

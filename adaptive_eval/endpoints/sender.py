@@ -221,7 +221,7 @@ class RequestSender:
         is_certain = isinstance(refusal, ModelNotServed)
         replica.on_refusal(str(refusal), sent_at, self._clock(), is_certain=is_certain)
         if self.replicas.all_refuse:
-            self.replicas.refuse(refusal)
+            self.replicas.fail_waiting(refusal.copy)
         elif replica.refuses and not has_refused:
             text = f"its server at {replica.url} refuses everything, so requests go to its other servers: {refusal}"
             self._servers.note(Notice("replica_refuses", text))

@@ -80,8 +80,7 @@ def is_dated(answer_name: str, requested_name: str) -> bool:
 async def _llama_settings(caller: Caller, base_url: str) -> dict[str, Any]:
     """Default sampling settings of a llama-server; its usual ones if it does not report them."""
     try:
-        status, body = await caller.fetch_outside_api(base_url, "/props")
-        props = orjson.loads(body) if status == 200 else {}
+        props = orjson.loads(await caller.fetch_outside_api(base_url, "/props"))
     except (Failure, orjson.JSONDecodeError):
         props = {}
     settings = props.get("default_generation_settings") if isinstance(props, dict) else None

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from endpoint_opener import Opener, opened_caller
 
-from adaptive_eval.endpoints import client as http_calls
-from adaptive_eval.endpoints import sdk as sdk_calls
+from adaptive_eval.endpoints import client
 from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.settings import EndpointSettings
@@ -30,8 +29,7 @@ def waits() -> list[float]:
 @pytest.fixture
 async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opener]:
     """Opens an endpoint; keywords go to whichever of the three configurations knows them."""
-    for calls in (http_calls, sdk_calls):
-        monkeypatch.setattr(calls, "perf_counter", asyncio.get_running_loop().time)
+    monkeypatch.setattr(client, "perf_counter", asyncio.get_running_loop().time)
 
     async def pass_quickly(seconds: float) -> None:
         waits.append(seconds)
@@ -48,16 +46,16 @@ async def endpoint(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Async
             settings: EndpointSettings = QUICK,
             **values: Any,
         ) -> ModelEndpoint:
-            def of(kind: Any) -> dict[str, Any]:
-                return {name: value for name, value in values.items() if name in kind.model_fields}
+            def of(section: Any) -> dict[str, Any]:
+                return {name: value for name, value in values.items() if name in section.model_fields}
 
-            client = values.pop("client", "http")
+            kind = values.pop("client", "http")
             settings = replace(settings, attempts=values.pop("attempts", settings.attempts))
             chosen = {"model": "m", "stream": False} | of(EndpointConfig)
             config = EndpointConfig(base_url=base_urls, **chosen)
             sampling = Sampling(**{"timeout": 5.0} | of(Sampling))
             limits = Limits(**{"retry_for": 0.0} | of(Limits))
-            caller = opened_caller(base_urls, client, sampling, key or None, **chosen)
+            caller = opened_caller(base_urls, kind, sampling, key or None, **chosen)
             earlier = EarlierTimes() if has_answered else None
             time = shared_time or SharedTime()
             context = EndpointContext(config, sampling, limits, caller, time, earlier, pass_quickly, settings)

@@ -12,9 +12,9 @@ from adaptive_eval.endpoints.failures import (
     error_signal,
     error_status,
     find_error,
+    read_retry_after,
 )
 from adaptive_eval.endpoints.redaction import Redactor
-from adaptive_eval.endpoints.retry_after import read_retry_after
 
 
 def error(message: str, **fields: object) -> bytes:

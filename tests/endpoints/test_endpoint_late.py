@@ -94,10 +94,9 @@ class Wire:
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         return None
 
-    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        if not self.counts:
-            return 404, b""
-        return 200, b"vllm:num_requests_running %d\nvllm:num_requests_waiting 0\n" % self.running
+    async def fetch_outside_api(self, base_url: str, path: str) -> bytes:
+        load = b"vllm:num_requests_running %d\nvllm:num_requests_waiting 0\n" % self.running
+        return load if self.counts else b""
 
     async def close(self) -> None:
         return None

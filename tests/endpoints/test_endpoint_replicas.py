@@ -20,8 +20,8 @@ class Well(Caller):
     async def probe(self, base_url: str) -> ProbeTrouble | None:
         return None
 
-    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        return 404, b""
+    async def fetch_outside_api(self, base_url: str, path: str) -> bytes:
+        return b""
 
 
 def replica_set(count: int = 2, ceiling: int = 2) -> ReplicaSet:

@@ -214,8 +214,8 @@ class _Wire:
     async def connect_trouble(self, base_url: str) -> str | None:
         return None  # nobody can tell, as behind a proxy
 
-    async def fetch_outside_api(self, base_url: str, path: str) -> tuple[int, bytes]:
-        return 404, b""
+    async def fetch_outside_api(self, base_url: str, path: str) -> bytes:
+        return b""
 
     async def close(self) -> None:
         return None
