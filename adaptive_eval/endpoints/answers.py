@@ -50,8 +50,8 @@ _MAX_ALTERNATIVES = 128
 """Maximum number of alternative tokens read at one position."""
 NO_USAGE = Notice("no_usage", "its server does not say how many tokens answers use: they are estimated from the texts")
 _LOW_USAGE_TEXT = "its server reports fewer tokens than such texts must have: they are estimated from the texts"
-_ABSURD_ANSWER_TEXT = "its server reports {} tokens for an answer, far more than max_tokens allows"
-_ABSURD_PROMPT_TEXT = "its server reports {} tokens for a prompt, far more than its text can have"
+_ABSURD_ANSWER_TEXT = "its server reports {} tokens for an answer, far more than max_tokens allows: {} are counted"
+_ABSURD_PROMPT_TEXT = "its server reports {} tokens for a prompt, far more than its text can have: {} are counted"
 _REFUSAL: frozenset[Signal] = frozenset({"refusal"})
 _EMPTY: frozenset[Signal] = frozenset({"empty"})
 _REASONING_ONLY: frozenset[Signal] = frozenset({"empty", "reasoning_only"})
@@ -296,7 +296,7 @@ class AnswerReader:
             limit, length = self._max_answer_tokens, draft.length
             if limit is not None and tokens > ABSURD_FACTOR * limit:
                 replacement = self._estimate(draft) if self._exceeds_limit(draft) else limit
-                self._note(Notice("absurd_usage", f"{_ABSURD_ANSWER_TEXT.format(tokens)}: {replacement} are counted"))
+                self._note(Notice("absurd_usage", _ABSURD_ANSWER_TEXT.format(tokens, replacement)))
                 tokens = replacement
             if not tokens and length:
                 self._note(NO_USAGE)
@@ -328,13 +328,9 @@ class AnswerReader:
             return reported
         contents = [prompt.text or "", *(message.content for message in prompt.messages or ())]
         length = sum(map(_bytes, contents))
-        if reported > ABSURD_FACTOR * (length + TEMPLATE_TOKENS):
-            self._note(
-                Notice(
-                    "absurd_usage", f"{_ABSURD_PROMPT_TEXT.format(reported)}: {length + TEMPLATE_TOKENS} are counted"
-                )
-            )
-            return length + TEMPLATE_TOKENS
+        if reported > ABSURD_FACTOR * (longest := length + TEMPLATE_TOKENS):
+            self._note(Notice("absurd_usage", _ABSURD_PROMPT_TEXT.format(reported, longest)))
+            return longest
         if not reported and length:
             self._note(NO_USAGE)
             return estimated_tokens(length)

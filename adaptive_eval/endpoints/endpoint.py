@@ -101,12 +101,12 @@ class ModelEndpoint:
 
     @property
     def stats(self) -> EndpointStats:
-        sender = self._sender
+        context, sender = self._context, self._sender
         return replace(
-            self._context.traffic.stats(),
+            context.traffic.stats(),
             oldest=sender.oldest,
             replicas=sender.replicas.stats,
-            notices=self._context.servers.notices,
+            notices=context.servers.notices,
         )
 
     # -- one request ---------------------------------------------------------------------------------------------

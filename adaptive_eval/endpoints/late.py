@@ -180,11 +180,8 @@ class SecondRequests:
     def _late(self, now: float) -> Iterator[LateAttempt]:
         """First attempts that take far longer than any answer so far, while their server does not count them."""
         times = self.times
-        response_limit, first_piece_limit, silence_limit = (
-            times.response_limit,
-            times.first_piece_limit,
-            times.silence_limit,
-        )
+        response_limit, silence_limit = times.response_limit, times.silence_limit
+        first_piece_limit = times.first_piece_limit
         for attempt in self._replicas.attempts:
             if attempt.request.is_second or not attempt.is_sent:
                 continue

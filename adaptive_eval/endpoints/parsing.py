@@ -29,6 +29,8 @@ from adaptive_eval.endpoints.failures import (
 
 TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "refusal"))
 """Fields of an event that hold a piece of text."""
+LOGPROB_FIELDS = ("content", "token_logprobs", "tokens")
+"""Lists of log-probabilities that go on with each event: a chat's, and those of a text completion with its tokens."""
 
 
 @dataclass(slots=True)
@@ -37,10 +39,7 @@ class _Choice:
 
     pieces: dict[str, list[str]] = field(default_factory=dict)
     finish_reason: str | None = None
-    logprobs: list[object] = field(default_factory=list)
-    token_logprobs: list[object] = field(default_factory=list)
-    tokens: list[object] = field(default_factory=list)
-    """The texts of its tokens, if a text completion names them."""
+    logprobs: dict[str, list[object]] = field(default_factory=dict)
     steps: int = 0
     usage: dict[str, Any] | None = None
     """The usage that followed its end."""
@@ -61,10 +60,9 @@ class _Choice:
         ):
             self.finish_reason = reason
         if isinstance(logprobs := choice.get("logprobs"), dict):
-            targets = (("content", self.logprobs), ("token_logprobs", self.token_logprobs), ("tokens", self.tokens))
-            for name, target in targets:
-                if isinstance(values := logprobs.get(name), list):
-                    target += values
+            for name in LOGPROB_FIELDS:
+                if (values := logprobs.get(name)) and isinstance(values, list):
+                    self.logprobs.setdefault(name, []).extend(values)
         if has_text and had_ended:
             self.resumed = True
         self.steps += has_text
@@ -81,11 +79,7 @@ class _Choice:
         if with_usage:
             choice["usage"] = self.usage
         if self.logprobs:
-            choice["logprobs"] = {"content": self.logprobs}
-        elif self.token_logprobs:
-            choice["logprobs"] = {"token_logprobs": self.token_logprobs}
-            if self.tokens:
-                choice["logprobs"]["tokens"] = self.tokens
+            choice["logprobs"] = self.logprobs
         return choice | ({"message": {"content": None} | texts} if chat else {"text": ""} | texts)
 
 

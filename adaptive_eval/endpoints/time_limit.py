@@ -8,8 +8,6 @@ from typing import Self
 class CancelScope:
     """A block of a task that can be ended from outside, with an error; a timeout without a time."""
 
-    __slots__ = ("_error", "_timeout")
-
     def __init__(self) -> None:
         self._timeout = asyncio.Timeout(None)
         self._error: Exception | None = None

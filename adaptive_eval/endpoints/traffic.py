@@ -63,17 +63,6 @@ class Attempt(CancelScope):
     `Caller.send` records the pieces.
     """
 
-    __slots__ = (
-        "first_piece_at",
-        "last_piece_at",
-        "is_sent",
-        "longest_silence",
-        "replica",
-        "request",
-        "sent_at",
-        "streamed",
-    )
-
     def __init__(self, request: AttemptedRequest, replica: Replica, now: float) -> None:
         super().__init__()
         self.request = request
