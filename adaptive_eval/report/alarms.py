@@ -34,6 +34,15 @@ def alarm_rows(alarms: Sequence[AnswerAlarm], models: Sequence[str]) -> tuple[Al
     return tuple(sorted(rows, key=lambda row: -row.answers / row.of))
 
 
+def repeating_models(results: Results) -> list[str]:
+    """Models whose server ignores the seed or serves a cache."""
+    return [
+        warning.model
+        for warning in results.warnings
+        if warning.kind == AnswerFault.REPEATED and warning.model is not None
+    ]
+
+
 def alarm_sentences(results: Results) -> Iterator[str]:
     """Describe alarms, and comparisons that cut answers could decide; nothing if all is well."""
     if (unread := unread_answers(results)) is not None:
@@ -47,6 +56,9 @@ def alarm_sentences(results: Results) -> Iterator[str]:
     if silent := [row for row in results.alarms if row.since is None and row.kind != TRUNCATED]:
         examples = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in silent], MAX_NAMES)
         yield f"{begin}: {examples}."
+    if repeated := repeating_models(results):
+        whose = first_few([safe_name(name, LONGEST_NAME) for name in repeated], MAX_NAMES)
+        yield f"Alarm: answers of {whose} come back word for word; do not rely on comparisons with such a model."
     cut = {row.model: (row.answers, row.of) for row in results.alarms if _is_about_cuts(row)}
     if cut:
         yield f"{begin}: {_cut_in_words(results, cut)}; their grades decide nothing."

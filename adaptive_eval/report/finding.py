@@ -132,7 +132,9 @@ def _ranking_sentence(results: Results) -> str:
     rivals = (
         [row for row in scored[1:] if row.tier == leader.tier] if asked.in_order else _unbeaten_rivals(results, leader)
     )
-    return _leaders_sentence(results, scored, rivals)
+    unscored = [row.name for row in results.models if row.score is None]
+    without = f" {_list_names(unscored)} {'has' if len(unscored) == 1 else 'have'} no score." if unscored else ""
+    return f"{_leaders_sentence(results, scored, rivals)}{without}"
 
 
 def model_verdicts(results: Results) -> tuple[str, ...]:
@@ -250,6 +252,8 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
     if not rivals:
         margin = pick_margin(results)
         best = "is best:" if margin is None else f"is the best, or less than {margin} behind the best:"
+        if any(row.score is None for row in results.models):
+            best = "is ahead of the others that have a score:"
         return f"{_standing(results, leader, scored[1], best)}."
     standing = _standing(results, leader, rivals[0])
     among = _names([leader, *rivals])

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePath
@@ -13,7 +13,13 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
 from adaptive_eval.core.types import Cause
-from adaptive_eval.report.alarms import TRUNCATED, has_cut_answers, limit_to_raise, unread_answers
+from adaptive_eval.report.alarms import (
+    TRUNCATED,
+    has_cut_answers,
+    limit_to_raise,
+    repeating_models,
+    unread_answers,
+)
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.gate import ON_ALL_QUESTIONS
 from adaptive_eval.report.gate import UNDECIDED as UNDECIDED_GATE
@@ -259,15 +265,32 @@ def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
         yield _step(ending, f"raise {raised}", larger)
     elif draws_questions(results.decisions):
         yield Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
+    elif repeated := _repeating_models(results):
+        names = first_few([safe_name(name, LONGEST_NAME) for name in repeated], MAX_NAMES)
+        useless = f"more trials are of no use while answers of {names} repeat"
+        yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
     else:
         settings = _larger_horizon(ending, results, NeedKind.TRIALS)
         yield _step(ending, f"raise {_list_settings(settings)}", settings)
 
 
+def _repeating_models(results: Results) -> list[str]:
+    """Models of pairs that need trials whose answers come back word for word."""
+    names = {name for pair in _pairs_that_need(results, NeedKind.TRIALS) for name in (pair.first, pair.second)}
+    return [name for name in repeating_models(results) if name in names]
+
+
 def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[str, float | str]:
-    """A `trials.max` with a reserve for what plausible pairs need, and caps that allow it."""
-    largest = results.setting("trials", "max")
-    needed = [pair.trials_needed or 0.0 for pair in _pairs_that_need(results, kind)]
+    """A `trials.max` with a reserve for what plausible pairs need, and caps that allow it; where `trials.max` already
+    does, these caps alone."""
+    largest, pairs = results.setting("trials", "max"), _pairs_that_need(results, kind)
+    needed = [pair.trials_needed or 0.0 for pair in pairs]
+    if needed and 0.0 < max(needed) <= largest:
+        names = {name for pair in pairs for name in (pair.first, pair.second)}
+        asked = min(row.trials for row in results.models if row.name in names and row.recorded is None)
+        per_question = largest * asked / max(results.max_trials_per_model, 1)
+        if caps := _covering_caps(ending, results, RESERVE * max(needed) / max(per_question, 1.0)):
+            return caps
     larger = math.ceil(round_up(RESERVE * max(largest, *needed)))
     return _covering_caps(ending, results, larger / largest) | {"trials.max": larger}
 
@@ -294,24 +317,33 @@ def _larger_delta(ending: Ending, run: str) -> Iterator[Advice]:
     assert results is not None  # which have the pairs
     pairs = _pairs_that_need(results, NeedKind.TOO_CLOSE)
     which = "this comparison" if len(pairs) == 1 else f"the {len(pairs)} comparisons that are too close"
+    models = {name for pair in pairs for name in (pair.first, pair.second)}
+    if recorded := [safe_name(row.name, LONGEST_NAME) for row in results.models if row.recorded and row.name in models]:
+        limit = f"the recorded answers of {first_few(recorded, MAX_NAMES)} may be too few to decide {which}"
+        yield _step(ending, f"{limit}: record more, or ask it in this run, and start over", fresh=True)
+        return
     why = f"deciding {which} would take far more answers than this run; if the difference does not matter to you"
-    if of_benchmarks := _undecided_gates(results, pairs):
-        yield _step(ending, f"{why}, start over with a larger gate of the benchmark {of_benchmarks}", fresh=True)
+    benchmarks = _undecided_gates(results, models)
+    gates = f"larger gates of the benchmarks {first_few(benchmarks, MAX_NAMES)}" if benchmarks else ""
+    if len(benchmarks) == 1:
+        gates = f"a larger gate of the benchmark {benchmarks[0]}"
+    if gates and not any(ON_ALL_QUESTIONS in row.why for row in results.gate if row.model in models):
+        yield _step(ending, f"{why}, start over with {gates}", fresh=True)
         return
     key = "objective.delta" if results.frontier else "stopping.delta"
     widths = [None if results.frontier or results.gate else pair.certifiable_delta for pair in pairs]
     delta = None if None in widths else round_up(max(filter(None, widths), default=0.0))
-    size = f"a {key} of {delta:.15g}" if delta else f"a larger {key}, as DELTA"
+    if delta is not None and delta <= (results.setting("stopping", "delta") or 0.0):
+        delta = None  # it was not enough
+    size = f"a {key} of {delta:.15g}" if delta else f"a larger {key} (for DELTA)"
+    size += f", and with {gates}" if gates else ""
     yield _step(ending, f"{why}, start over with {size}", {key: delta or "DELTA"}, fresh=True)
 
 
-def _undecided_gates(results: Results, pairs: Sequence[PairRow]) -> str:
-    """Benchmarks whose own gates alone leave these pairs undecided; empty if the gate on all questions does, too."""
-    models = {name for pair in pairs for name in (pair.first, pair.second)}
-    if any(ON_ALL_QUESTIONS in row.why for row in results.gate if row.model in models):
-        return ""
+def _undecided_gates(results: Results, models: Collection[str | None]) -> list[str]:
+    """Benchmarks whose own gates leave these models undecided."""
     rows = (row for row in results.groups if row.gate == UNDECIDED_GATE and row.model in models)
-    return first_few(list(dict.fromkeys(safe_name(row.group, LONGEST_NAME) for row in rows)), MAX_NAMES)
+    return list(dict.fromkeys(safe_name(row.group, LONGEST_NAME) for row in rows))
 
 
 def _pairs_that_need(results: Results | None, kind: NeedKind) -> list[PairRow]:

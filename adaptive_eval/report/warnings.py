@@ -330,7 +330,7 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
                 "names models whose answers agree more often than independent samples would",
             )
         for model, number in event.repeated.items():
-            yield Caution("repeats", model, repeats_warning(number))
+            yield Caution("repeats_omitted", model, repeats_warning(number))
 
 
 ALL_ALIKE = "all answers of {} are empty, identical, unreadable or wrong"

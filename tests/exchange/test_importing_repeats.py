@@ -40,7 +40,7 @@ def test_identical_repeats_count_once_and_the_import_and_the_report_say_so(tmp_p
     assert done.exit_code == 0, done.output
     assert trials_of(run) == {"stuck": [1] * 10, "sampled": [8] * 10}
     assert "repeats   stuck: 70 answers" in done.output and "--repeats-are-samples" in done.output
-    warnings = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats"]
+    warnings = [warning for warning in view_of(run).results.warnings if warning.kind == "repeats_omitted"]
     assert [(warning.model, warning.text.split()[0]) for warning in warnings] == [("stuck", "70")]
 
 

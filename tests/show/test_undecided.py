@@ -107,6 +107,32 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert step.text.endswith(" and trials.max to 60:") and step.command is not None and "trials.max=60" in step.command
 
 
+def test_where_a_cap_puts_a_pair_out_of_reach_only_the_cap_is_to_be_raised() -> None:
+    """A larger `trials.max` without money asks nothing, and spends allowed error."""
+    step = advice(ended("rruu", needs=9.0))
+    assert step.text.startswith("raise budget.trials to ") and "trials.max" not in f"{step.text} {step.command}"
+    (raised,) = re.findall(r"budget\.trials=(\d+)", step.command or "")
+    assert int(raised) > 60
+
+
+def test_no_model_is_best_while_another_has_no_score() -> None:
+    results = ended("rrrr")
+    results = replace(results, models=tuple(replace(row, tier=row.rank) for row in results.models))
+    *scored, last = results.models
+    assert " is best: " in main_findings(results)[0]
+    (sentence,) = main_findings(replace(results, models=(*scored, replace(last, score=None))))
+    assert "best" not in sentence and f"{last.name} has no score." in sentence
+
+
+def test_repeated_answers_are_in_the_headline_and_no_reason_for_more_trials() -> None:
+    results = ended("rruu", needs=20.0)
+    name = results.pairs[2].first
+    alarmed = replace(results, warnings=(Caution("repeats", name, "its server serves a cache"),))
+    assert f"Alarm: answers of {name} come back word for word" in finding(alarmed)[0]
+    step = advice(alarmed)
+    assert step.text.startswith("more trials are of no use") and (step.command or "").endswith("--fresh")
+
+
 @pytest.mark.parametrize(("difference", "lead"), [(0.0, "level with bob ("), (0.02, "ahead of bob by 2.0 points (")])
 def test_a_lead_of_nothing_is_no_lead(difference: float, lead: str) -> None:
     """Two models far apart, too, may have too few answers: this is not called close."""
