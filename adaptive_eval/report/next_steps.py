@@ -284,15 +284,14 @@ def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[st
     """A `trials.max` with a reserve for what plausible pairs need, and caps that allow it; where `trials.max` already
     does, these caps alone."""
     largest, pairs = results.setting("trials", "max"), _pairs_that_need(results, kind)
-    needed = [pair.trials_needed or 0.0 for pair in pairs]
-    if needed and 0.0 < max(needed) <= largest:
-        names = {name for pair in pairs for name in (pair.first, pair.second)}
-        asked = min(row.trials for row in results.models if row.name in names and row.recorded is None)
-        per_question = largest * asked / max(results.max_trials_per_model, 1)
-        if caps := _covering_caps(ending, results, RESERVE * max(needed) / max(per_question, 1.0)):
-            return caps
-    larger = math.ceil(round_up(RESERVE * max(largest, *needed)))
-    return _covering_caps(ending, results, larger / largest) | {"trials.max": larger}
+    most = max((pair.trials_needed or 0.0 for pair in pairs), default=0.0)
+    names = {name for pair in pairs for name in (pair.first, pair.second)}
+    asked = [row.trials for row in results.models if row.name in names and row.recorded is None]
+    per_question = max(largest * min(asked, default=0) / max(results.max_trials_per_model, 1), 1.0)
+    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, RESERVE * most / per_question)):
+        return caps
+    larger = math.ceil(round_up(RESERVE * max(largest, most)))
+    return _covering_caps(ending, results, larger / per_question) | {"trials.max": larger}
 
 
 def _covering_caps(ending: Ending, results: Results, times: float) -> dict[str, float | str]:

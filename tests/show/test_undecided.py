@@ -199,7 +199,7 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     step = advice(raised)
     assert (
         step.text
-        == "start over, since a larger trials.max would decide nothing more in this run; set budget.trials to 180 and "
+        == "start over, since a larger trials.max would decide nothing more in this run; set budget.trials to 720 and "
         "trials.max to 24:"
     )
     assert (undecided_sentence(raised) or "").endswith("They need a new run, since the allowed error is used up.")
