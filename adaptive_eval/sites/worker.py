@@ -195,7 +195,7 @@ class SiteWorker:
         config = RunConfig.model_construct(**settings, folder=setup.folder)
         environment = {**read_environment(setup.folder), **site_secrets.keys}
         require_programs(config, environment)
-        config, notices = within_open_files(config)
+        config, notices = within_open_files(config, grades=False)
         logs = _writable_logs(setup.logs)
         if setup.pool is not None:  # several places may serve the model at the same time
             logs /= file_name(setup.site)

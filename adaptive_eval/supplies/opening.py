@@ -201,12 +201,12 @@ FILES_OF_COMMAND = 8
 """Open files that a command in flight needs: its question, and both ends of its pipes."""
 
 
-def within_open_files(config: RunConfig) -> tuple[RunConfig, list[Notice]]:
+def within_open_files(config: RunConfig, *, grades: bool = True) -> tuple[RunConfig, list[Notice]]:
     """Raise the limit of open files; if that is not enough, models and judges have fewer requests in flight, with a
-    notice."""
+    notice. `grades`: whether this process asks the judges."""
     servers = [model.concurrency.in_flight for model in config.asked if model.command is None for _ in model.replicas]
     commands = sum(model.concurrency.in_flight for model in config.asked if model.command is not None)
-    graders = graders_that_ask(config.grader).values()
+    graders = graders_that_ask(config.grader).values() if grades else ()
     judges = [grader.concurrency.in_flight * len(host.replicas) for grader in graders for host in grader.server]
     requests = sum(servers) + commands * FILES_OF_COMMAND + sum(judges)
     others = open_files.files_needed(0, len(servers))
@@ -214,10 +214,9 @@ def within_open_files(config: RunConfig) -> tuple[RunConfig, list[Notice]]:
     if allowed >= requests + others:
         return config, []
     share = max(allowed - others, 0) / max(requests, 1)
-    fewer = {
-        "models": tuple(_with_share(model, share) for model in config.models),
-        "grader": _grader_with_share(config.grader, share),
-    }
+    fewer: dict[str, object] = {"models": tuple(_with_share(model, share) for model in config.models)}
+    if grades:
+        fewer["grader"] = _grader_with_share(config.grader, share)
     notice = Notice("few_open_files", open_files.too_few_message(requests + others, allowed))
     return config.model_copy(update=fewer), [notice]
 
