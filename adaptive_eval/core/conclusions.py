@@ -7,6 +7,8 @@ chain of undecided comparisons. As long as there are such models, the members of
 order would open are needed as well. The servers of all others can be released.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,19 +16,22 @@ from adaptive_eval.core.cheapest import NOBODY
 from adaptive_eval.core.judge import BoolArray
 from adaptive_eval.core.look import AvailableTrials, JudgedLook
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.types import VERDICTS, Reason, Verdict
+from adaptive_eval.core.types import VERDICTS, Cause, Lost, Reason, Verdict
 
 SILENT = (
     "{timed_out} of the {trials} requests of a round timed out at every attempt. Raise sampling.timeout if its answers "
     "take longer, or fix its server; resuming retries them"
 )
 """Reason for setting aside a model that hardly ever answers."""
+UNPAID = "the budget cannot cover its missing trials (earlier trials count). Raise it and resume"
+"""Reason for setting aside a model that joins or comes back, if the budget cannot cover its missing trials."""
 
 
-def why_no_further(look: JudgedLook, fits: bool) -> Reason:
+def why_no_further(look: JudgedLook, fits: bool, set_aside: Iterable[Lost]) -> Reason:
     """The reason why there is no further round; `fits`: whether caps would allow one for every open comparison."""
     verdicts = {VERDICTS[index] for index in look.verdicts.tolist()}
-    if Verdict.OPEN in verdicts and not fits:
+    unpaid = {lost.cause for lost in set_aside} == {Cause.BUDGET} and Verdict.BLOCKED in verdicts
+    if unpaid or (Verdict.OPEN in verdicts and not fits):
         return Reason.BUDGET
     if Verdict.OUT_OF_REACH in verdicts or Verdict.OPEN in verdicts:
         return Reason.OUT_OF_REACH

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.answer_alarms import MAX_CUT_SHARE, TOLERATED_ANSWERS, AnswerAlarm, ChangeFinder
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.compose import RoundComposer
-from adaptive_eval.core.conclusions import SILENT, needed_models, why_no_further
+from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, Opening, clock_seconds
@@ -64,6 +64,8 @@ class Controller:
         self.short_caps: Mapping[str, float] = {}
         """Once the budget has ended the run: the caps that do not cover the next round, by currency, with the amounts
         that would."""
+        self._unpaid = np.zeros(plan.bench.models, dtype=np.int64)
+        """(L,): missing trials of models that are set aside because the caps do not cover them."""
         self.taker = LookTaker(plan, keep=keep_looks)
         self.looks = self.taker.looks
         """The looks, those of earlier stages first, with the models of those stages.
@@ -116,8 +118,9 @@ class Controller:
             else:
                 self._place(event)
         self._advance()
-        if self._flight.early or self._flight.account.is_open:
-            self._end_beyond_caps()
+        if self._flight.early:
+            self._keep_within_caps()
+        self._end_once_spent()
         return self.looks[old_looks:]
 
     def ask_rounds(self) -> list[Round]:
@@ -164,8 +167,7 @@ class Controller:
         if self._flight.in_parts and not self._flight.account.is_open:
             self._end_beyond_caps()  # a first round that was opened in parts, told as a whole, may have cost too much
         self._advance()
-        if self._flight.account.is_open:
-            self._end_beyond_caps()
+        self._end_once_spent()
         return self.looks[old_looks:]
 
     def _take(self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None, seconds: float) -> None:
@@ -212,7 +214,7 @@ class Controller:
         self._place_together(self._flight.take_known_parts())
         self._advance()
         if self._flight.early:
-            self._end_beyond_caps()
+            self._keep_within_caps()
         return self.looks[old_looks:]
 
     def look_again(self) -> None:
@@ -236,7 +238,7 @@ class Controller:
 
         Rounds in flight stay, for a stage with higher caps."""
         if self.finished is None:
-            self._end_short_of(np.zeros(self.plan.bench.models, dtype=np.int64))
+            self._end_short_of(self._unpaid)
 
     def _end_short_of(self, trials: NDArray[np.int64]) -> None:
         """End the run because the caps do not cover trials in flight and these further ones of each model."""
@@ -250,12 +252,32 @@ class Controller:
     def lose(self, model: int, cost: Cost) -> None:
         """Count the cost of a model's answers that never arrived."""
         self._flight.account.lose(model, cost)
-        self._end_beyond_caps()
+        self._keep_within_caps()
+
+    def _keep_within_caps(self) -> None:
+        """Make the rounds in flight fit the caps, counting everything bought.
+
+        If kept trials leave too little room, models that hold up enough others are set aside.
+        """
+        has_fixed_side = self.plan.objective.reference is not None or bool(self.plan.bench.recorded)
+        others = 1 if has_fixed_side else 2
+        while self.finished is None and not self._flight.within_caps():
+            late = self._flight.holding_up(others)
+            if not late:
+                self._end_beyond_caps()
+            for model in late:
+                self._drop_model(SetAside(model, UNPAID, Cause.BUDGET))
+            self._advance()
 
     def _end_beyond_caps(self) -> None:
-        """End the run if too little is left for the rounds in flight, counting everything bought."""
+        """End the run if too little is left for the rounds in flight."""
         if not self._flight.within_caps():
             self.end_over_budget()
+
+    def _end_once_spent(self) -> None:
+        """End the run if unbounded trials have used more than is left."""
+        if self._flight.account.is_open:
+            self._end_beyond_caps()
 
     def tick(self, elapsed: float, held_gpu_seconds: float = 0.0) -> bool:
         """Record the seconds since the start and the GPU seconds of held servers.
@@ -382,7 +404,7 @@ class Controller:
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
         self.taker.include_overrun(self.available)
         if self.finished is Reason.BLOCKED and self.last_look is not None:  # more answers have shown another reason
-            self.finished = why_no_further(self.last_look, True)
+            self.finished = why_no_further(self.last_look, True, self.set_aside.values())
 
     @property
     def last_look(self) -> JudgedLook | None:
@@ -436,6 +458,7 @@ class Controller:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
         for batch in self._drop_batches(event.model):
+            self._unpaid[event.model] += batch.missing if event.cause is Cause.BUDGET else 0
             arrived, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
             self._flight.account.settle(batch, arrived, batch.total_cost(), lost)
 
@@ -574,25 +597,24 @@ class Controller:
             self._end_by_alarm()
             return
         self._look()
-        has_none = self.plan.bench.asked & ~flight.issued.any(axis=1)
-        joining = np.flatnonzero(has_none).tolist()
-        for number, model in enumerate(joining):
-            if not self._join(model, before.counted.get(model)):
-                unpaid = np.isin(np.arange(self.plan.bench.models), joining[number:])
-                self._end_short_of(np.where(unpaid, self.plan.opening.sum(axis=1), 0))
-                return
+        for model in np.flatnonzero(self.plan.bench.asked).tolist():
+            is_new = before.models[model] is None
+            if is_new or not flight.issued[model].any():  # no budget has covered its first round
+                self._join(model, before.counted.get(model))
         self._compose()
         self._advance()  # rounds in flight may be complete
-        self._end_beyond_caps()
+        self._keep_within_caps()
 
-    def _join(self, model: int, counted: Sequence[int] | None) -> bool:
-        """Ask a model that joins for its first round; returns whether the caps may cover that. The first round of one
-        that comes back has at least the trials of it that looks had `counted`, which are there."""
+    def _join(self, model: int, counted: Sequence[int] | None) -> None:
+        """Ask a model that joins for its first round, or set it aside if the caps do not cover that. The first round of
+        one that comes back has at least the trials of it that looks had `counted`, which are there."""
         first = np.zeros_like(self._flight.issued)
         first[model] = self.plan.opening[model]
         trials, account = first.sum(axis=1), self._flight.account
         if not account.may_fit(trials):
-            return False
+            self._unpaid += trials
+            self._drop_model(SetAside(model, UNPAID, Cause.BUDGET))
+            return
         in_parts = not account.fits(trials)
         self._joining.add(model)
         if counted is not None:
@@ -601,7 +623,6 @@ class Controller:
         if in_parts:
             self._flight.open_in_parts(model)
             self._flight.release_more()
-        return True
 
     def _compose_first(self) -> None:
         """Issue the first round for every model, and the rounds that run ahead of the first look.
@@ -658,10 +679,10 @@ class Controller:
         if not fits and not self._flight.batches():
             self._compose_in_parts(composer.round_in_parts())
         if self.finished is None and not self._flight.batches():
-            self.finished = why_no_further(self.last_look, fits)
+            self.finished = why_no_further(self.last_look, fits, self.set_aside.values())
             if self.finished is Reason.BUDGET:
                 account = self._flight.account
-                self.short_caps = account.caps_below(account.probable_totals(composer.smallest_round()))
+                self.short_caps = account.caps_below(account.probable_totals(composer.smallest_round() + self._unpaid))
 
     def _compose_in_parts(self, extra: NDArray[np.int32]) -> None:
         """Issue a round that the caps do not cover at its worst, but probably do, to be asked in parts."""

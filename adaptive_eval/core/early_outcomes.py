@@ -95,6 +95,10 @@ class EarlyOutcomes:
                 renumbered._by_model.setdefault(model, _ModelOutcomes()).keep(records)
         return renumbered
 
+    def kept_outcomes(self, model: int) -> int:
+        """How many outcomes of a model are kept."""
+        return len(self._kept_by_model().get(model, ()))
+
     def keep(self, outcome: Outcome) -> None:
         """Keep an outcome until a round asks for it."""
         model, question, trial, category, cost, kinds, seconds = outcome

@@ -31,7 +31,7 @@ from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, BatchPart, Round, rounds_of
 from adaptive_eval.core.settings import Bench, Budget
-from adaptive_eval.core.types import Ask, ModelNumbers, Outcome
+from adaptive_eval.core.types import NO_COST, Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
 
 TrialArray = NDArray[np.int32]
@@ -90,7 +90,7 @@ class BatchesInFlight:
     def take_over(
         self, before: "BatchesInFlight", models: ModelNumbers, dropped: Mapping[int, "DroppedBatches"]
     ) -> None:
-        """Continue the stage before, whose rounds stay in flight.
+        """Continue the stage before, whose rounds stay in flight as far as the caps of today cover them.
 
         Dropped batches come back with their model: `dropped` has them by its earlier number. No trial counts as
         requested yet."""
@@ -113,11 +113,28 @@ class BatchesInFlight:
             self._parked[model] = [self._taken_over(batch, model) for batch in before._parked[old_number]]
             self.last_due[model] = before.last_due[old_number]
         self.early = before.early.for_models(models)
+        self._withdraw_unpaid()
 
     def _taken_over(self, batch: Batch, model: int) -> Batch:
         renumbered = batch.for_model(model)
         self.account.take_batch(renumbered)
         return renumbered
+
+    def _withdraw_unpaid(self) -> None:
+        """Withdraw the latest rounds of which nothing has arrived until the caps cover those in flight."""
+        while not self.within_caps():
+            latest = [batches[-1] for model in range(len(self.issued)) if (batches := self.expected(model))]
+            untouched = [batch for batch in latest if batch.missing == batch.size]
+            if not untouched:
+                return
+            withdrawn = max(untouched, key=_order)
+            model = withdrawn.model
+            for batches in (self._batches, self._by_model[model], self._parked[model]):
+                if withdrawn in batches:
+                    batches.remove(withdrawn)
+            self.issued[model] -= withdrawn.slots.extra
+            self.last_due[model] = max((batch.due for batch in self._by_model[model]), default=0.0)
+            self.account.settle(withdrawn, 0, NO_COST)
 
     # -- issuing ------------------------------------------------------------------------------------------------------
 
@@ -377,6 +394,17 @@ class BatchesInFlight:
     def awaited(self) -> list[int]:
         """Models whose missing trials are due first: nothing is committed before they arrive."""
         return sorted({batch.model for batch in self._batches if batch.missing and batch.due == self._batches[0].due})
+
+    def holding_up(self, others: int) -> list[int]:
+        """Models whose missing trials hold up at least `others` models with complete rounds and kept trials.
+
+        Fewer others would have nothing to be compared with; with few kept trials no model has joined or come back, and
+        these are just not quite what today's looks ask for.
+        """
+        late = self.awaited()
+        ahead = {batch.model for batch in self._batches if not batch.missing and batch.model not in late}
+        waiting = [model for model in ahead if self.early.kept_outcomes(model) >= self.issued.shape[1]]
+        return late if len(waiting) >= others else []
 
 
 class Opening:

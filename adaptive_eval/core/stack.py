@@ -158,7 +158,7 @@ class RunStack:
         own = np.arange(runs) == number
         look = self._judge(_of_runs(self._estimates, own), _of_runs(self._memory, own), self._trials[own])
         self._ends[int(self._runs[number])] = StackedEnd(
-            reason=why_no_further(look, True),
+            reason=why_no_further(look, True, ()),
             counts=self._counts[np.repeat(own, bench.models)],
             comparisons=describe(
                 look, look.pairs, look.verdicts, _available(self._plan, self._trials[own]), bench.questions

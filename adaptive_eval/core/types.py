@@ -71,11 +71,12 @@ class Outcome(NamedTuple):
 
 
 class Cause(StrEnum):
-    """Why a model was set aside: its server, its grades, or an alarm about its answers."""
+    """Why a model was set aside: its server, its grades, an alarm about its answers, or the budget."""
 
     SERVER = "server"
     GRADER = "grader"
     ANSWERS = "answers"
+    BUDGET = "budget"
 
 
 class Lost(NamedTuple):

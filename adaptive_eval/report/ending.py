@@ -194,9 +194,10 @@ class Ending:
 
     @property
     def _lacks_more_than_servers(self) -> bool:
-        """Whether grades or whole answers are missing."""
-        has_grader_failed = any(lost.cause is Cause.GRADER for lost in self.lost.values())
-        return has_grader_failed or any(need.kind is not NeedKind.MODEL for need in self._blocked_by)
+        """Whether grades, whole answers or a budget are missing."""
+        causes = {lost.cause for lost in self.lost.values()}
+        needs_more = any(need.kind is not NeedKind.MODEL for need in self._blocked_by)
+        return needs_more or bool(causes & {Cause.GRADER, Cause.BUDGET})
 
     @property
     def _blocked_by(self) -> list[Need]:

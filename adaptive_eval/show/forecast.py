@@ -78,7 +78,6 @@ FORMATS: Mapping[str, tuple[str, Formatter]] = {
 UNLIMITED, NOT_REACHED, LIMITED = "without a limit", "if no limit is reached", "with the limit"
 """Titles of the outlook: of a run without limits, and of one with limits if it reaches none, and as it is."""
 TOO_SMALL = "the budget does not cover the first round: no ranking"
-JOINING_UNPAID = "the budget does not cover the first round of every model: the run ends before its next look"
 LABEL_WIDTH = len(NOT_REACHED) - 2
 
 
@@ -86,7 +85,7 @@ def answer_line(forecast: Forecast) -> str:
     """Expected cost, its share of the fixed design, and the chance to decide all, in one line."""
     outlook = forecast.equal or forecast.capped or forecast.need
     if not outlook.comparisons:
-        return capitalised(_too_small(forecast))
+        return capitalised(TOO_SMALL)
     name = next(key for key in ("usd", "gpu_hours", "trials") if getattr(outlook.costs, key) is not None)
     (label, written), cost = FORMATS[name], getattr(outlook.costs, name).median
     unit, fixed = "" if name == "usd" else f" {label}", forecast.fixed[name]
@@ -98,11 +97,6 @@ def answer_line(forecast: Forecast) -> str:
     if forecast.equal is not None:
         decides = f"a build exactly as good as the baseline: {_gate_chances(forecast.equal)}"
     return f"Median: {written(cost)}{unit}{spent}{compared}; {decides}"
-
-
-def _too_small(forecast: Forecast) -> str:
-    """The sentence on a budget that leads to no look; a run that a model joins has taken some already."""
-    return TOO_SMALL if forecast.spent is None else JOINING_UNPAID
 
 
 def forecast_lines(forecast: Forecast, weights: tuple[float, ...]) -> Iterator[str]:
@@ -146,7 +140,7 @@ def _score_lines(forecast: Forecast, scale: Scale) -> Iterator[str]:
 
 def _outlook_lines(title: str, outlook: Outlook, forecast: Forecast) -> Iterator[str]:
     if not outlook.comparisons:
-        yield f"{title:<{LABEL_WIDTH + 2}}  {_too_small(forecast)}"
+        yield f"{title:<{LABEL_WIDTH + 2}}  {TOO_SMALL}"
         return
     yield f"{title:<{LABEL_WIDTH + 2}}  {'median':>9}  {'80% interval':^21}  fixed design"
     for name, (label, written) in FORMATS.items():

@@ -24,12 +24,13 @@ from adaptive_eval.core import (
     Trials,
     Verdict,
 )
+from adaptive_eval.core.conclusions import UNPAID
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import Pairs
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST
+from adaptive_eval.core.types import NO_COST, Cause, Lost
 
 seeds = st.integers(0, 2**20)
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
@@ -108,15 +109,17 @@ def test_run_goes_on_once_caps_cover_the_next_round(plan: Plan, seed: int) -> No
         assert going_on.ask(1) or going_on.finished is not Reason.BUDGET
 
 
-def test_a_run_whose_budget_does_not_cover_a_joining_model_ends() -> None:
-    """With a larger budget it goes on, and the model takes part."""
+def test_a_joining_model_is_left_out_if_the_budget_is_already_spent() -> None:
+    """The others still get their looks, and with a larger budget the model takes part."""
     bench = Bench(3, 5, np.array([0.0, 1.0]))
     plan = never_called(bench, trials=Trials(min=2, max=8), budget=Budget(trials=85))
     outcomes = [Outcome(m, q, trial, m) for m in (0, 1) for q in range(5) for trial in range(8)]
     controller = Controller(plan)
-    assert restore(controller, outcomes) == [] and not controller.set_aside
-    assert controller.finished is Reason.BUDGET and controller.ask(99) == []
+    assert len(restore(controller, outcomes)) == 7
+    assert controller.set_aside == {2: Lost(Cause.BUDGET, UNPAID)}
+    assert controller.finished is Reason.BUDGET and controller.looks[-1].trials == (40, 40, 0)
     assert controller.short_caps == {"trials": 90.0}
+    assert {pair.verdict for pair in controller.looks[-1].comparisons} == {Verdict.OUT_OF_REACH, Verdict.BLOCKED}
     raised = Controller(replace(plan, budget=Budget(trials=90)))
     assert restore(raised, outcomes) == [] and len(raised.ask(99)) == 10
 

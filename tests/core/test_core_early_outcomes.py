@@ -47,7 +47,9 @@ def test_a_batch_takes_the_early_outcomes_that_belong_to_it(at_once: int, monkey
             if (place := (model, question, trial)) in remaining
         }
         part = early_outcomes.take(batch)
-        assert len(early_outcomes) == len(remaining)
+        assert len(early_outcomes) == len(remaining) and early_outcomes.kept_outcomes(model) == sum(
+            place[0] == model for place in remaining
+        )
         if part is None:
             assert not expected
             continue

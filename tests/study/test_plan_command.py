@@ -160,7 +160,6 @@ def test_a_budget_holds_if_a_model_joins_a_run(cap: int) -> None:
     )
     result = forecast(str(write_config(Path())), "--set", "trials.max=60", "--set", f"budget.trials={cap}")
     trials = 384 if cap == 400 else 416
-    assert ("first round of every model: the run ends before its next look" in result["shown"]) is (cap == 400)
     assert result["capped"]["costs"]["trials"] == {"median": trials, "low": trials, "high": trials}
 
 
