@@ -8,7 +8,7 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.lines import capitalised, safe_name, several
-from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, NeedKind, cut_in_prior, needs_of
+from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, NeedKind, cut_in_prior, needs_of, some_models
 from adaptive_eval.report.results import AlarmRow, ModelRow, Results
 
 TRUNCATED = AnswerKind.TRUNCATED.signal
@@ -57,8 +57,8 @@ def alarm_sentences(results: Results) -> Iterator[str]:
         examples = first_few([f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in silent], MAX_NAMES)
         yield f"{begin}: {examples}."
     if repeated := repeating_models(results):
-        whose = first_few([safe_name(name, LONGEST_NAME) for name in repeated], MAX_NAMES)
-        yield f"Alarm: answers of {whose} come back word for word; do not rely on comparisons with such a model."
+        come_back = f"answers of {some_models(repeated)} come back word for word"
+        yield f"Alarm: {come_back}; do not rely on comparisons with such a model."
     cut = {row.model: (row.answers, row.of) for row in results.alarms if _is_about_cuts(row)}
     if cut:
         yield f"{begin}: {_cut_in_words(results, cut)}; their grades decide nothing."
@@ -66,8 +66,8 @@ def alarm_sentences(results: Results) -> Iterator[str]:
         names = {name for pair in undecided for name in pair}
         cut = {row.name: (row.cut, row.trials) for row in results.models if row.name in names and row.cut}
         causes = [_cut_in_words(results, cut)] if cut else []
-        if earlier := [safe_name(name, LONGEST_NAME) for name in cut_in_prior(results) if name in names]:
-            causes.append(f"in the prior run, answers of {first_few(earlier, MAX_NAMES)} were cut off")
+        if earlier := [name for name in cut_in_prior(results) if name in names]:
+            causes.append(f"in the prior run, answers of {some_models(earlier)} were cut off")
         yield f"{several(len(undecided), 'comparison')} could turn on cut answers: {', and '.join(causes)}."
 
 
@@ -78,7 +78,7 @@ def unread_answers(results: Results | None) -> str | None:
     cut = {row.model for row in results.alarms if _is_about_cuts(row)}
     unread = {warning.model for warning in results.warnings if warning.kind == AnswerFault.UNREAD}
     rows = [row for row in results.models if row.name in cut & unread]
-    names = first_few([safe_name(row.name, LONGEST_NAME) for row in rows], MAX_NAMES)
+    names = some_models(row.name for row in rows)
     responses = f"any of the {sum(row.trials for row in rows):,} responses of {names}"
     return f"the grader found no answer in {responses}" if rows else None
 

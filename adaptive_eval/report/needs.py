@@ -1,7 +1,7 @@
 """The needs of undecided comparisons, one for each, and the words for every kind."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -22,6 +22,11 @@ RESERVE = 2
 """A larger `trials.max` is advised as so many times the need, since it makes the boundary stricter."""
 MAX_TIMES, MAX_TRIALS = 20, 1000
 """No `trials.max` is advised that is more than so many times the present one, and more than so many trials."""
+
+
+def some_models(names: Iterable[str], longest: int = LONGEST_NAME) -> str:
+    """The first models in a list, with names of at most `longest` characters."""
+    return first_few([safe_name(name, longest) for name in names], MAX_NAMES)
 
 
 class NeedKind(StrEnum):
@@ -63,7 +68,7 @@ class Need(NamedTuple):
 
     def missing(self, results: Results) -> str:
         """What is missing, as words that follow "need"."""
-        names = first_few([safe_name(name, LONGEST_NAME) for name in self.models], MAX_NAMES)
+        names = some_models(self.models)
         words = {
             NeedKind.USABLE_ANSWERS: "usable answers, since an alarm ended the run",
             NeedKind.WHOLE_ANSWERS: f"complete answers instead of cut ones of {names}",

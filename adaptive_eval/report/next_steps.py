@@ -33,6 +33,7 @@ from adaptive_eval.report.needs import (
     NeedKind,
     needs_of,
     round_up,
+    some_models,
 )
 from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.report.words import draws_questions
@@ -250,7 +251,7 @@ def _mend(ending: Ending, run: str) -> Iterator[Advice]:
 def _label_more(ending: Ending, run: str) -> Iterator[Advice]:
     pairs = _pairs_that_need(ending.results, NeedKind.LABELS)
     names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second) if name is not None))
-    which = first_few([safe_name(name, LONGEST_NAME) for name in names], MAX_NAMES)
+    which = some_models(names, LONGEST_NAME)
     yield Advice(
         f"label more answers of {which}, a NUMBER fixed beforehand:", f"adaptive-eval label {run} --number NUMBER"
     )
@@ -266,7 +267,7 @@ def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
     elif draws_questions(results.decisions):
         yield Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
     elif repeated := _repeating_models(results):
-        names = first_few([safe_name(name, LONGEST_NAME) for name in repeated], MAX_NAMES)
+        names = some_models(repeated, LONGEST_NAME)
         useless = f"more trials are of no use while answers of {names} repeat"
         yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
     else:
@@ -317,8 +318,8 @@ def _larger_delta(ending: Ending, run: str) -> Iterator[Advice]:
     pairs = _pairs_that_need(results, NeedKind.TOO_CLOSE)
     which = "this comparison" if len(pairs) == 1 else f"the {len(pairs)} comparisons that are too close"
     models = {name for pair in pairs for name in (pair.first, pair.second)}
-    if recorded := [safe_name(row.name, LONGEST_NAME) for row in results.models if row.recorded and row.name in models]:
-        limit = f"the recorded answers of {first_few(recorded, MAX_NAMES)} may be too few to decide {which}"
+    if recorded := [row.name for row in results.models if row.recorded and row.name in models]:
+        limit = f"the recorded answers of {some_models(recorded, LONGEST_NAME)} may be too few to decide {which}"
         yield _step(ending, f"{limit}: record more, or ask it in this run, and start over", fresh=True)
         return
     why = f"deciding {which} would take far more answers than this run; if the difference does not matter to you"

@@ -194,7 +194,10 @@ def _take_from_run(
         if problem := next(_recorded_problems(prepared, stored, models), None):
             raise ConfigError(f"recorded models {names}: {run} {problem}")
         before = stored_outcomes(stored.setup.config, stored.events)
-        yield from (_take_model(prepared, stored, before.get(model.model), model, run) for model in models)
+        labelled = _corrected_models(stored)
+        for model in models:
+            taken = _take_model(prepared, stored, before.get(model.model), model, run)
+            yield replace(taken, corrected=True) if model.model in labelled else taken
 
 
 def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:
@@ -244,8 +247,7 @@ def _take_model(
         raise ConfigError(f"recorded model {model.name}: {run} {problem}")
     unsure = cut or None
     digest = outcomes_digest(outcomes, unsure, meaning)
-    corrected = called in _corrected_models(stored) or None
-    return OutcomesRecorded(model.name, str(run), source, called, outcomes, meaning, digest, unsure, seed, corrected)
+    return OutcomesRecorded(model.name, str(run), source, called, outcomes, meaning, digest, unsure, seed)
 
 
 def _judged_trials(stored: StoredRun, called: str, keys: Sequence[str]) -> dict[str, list[Trial]]:
