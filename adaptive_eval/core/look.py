@@ -191,6 +191,30 @@ def judge_look(
     )
 
 
+def without_verdicts(look: JudgedLook, void: BoolArray, objective: Objective, available: AvailableTrials) -> JudgedLook:
+    """The look without verdicts on the models that are `void` (L,): their comparisons are blocked."""
+    evidence, of_void = look.evidence, np.append(void, False)
+    memory = LatchedVerdicts.blank(len(evidence.z)).where(
+        of_void[evidence.first] | of_void[evidence.second], look.memory
+    )
+    if evidence.gate is not None:
+        evidence = replace(evidence, deciding=deciding_parts(evidence, memory, look.forecast))
+    verdicts_of = partial(_blocked_if_void, look.verdicts_of, of_void)
+    available = replace(available, set_aside=available.set_aside | void)
+    evidence, pairs, verdicts, choice = comparisons_of(
+        objective, look.order, evidence, memory, available, verdicts_of, look.reversible
+    )
+    return replace(
+        look, evidence=evidence, memory=memory, pairs=pairs, verdicts=verdicts, verdicts_of=verdicts_of, choice=choice
+    )
+
+
+def _blocked_if_void(
+    verdicts_of: VerdictsOf, of_void: BoolArray, pairs: IndexArray, at: IndexArray
+) -> NDArray[np.intp]:
+    return np.where(of_void[pairs].any(axis=1), VERDICTS.index(Verdict.BLOCKED), verdicts_of(pairs, at))
+
+
 def reversed_by_unknown(ways: Sequence[Evidence], memory: LatchedVerdicts) -> BoolArray:
     """Undecided pairs whose order unknown grades could reverse."""
     z = np.stack([way.z for way in ways])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.anytime import ANYTIME
 from adaptive_eval.core.types import Verdict
+from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import count, safe_name
 from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
@@ -40,6 +41,8 @@ class NeedKind(StrEnum):
     """The same of answers of the prior run."""
     ANSWERS = "answers"
     """Every attempt at some answers failed."""
+    INDEPENDENT_ANSWERS = "independent_answers"
+    """Answers come back word for word."""
     GRADES = "grades"
     """Answers have no grade."""
     MODEL = "model"
@@ -74,6 +77,7 @@ class Need(NamedTuple):
             NeedKind.WHOLE_ANSWERS: f"complete answers instead of cut ones of {names}",
             NeedKind.WHOLE_PRIOR: f"{WHOLE_PRIOR} of {names}",
             NeedKind.ANSWERS: f"the answers of {names} that never came",
+            NeedKind.INDEPENDENT_ANSWERS: f"answers of {names} that do not come back word for word",
             NeedKind.GRADES: f"grades for the ungraded answers of {names}",
             NeedKind.MODEL: f"answers of {names} (set aside)",
             NeedKind.LABELS: f"at least {MIN_LABELS} labels of {names}" if names else "more labels",
@@ -113,6 +117,7 @@ def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     rows = [row for row in results.models if row.name in (pair.first, pair.second)]
     aside, earlier = [row for row in rows if row.set_aside is not None], cut_in_prior(results)
     lacking = {
+        NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in repeating_models(results)],
         NeedKind.MODEL: [row for row in aside if not row.signals.get("unanswered")],
         NeedKind.WHOLE_ANSWERS: [row for row in rows if row.cut and not aside],
         NeedKind.ANSWERS: [row for row in rows if row.signals.get("unanswered")],
@@ -123,9 +128,19 @@ def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     return Need(kind, tuple(row.name for row in models))
 
 
+def repeating_models(results: Results) -> Sequence[str]:
+    """Models whose answers certainly come back word for word."""
+    return _models_of(results, AnswerFault.REPEATED)
+
+
 def cut_in_prior(results: Results) -> Sequence[str]:
     """Models whose answers in the prior run were cut off."""
-    return [warning.model for warning in results.warnings if warning.kind == CUT_PRIOR and warning.model is not None]
+    return _models_of(results, CUT_PRIOR)
+
+
+def _models_of(results: Results, kind: str) -> Sequence[str]:
+    """Models with a warning of this kind."""
+    return [warning.model for warning in results.warnings if warning.kind == kind and warning.model is not None]
 
 
 def lacks_labels(results: Results, pair: PairRow) -> bool:

@@ -17,7 +17,6 @@ from adaptive_eval.report.alarms import (
     TRUNCATED,
     has_cut_answers,
     limit_to_raise,
-    repeating_models,
     unread_answers,
 )
 from adaptive_eval.report.ending import Ending
@@ -32,6 +31,7 @@ from adaptive_eval.report.needs import (
     WHOLE_PRIOR,
     NeedKind,
     needs_of,
+    repeating_models,
     round_up,
     some_models,
 )
@@ -266,19 +266,15 @@ def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
         yield _step(ending, f"raise {raised}", larger)
     elif draws_questions(results.decisions):
         yield Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
-    elif repeated := _repeating_models(results):
-        names = some_models(repeated, LONGEST_NAME)
-        useless = f"more trials are of no use while answers of {names} repeat"
-        yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
     else:
         settings = _larger_horizon(ending, results, NeedKind.TRIALS)
         yield _step(ending, f"raise {_list_settings(settings)}", settings)
 
 
-def _repeating_models(results: Results) -> list[str]:
-    """Models of pairs that need trials whose answers come back word for word."""
-    names = {name for pair in _pairs_that_need(results, NeedKind.TRIALS) for name in (pair.first, pair.second)}
-    return [name for name in repeating_models(results) if name in names]
+def _independent_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    names = some_models([] if ending.results is None else repeating_models(ending.results), LONGEST_NAME)
+    useless = f"more trials are of no use while answers of {names} come back word for word"
+    yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
 
 
 def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[str, float | str]:
@@ -372,6 +368,7 @@ STEPS: Mapping[NeedKind, Callable[[Ending, str], Iterator[Advice]]] = {
     NeedKind.WHOLE_ANSWERS: _count_cut_answers,
     NeedKind.WHOLE_PRIOR: _another_prior,
     NeedKind.ANSWERS: _retry_answers,
+    NeedKind.INDEPENDENT_ANSWERS: _independent_answers,
     NeedKind.GRADES: _grade_again,
     NeedKind.MODEL: _mend,
     NeedKind.LABELS: _label_more,

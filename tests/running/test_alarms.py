@@ -179,7 +179,7 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
 
 
 def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:
-    """For one model there is a warning; if all do, the run would be wasted."""
+    """The comparisons of one such model are void; if all are, the run would be wasted."""
     words = " because the number is what it is and was" * 12
 
     def says(model: str, question: str, seed: int) -> str:
@@ -187,11 +187,16 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
 
     server.answer, stuck = says, {"bob"}
     ended = place.run()
-    assert "usable" not in ended.stderr
+    assert "usable" not in ended.stderr and ended.exit_code == ExitCode.SPENT
     assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
     assert ("repeats", "bob") in place.warnings() and ("repeats", "ada") not in place.warnings()
     assert "ALARM bob: the answers of 12 of 12 pairs of trials agree word for word" in ended.stdout
     assert "pairs of trials agree word for word" in place.report("md")
+    # the comparison is void, in every display
+    assert [pair["verdict"] for pair in place.results["pairs"]] == ["blocked"]
+    assert {row["tier"] for row in place.results["models"]} == {1}
+    for text in (ended.stdout, place.report("summary"), place.report("md")):
+        assert "come back word for word" in text and "better than" not in text
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()

@@ -35,9 +35,9 @@ def ended(
     needs: float | None = 20.0,
     budget: int | None = None,
 ) -> Results:
-    """A finished run with these verdicts of neighbours: (r)esolved, (t)ied, (u)ndecidable, (o)pen."""
+    """A finished run with these verdicts of neighbours: (r)esolved, (t)ied, (u)ndecidable, (o)pen, (b)locked."""
     results = judged(budget)
-    words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open"}
+    words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open", "b": "blocked"}
     pairs = tuple(
         replace(
             pair,
@@ -125,8 +125,8 @@ def test_no_model_is_best_while_another_has_no_score() -> None:
 
 
 def test_repeated_answers_are_in_the_headline_and_no_reason_for_more_trials() -> None:
-    results = ended("rruu", needs=20.0)
-    name = results.pairs[2].first
+    results = ended("rrbb")
+    name = results.pairs[2].second
     alarmed = replace(results, warnings=(Caution("repeats", name, "its server serves a cache"),))
     assert f"Alarm: answers of {name} come back word for word" in finding(alarmed)[0]
     step = advice(alarmed)
