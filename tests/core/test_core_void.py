@@ -1,6 +1,5 @@
 """Results in which the answers of some models decide nothing."""
 
-import numpy as np
 from core_runs import Answers, plans, straight
 from hypothesis import assume, given
 from hypothesis import strategies as st
