@@ -79,7 +79,7 @@ class Need(NamedTuple):
             NeedKind.ANSWERS: f"the answers of {names} that never came",
             NeedKind.INDEPENDENT_ANSWERS: f"answers of {names} that do not come back word for word",
             NeedKind.GRADES: f"grades for the ungraded answers of {names}",
-            NeedKind.MODEL: f"answers of {names} (set aside)",
+            NeedKind.MODEL: f"answers of {names}, which {'was' if len(self.models) == 1 else 'were'} set aside",
             NeedKind.LABELS: f"at least {MIN_LABELS} labels of {names}" if names else "more labels",
             NeedKind.TRIALS: trials_in_words(results, self.trials),
             NeedKind.NEW_RUN: "a new run, since the allowed error is used up",

@@ -172,7 +172,7 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
     assert not re.search("better than|worse than|FAIL:|[1-9] of \\d comparisons", summary)
     shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"])
     assert shown.exit_code == ExitCode.SPENT and "set aside" not in shown.stdout
-    assert "need usable answers, since an alarm ended the run" in shown.stdout
+    assert "needs usable answers, since an alarm ended the run" in shown.stdout
     # the user may go on all the same, and then it is decided
     place.run("--set", "stopping.on_alarm=never", objective=objective)
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["resolved"]

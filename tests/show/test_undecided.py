@@ -262,7 +262,7 @@ def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, 
     if labels_help:
         assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
         assert step.text.startswith("label more answers of ")
-        assert " need more labels; 3 more" in sentence and "trials" not in sentence
+        assert " needs more labels; 3 more" in sentence and "trials" not in sentence
     else:
         assert "trials.max" in step.text and "labels" not in sentence
 
