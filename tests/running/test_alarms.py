@@ -197,6 +197,8 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     assert {row["tier"] for row in place.results["models"]} == {1}
     for text in (ended.stdout, place.report("summary"), place.report("md")):
         assert "come back word for word" in text and "better than" not in text
+    compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
+    assert "Alarm: answers of bob come back word for word" in compared.stdout
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()
