@@ -136,7 +136,7 @@ def corrected_look(
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, graded_look.forecast))
     estimates = correction.estimates(graded_look.estimates)
-    order = models_in_order(estimates.on(criteria.estimator), evidence)
+    order = models_in_order(estimates.on(criteria.estimator))
     by_labels = partial(_verdicts, graded_look.verdicts_of, memory)
     reversible = reversed_by_unknown(corrected_readings, memory)
     evidence, pairs, verdicts, choice = comparisons_of(
