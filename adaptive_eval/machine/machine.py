@@ -106,8 +106,18 @@ EVERYTHING = 2**31
 class Machine:
     """State of a run, and what follows from each event."""
 
-    def __init__(self, setting: Setting, *, seq: int = 0, spent: Cost = NO_COST, has_grades: bool = False) -> None:
-        """The keywords are for a machine that grades stored answers and replays nothing: `seq`, the newest sequence
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        regraded_at: int = 0,
+        seq: int = 0,
+        spent: Cost = NO_COST,
+        has_grades: bool = False,
+    ) -> None:
+        """`regraded_at`: where the log says that all answers were graded anew and looks begin again; 0: nowhere.
+
+        The other keywords are for a machine that grades stored answers and replays nothing: `seq`, the newest sequence
         number; `spent`, the account of the store; `has_grades`, whether the grader has graded an answer of this run."""
         self.account = Account()
         self.account.add_outside(spent)
@@ -136,6 +146,11 @@ class Machine:
         """Stored answers that were graded again."""
         self.has_others = False
         """Whether the log has answers of models that are not in the run."""
+        self._regraded_at = regraded_at
+        """Until the replay has come there, the core decides nothing: all that is before it is there at its first look,
+        whichever came first."""
+        self._aside_before: list[SetAside] = []
+        """Models that were set aside before that."""
         self._unsent: dict[Key, Request] = {}
         """Requests that are sent once the row of their last trial is on disk, by that trial."""
         self._permits: defaultdict[int, list[tuple[int | Key, int]]] = defaultdict(list)
@@ -308,7 +323,7 @@ class Machine:
     def _tell_rows(self, rows: Iterable[Row]) -> None:
         """Tell the core of rows that are on disk, in their order, and derive what follows."""
         answers, alarms = list[Trial](), self.alarms
-        for _, record in rows:
+        for seq, record in rows:
             if type(record) is Trial:
                 if record.state is DONE or record.state is UNGRADED:
                     answers.append(record)
@@ -325,10 +340,28 @@ class Machine:
             elif type(record) is Note and record.kind == SET_ASIDE and record.model in self.position:
                 self._tell(answers)
                 answers = []
-                if self.controller.finished is None:
-                    self.controller.tell([SetAside(self.position[record.model], str(record.body.get("reason", "")))])
+                self._tell_set_aside(SetAside(self.position[record.model], str(record.body.get("reason", ""))))
+            if seq == self._regraded_at:
+                self._tell(answers)
+                answers = []
+                self._begin_looks()
         self._tell(answers)
         self._derive()
+
+    def _tell_set_aside(self, event: SetAside) -> None:
+        if self._regraded_at:
+            self._aside_before.append(event)
+        elif self.controller.finished is None:
+            self.controller.tell([event])
+
+    def _begin_looks(self) -> None:
+        """Have the core decide by all that it was told of before the regrade, and by what that has cost in all."""
+        self._regraded_at = 0
+        self.controller.take(())
+        self.controller.tell(())
+        for event in self._aside_before:
+            self._tell_set_aside(event)
+        self._aside_before.clear()
 
     def _tell(self, answers: Sequence[Trial]) -> None:
         """Tell the core of answers: those that no round holds are kept."""
@@ -346,7 +379,9 @@ class Machine:
             outcomes.append(_outcome(at, trial))
             if at in controller.set_aside or trial.key in self._unasked:
                 is_expected = False
-        if is_expected:
+        if self._regraded_at:
+            controller.keep(outcomes)
+        elif is_expected:
             controller.tell(outcomes)
         else:
             controller.take(outcomes)
@@ -354,7 +389,7 @@ class Machine:
 
     def _lose(self, charge: Charge) -> None:
         at, controller = self.position.get(charge.model), self.controller
-        if at is None:
+        if at is None or self._regraded_at:
             controller.spend_outside_plan(0, charge.cost)
         else:
             controller.lose(at, charge.cost)

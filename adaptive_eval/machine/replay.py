@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from adaptive_eval.machine.events import Replayed, Setting, StageBegun
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import BEGUN, SET_ASIDE, Note, Row, SettingsEnd
+from adaptive_eval.machine.records import BEGUN, REGRADED, SET_ASIDE, Note, Row, SettingsEnd
 from adaptive_eval.machine.trial import Trial
 
 
@@ -93,7 +93,8 @@ def _replay(
     known_answers: KnownAnswers,
 ) -> Steps:
     void = void_notes(notes, stages)
-    machine, following = Machine(stages[0].setting), iter(zip(stages, stages[1:], strict=False))
+    machine = Machine(stages[0].setting, regraded_at=_regraded_at(notes))
+    following = iter(zip(stages, stages[1:], strict=False))
     stage = next(following, None)
     for block in blocks:
         rows = [row for row in block if row[0] not in void] if void else block
@@ -109,6 +110,13 @@ def _replay(
         yield from _begin(machine, *stage, known_answers)
         stage = next(following, None)
     return machine
+
+
+def _regraded_at(notes: Sequence[tuple[int, Note]]) -> int:
+    """Where all answers were last graded anew, so that looks begin again; 0 if they never were."""
+    return max(
+        (seq for seq, note in notes if note.kind == REGRADED and note.body.get("opening") is not None), default=0
+    )
 
 
 def _end(stage: Stage) -> SettingsEnd:

@@ -199,7 +199,7 @@ class _Regrading:
         last = store.last_seq if opening else None
         counts = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
         event = TrialsRegraded(done.answers, **counts, opening=last, arguments=arguments)
-        records: list[Record] = [note_of(event, {}), *_sum_charges(grades.charges)]
+        records: list[Record] = [*_sum_charges(grades.charges), note_of(event, {})]  # looks begin again after the note
         records += [] if thresholds is None else [note_of(thresholds, {})]
         records += [LooksForgotten(0)] if opening else []
         changes = [*differences(stored.configuration, header.configuration)]

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from live_runs import EndedRuns, RunOutcome, Site
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, small_world
 from stored_runs import store_records, stored_events
 from thoroughness import first_of
 from typer.testing import CliRunner, Result
@@ -20,6 +20,8 @@ from adaptive_eval.report.ending import find_arguments
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import read_counts
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
 
 FRAGILE = """
 from pathlib import Path
@@ -262,3 +264,27 @@ def test_what_was_chosen_after_looks_stays_outside_the_promise(site: Site) -> No
     assert done.exit_code in (ExitCode.REACHED, ExitCode.SPENT), done.stderr
     texts = [warning["text"] for warning in site.results()["warnings"] if warning["kind"] == "redecided"]
     assert ["confidence" in text for text in texts] == [True, False] and "rubric" in texts[1], texts
+
+
+def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(site: Site, fair_url: str) -> None:
+    """At its worst, the first round of a regrade exceeds the cap: it has all answers of before. Verdicts that gave no
+    grade were charged while they came."""
+    models = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
+    capped = {"models": models, "trials": {"min": 2, "max": 6}, "budget": {"tokens": 1_000_000}}
+
+    def judged_by(url: str) -> Path:
+        return site.write(**capped, grader={"kind": "judge", "server": {"base_url": url, "model": "judge"}})
+
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.4))) as url:
+        assert "which were set aside" in site.run(judged_by(url)).stdout, "too many answers have no grade"
+    assert site.run(judged_by(fair_url)).exit_code in ENDED
+    assert len(RunOutcome.of(site.directory()).outcomes) == 96
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(says_right=(0.9, 0.1)))) as url:
+        config = judged_by(url)
+        done = regrade(site.directory(), "--config", config, "--beyond-limits")
+        assert done.exit_code in ENDED, done.output
+        regraded = RunOutcome.of(site.directory())
+        assert regraded.looks, done.output
+        again = site.run(config)
+    assert again.exit_code in ENDED and "does not cover" not in again.output, again.output
+    assert RunOutcome.of(site.directory()) == regraded
