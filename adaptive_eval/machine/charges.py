@@ -55,13 +55,11 @@ class Charge(NamedTuple):
 class ModelAccount:
     """Sums of one model."""
 
-    __slots__ = ("answers", "charged", "held", "judged", "largest", "paid", "replaced", "verdicts")
+    __slots__ = ("answers", "charged", "held", "largest", "paid", "replaced", "verdicts")
 
     def __init__(self) -> None:
         self.answers = 0
         """Stored answers."""
-        self.judged = 0
-        """The number of them whose grades have a cost."""
         self.paid, self.held, self.charged, self.verdicts = WholeSums(), WholeSums(), WholeSums(), WholeSums()
         """`verdicts` is the part of `paid` for grades."""
         self.replaced = WholeSums()
@@ -106,7 +104,6 @@ class Account:
             elif state is JUDGING:
                 account.held.add(trial.verdict, times)
             else:
-                account.judged += times
                 account.paid.add(trial.verdict, times)
                 account.verdicts.add(trial.verdict, times)
             cost, largest = trial.cost, account.largest

@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
-from adaptive_eval.core.types import NO_COST, Cost, Reason
-from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.core.types import Reason
 from adaptive_eval.report.costs import cost_line, further_costs, held_in_words, unstored_answers, usage_parts
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.finding import counted_sentence, finding
@@ -16,28 +14,14 @@ from adaptive_eval.report.lines import count, duration, several
 from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import stored_cost
-from adaptive_eval.report.records import Spending
-from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
+from adaptive_eval.report.results import Results
 from adaptive_eval.report.status import Status
 from adaptive_eval.report.undecided import need_sentence, undecided_pair
+from adaptive_eval.report.used import Used
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import promise_line
 
 SHOWN_PAIRS = 2
-
-
-class Used(NamedTuple):
-    """What a run has used so far."""
-
-    trials: int
-    cost: Cost = NO_COST
-    elapsed: float | None = None
-    """None if there is no time to show."""
-    beside: tuple[OtherCostRow, ...] = ()
-    grading: GradingCost | None = None
-    held: HeldTime = HeldTime()
-    waiting: Spending | None = None
-    """Answers without a grade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +70,13 @@ def find(results: Results | None, used: Used, ended: str | None = None, steps: S
 
 def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Findings:
     """The same before the first look."""
-    headline = [f"There is no look yet: {several(used.trials, 'trial')} {'is' if used.trials == 1 else 'are'} graded."]
-    if (waiting := used.waiting) is not None:
-        cost = ", ".join(usage_parts(*stored_cost(waiting))) or "0 tokens"
-        headline.append(f"{several(waiting.trials, 'more answer')} without a grade used {cost}.")
-    held = held_in_words(used.held.seconds, used.held.gpu_seconds) if used.held.gpu_seconds else []
-    parts = [*unstored_answers(used.beside), *usage_parts(*used.cost, " of requests"), *held]
+    trials, ungraded = used.spent.trials, used.ungraded
+    graded = trials - ungraded
+    headline = [f"There is no look yet: {several(graded, 'trial')} {'is' if graded == 1 else 'are'} graded."]
+    if ungraded:
+        headline.append(f"{several(ungraded, 'more answer')} {'has' if ungraded == 1 else 'have'} no grade.")
+    held = held_in_words(used.held_seconds, used.held_gpu_seconds) if used.held_gpu_seconds else []
+    parts = [*unstored_answers(used.beside), *usage_parts(*stored_cost(used.spent), " of requests"), *held]
     parts += [] if used.elapsed is None else [duration(used.elapsed)]
     states = {UNDECIDED_GATE: UNDECIDED_GATE, "Killed": "killed", "Finished": "finished"}
     state = next((state for begin, state in states.items() if (ended or "").startswith(begin)), "stopped")
@@ -99,7 +84,7 @@ def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Fi
         state="running" if ended is None else state,
         headline=tuple(headline),
         ended=ended,
-        cost=", ".join([f"{count(used.trials)} trials", *parts]) if used.trials or used.beside else "",
+        cost=", ".join([f"{count(trials)} trials", *parts]) if trials or used.beside else "",
         costs=tuple(further_costs(used.grading, used.beside)),
         steps=tuple(steps),
     )
@@ -107,22 +92,17 @@ def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Fi
 
 def findings_of_status(status: Status, ended: str | None = None, steps: Sequence[Advice] = ()) -> Findings:
     """What a run in progress has found."""
-    used = Used(status.trials, status.usage, status.elapsed, status.beside, status.grading, status.held)
-    return find(status.results, used, ended, steps)
+    return find(status.results, status.used, ended, steps)
 
 
 def findings_of_end(ended: Ended, run: str) -> Findings:
     """What a run has found that has just ended; commands name it as `run`."""
-    status = ended.status
-    used = Used(ended.trials, status.usage, status.elapsed, status.beside, status.grading, status.held)
-    return find(ended.results, used, ended.why, [*next_steps(ended, run)])
+    return find(ended.results, ended.status.used, ended.why, [*next_steps(ended, run)])
 
 
 def findings_of_view(view: RunView) -> Findings:
     """What a stored run has found."""
-    cost = stored_cost(view.spending[-1]) if view.spending else NO_COST
-    used = Used(sum(map(sum, view.trials)), cost, view.elapsed, waiting=view.waiting)
-    return find(view.results, used, view.ended, view.next_steps)
+    return find(view.results, replace(view.used, elapsed=view.elapsed), view.ended, view.next_steps)
 
 
 def decided_text(results: Results) -> str:

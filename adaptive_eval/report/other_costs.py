@@ -103,7 +103,7 @@ def other_costs(
     """Spending that caps count besides the stored answers of these models; time of models that count `as_held` is not
     added again."""
     lost, rows = events_of_kind(events, AnswersLost), []
-    failed = [event for event in lost if event.failed and event.answers]  # verdicts are in the cost of the models
+    failed = [event for event in lost if event.failed and event.answers]  # for verdicts see `verdicts_in_vain`
     discarded = [event for event in lost if event.discarded]
     never = [event for event in lost if not event.failed and not event.discarded]
     answers = [event for event in never if event.answers or not event.verdicts]
@@ -114,6 +114,11 @@ def other_costs(
                 cost, asked = total_cost(of_model), sum(event.answers for event in of_model)
                 rows.append(OtherCostRow(what, name, 0, *cost, 0.0 if model in as_held else cost.gpu_seconds, asked))
     return (*removed, *rows)
+
+
+def verdicts_in_vain(events: Sequence[Event]) -> list[AnswersLost]:
+    """Verdicts that stored answers had before others: they are in the cost of these answers, and not besides it."""
+    return [event for event in events_of_kind(events, AnswersLost) if event.failed and not event.answers]
 
 
 def counted_gpu_seconds(servers: HeldServers, stored: Sequence[float], beside: Sequence[OtherCostRow]) -> float:

@@ -23,6 +23,10 @@ SPENDING = f"""
 SELECT max(at), count(*), sum(tokens + v_tokens), sum(usd + v_usd), sum(gpu_seconds + v_gpu_seconds)
 FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY (seq - 1 - ?) * ? / ? ORDER BY max(seq)
 """
+WAITING = """
+SELECT model, max(at), count(*), sum(tokens), sum(usd), sum(gpu_seconds), min(seq) FROM trials NOT INDEXED
+WHERE seq >= ? AND state = 'judging' GROUP BY model
+"""
 # one by one: grouping millions of rows in SQLite takes longer than counting them in Python
 CATEGORIES = "SELECT model, question, category FROM trials NOT INDEXED WHERE seq > ? AND category IS NOT NULL"
 EXTENTS = (

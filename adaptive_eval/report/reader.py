@@ -39,6 +39,7 @@ from adaptive_eval.report.records import (
     Spending,
     TrialFacts,
     TrialRecord,
+    WaitingAnswers,
     merge_sums,
     thin_out,
 )
@@ -271,6 +272,14 @@ class RunReader:
             rows = self._rows(queries.SUMS, *part)
             sums = merge_sums(sums, [ReplicaSums(self.model_names[_whole(model)], *values) for model, *values in rows])  # type: ignore[arg-type]
         return sums
+
+    def waiting(self, since: int) -> list[WaitingAnswers]:
+        """Stored answers from a place in the log on whose verdicts have not come, by model."""
+        rows = self._rows(queries.WAITING, since)
+        return [
+            WaitingAnswers(self.model_names[_whole(model)], Spending(*used), _whole(first))  # type: ignore[arg-type]
+            for model, *used, first in rows
+        ]
 
     def spending(self, after: int, steps: int) -> list[Spending]:
         """Cumulative spending since a place in the log, at about `steps` evenly spaced trials."""

@@ -97,14 +97,24 @@ class Spending:
     gpu_seconds: float
 
     def and_then(self, part: "Spending") -> "Spending":
-        """The sum of this usage and a later part."""
+        """The sum of this usage and a further part."""
         return Spending(
-            at=part.at,
+            at=max(self.at, part.at),
             trials=self.trials + part.trials,
             tokens=self.tokens + part.tokens,
             usd=self.usd + part.usd,
             gpu_seconds=self.gpu_seconds + part.gpu_seconds,
         )
+
+
+class WaitingAnswers(NamedTuple):
+    """Answers of a model whose verdicts have not come."""
+
+    model: str
+    spent: Spending
+    """Without what is reserved for the verdicts."""
+    first: int
+    """The place in the log of the first of them."""
 
 
 NO_SPENDING = Spending(0.0, 0, 0, 0.0, 0.0)

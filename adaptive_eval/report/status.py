@@ -10,8 +10,10 @@ from adaptive_eval.core.types import NO_COST, Cost, Verdict
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.finding import Clause, count_states, finding, model_clauses
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.sites import SiteRow
+from adaptive_eval.report.used import Used
 
 
 class Standing(NamedTuple):
@@ -57,7 +59,7 @@ class Status:
     caps: tuple[Cap, ...]
     traffic: CurrentTraffic
     trials: int
-    """Committed trials over all starts."""
+    """Stored answers over all starts."""
     new_trials: int
     """Trials committed in this start."""
     new_tokens: int
@@ -67,7 +69,9 @@ class Status:
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
     usage: Cost = NO_COST
-    """Usage of the stored answers of the current models."""
+    """Usage of the stored answers of the current models, with all verdicts on them."""
+    ungraded: int = 0
+    """How many of the stored answers have no grade."""
     beside: tuple[OtherCostRow, ...] = ()
     """Spending that caps count besides the stored answers of the current models."""
     grading: GradingCost | None = None
@@ -75,7 +79,14 @@ class Status:
     sites: tuple[SiteRow, ...] = ()
     """Sites on a cluster."""
     held: HeldTime = HeldTime()
-    """Of all servers; zero if the status was read from the store."""
+    """Of all servers."""
+
+    @property
+    def used(self) -> Used:
+        """What the run has used."""
+        spent = Spending(0.0, self.trials, *self.usage)
+        held = self.held.seconds, self.held.gpu_seconds
+        return Used(spent, self.ungraded, self.beside, self.grading, *held, self.elapsed)
 
     @property
     def standings(self) -> tuple[Standing, ...]:

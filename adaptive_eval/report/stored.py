@@ -20,7 +20,7 @@ from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.machine.charges import ChargeKind
-from adaptive_eval.machine.trial import RESERVED, UNGRADED
+from adaptive_eval.machine.trial import JUDGING, RESERVED, UNGRADED
 from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.ending import status_at_end
@@ -32,6 +32,8 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json
 from adaptive_eval.report.thresholds import kept_rubric
+from adaptive_eval.report.trial_sums import StoredSums
+from adaptive_eval.report.used import Used
 from adaptive_eval.store.read import StoredReport
 from scorio.moments import CountArray
 
@@ -120,6 +122,22 @@ class StoredRun:
             results, self.reader.elapsed if sums else results.run.active_seconds, running=running
         )
 
+    def used(self, sums: StoredSums, results: Results | None) -> Used:
+        """What the run has used by these sums; the newest `results` have the cost of grades."""
+        models, beside = self.setup.roster.models, self.other_costs
+        spent = sums.spent(models)
+        uses = {} if results is not None else self.reader.grading_uses()
+        before = grading_cost(use for name, use in uses.items() if name in models)
+        held = [time for time in self.servers.times if time is not None]
+        return Used(
+            spent,
+            spent.trials - int(sums.counts.sum()),
+            beside,
+            before if results is None else results.cost.grading,
+            sum((time.seconds for time in held), 0.0),
+            sum((time.gpu_seconds for time in held), 0.0),
+        )
+
     def counts(self) -> RunCounts:
         """Counts of the newest report. Graded trials of an incomplete round are left out, as in its scores: short
         answers arrive first, and are more often right."""
@@ -150,7 +168,8 @@ class StoredRun:
         def updated(row: ModelRow) -> ModelRow:
             lines = [line for line in account if line.model == numbers.get(row.name)]
             answers = [line for line in lines if line.state not in (None, RESERVED)]
-            costs = [line.cost.plus(line.verdicts) for line in answers]
+            costs = [line.cost for line in answers]
+            costs += [line.verdicts for line in answers if line.state is not JUDGING]  # else they are reserved
             costs += [line.verdicts for line in lines if line.kind == ChargeKind.WASTED]
             return replace(
                 row,

@@ -14,12 +14,14 @@ from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.records import ASKED_AGAIN, BEGUN, DISCARDED, REGRADED, SETTINGS
 from adaptive_eval.notes import Event
+from adaptive_eval.report.other_costs import verdicts_in_vain
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import (
     Counts,
     ReplicaSums,
     ReplicaTraffic,
     Spending,
+    WaitingAnswers,
     merge_sums,
     thin_out,
     total_spending,
@@ -174,6 +176,8 @@ class StoredSums:
         self.events: Sequence[Event] = reader.events() if events is None else events
         self.elapsed = reader.elapsed
         self._newest = reader.newest_seq
+        self._waiting, self._first_waiting = list[WaitingAnswers](), 0
+        self._read_waiting(reader)
 
     def update(self, reader: RunReader) -> bool:
         """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
@@ -186,7 +190,13 @@ class StoredSums:
         self.events = reader.events()
         self.elapsed = reader.elapsed
         self._newest = reader.newest_seq
+        self._read_waiting(reader)
         return True
+
+    def _read_waiting(self, reader: RunReader) -> None:
+        """Read the answers that wait for a verdict; none can be before the first of those that have waited."""
+        self._waiting = reader.waiting(self._first_waiting)
+        self._first_waiting = min((row.first for row in self._waiting), default=reader.newest_trial_id + 1)
 
     @property
     def counts(self) -> Counts:
@@ -204,5 +214,14 @@ class StoredSums:
         return [row.traffic() for row in self._trials.replicas]
 
     def spent(self, models: Container[str] | None = None) -> Spending:
-        """Usage so far, of these models or of all."""
-        return self._trials.spent(models)
+        """Usage of stored answers so far, graded or not, with all verdicts on them; of these models or of all."""
+        further = [(row.model, row.spent) for row in self._waiting]
+        further += [
+            (event.model, Spending(event.at, 0, event.tokens, event.usd, event.gpu_seconds))
+            for event in verdicts_in_vain(self.events)
+        ]
+        total = self._trials.spent(models)
+        for name, part in further:
+            if models is None or name in models:
+                total = total.and_then(part)
+        return total

@@ -18,7 +18,6 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.machine.trial import JUDGING
 from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.build import finite_or_none
@@ -32,7 +31,6 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.looks import changed_horizons, read_look
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.other_costs import total_cost
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic, Spending
@@ -42,6 +40,7 @@ from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
 from adaptive_eval.report.trial_sums import StoredSums
+from adaptive_eval.report.used import Used
 from adaptive_eval.report.words import (
     DecisionsInWords,
     ObjectiveView,
@@ -170,8 +169,8 @@ class RunView:
     """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
-    waiting: Spending | None = None
-    """Stored answers whose grades are pending; None without any, and after the first look."""
+    used: Used = Used()
+    """What the run has used, without its time."""
 
 
 def read_view(directory: Path) -> RunView:
@@ -187,19 +186,17 @@ def read_report(directory: Path, *, rows: bool = True) -> RunView:
     with open_run(directory, check_large=False) as stored:
         results = stored.results(running=running, rows=rows)
         view = _build_view(stored, results, running=running)
-        if results is None:
-            lines = [line for line in stored.reader.account() if line.state is JUDGING]
-            cost = total_cost(line.cost for line in lines)
-            waiting = Spending(0.0, sum(line.number for line in lines), *cost)
-            return replace(view, waiting=waiting if lines else None)
-        return replace(view, orders=order_sentence(stored.reader, stored.setup.config))
+        return view if results is None else replace(view, orders=order_sentence(stored.reader, stored.setup.config))
 
 
 def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
-    return assemble_view(StoredSums(stored.reader, stored.setup, stored.events), stored.setup, results, running=running)
+    sums = StoredSums(stored.reader, stored.setup, stored.events)
+    return assemble_view(sums, stored.setup, results, stored.used(sums, results), running=running)
 
 
-def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None, *, running: bool) -> RunView:
+def assemble_view(
+    sums: StoredSums, setup: StoredSetup, results: Results | None, used: Used, *, running: bool
+) -> RunView:
     """Build the view of a run whose results are known."""
     config, questions, plug_ins, roster = setup
     rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
@@ -207,7 +204,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
     spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     thresholds = kept_thresholds(config.rubric, events)
     horizons = [change.was for change in changed_horizons(events)]
-    ending = find_ending(events, results, spending[-1].trials if spending else 0, config)
+    ending = find_ending(events, results, sums.spent().trials, config)
     place = _command_path(config.store, sums.directory)
     return RunView(
         results=results,
@@ -244,6 +241,7 @@ def assemble_view(sums: StoredSums, setup: StoredSetup, results: Results | None,
         place=place,
         thresholds=None if thresholds is None else frozen_sentence(thresholds),
         by_trial=() if results is None else pairing_sentences(results.pairs),
+        used=used,
     )
 
 

@@ -14,13 +14,14 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import event_of
 from adaptive_eval.machine.records import DISCARDED, LookTaken, Note
 from adaptive_eval.machine.supply import Supply
+from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.notes.event import Event
+from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.events import ChargeLine, loss_of
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.sites import SiteBook, SiteRow
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
@@ -95,7 +96,7 @@ class LiveStatus:
         """The status now."""
         machine, elapsed = self.machine, self._clock.elapsed()
         trials, paid = self._stored()
-        usage = reduce(Cost.plus, paid, NO_COST)
+        usage, usages = reduce(Cost.plus, paid, NO_COST), self._usages()
         servers = self._servers()
         times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
@@ -115,18 +116,25 @@ class LiveStatus:
             promise=promise_of(self._config),
             batches=batch_rows(pending_batches(self.events)),
             usage=usage,
+            ungraded=trials - sum(model.trials - model.ungraded for model in usages),
             beside=beside,
-            grading=self._grading_cost(),
+            grading=grading_cost(model.grading for model in usages),
             sites=self._site_rows(),
             held=HeldTime(sum(held.seconds for held in times), sum(held.gpu_seconds for held in times)),
         )
 
     def _stored(self) -> tuple[int, list[Cost]]:
-        """Number of the stored answers, and their cost by model."""
+        """Number of the stored answers, and their cost by model, with all verdicts on them."""
         if self.machine is None:
             return 0, [NO_COST] * len(self._numbers)
         accounts = [self.machine.account.models[number] for number in self._numbers]
-        return sum(account.answers for account in accounts), [account.paid.cost for account in accounts]
+        paid = [account.paid.cost.plus(account.replaced.cost) for account in accounts]
+        return sum(account.answers for account in accounts), paid
+
+    def _usages(self) -> list[TrialUsage]:
+        """Sums over the graded answers of each model, and those on which the grader has failed."""
+        usages = {} if self.machine is None else self.machine.alarms.usages
+        return [usages.get(number, TrialUsage()) for number in self._numbers]
 
     def _servers(self) -> HeldServers:
         held = self._clock.held_times()
@@ -147,15 +155,6 @@ class LiveStatus:
     def _stats(self, number: int) -> EndpointStats:
         supply = self.supplies.get(number)
         return EndpointStats() if supply is None else supply.stats(number)
-
-    def _grading_cost(self) -> GradingCost | None:
-        machine = self.machine
-        if machine is None or not machine.setting.judged:
-            return None
-        accounts = [machine.account.models[number] for number in self._numbers]
-        judged = sum(account.judged for account in accounts)
-        cost = reduce(Cost.plus, (account.verdicts.cost for account in accounts), NO_COST)
-        return GradingCost(judged, *cost) if judged else None
 
     def _site_rows(self) -> tuple[SiteRow, ...]:
         now = time.time()

@@ -124,6 +124,8 @@ def _findings(view: RunView) -> Iterator[str]:
         yield _ranking(results)
         yield from markdown_blocks(frontier_blocks(results))
     yield from filter(None, [" ".join([*_cost(found), *_written(results)])])
+    if results is None:  # else a table says it
+        yield from (markdown_cell(f"{label.capitalize()}: {text}.", 1000) for label, text in found.costs)
     yield from _promise(found)
     yield from _step_paragraphs(found.steps)
     if results is not None:

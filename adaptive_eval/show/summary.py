@@ -10,12 +10,13 @@ from textwrap import shorten
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.finding import has_tiers
-from adaptive_eval.report.findings import Findings, Used, find, findings_of_end
+from adaptive_eval.report.findings import Findings, find, findings_of_end
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name, several
 from adaptive_eval.report.next_steps import Advice
 from adaptive_eval.report.results import BatchRow, Caution, Results
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.status import standings
+from adaptive_eval.report.used import Used
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
 from adaptive_eval.show.text import wrap_lines
 
@@ -48,7 +49,7 @@ def last_screen(ended: Ended, width: int | None = None) -> str:
 
 def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
     """The findings of a run without a duration, such as an import or a replay."""
-    yield from screen(find(results, Used(results.cost.trials)), results)
+    yield from screen(find(results, Used()), results)
     if directory is not None and results.cost.trials:
         yield from step_lines([read_answers(shlex.quote(str(directory)))])
 

@@ -641,10 +641,9 @@ def sums(machine: Machine) -> dict[int, list[object]]:
     for model, account in machine.account.models.items():
         by_model[model] = [
             account.answers,
-            account.judged,
             account.paid.cost,
             account.held.cost,
             account.charged.cost,
             account.verdicts.cost,
         ]
-    return {model: parts for model, parts in sorted(by_model.items()) if parts != [0, 0, *[NO_COST] * 4]}
+    return {model: parts for model, parts in sorted(by_model.items()) if parts != [0, *[NO_COST] * 4]}

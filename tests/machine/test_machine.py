@@ -10,6 +10,7 @@ import pytest
 from scripted import Disk
 
 from adaptive_eval.core import Bench, Budget, Cost, Pace, Plan, Reason, Trials
+from adaptive_eval.core.types import NO_COST
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.events import (
     Abort,
@@ -168,10 +169,10 @@ def test_model_is_owed_its_trials_until_their_verdicts_are_on_disk() -> None:
 def test_an_answer_is_judged_once_its_grade_is_paid() -> None:
     account, waiting = Account(), Trial(0, 0, 0, 0, JUDGING, Cost(30), Cost(15))
     account.enter(waiting)
-    assert (account.models[0].answers, account.models[0].judged) == (1, 0)
+    assert (account.models[0].answers, account.models[0].verdicts.cost) == (1, NO_COST)
     account.enter(waiting, -1)
     account.enter(waiting._replace(state=DONE, category=1))
-    assert (account.models[0].answers, account.models[0].judged) == (1, 1)
+    assert (account.models[0].answers, account.models[0].verdicts.cost) == (1, Cost(15))
 
 
 def test_no_more_verdicts_are_asked_for_at_a_time_than_allowed() -> None:

@@ -5,9 +5,10 @@ import re
 import pytest
 from page_views import simulated, world
 
-from adaptive_eval.core.types import Cost
-from adaptive_eval.report.findings import Used, find, findings_of_view
+from adaptive_eval.report.findings import find, findings_of_view
 from adaptive_eval.report.next_steps import Advice
+from adaptive_eval.report.records import Spending
+from adaptive_eval.report.used import Used
 from adaptive_eval.show.markdown import markdown, pull_request, summary
 from adaptive_eval.show.page.sent import page_view
 
@@ -33,7 +34,9 @@ def test_a_gate_that_has_said_its_end_says_it_once() -> None:
 
 def test_before_the_first_look_there_is_the_end_what_was_used_and_what_to_do() -> None:
     step = Advice("raise the budget")
-    found = find(None, Used(5, Cost(150, 0.5), 3.0), "Killed: the process died.", [step])
-    assert (found.state, found.headline) == ("killed", ("There is no look yet: 5 trials are graded.",))
+    used = Used(Spending(0.0, 5, 150, 0.5, 0.0), ungraded=1, elapsed=3.0)
+    found = find(None, used, "Killed: the process died.", [step])
+    graded = ("There is no look yet: 4 trials are graded.", "1 more answer has no grade.")
+    assert (found.state, found.headline) == ("killed", graded)
     assert found.cost == "5 trials, 150 tokens, $0.50, 3s" and found.steps == (step,)
-    assert find(None, Used(0)).state == "running" and not find(None, Used(0)).cost
+    assert find(None, Used()).state == "running" and not find(None, Used()).cost

@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import reduce
 from itertools import zip_longest
 from pathlib import Path
@@ -52,9 +52,15 @@ from adaptive_eval.machine.driver import TICK_SECONDS
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.trial import ANSWERED, DONE, UNGRADED
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
+from adaptive_eval.report.findings import findings_of_end, findings_of_view
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import AWAITS_VERDICT
+from adaptive_eval.report.status import Status
 from adaptive_eval.report.stored import StoredRun
+from adaptive_eval.report.view import read_report
+from adaptive_eval.show.markdown import markdown
+from adaptive_eval.show.serve.attach import stored_status
+from adaptive_eval.show.serve.feed import Feed
 
 MOST_SLACK = TICK_SECONDS + 0.1
 """A cap on time is looked at with every tick."""
@@ -491,3 +497,31 @@ def test_answers_without_their_verdicts_are_in_the_cost_of_a_killed_run(tmp_path
     assert results is not None and any(trial.grader_error == AWAITS_VERDICT for trial in trials)
     assert results.cost.trials == len(trials)
     assert results.cost.tokens == sum(trial.cost.tokens for trial in trials)
+
+
+def test_all_displays_say_alike_what_a_judged_run_has_used(tmp_path: Path) -> None:
+    """Before its first look, after further verdicts on the same answers, and with looks."""
+    world, directory = Spender(mute=0.2, usage=TRUE), tmp_path / "run"
+    seen = list[Status]()
+    for usd in (0.1, 0.1, 4.0):
+        ended = world.run(Setting({"usd": usd}, grader=JUDGED).config(tmp_path), directory, Start())
+        assert ended is not None
+        feed, live = Feed(directory), ended.status
+        feed.poll()
+        stored, view = stored_status(feed), read_report(directory)
+        for of in ("trials", "ungraded", "beside"):
+            assert getattr(stored, of) == getattr(live, of)
+        assert stored.usage == pytest.approx(live.usage) and live.grading is not None and stored.grading is not None
+        assert astuple(stored.grading)[:2] == astuple(live.grading)[:2]
+        assert astuple(stored.grading.in_vain or live.grading)[:2] == astuple(live.grading.in_vain or live.grading)[:2]
+        caps = {cap.name: cap.used for cap in live.caps}
+        assert {cap.name: cap.used for cap in stored.caps} == pytest.approx(caps)
+        with closing(RunReader.open(directory)) as reader:
+            assert caps["usd"] == pytest.approx(reader.log.spent().usd)
+        found, text = findings_of_end(ended, "RUN"), markdown(view).replace("\\", "")
+        assert findings_of_view(view).costs == found.costs
+        assert all(sentence in text for sentence in (*found.headline, found.cost.rpartition(", ")[0]))
+        assert live.looks or all(cost in text for _, cost in found.costs)
+        seen.append(live)
+    assert [status.looks > 0 for status in seen] == [False, False, True]
+    assert 0 < seen[0].ungraded < seen[0].trials == seen[1].trials and seen[0].usage.usd < seen[1].usage.usd

@@ -221,7 +221,8 @@ def test_answers_that_wait_for_a_judge_are_told_before_the_first_look(tmp_path: 
     run.close()
     text = markdown(read_report(run.directory))
     assert "There is no look yet: 0 trials are graded." in text
-    assert "2 more answers without a grade used 60 tokens, $0.50." in text
+    assert "2 more answers have no grade." in text
+    assert "2 trials, 60 tokens, $0.50, " in text
 
 
 def test_every_format_is_written_completely_and_to_the_right_place(run: Path) -> None:

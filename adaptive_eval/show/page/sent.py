@@ -29,8 +29,8 @@ def page_view(view: RunView) -> PageView:
     """Add what a page draws as it is."""
     results, found = view.results, findings_of_view(view)
     blocks: dict[str, Iterable[Block]] = {"recipe": recipe_blocks(view), "traffic": request_blocks(view)}
+    blocks["costs"] = [f"{label.capitalize()}: {text}." for label, text in found.costs]
     if results is not None:
-        blocks["costs"] = [f"{label.capitalize()}: {text}." for label, text in found.costs]
         blocks["details"] = [*score_blocks(results), *cost_blocks(view, results)]
         blocks["frontier"] = frontier_blocks(results)
         blocks["labels"] = [*([] if view.orders is None else [view.orders]), *label_blocks(results)]

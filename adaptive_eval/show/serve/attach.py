@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.config.planning import core_caps
+from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.notes import (
     ReplicaBack,
     ReplicaLost,
@@ -133,15 +134,15 @@ class _DisplayUpdater:
 
 def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     """Status as of the feed's latest poll; trials and tokens beyond `before` (default: now) count as new."""
-    stored, results, spent = feed.stored, feed.results, feed.sums.spent(feed.models)
+    stored, results, used = feed.stored, feed.results, feed.used
+    spent = used.spent
     before = spent if before is None else before
     budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
-    elapsed, beside = feed.sums.elapsed, feed.other_costs
-    usage = stored_cost(spent)
+    elapsed, usage = feed.sums.elapsed, stored_cost(spent)
     return Status(
         looks=len(feed.sums.looks),
         results=None if results is None else results_in_progress(results),
-        caps=used_caps(budget, spent.trials, usage, feed.gpu_seconds, elapsed, beside),
+        caps=used_caps(budget, spent.trials, usage, feed.gpu_seconds, elapsed, used.beside),
         traffic=_traffic(feed),
         trials=spent.trials,
         new_trials=spent.trials - before.trials,
@@ -150,9 +151,11 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         promise=promise_of(stored.config),
         batches=batch_rows(pending_batches(feed.sums.events)),
         usage=usage,
-        beside=beside,
-        grading=feed.grading if results is None else results.cost.grading,
+        ungraded=used.ungraded,
+        beside=used.beside,
+        grading=used.grading,
         sites=site_rows(feed.sums.events),
+        held=HeldTime(used.held_seconds, used.held_gpu_seconds),
     )
 
 

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
-from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.report.build import grading_cost
 from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.other_costs import counted_gpu_seconds
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
+from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.trial_sums import StoredSums
+from adaptive_eval.report.used import Used
 from adaptive_eval.report.view import RunView, assemble_view
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import LOCK_FILE, is_held
@@ -74,10 +73,8 @@ class Feed:
     results: Results | None
     running: bool
     """Whether a process is running it."""
-    other_costs: tuple[OtherCostRow, ...]
-    """Spending that caps count in addition to the stored answers of the current models."""
-    grading: GradingCost | None = None
-    """Cost of a judge or verifier before the first results, which have it later."""
+    used: Used
+    """What the run has used, without its time."""
 
     def __init__(self, directory: Path, *, rows: bool = True) -> None:
         """`rows`: also read the rows of questions in results.json, most of its size in a large run."""
@@ -114,7 +111,7 @@ class Feed:
 
     def view(self) -> RunView:
         """The view of the run."""
-        return assemble_view(self.sums, self.stored, self.results, running=self.running)
+        return assemble_view(self.sums, self.stored, self.results, self.used, running=self.running)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -134,20 +131,18 @@ class Feed:
     def gpu_seconds(self) -> float:
         """GPU seconds under a cap."""
         requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
-        return counted_gpu_seconds(self._servers, requests, self.other_costs)
+        return counted_gpu_seconds(self._servers, requests, self.used.beside)
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         run = StoredRun(reader, self.stored, self.sums.events)
-        self._servers, self.other_costs = run.servers, run.other_costs
+        self._servers = run.servers
         reported = reader.newest_report_seq(), id(self.sums), mark.running
         if not mark.running:
             self.results = run.results(running=False, rows=self._rows)
         elif reported != self._reported:
             self.results = run.results(running=True, rows=self._rows, sums=False)
         self._reported = reported
-        if self.results is None and graders_that_ask(self.stored.config.grader):
-            uses = reader.grading_uses()
-            self.grading = grading_cost(use for name, use in uses.items() if name in self.models)
+        self.used = run.used(self.sums, self.results)
 
 
 def _stamp(path: Path) -> Stamp:

@@ -8,8 +8,7 @@ import { count, duration, number, percent, plural, usd } from "./text.js";
 
 /** The newest totals. @param {State} state */
 function totalsOf({ view, pulse }) {
-  const empty = { trials: 0, tokens: 0, usd: 0, gpu_seconds: 0 };
-  return { ...empty, ...(view.results?.cost ?? view.spending.at(-1)), ...pulse?.spending };
+  return { ...(view.results?.cost ?? view.used.spent), ...pulse?.spending };
 }
 
 /** @param {State} state */
@@ -80,7 +79,7 @@ const CAPS = [
 export function budget(state) {
   const { view, facts, pulse } = state;
   const used = { ...totalsOf(state), elapsed: pulse?.elapsed ?? view.elapsed };
-  for (const row of view.results?.cost.beside ?? []) {
+  for (const row of view.results?.cost.beside ?? view.used.beside) {
     used.trials += row.trials;
     used.tokens += row.tokens;
     used.usd += row.usd;
