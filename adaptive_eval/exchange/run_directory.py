@@ -16,6 +16,7 @@ import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
+from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
 from adaptive_eval.config.prepare import at_first_start, run_header, seed_base, stored_questions, with_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
@@ -64,8 +65,13 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
 
     A model without all of them is set aside, so that the others can be compared; `run` requests the missing trials. If
     the seeds match the configuration, the looks are those that the run would have taken.
+
+    Raises `ConfigError` if a cap is below what the trials have cost: scores would leave out some of them, as if they
+    were not paid for.
     """
     with closing(RunStore.attach(directory)) as store:
+        if problems := [*_exceeded_caps(config, RunReader(store.reader))]:
+            raise ConfigError("\n".join(problems))
         questions = stored_questions(store.reader.header())
         machine = replay_stored(store.reader, config, questions)
         if has_foreign_trials(RunReader(store.reader).events()) and (missing := _incomplete_models(machine)):
@@ -87,6 +93,19 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
             return None
         draft.publish(store)
         return draft.results
+
+
+def _exceeded_caps(config: RunConfig, reader: RunReader) -> Iterator[str]:
+    """A sentence for each cap that is below what the trials have cost."""
+    spent = {"trials": float(reader.trial_count()), **reader.log.spent()._asdict()}
+    for currency, (unit, _) in UNITS.items():
+        key, used = cap_key(currency), round(spent[currency] / unit, 9)  # sums of fractions are not exact
+        cap = config.budget.caps.get(key)
+        if cap is not None and used > cap:
+            yield (
+                f"budget.{key} is {cap:,.10g}, but the trials of the logs have used {used:,.10g} {cap_unit(key)}; "
+                f"set it to {smallest_cap(currency, spent[currency]):,.10g} or more, or remove it"
+            )
 
 
 def _incomplete_models(machine: Machine) -> list[int]:

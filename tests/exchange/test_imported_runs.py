@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -133,6 +134,29 @@ def test_logs_with_the_seeds_of_a_configuration_need_as_much_room(site: Site, fu
     assert not site.directory().exists()
     done = imported(exported, "--to", site.directory(), "--config", high)
     assert done.exit_code == 0, done.stderr
+
+
+def test_a_cap_below_what_the_logs_have_cost_is_refused_before_anything_is_written(site: Site) -> None:
+    """Scores would leave out answers that are there, and comparisons would be out of reach."""
+    models = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 4}} for name in ("ada", "bob")]
+    whole = site.write(models=models)
+    assert site.run(whole, "--run-dir", str(site.directory("whole"))).exit_code in FINISHED
+    table, results = export(site.directory("whole"), "jsonl").path, read_results(site.directory("whole"))
+    assert results is not None
+    cost, run = results.cost, site.directory()
+    enough = {"usd": math.ceil(cost.usd * 100) / 100, "tokens": cost.tokens, "trials": cost.trials}
+    for key, used in {"usd": cost.usd, "tokens": cost.tokens, "trials": cost.trials}.items():
+        low = site.write(models=models, budget={key: used / 2 if key == "usd" else int(used) // 2})
+        refused = imported(table, "--to", run, "--config", low)
+        message = " ".join(refused.stderr.split())
+        assert refused.exit_code == ExitCode.CONFIGURATION and f"budget.{key} is " in message
+        assert f"have used {round(used, 9):,.10g} " in message
+        assert f"set it to {enough[key]:,.10g} or more, or remove it" in message
+        assert not run.exists() and not [*run.parent.glob(".*")]
+    done = imported(table, "--to", run, "--config", site.write(models=models, budget=enough))
+    assert done.exit_code == 0, done.output
+    after = read_results(run)
+    assert after is not None and after.cost.trials == cost.trials
 
 
 def test_a_configuration_with_recorded_models_is_refused(site: Site) -> None:
