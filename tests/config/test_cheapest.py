@@ -6,7 +6,7 @@ import pytest
 from checked_text import check_text
 
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.core.objectives import Cheapest
+from adaptive_eval.core.objectives import Cheapest, Objective, Threshold
 from adaptive_eval.report.words import decisions_in_words
 
 HEAD = """
@@ -26,6 +26,10 @@ COMMAND = "  - {name: two, command: [./agent]}\n"
 JUDGE = 'grader: {kind: judge, server: {base_url: "http://127.0.0.1:1/v1", model: judge, %s}}'
 
 
+def judged(server: str) -> str:
+    return HEAD.replace("grader: math", JUDGE % server)
+
+
 def problems(text: str) -> list[str]:
     return [str(problem) for problem in check_text(text, Path("run.yaml"), (), {}).problems]
 
@@ -34,59 +38,42 @@ def problems(text: str) -> list[str]:
     ("text", "says"),
     [
         (HEAD + BARE + ASKED, "cheapest compares what answers cost, but two has no price above 0"),
-        (HEAD + FREE + ASKED, "two has no price above 0"),
-        (HEAD + OWN + ASKED, "two has no price above 0"),
+        *((HEAD + two + ASKED, "two has no price above 0") for two in (FREE, OWN)),
         (HEAD + SECOND + ASKED + "stopping: {delta: 2%}\n", "stopping.delta is not for the objective cheapest"),
         (HEAD + SECOND + ASKED + "stopping: {familywise: holm}\n", "shares one error among all models"),
         (HEAD + SECOND + "objective: {kind: best, gpu_hour: 2}\n", "is only for the objective cheapest"),
         (HEAD + SECOND + "objective: {kind: cheapest, delta: 100%}\n", "must be a difference of scores"),
-        (
-            HEAD.replace("grader: math", JUDGE % "price: {input: 1, output: 1}") + SECOND + ASKED,
-            "cheapest would count the verdicts of the judge as a cost of the models",
-        ),
-        (HEAD.replace("grader: math", JUDGE % "gpus: 1") + OWN + GPUS, "remove price and gpus of its server"),
+        (judged("price: {input: 1, output: 1}") + SECOND + ASKED, "would count the verdicts of the judge as a cost"),
+        (judged("gpus: 1") + OWN + GPUS, "remove price and gpus of its server"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(text: str, says: str) -> None:
     assert any(says in problem for problem in problems(text)), problems(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        HEAD + COMMAND + ASKED,
-        HEAD.replace("grader: math", JUDGE % "price: {input: 0, output: 0}") + SECOND + ASKED,
-        HEAD.replace("grader: math", JUDGE % "gpus: 1") + SECOND + ASKED,
-    ],
-)
-def test_what_commands_report_and_free_verdicts_can_be_compared(text: str) -> None:
-    assert not any("cheapest" in problem for problem in problems(text))
+def test_what_commands_report_and_free_verdicts_can_be_compared() -> None:
+    for models in (HEAD + COMMAND, judged("price: {input: 0, output: 0}") + SECOND, judged("gpus: 1") + SECOND):
+        assert not any("cheapest" in problem for problem in problems(models + ASKED)), models
+
+
+SAID = "The cheapest model that is not more than %d points behind any other is chosen."
 
 
 @pytest.mark.parametrize(
-    ("text", "objective"),
+    ("text", "objective", "said"),
     [
-        (HEAD + SECOND + ASKED, Cheapest(0.05)),
-        (HEAD + SECOND + "objective: cheapest\n", Cheapest(0.02)),
-        (HEAD + OWN + GPUS, Cheapest(0.02, 2.5)),
+        (SECOND + ASKED, Cheapest(0.05), SAID % 5),
+        (SECOND + "objective: cheapest\n", Cheapest(0.02), SAID % 2),
+        (OWN + GPUS, Cheapest(0.02, 2.5), SAID % 2),
+        (SECOND + "objective: {kind: threshold, value: 62%}\n", Threshold(0.62), "Every score is compared with 62.0%."),
     ],
 )
-def test_prices_of_tokens_and_of_gpu_hours_make_costs(text: str, objective: Cheapest) -> None:
-    checked = check_text(text, Path("run.yaml"), (), {})
-    assert checked.config is not None, problems(text)
-    plan = prepare(checked.config).plan
+def test_prices_make_costs_and_the_report_says_it_in_the_units_of_its_scores(
+    text: str, objective: Objective, said: str
+) -> None:
+    config = check_text(HEAD + text, Path("run.yaml"), (), {}).config
+    assert config is not None, problems(HEAD + text)
+    assert decisions_in_words(config, {}, began_at=1, imported=False).objective == said
+    plan = prepare(config).plan
     assert plan.objective == objective
     assert plan.judging.delta == 0.0
-
-
-@pytest.mark.parametrize(
-    ("objective", "said"),
-    [
-        (ASKED, "The cheapest model that is not more than 5 points behind any other is chosen."),
-        ("objective: cheapest\n", "The cheapest model that is not more than 2 points behind any other is chosen."),
-        ("objective: {kind: threshold, value: 62%}\n", "Every score is compared with 62.0%."),
-    ],
-)
-def test_the_report_says_it_in_the_units_of_its_scores(objective: str, said: str) -> None:
-    config = check_text(HEAD + SECOND + objective, Path("run.yaml"), (), {}).config
-    assert config is not None and decisions_in_words(config, {}, began_at=1, imported=False).objective == said

@@ -38,11 +38,7 @@ def test_a_recorded_model_needs_no_address_price_or_length(tmp_path: Path) -> No
         ("- {name: coin-01, recorded: r, base_url: 'http://x/v1'}\n" + NEW, "", "recorded model, which is never asked"),
         ("- {name: coin-01, recorded: r, simulate: true}\n" + NEW, "", "remove simulate, or recorded"),
         ("- {name: coin-01, recorded: r, batch: openai}\n" + NEW, "", "remove batch, or recorded"),
-        (
-            "- {name: coin-01, recorded: r, launch: {command: 'vllm --port {port}'}}\n" + NEW,
-            "",
-            "remove launch, or recorded",
-        ),
+        ("- {name: coin-01, recorded: r, launch: {command: 'v {port}'}}\n" + NEW, "", "remove launch, or recorded"),
         (RECORDED + NEW, "prior: {run: runs/older}\n", "cannot be combined with recorded models"),
     ],
 )

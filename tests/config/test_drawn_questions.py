@@ -14,12 +14,13 @@ from adaptive_eval.config.prepare import prepare
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.report.words import decisions_in_words, run_in_words
 
+DRAWN: dict[str, object] = {"min": 1, "max": 1, "draw": 100}
 BASELINE: dict[str, object] = {"objective": {"kind": "baseline", "baseline": "model-01"}}
 SETTINGS: dict[str, object] = {
     "questions": {"world": "many_questions", "shuffle": True},
     "models": [{"name": f"model-0{number}", "simulate": True} for number in (1, 2, 3)],
     "grader": "numeric",
-    "trials": {"min": 1, "max": 1, "draw": 100},
+    "trials": DRAWN,
 }
 
 
@@ -46,6 +47,9 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
     spacing = make_plan(config, prepare(config).questions, (NO_COST,) * 3).spacing
     assert spacing is not None and spacing.step == pytest.approx(2 * 100 / 2000)
     assert spacing.finest == pytest.approx(0.5 * 100 / 2000)
+    assert run_in_words(prepare(config)).endswith("one trial of each in blocks of 100")
+    words = decisions_in_words(config, {}, began_at=1, imported=False)
+    assert "less than the share of one trial of every question that is left" in words.rule
 
 
 @pytest.mark.parametrize(
@@ -55,14 +59,11 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
         ({"trials": {"min": 1, "max": 4, "draw": 100}}, "trials.draw is for one trial of each question"),
         ({"trials": {"draw": 100}}, "set `min: 1` and `max: 1`, too"),
         ({"trials": {"min": 1, "max": 1, "draw": 10}}, "trials.draw"),
-        ({"trials": {"min": 1, "max": 1, "draw": 100, "optimize": "time"}}, "trials.optimize must be answers"),
+        ({"trials": DRAWN | {"optimize": "time"}}, "trials.optimize must be answers"),
         ({"objective": {"kind": "threshold", "value": 0.5}}, "objective.kind must compare models"),
         ({"objective": {"kind": "precision", "half_width": 0.05}}, "objective.kind must compare models"),
         ({"stopping": {"rule": "published"}}, "stopping.rule compares Bayes@N"),
-        (
-            {**BASELINE, "trials": {"min": 1, "max": 1, "draw": 100, "seeds": "coupled"}},
-            "trials.seeds must not be coupled",
-        ),
+        (BASELINE | {"trials": DRAWN | {"seeds": "coupled"}}, "trials.seeds must not be coupled"),
         ({"prior": {"run": "runs/earlier"}}, "prior cannot be combined with trials.draw"),
         ({"report": {"metrics": ["pass@2"]}}, "report.metrics cannot be combined with trials.draw"),
     ],
@@ -73,25 +74,15 @@ def test_settings_that_exclude_it_are_reported(tmp_path: Path, changes: dict[str
     assert message in str(refused.value)
 
 
-def test_trials_that_are_there_are_refused(tmp_path: Path) -> None:
+def test_trials_that_are_there_and_more_than_the_questions_are_refused(tmp_path: Path) -> None:
     """As those of an import are."""
+    questions = {"world": "many_questions", "shuffle": True, "limit": 80}
+    with pytest.raises(ConfigError, match="trials.draw is 100, but there are 80 questions"):
+        prepare(load_config(written(tmp_path, questions=questions)))
     config = load_config(written(tmp_path))
     first = np.ones((3, 2000), dtype=int)
     with pytest.raises(ConfigError, match="there are trials already; remove it"):
         make_plan(config, prepare(config).questions, (NO_COST,) * 3, RunFacts(first))
-
-
-def test_words_are_those_of_blocks(tmp_path: Path) -> None:
-    config = load_config(written(tmp_path, stopping={"rule": "optimal"}))
-    assert run_in_words(prepare(config)).endswith("one trial of each in blocks of 100")
-    words = decisions_in_words(config, {}, began_at=1, imported=False)
-    assert "less than the share of one trial of every question that is left" in words.rule
-
-
-def test_no_more_are_drawn_than_there_are(tmp_path: Path) -> None:
-    questions = {"world": "many_questions", "shuffle": True, "limit": 80}
-    with pytest.raises(ConfigError, match="trials.draw is 100, but there are 80 questions"):
-        prepare(load_config(written(tmp_path, questions=questions)))
 
 
 @pytest.mark.parametrize(
