@@ -82,10 +82,10 @@ def test_all_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path, texts
     for row, line in zip(cells, lines, strict=True):
         assert list(row) == list(line)
         for name, value in line.items():
-            read = row[name] if isinstance(value, str | bool) else json.loads(row[name] or "null")
-            assert read == (
-                str(value) if isinstance(value, str | bool) else value or (None if value == {} else value)
-            ), name
+            if isinstance(value, str | bool):
+                assert row[name] == str(value), name
+            else:
+                assert json.loads(row[name] or "null") == (None if value == {} else value), name
 
 
 def test_parquet_is_written_and_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

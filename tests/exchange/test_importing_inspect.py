@@ -134,7 +134,7 @@ def test_failed_and_void_samples_are_missing_never_wrong(tmp_path: Path) -> None
     again = inspect_log(tmp_path / "retry.eval", [sample(), sample(epoch=2, value="I", uuid="y")])
     done = imported(tmp_path / "l.eval", again, "--to", tmp_path / "retried")
     assert "copies    1 records" in done.stdout, "a retry has copies of what was done before"
-    assert len(outcomes(tmp_path / "retried")) == 3
+    assert list(outcomes(tmp_path / "retried").values()) == [1, 0, 0]
 
 
 def test_an_answer_that_was_not_scored_is_kept_for_a_grader_and_bounded(tmp_path: Path) -> None:
