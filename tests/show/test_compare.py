@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.report.stored import RunCounts, read_counts
-from adaptive_eval.report.view import read_view
+from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_shown import changes_blocks
 from adaptive_eval.show.markdown import markdown
@@ -133,6 +133,18 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
     assert named <= 11  # 5% of 100 is 5; 3 sigma above
 
 
+def test_only_common_questions_and_models_with_enough_answers_are_compared(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
+    diff = diff_runs(view, counts, replace(view, questions=view.questions[2:]), counts)
+    assert diff.questions == 6 and diff.caveats == ("2 questions only in the first run: q0, q1",)
+    cells = counts.cells.copy()
+    cells[1, 2] = 0
+    diff = diff_runs(view, counts, view, replace_cells(counts, cells))
+    assert MODELS[1] not in {change.name for change in diff.models}
+    assert f"one of the runs has too few answers: {MODELS[1]}" in as_text(changes_blocks(diff, view.weights))
+
+
 @pytest.mark.slow
 def test_outcomes_that_two_runs_may_share_are_mentioned(run_as: RunAs) -> None:
     first = run_as("a")
@@ -143,48 +155,22 @@ def test_outcomes_that_two_runs_may_share_are_mentioned(run_as: RunAs) -> None:
     assert "(R0)" not in as_text(changes_blocks(diff_runs(*[read_view(first), read_counts(first)] * 2), (0.0, 1.0)))
 
 
-def test_only_common_questions_count(run_as: RunAs) -> None:
-    directory = run_as("a")
-    view, counts = read_view(directory), read_counts(directory)
-    fewer = replace(view, questions=view.questions[2:])
-    diff = diff_runs(view, counts, fewer, counts)
-    assert diff.questions == 6 and diff.caveats == ("2 questions only in the first run: q0, q1",)
-
-
 def test_a_benchmark_is_compared_by_its_name_and_other_weights_are_mentioned(run_as: RunAs) -> None:
     """Each question is a benchmark here."""
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
-    first, second = (
-        replace(
-            view,
-            configuration={
-                **view.configuration,
-                "benchmarks": [
-                    {"name": question.id, "weight": weight if question.id == "q3" else 1.0}
-                    for question in view.questions
-                ],
-            },
-        )
-        for weight in (1.0, 8.0)
-    )
+
+    def weighed(weight: float) -> RunView:
+        parts = [{"name": one.id, "weight": weight if one.id == "q3" else 1.0} for one in view.questions]
+        return replace(view, configuration={**view.configuration, "benchmarks": parts})
+
+    first, second = weighed(1.0), weighed(8.0)
     diff = diff_runs(first, counts, second, counts)
     assert [tuple(change) for change in diff.settings] == [("benchmarks.q3.weight", 1.0, 8.0)]
-    assert "scores of both runs have the benchmark weights of the second run" in as_text(
-        changes_blocks(diff, (0.0, 1.0))
-    )
+    shown = as_text(changes_blocks(diff, (0.0, 1.0)))
+    assert "scores of both runs have the benchmark weights of the second run" in shown
     same = diff_runs(second, counts, second, counts)
     assert not same.settings and "benchmark weights" not in as_text(changes_blocks(same, (0.0, 1.0)))
-
-
-def test_a_model_with_too_few_answers_is_mentioned(run_as: RunAs) -> None:
-    directory = run_as("a")
-    view, counts = read_view(directory), read_counts(directory)
-    cells = counts.cells.copy()
-    cells[1, 2] = 0
-    diff = diff_runs(view, counts, view, replace_cells(counts, cells))
-    assert MODELS[1] not in {change.name for change in diff.models}
-    assert f"one of the runs has too few answers: {MODELS[1]}" in as_text(changes_blocks(diff, view.weights))
 
 
 @pytest.mark.slow
