@@ -39,12 +39,7 @@ def ended(
     results = judged(budget)
     words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open"}
     pairs = tuple(
-        replace(
-            pair,
-            verdict=words[verdict],
-            trials_needed=None if verdict in "rt" else needs,
-            called=None,
-        )
+        replace(pair, verdict=words[verdict], trials_needed=None if verdict in "rt" else needs, called=None)
         for pair, verdict in zip(results.pairs, verdicts, strict=True)
     )
     return replace(results, pairs=pairs, run=replace(results.run, status="finished", reason=str(reason)))
@@ -53,14 +48,8 @@ def ended(
 def advice(results: Results, *arguments: str, short_caps: Mapping[str, float] = MappingProxyType({})) -> Advice:
     """The first next step of a run that was started by `mine.yaml`, or with these arguments."""
     assert results.run.reason is not None
-    ending = Ending(
-        reason=Reason(results.run.reason),
-        results=results,
-        trials=9,
-        caps={"trials": 60},
-        short_caps=short_caps,
-        arguments=arguments or ("mine.yaml",),
-    )
+    more = {"caps": {"trials": 60}, "short_caps": short_caps, "arguments": arguments or ("mine.yaml",)}
+    ending = Ending(reason=Reason(results.run.reason), results=results, trials=9, **more)  # type: ignore[arg-type]
     return next(iter(next_steps(ending, "RUN")))
 
 
@@ -155,6 +144,13 @@ def test_budget_that_ended_a_run_is_raised() -> None:
     assert step.text == "raise budget.trials to 120:"
     step = advice(results, short_caps={"trials": 5000})
     assert step.text == "raise budget.trials to 5,000:", "with less the run would not go on"
+    unknown = ended("rrro", Reason.BUDGET, needs=None)
+    stopped = replace(results, run=replace(results.run, status="stopped", reason=None))
+    for open_, need in (
+        (unknown, "an unknown number of further trials."),
+        (stopped, "about 10 trials per question in total."),
+    ):
+        assert (undecided_sentence(open_) or "").endswith(f" They each need {need}")
 
 
 def test_a_larger_horizon_comes_with_caps_that_allow_it() -> None:
@@ -182,11 +178,6 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     both = ended("rruu", needs=20.0)
     both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0)))
     assert "trials.max to 40" in advice(both).text, "the other pair needs that"
-
-
-def test_unknown_need_is_not_given_as_a_number() -> None:
-    sentence = undecided_sentence(ended("rrro", Reason.BUDGET, needs=None))
-    assert sentence is not None and sentence.endswith(" They each need an unknown number of further trials.")
 
 
 def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
@@ -218,13 +209,6 @@ def test_nothing_is_added_while_a_run_goes_on_or_when_all_is_decided() -> None:
     assert undecided_sentence(ended("rtrr", Reason.SETTLED)) is None
     alarmed = replace(results, run=replace(results.run, status="stopped", reason=str(Reason.ALARM)))
     assert undecided_sentence(alarmed) is None
-
-
-def test_stopped_run_says_how_many_trials_its_open_pairs_still_need() -> None:
-    results = ended("rrro", needs=10.0)
-    stopped = replace(results, run=replace(results.run, status="stopped", reason=None))
-    sentence = undecided_sentence(stopped)
-    assert sentence is not None and sentence.endswith(" They each need about 10 trials per question in total.")
 
 
 def test_ungraded_answers_that_block_a_pair_are_named_and_no_model_was_set_aside() -> None:
