@@ -8,7 +8,7 @@ import pytest
 from inspect_logs import read_log, read_sample, read_summaries
 from live_runs import MODELS as LIVE_MODELS
 from live_runs import Site
-from logs import header, imported, inspect_log, lines, outcomes, sample
+from logs import header, imported, inspect_log, lines, outcomes, sample, taken
 from small_run import HOSTILE, make_run, make_trial, ragged
 from stored_runs import stored_trials
 
@@ -138,8 +138,7 @@ def test_logs_that_were_imported_are_as_whole_as_they_were(tmp_path: Path) -> No
         for name, given in (("ada", samples), ("bob", samples[:-1]))
     ]
     run = tmp_path / "run"
-    done = imported(*files, "--to", run, "--scorer", "match")
-    assert done.exit_code == 0, done.output
+    taken(*files, "--to", run, "--scorer", "match")
     logs = logs_of(run)
     assert {name: log.status for name, log in logs.items()} == {"ada.eval": "success", "bob.eval": "success"}
 
@@ -151,7 +150,6 @@ def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tm
     (log,) = path.iterdir()
     sample = read_sample(log, "q1", 2)
     assert (sample.output.choices, sample.output.completion, len(sample.messages)) == ([], "", 1)
-    done = imported(path, "--to", tmp_path / "again")
-    assert done.exit_code == 0, done.stderr
+    taken(path, "--to", tmp_path / "again")
     assert outcomes(tmp_path / "again") == outcomes(tmp_path / "run")
     assert {record.answer for record in stored_trials(tmp_path / "again")} == {NO_ANSWER}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from live_runs import EndedRuns, Site
-from logs import imported, lines, outcomes
+from logs import imported, lines, outcomes, refusal, taken
 from small_run import MODELS, QUESTIONS, make_run, make_trial
 from stored_runs import stored_header, stored_trials
 
@@ -34,8 +34,7 @@ def test_csv_and_json_lines(tmp_path: Path) -> None:
     table.write_text("\ufeff" + as_csv(ROWS))  # as spreadsheets write it
     for number, path in enumerate([table, lines(tmp_path / "t.jsonl", ROWS)]):
         run = tmp_path / str(number)
-        done = imported(path, "--to", run)
-        assert done.exit_code == 0, done.stderr
+        done = taken(path, "--to", run)
         assert outcomes(run) == EXPECTED
         assert "for more" not in done.stdout  # there are no prompts
 
@@ -71,8 +70,7 @@ def test_texts_are_graded_and_questions_kept(tmp_path: Path) -> None:
         {"model": "a", "question": "q", "prompt": "2+2?", "answer": "4", "cluster": "sums", "text": text}
         for text in ("4", "five")
     ]
-    done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run", "--grader", "exact")
-    assert done.exit_code == 0, done.stderr
+    taken(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run", "--grader", "exact")
     assert list(outcomes(tmp_path / "run").values()) == [1, 0]
     assert json.loads((tmp_path / "run" / "questions.jsonl").read_text()) == {
         "id": "q", "prompt": "2+2?", "answer": "4", "cluster": "sums"
@@ -105,8 +103,7 @@ def test_a_wrong_row_is_named(tmp_path: Path, row: dict[str, object], problem: s
     good = {"model": "a", "question": "q", "category": 0, "trial": 9}
     for at, rows in enumerate(([row, good], [good, row]), 1):
         path = lines(tmp_path / "t.jsonl", rows)
-        refused = imported(path, "--to", tmp_path / "run")
-        assert refused.exit_code == 2 and f"{path}: line {at}: {problem}" in refused.stderr
+        assert f"{path}: line {at}: {problem}" in refusal(path, "--to", tmp_path / "run")
     assert [file.name for file in tmp_path.iterdir()] == ["t.jsonl"]
 
 
@@ -122,8 +119,7 @@ def test_an_array_of_outcomes_or_of_counts(tmp_path: Path) -> None:
     assert sum(category or 0 for category in first) == 30
     assert 5 < sum(category or 0 for category in first[:30]) < 25, "the order of counts means nothing"
     np.savez(tmp_path / "r.npz", R=np.full((2, 2, 3), -1))
-    refused = imported(tmp_path / "r.npz", "--to", tmp_path / "none")
-    assert refused.exit_code == 2 and "r.npz: there are no trials" in refused.stderr
+    assert "r.npz: there are no trials" in refusal(tmp_path / "r.npz", "--to", tmp_path / "none")
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +140,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for model in ("a", "b") for n in range(2) for trial in range(3)
     ]  # fmt: skip
     log = lines(folder / "log.jsonl", rows)
-    done = imported(log, "--to", folder / "run", "--config", folder / "config.yaml")
-    assert done.exit_code == 0, done.stderr
+    taken(log, "--to", folder / "run", "--config", folder / "config.yaml")
     return folder
 
 
@@ -157,8 +152,7 @@ def stored(run: Path) -> list[TrialRecord]:
 def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path, form: str) -> None:
     path = export(source / "run", form, tmp_path / f"t.{form}", texts=True).path
     again = tmp_path / "again"
-    done = imported(path, "--to", again, "--config", source / "config.yaml")
-    assert done.exit_code == 0, done.stderr
+    taken(path, "--to", again, "--config", source / "config.yaml")
     assert stored(again) == stored(source / "run")
 
 
@@ -190,8 +184,7 @@ def alike(folder: Path) -> Path:
 def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp_path: Path, form: str) -> None:
     run = alike(tmp_path)
     path = export(run, form, tmp_path / f"t.{form}").path
-    done = imported(path, "--to", tmp_path / "again")
-    assert done.exit_code == 0, done.stderr
+    done = taken(path, "--to", tmp_path / "again")
     assert "repeats   " not in done.output
     assert stored(tmp_path / "again") == stored(run)
 
@@ -200,9 +193,7 @@ def test_names_and_ids_are_those_of_the_configuration(source: Path, tmp_path: Pa
     rows = [{"model": "a", "question": "q0", "category": 1}, {"model": "z", "question": "q1", "category": 1}]
     path = lines(tmp_path / "t.jsonl", rows)
     words = (path, "--to", tmp_path / "run", "--config", source / "config.yaml")
-    refused = imported(*words)
-    assert refused.exit_code == 2
-    assert "line 2: the configuration has no model 'z', but a, b" in refused.stderr
+    assert "line 2: the configuration has no model 'z', but a, b" in refusal(*words)
     assert imported(*words, "--leave-out", "z").exit_code == 0
     assert list(outcomes(tmp_path / "run")) == [("a", "q0", 0)]
     path.write_text(json.dumps({"model": "a", "question": "q9", "category": 1}))
@@ -222,8 +213,7 @@ def test_the_configuration_that_is_written_is_the_one_that_is_stored(
         for model in ("org/${a}: x", "1e5", "1e5 ", "1e5.", "1e5-", "é\U0001f600") for key in ("yes", "2")
     ]  # fmt: skip
     rows = [{**row, "trial": number} for number, row in enumerate(rows)]
-    done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
-    assert done.exit_code == 0, done.stderr
+    taken(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
     text = (tmp_path / "run" / "config.yaml").read_text()
     for name in ("ORG_A_X_URL", "MODEL_1E5_URL", "MODEL_1E5_URL_2", "MODEL_1E5_URL_3", "MODEL_URL"):
         assert f"base_url: ${{{name}}}" in text
@@ -243,15 +233,15 @@ def test_of_categories_with_one_weight_the_rubric_finds_its_own(source: Path, tm
     row = {"model": "a", "question": "q0", "finish_reason": "x"}
     scores = {"truncated": 0.0, "": 0.0, "empty": 1.0}
     path = lines(tmp_path / "t.jsonl", [{**row, "score": score, "flags": flags} for flags, score in scores.items()])
-    done = imported(path, "--to", tmp_path / "run", "--config", tmp_path / "config.yaml")
-    assert done.exit_code == 0, done.stderr
+    taken(path, "--to", tmp_path / "run", "--config", tmp_path / "config.yaml")
     assert list(outcomes(tmp_path / "run").values()) == [0, 2, 1]
 
 
 @pytest.mark.parametrize("weights", ["1", "1,1", "a,b", "0,nan"])
 def test_weights_must_differ(tmp_path: Path, weights: str) -> None:
-    refused = imported(lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights)
-    assert refused.exit_code == 2 and "--weights must be" in refused.stderr
+    assert "--weights must be" in refusal(
+        lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights
+    )
 
 
 OWN = {"categories": [{"name": "good", "weight": 1, "when": {"is_correct": True}}, {"name": "rest", "weight": 0}]}
@@ -262,8 +252,7 @@ def test_where_the_best_category_is_the_first_the_scores_stay(site: Site, ended_
     """By a rubric of one's own 0 may be the best: the number alone would turn the ranking around."""
     run = ended_runs.copy(site, rubric=OWN, trials={"min": 4, "max": 4})
     exported, again = export(run, form, site.folder / f"out.{form}").path, site.directory("again")
-    done = imported(exported, "--to", again, "--finished")
-    assert done.exit_code == 0, done.output
+    taken(exported, "--to", again, "--finished")
     before, after = ({row.name: row.score for row in read_results(path).models} for path in (run, again))
     assert before == after and len(set(before.values())) > 1
 
