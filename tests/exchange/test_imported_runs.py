@@ -277,7 +277,7 @@ def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, full
     assert set(outcomes(site.directory("grades")).values()) == {0, 1}
 
 
-def test_r0_of_the_configuration_counts_in_an_import(tmp_path: Path) -> None:
+def test_r0_of_the_configuration_counts_in_an_import_once_the_grader_is_settled(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("earlier", "later")]
     for folder in folders:
         folder.mkdir()
@@ -292,6 +292,12 @@ def test_r0_of_the_configuration_counts_in_an_import(tmp_path: Path) -> None:
     assert results is not None and [row.prior_depth for row in results.models] == [2.0, 2.0]
     replayed = CliRunner().invoke(app, ["replay", str(later), "--output", str(tmp_path / "replayed")])
     assert "note: R0 (prior) counts in the run, and not in its replay" in replayed.output
+    texts = export(later, "jsonl").path  # a run that counts R0 cannot be graded anew, which this one still needs
+    done = imported(texts, "--to", tmp_path / "ungraded", "--config", folders[1] / "made.yaml")
+    assert "prior     R0 does not count yet" in done.output and not events_in(tmp_path / "ungraded", PriorTaken)
+    words = ["regrade", str(tmp_path / "ungraded"), "--config", str(folders[1] / "made.yaml")]
+    regraded = CliRunner().invoke(app, words)
+    assert regraded.exit_code == 0, regraded.output
     shutil.rmtree(earlier)
     refused = imported(table, "--to", tmp_path / "other", "--config", folders[1] / "made.yaml")
     assert refused.exit_code == 2 and "prior: " in refused.stderr and not (tmp_path / "other").exists()
@@ -330,20 +336,6 @@ def test_drawn_questions_need_the_seeds_of_the_configuration(tmp_path: Path) -> 
     refused = imported(tmp_path / "t.npz", "--to", tmp_path / "run", "--config", tmp_path / "c.yaml")
     assert refused.exit_code == 2 and not (tmp_path / "run").exists()
     assert "import an export other than npz, which has none; else remove trials.draw" in refused.stderr
-
-
-def test_r0_waits_until_the_grader_is_settled(tmp_path: Path) -> None:
-    """A run that counts R0 cannot be graded anew, which this one still needs."""
-    folders = [tmp_path / name for name in ("earlier", "later")]
-    for folder in folders:
-        folder.mkdir()
-    earlier = make_run(folders[0], one_graded())
-    later = make_run(folders[1], one_graded(), prior={"run": str(earlier)})
-    table, config = export(later, "jsonl").path, folders[1] / "made.yaml"
-    done = imported(table, "--to", tmp_path / "run", "--config", config)
-    assert "prior     R0 does not count yet" in done.output and not events_in(tmp_path / "run", PriorTaken), done.output
-    regraded = CliRunner().invoke(app, ["regrade", str(tmp_path / "run"), "--config", str(config)])
-    assert regraded.exit_code == 0, regraded.output
 
 
 def seeds(run: Path) -> list[tuple[str, str, int]]:

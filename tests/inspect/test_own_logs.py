@@ -1,4 +1,4 @@
-"""What the process of Inspect gives: archives, log records and printed lines lose secrets, and scores become signals."""
+"""What the process of Inspect gives: archives, log records and printed lines lose secrets; scores become signals."""
 
 import io
 import json
