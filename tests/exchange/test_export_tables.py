@@ -15,8 +15,9 @@ from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.tables import reader, writer
-from adaptive_eval.exchange.tables.writer import FORMULA
 from adaptive_eval.report.log_files import LogError
+
+FORMULA = "=+-@＝＋－＠"
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:
