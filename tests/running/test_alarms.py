@@ -130,6 +130,9 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     assert "start over" in ended.stdout and f" --run-dir {place.run_dir}-2\n" in ended.stdout
     asked = len(server.requests)
     assert place.run().exit_code == ExitCode.SPENT and len(server.requests) == asked  # it buys nothing more
+    where = ["--set", f"store={place.run_dir.parent}", "--set", f"name={place.run_dir.name}"]
+    planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *where]).stdout
+    assert f"bob: {alarm['text']}" in planned and "Next: adaptive-eval report" in planned
 
 
 @pytest.mark.parametrize("signal", ["empty", "truncated"])
