@@ -261,6 +261,9 @@ def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
     results = ending.results
     if ending.reason is not Reason.OUT_OF_REACH or results is None:
         larger = _larger_caps(ending)
+        if results is not None and _exceeds_horizon(results):  # else a larger budget would find it in its way
+            horizon = _larger_horizon(ending, results, NeedKind.TRIALS)
+            larger |= {key: need for key, need in horizon.items() if not _is_at_least(larger.get(key), need)}
         which_round = " or more, for the first round" if ending.short_caps and results is None else ""
         raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
         yield _step(ending, f"raise {raised}", larger)
@@ -277,6 +280,16 @@ def _independent_answers(ending: Ending, run: str) -> Iterator[Advice]:
     yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
 
 
+def _is_at_least(cap: float | str | None, need: float | str) -> bool:
+    return isinstance(cap, int | float) and isinstance(need, int | float) and cap >= need
+
+
+def _exceeds_horizon(results: Results) -> bool:
+    """Whether some pair that trials would decide needs more than `trials.max`."""
+    largest = results.setting("trials", "max")
+    return any((pair.trials_needed or 0.0) > largest for pair in _pairs_that_need(results, NeedKind.TRIALS))
+
+
 def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[str, float | str]:
     """A `trials.max` with a reserve for what plausible pairs need, and caps that allow it; where `trials.max` already
     does, these caps alone."""
@@ -285,16 +298,21 @@ def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[st
     names = {name for pair in pairs for name in (pair.first, pair.second)}
     asked = [row.trials for row in results.models if row.name in names and row.recorded is None]
     per_question = max(largest * min(asked, default=0) / max(results.max_trials_per_model, 1), 1.0)
-    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, RESERVE * most / per_question)):
+    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, RESERVE * most / per_question, largest)):
         return caps
     larger = math.ceil(round_up(RESERVE * max(largest, most)))
-    return _covering_caps(ending, results, larger / per_question) | {"trials.max": larger}
+    return _covering_caps(ending, results, larger / per_question, larger) | {"trials.max": larger}
 
 
-def _covering_caps(ending: Ending, results: Results, times: float) -> dict[str, float | str]:
-    """Caps that so many times the present use would exceed, as large as that use. Time cannot be known beforehand."""
+def _covering_caps(ending: Ending, results: Results, times: float, horizon: float) -> dict[str, float | str]:
+    """Caps that so many times the present use would exceed, as large as that use, but no more trials than `horizon`
+    allows. Time cannot be known beforehand."""
     cost = results.cost
     used = {key: times * cost.in_all(key) for key in ("trials", "tokens", "usd")}
+    asked = sum(row.recorded is None for row in results.models)
+    used["trials"] = min(
+        used["trials"], asked * results.max_trials_per_model * horizon / results.setting("trials", "max")
+    )
     used["gpu_hours"] = times * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     return {f"budget.{key}": round_up(used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap}
 

@@ -157,6 +157,16 @@ def test_budget_that_ended_a_run_is_raised() -> None:
     assert step.text == "raise budget.trials to 5,000:", "with less the run would not go on"
 
 
+@pytest.mark.parametrize("reason", [Reason.BUDGET, Reason.WALL_TIME])
+def test_a_larger_budget_comes_with_the_horizon_that_the_pair_needs(reason: Reason) -> None:
+    """Else the same command would end again without a request."""
+    results = ended("rrro", reason, 20.0, budget=60)
+    settings = dict(word.split("=") for word in shlex.split(advice(results).command or "") if "=" in word)
+    assert settings.pop("trials.max") == "40"
+    models, questions = len(results.models), results.max_trials_per_model / 12
+    assert reason is Reason.WALL_TIME or 120 <= float(settings["budget.trials"]) <= 1.1 * models * questions * 40
+
+
 def test_a_larger_horizon_comes_with_caps_that_allow_it() -> None:
     results = ended("rrru", needs=20.0)
     step = advice(results)  # under a cap of 60 trials
