@@ -49,6 +49,8 @@ class NeedKind(StrEnum):
     """A model was set aside."""
     LABELS = "labels"
     """Most of its uncertainty is that of labels."""
+    LABELLED_ANSWERS = "labelled_answers"
+    """The same, and no answer is left here to label: recorded models have theirs elsewhere."""
     TRIALS = "trials"
     NEW_RUN = "new_run"
     """Its error is used up."""
@@ -80,7 +82,8 @@ class Need(NamedTuple):
             NeedKind.INDEPENDENT_ANSWERS: f"answers of {names} that do not come back word for word",
             NeedKind.GRADES: f"grades for the ungraded answers of {names}",
             NeedKind.MODEL: f"answers of {names}, which {'was' if len(self.models) == 1 else 'were'} set aside",
-            NeedKind.LABELS: f"at least {MIN_LABELS} labels of {names}" if names else "more labels",
+            NeedKind.LABELS: f"more labels of answers of {names}, at least {MIN_LABELS} of each",
+            NeedKind.LABELLED_ANSWERS: "more answers with labels, and none are left to label",
             NeedKind.TRIALS: trials_in_words(results, self.trials),
             NeedKind.NEW_RUN: "a new run, since the allowed error is used up",
             NeedKind.TOO_CLOSE: "far more answers than this run at this difference",
@@ -99,7 +102,8 @@ def need_of(results: Results, pair: PairRow) -> Need:
     if pair.verdict == Verdict.BLOCKED:
         return _need_of_blocked(results, pair)
     if lacks_labels(results, pair):
-        return Need(NeedKind.LABELS, _unlabelled(results, pair))
+        unlabelled = _unlabelled(results, pair)
+        return Need(NeedKind.LABELS if unlabelled else NeedKind.LABELLED_ANSWERS, unlabelled)
     if pair.verdict == Verdict.OPEN:
         return Need(NeedKind.TRIALS, trials=pair.trials_needed)
     if _has_spent_error(results, pair):
@@ -153,9 +157,11 @@ def lacks_labels(results: Results, pair: PairRow) -> bool:
 
 
 def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
-    """Models of a pair with too few labels for a correction, whose answers can be labelled."""
-    rows = [row for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
-    return tuple(row.name for row in rows if row.name not in results.corrected)
+    """Models of a pair with answers that can still be labelled: those without a correction, or else all."""
+    labels = {} if results.labelled is None else {row.name: row.labels for row in results.labelled.models}
+    asked = [row for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
+    names = [row.name for row in asked if labels.get(row.name, 0) < row.trials - row.ungraded]
+    return tuple([name for name in names if name not in results.corrected] or names)
 
 
 def _has_spent_error(results: Results, pair: PairRow) -> bool:

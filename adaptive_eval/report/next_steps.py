@@ -249,12 +249,21 @@ def _mend(ending: Ending, run: str) -> Iterator[Advice]:
 
 
 def _label_more(ending: Ending, run: str) -> Iterator[Advice]:
-    pairs = _pairs_that_need(ending.results, NeedKind.LABELS)
-    names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second) if name is not None))
+    needs = [] if ending.results is None else [need for _, need in needs_of(ending.results)]
+    names = dict.fromkeys(name for need in needs if need.kind is NeedKind.LABELS for name in need.models)
     which = some_models(names, LONGEST_NAME)
     yield Advice(
         f"label more answers of {which}, a NUMBER fixed beforehand:", f"adaptive-eval label {run} --number NUMBER"
     )
+
+
+def _more_labelled_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    results = ending.results
+    assert results is not None  # which have the pairs
+    anew = ", and ask recorded models anew" if any(row.recorded for row in results.models) else ""
+    settings = {"trials.max": RESERVE * results.setting("trials", "max")}
+    text = f"no answers are left to label: start over with a larger trials.max{anew}, and label more"
+    yield _step(ending, text, settings, fresh=True)
 
 
 def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
@@ -390,6 +399,7 @@ STEPS: Mapping[NeedKind, Callable[[Ending, str], Iterator[Advice]]] = {
     NeedKind.GRADES: _grade_again,
     NeedKind.MODEL: _mend,
     NeedKind.LABELS: _label_more,
+    NeedKind.LABELLED_ANSWERS: _more_labelled_answers,
     NeedKind.TRIALS: _more_trials,
     NeedKind.NEW_RUN: _start_over,
     NeedKind.TOO_CLOSE: _larger_delta,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
+from xml.etree import ElementTree
 
 import pytest
 from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
@@ -133,6 +134,15 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     where = ["--set", f"store={place.run_dir.parent}", "--set", f"name={place.run_dir.name}"]
     planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *where]).stdout
     assert f"bob: {alarm['text']}" in planned and "Next: adaptive-eval report" in planned
+
+
+def test_an_alarm_that_ends_a_gate_is_an_error_in_junit(place: ScriptedPlace, server: ScriptedServer) -> None:
+    """Whoever reads that file alone gets the answer of the exit code, whatever the outcomes of the models are."""
+    server.answer = lambda *request: "" if request[0] == "bob" and share(*request[1:]) < 0.8 else honest(*request)
+    ended = place.run(objective={"kind": "baseline", "baseline": "ada", "gate": True})
+    assert ended.exit_code == ExitCode.SPENT
+    cases = ElementTree.fromstring(place.report("junit")).iter("testcase")
+    assert {case.attrib["name"]: case[0].tag for case in cases} == {"bob against ada": "error", "no alarm": "error"}
 
 
 @pytest.mark.parametrize("signal", ["empty", "truncated"])

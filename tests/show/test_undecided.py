@@ -256,14 +256,14 @@ def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
     assert other.endswith("The grades alone: ada is best.")
 
 
-@pytest.mark.parametrize(("share", "labels_help"), [(0.9, True), (0.2, False)])
-def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, labels_help: bool) -> None:
+@pytest.mark.parametrize(("share", "labels", "labels_help"), [(0.9, 1, True), (0.9, 999, False), (0.2, 1, False)])
+def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, labels: int, labels_help: bool) -> None:
     """`share`: the part of a pair's variance that its labels cause."""
     results = ended("uuuu")
     sigma = min(pair.sigma or 0.0 for pair in results.pairs)
     shift = (share * sigma**2 / 2) ** 0.5 if share < 0.5 else max(pair.sigma or 0.0 for pair in results.pairs)
     models = tuple(
-        LabelledModel(row.name, 400, 30, ((20, 0, 0), (0, 10, 0)), 0.5, 0.01, 0.5, sigma, 0.0, shift)
+        LabelledModel(row.name, 400, labels, ((20, 0, 0), (0, 10, 0)), 0.5, 0.01, 0.5, sigma, 0.0, shift)
         for row in results.models
     )
     results = replace(results, labelled=LabelledRun("d", "math", models=models))
@@ -271,8 +271,11 @@ def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, 
     assert sentence is not None
     if labels_help:
         assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
-        assert step.text.startswith("label more answers of ")
-        assert " needs more labels; 3 more" in sentence and "trials" not in sentence
+        assert step.text.startswith("label more answers of ") and " needs more labels of answers of " in sentence
+        assert "; 3 more" in sentence and "trials" not in sentence
+    elif labels > 1:
+        assert step.text.startswith("no answers are left to label: start over with a larger trials.max, and label more")
+        assert "none are left to label" in sentence
     else:
         assert "trials.max" in step.text and "labels" not in sentence
 
