@@ -1,6 +1,7 @@
 """Answers that cannot be right end a run before it costs much: whole runs by the command line over loopback."""
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -129,6 +130,9 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
         assert f"bob: {alarm['text']}" in text.replace("\\", "")
         assert not re.search("better than|worse than|cut off|trials.max", text)
     assert "start over" in ended.stdout and f" --run-dir {place.run_dir}-2\n" in ended.stdout
+    copied = shutil.copytree(place.run_dir, place.folder / "copied here")
+    shown = CliRunner().invoke(app, ["monitor", str(copied), "--once"]).stdout
+    assert f" --run-dir '{copied}-2'\n" in shown, "the copy is what its commands are about"
     asked = len(server.requests)
     assert place.run().exit_code == ExitCode.SPENT and len(server.requests) == asked  # it buys nothing more
     where = ["--set", f"store={place.run_dir.parent}", "--set", f"name={place.run_dir.name}"]
