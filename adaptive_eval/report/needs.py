@@ -86,7 +86,9 @@ class Need(NamedTuple):
             NeedKind.LABELLED_ANSWERS: "more answers with labels, and none are left to label",
             NeedKind.TRIALS: trials_in_words(results, self.trials),
             NeedKind.NEW_RUN: "a new run, since the allowed error is used up",
-            NeedKind.TOO_CLOSE: "far more answers than this run at this difference",
+            NeedKind.TOO_CLOSE: "far more answers than this run at this difference"
+            if not names
+            else f"more answers of {names} than were recorded",
         }
         about = f", {trials_in_words(results, self.trials)}" if self.trials is not None else ""
         return words[self.kind] + (about if self.kind is NeedKind.TOO_CLOSE else "")
@@ -108,8 +110,12 @@ def need_of(results: Results, pair: PairRow) -> Need:
         return Need(NeedKind.TRIALS, trials=pair.trials_needed)
     if _has_spent_error(results, pair):
         return Need(NeedKind.NEW_RUN)
-    is_too_close = _can_be_too_close(results, pair) and not _is_plausible(results, pair)
-    return Need(NeedKind.TOO_CLOSE if is_too_close else NeedKind.TRIALS, trials=pair.trials_needed)
+    if not _can_be_too_close(results, pair):
+        return Need(NeedKind.TRIALS, trials=pair.trials_needed)
+    if not _is_plausible(results, pair):
+        return Need(NeedKind.TOO_CLOSE, trials=pair.trials_needed)
+    short = _short_recordings(results, pair)
+    return Need(NeedKind.TOO_CLOSE if short else NeedKind.TRIALS, short, pair.trials_needed)
 
 
 def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
@@ -180,13 +186,17 @@ def _can_be_too_close(results: Results, pair: PairRow) -> bool:
 
 
 def _is_plausible(results: Results, pair: PairRow) -> bool:
-    """Whether a larger `trials.max` can give what the pair needs; trial by trial, a recording has only so many."""
+    """Whether `trials.max` may be raised to what the pair needs."""
     largest = results.setting("trials", "max") or 0
-    if pair.trials_needed is None or RESERVE * pair.trials_needed > max(MAX_TIMES * largest, MAX_TRIALS):
-        return False
-    recorded = [row.trials for row in results.models if row.recorded and row.name in (pair.first, pair.second)]
-    needed = pair.trials_needed * results.max_trials_per_model / max(largest, 1)
-    return not pair.by_trial or all(trials >= needed for trials in recorded)
+    return pair.trials_needed is not None and RESERVE * pair.trials_needed <= max(MAX_TIMES * largest, MAX_TRIALS)
+
+
+def _short_recordings(results: Results, pair: PairRow) -> tuple[str, ...]:
+    """Recorded models of a pair that have fewer trials than it needs; trial by trial, each side has to have them."""
+    largest = max(results.setting("trials", "max") or 0, 1)
+    needed = (pair.trials_needed or 0.0) * results.max_trials_per_model / largest if pair.by_trial else 0.0
+    rows = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
+    return tuple(row.name for row in rows if row.trials < needed)
 
 
 def round_up(value: float) -> float:

@@ -300,3 +300,16 @@ def test_a_gate_that_is_open_on_one_benchmark_alone_takes_a_larger_gate_there() 
     assert step.text.endswith("start over with a larger gate of the benchmark exact:")
     on_all = (replace(gate[0], why="on all questions too close; on exact too close"),)
     assert "stopping.delta" in advice(replace(results, gate=on_all, groups=(group,))).text
+
+
+def test_a_recording_with_too_few_trials_is_what_a_pair_lacks() -> None:
+    """Trial by trial, both sides need as many, and the recorded one has only so many."""
+    results = ended("rrru", needs=20.0)
+    last = replace(results.pairs[3], by_trial=True)
+    rows = tuple(replace(row, recorded="old" if row.name == last.second else None) for row in results.models)
+    results = replace(results, pairs=(*results.pairs[:3], last), models=rows)
+    assert (undecided_sentence(results) or "").endswith(
+        f" They need more answers of {last.second} than were recorded, about 20 trials per question in total "
+        "(trials.max is 12)."
+    )
+    assert advice(results).text.startswith(f"the recorded answers of {last.second} may be too few")
