@@ -4,6 +4,7 @@ from core_runs import Answers, plans, straight
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_core_cheapest import parts, play
+from test_core_corrected import correction, finished_run
 from test_core_gate import carry_out
 from test_core_gates import chances, gate
 
@@ -53,3 +54,13 @@ def test_such_a_model_is_not_chosen_as_the_cheapest() -> None:
         assert result is not None and result.costs
         chosen = [row.model for row in result.costs if row.part is Part.CHOSEN]
         assert void not in chosen and not (void == 0 and chosen)
+
+
+def test_verdicts_by_labels_stand_between_the_other_models() -> None:
+    run = finished_run()
+    by_labels = correction([-0.2, 0.0, 0.0])
+    for void in ([], [2]):
+        result = run.result(by_labels, void)
+        assert result is not None
+        found = {(row.verdict.first, row.verdict.second): row.verdict.verdict for row in result.comparisons}
+        assert found.get((0, 1), found.get((1, 0))) is Verdict.UNDECIDED_BY_LABELS
