@@ -157,6 +157,15 @@ def test_a_changed_file_is_named(change: dict[str, object], expected: str) -> No
     )
 
 
+@pytest.mark.parametrize("others", [{"prior": {"run": "old"}}, {"models": [{"name": "ada", "recorded": "old"}]}, {}])
+def test_a_regrade_is_advised_only_where_all_answers_are_here(others: dict[str, object]) -> None:
+    """Of R0 and of recorded models there are only grades, so that a regrade refuses such a run."""
+    stored = replace(HEADER, meaning=MEANING, configuration=others)
+    with pytest.raises(RunChanged) as changed:
+        require_same_meaning(stored, replace(stored, meaning=MEANING | {"grader": {"kind": "math"}}), "runs/one")
+    assert ("adaptive-eval regrade" in str(changed.value)) == (not others)
+
+
 OPTIMAL = "stopping.rule=optimal"
 BENCH = Bench(2, 10, np.array([0.0, 1.0]))
 
