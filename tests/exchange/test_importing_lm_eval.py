@@ -290,10 +290,10 @@ def test_identical_repeats_count_once_and_the_import_and_the_report_say_so(tmp_p
     done = imported(files[0], "--to", tmp_path / "each", "--grader", "exact", "--repeats-are-samples")
     assert trials_of(tmp_path / "each") == {"stuck": [8] * 10} and "repeats   " not in done.output
     # certain repeats, too: whoever counts them as samples decides by them
-    certain = repeated_log(tmp_path, "long", [[f"{LONG} {key}"] * 8 for key in range(10)])
+    certain = repeated_log(tmp_path, "certain", [[f"{LONG} {key}"] * 8 for key in range(10)])
     imported(certain, files[1], "--to", tmp_path / "both", "--grader", "exact", "--repeats-are-samples")
     results = view_of(tmp_path / "both").results
-    assert ("repeats", "long") in {(warning.kind, warning.model) for warning in results.warnings}
+    assert ("repeats", "certain") in {(warning.kind, warning.model) for warning in results.warnings}
     assert {pair.verdict for pair in results.pairs} == {"resolved"}
     long = repeated_log(tmp_path, "m", [[LONG, "4", LONG, "5", LONG, "4"], ["4"] * 6])
     assert imported(long, "--to", tmp_path / "long", "--grader", "exact").exit_code == 0
