@@ -223,9 +223,3 @@ def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
     for text in (again.stdout, place.report("md"), place.report("summary")):
         assert not re.search("better than|worse than|[1-9] of \\d comparisons", text)
     assert {pair["verdict"] for pair in place.results["pairs"]} == {"blocked"}
-
-
-def test_honest_answers_raise_no_alarm(place: ScriptedPlace) -> None:
-    assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    assert place.alarms() == []
-    assert not {kind for kind, _ in place.warnings()} & {"alarm", *AnswerFault}

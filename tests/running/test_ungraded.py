@@ -14,9 +14,6 @@ from adaptive_eval.core.types import Cause
 from adaptive_eval.notes import ModelSetAside
 
 IN_FLIGHT = 8
-WHOLE = 3 * 8 * 12
-"""Trials of a run that asks as much as it may."""
-"""Requests of each model."""
 GRADER = """
 import hashlib, time
 from pathlib import Path
