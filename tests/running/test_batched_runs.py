@@ -10,11 +10,11 @@ import pytest
 from killed_in_batches import POINTS
 from live_runs import MODELS, RunOutcome, Site, small_world
 from patient_time import HANGS
-from stored_runs import stored_events, stored_header
+from stored_runs import stored_events
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.notes import AnswersLost, BatchEnded, BatchPlanned, Event, events_of_kind
+from adaptive_eval.notes import AnswersLost, BatchEnded, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.faults import BatchHabits
@@ -80,24 +80,6 @@ def ended_well(site: Site, config: Path, directory: Path) -> RunOutcome:
     ended = site.run(config, "--run-dir", str(directory))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
     return RunOutcome.of(directory)
-
-
-@pytest.mark.slow
-def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
-    with service() as (server, url):
-        config = site.write(models=batched(url), trials=TRIALS)
-        result = ended_well(site, config, site.directory())
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    config = site.write("direct", models=models, trials={**TRIALS, "optimize": "cost"})
-    direct = ended_well(site, config, site.directory("direct")).outcomes
-    assert result.outcomes.keys() & direct.keys()
-    assert all(result.outcomes[key] == direct[key] for key in result.outcomes.keys() & direct.keys())
-    run_events = events(site.directory())
-    created = len(events_of_kind(run_events, BatchPlanned))
-    assert server.batch_counts["created"] == created <= len(MODELS) * (len(result.looks) + 1)
-    assert server.counts == {} and server.batch_counts["answered"] == len(result.outcomes)
-    assert stored_header(site.directory()).configuration["trials"]["optimize"] == "cost"  # type: ignore[index]
-    assert len(result.looks) < 10, "few large rounds"
 
 
 def first_looks(directory: Path) -> tuple[list[int], set[bool]]:

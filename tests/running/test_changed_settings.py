@@ -108,23 +108,6 @@ def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Si
 
 
 @pytest.mark.slow
-def test_a_model_that_is_added_changes_no_look_and_takes_no_answer_from_a_score(site: Site) -> None:
-    first = [{"name": name, "base_url": site.base_url} for name in MODELS if name != "bob"]
-    assert site.run(site.write(trials={"min": 4, "max": 20}, models=first)).exit_code in ENDED
-    before, (stored, counted) = looks(site), stored_and_counted(site)
-    ended = site.run(site.write(trials={"min": 4, "max": 20}))
-    assert ended.exit_code in ENDED, ended.stderr
-    after = looks(site)
-    assert after[: len(before)] == before and len(after) > len(before)
-    trials_before = dict(zip(before[-1]["models"], before[-1]["trials"], strict=True))
-    for look in after[len(before) :]:
-        now = dict(zip(look["models"], look["trials"], strict=True))
-        assert all(now[name] >= trials_before[name] for name in trials_before)
-    now_stored, now_counted = stored_and_counted(site)
-    assert now_stored - now_counted <= stored - counted and not warnings(site, "uncounted")
-
-
-@pytest.mark.slow
 def test_a_model_that_replaces_another_is_not_told_as_a_repeated_command(site: Site) -> None:
     repeated, settings = "this start sent none", {"trials": {"min": 2, "max": 2}}
     pairs = [[{"name": name, "base_url": site.base_url} for name in names] for names in (MODELS[:2], MODELS[1:])]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from live_runs import RunOutcome, Site, kill, stored, wait_until
+from live_runs import Site, stored, wait_until
 from patient_time import HANGS
-from process_list import all_end, commands
+from process_list import commands
 from stored_runs import events_in
 from typer.testing import CliRunner, Result
 
@@ -105,37 +105,6 @@ def running(mark: str) -> list[str]:
 
 def called(*words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words)])
-
-
-def test_a_shell_script_is_ranked_at_any_number_in_parallel(site: Site) -> None:
-    found = []
-    for parallel in (1, 8):
-        config = write(site, shell("base", 30, concurrency=parallel), shell("new", 90, concurrency=parallel))
-        ended = site.run(config, "--run-dir", str(site.directory(f"run{parallel}")))
-        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-        found.append(RunOutcome.of(site.directory(f"run{parallel}")))
-    assert found[0] == found[1]
-    trials = stored(site, "run8")
-    assert {trial.answer.text for trial in trials} and all(trial.answer.text.startswith("seed ") for trial in trials)
-    assert {trial.cost.usd for trial in trials} == {0.5} and {trial.answer.completion_tokens for trial in trials} == {
-        100
-    }
-
-
-def test_killed_it_leaves_no_process_and_goes_on_with_the_same_answers(site: Site) -> None:
-    config = write(site, agent("base", 30), agent("new", 90))
-    assert site.run(config, "--run-dir", str(site.directory("whole"))).exit_code != ExitCode.FAILED
-    mark = f"sleep 94{os.getpid()}"
-    hanging = write(site, agent("base", 30), agent("new", 90, "hangs", mark.split()[1]))
-    hanging.write_text(hanging.read_text().replace("name: new", "name: hung"))
-    process = site.start(hanging)
-    wait_until(lambda: running(mark), process)
-    kill(process)
-    assert all_end(lambda: running(mark)), "what a command has started ends with the run"
-    config = write(site, agent("base", 30), agent("new", 90))
-    ended = site.run(config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    assert RunOutcome.of(site.directory()).outcomes == RunOutcome.of(site.directory("whole")).outcomes
 
 
 def test_no_secret_but_those_named_reaches_a_command_or_the_run(site: Site) -> None:

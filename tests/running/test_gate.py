@@ -73,24 +73,6 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     assert code == ExitCode.WORSE and "this start requested nothing: for a new build, start over:\n" in output
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("build", "delta"), [("coin-11", "5%"), ("coin-08", "30%")])
-def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, delta: str) -> None:
-    code, output = gate(tmp_path, build, "true", **{"stopping.delta": delta})
-    assert code == ExitCode.REACHED, output
-    pattern = rf"^PASS: build {SCORE}, production {SCORE}, .*; not worse than production by more than \d+ points\.$"
-    assert re.search(pattern, output, re.MULTILINE)
-    assert "FAIL:" not in output and "to continue:" not in output
-
-
-@pytest.mark.slow
-def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
-    code, output = gate(tmp_path, "coin-07", "true", **{"trials.max": "6"})
-    assert code == ExitCode.SPENT and "\nUNDECIDED: build " in output
-    suites = ElementTree.fromstring(report(tmp_path, "junit"))
-    assert (suites.attrib["failures"], suites.attrib["errors"]) == ("0", "1")
-
-
 def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:
     _, output = gate(tmp_path, "coin-07", "true", **{"budget.trials": "100"})
     sentence = "UNDECIDED: no answers were requested: the budget does not cover the first round."
@@ -99,15 +81,6 @@ def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path:
     assert sentence in output
     ended = replace(read_view(tmp_path / "run"), ended="UNDECIDED: a: no server\nb: no server")
     assert 'message="UNDECIDED: a: no server; b: no server"' in junit(ended)
-
-
-@pytest.mark.slow
-def test_only_a_gate_fails_a_worse_build_and_is_junit(tmp_path: Path) -> None:
-    code, output = gate(tmp_path, "coin-01", "false")
-    assert code == ExitCode.REACHED, output
-    assert "FAIL" not in output and "PASS" not in output and "to continue:" not in output
-    result = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", "junit"])
-    assert result.exit_code == ExitCode.CONFIGURATION and "set objective.gate" in result.output
 
 
 def report(folder: Path, kind: str) -> str:

@@ -11,10 +11,7 @@ from live_runs import MODELS, EndedRuns, RunOutcome, Site
 from stored_runs import events_in
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.notes import PriorTaken
-from adaptive_eval.report.reader import RunReader
-from adaptive_eval.running.beginning import stored_plan
 from adaptive_eval.running.prior_outcomes import prior_counts
 
 FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
@@ -42,27 +39,6 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
     ended = site.run(config)
     assert ended.exit_code in FINISHED, ended.stderr
     return ended.stdout
-
-
-@pytest.mark.slow
-def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first_look(
-    site: Site, earlier: Path
-) -> None:
-    output = run_with(site, {"run": str(earlier)})
-    assert "outcomes of the run earlier count in the scores (R0)" in output
-    with closing(RunReader.open(site.directory())) as reader:
-        plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
-    expected = first_outcomes(earlier, 3)
-    for model, name in enumerate(MODELS):
-        for question in range(8):
-            assert plan.bench.prior_counts is not None
-            held = plan.bench.prior_counts[model, question].tolist()
-            outcomes = expected[name, f"q{question}"]
-            assert held == [outcomes.count(0), outcomes.count(1)]
-            assert sum(held) == 3
-    results = site.results()
-    assert [row["prior_depth"] for row in results["models"]] == [3.0, 3.0, 3.0]
-    assert [warning["text"] for warning in results["warnings"] if warning["kind"] == "prior"] != []
 
 
 @pytest.mark.slow

@@ -141,13 +141,6 @@ def test_what_changes_no_grade_leaves_every_answer_in_the_scores(site: Site, by:
     assert by == "label" or [row.score for row in after.models] == [row.score for row in before.models]
 
 
-def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
-    refused = regrade(tmp_path / "nothing", "--config", "configs/quickstart.yaml")
-    assert refused.exit_code == ExitCode.FAILED
-    assert f"{tmp_path / 'nothing'} does not exist" in refused.stderr
-    assert not (tmp_path / "nothing").exists()
-
-
 COIN = """
 from zlib import crc32
 
@@ -239,15 +232,6 @@ def test_a_grader_that_the_run_remembers_does_not_hold_in_place_of_the_file(site
     assert done.exit_code == ExitCode.REACHED, done.stderr
     with closing(RunReader.open(site.directory())) as reader:
         assert json.dumps(reader.header().meaning["grader"]).count("exact")
-
-
-@pytest.mark.slow
-def test_a_regrade_is_advised_only_where_it_would_do(site: Site) -> None:
-    site.run(site.write(trials={"min": 2, "max": 2}))
-    regraded = site.run(site.write(grader="exact", trials={"min": 2, "max": 2}))
-    assert "adaptive-eval regrade" in regraded.stderr, regraded.stderr
-    other = site.run(site.write(grader="exact", seed=5, trials={"min": 2, "max": 2}))
-    assert "has a run with other settings" in other.stderr and "adaptive-eval regrade" not in other.stderr
 
 
 @pytest.mark.slow

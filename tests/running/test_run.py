@@ -6,7 +6,6 @@ import pty
 import random
 import re
 import select
-import shlex
 import shutil
 import signal
 import subprocess
@@ -330,28 +329,3 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
     assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
-
-
-def _advice(printed: str) -> tuple[str, str]:
-    """What there is to do, and the command that does it."""
-    lines = printed.splitlines()
-    at = next(at for at, line in enumerate(lines) if line.startswith("to do"))
-    return lines[at], lines[at + 1].strip()
-
-
-@pytest.mark.slow
-def test_the_advice_after_a_cap_is_to_raise_it_too_or_to_start_over(site: Site) -> None:
-    config, once = site.write(trials={"min": 2, "max": 30}, budget={"trials": 90}), site.directory("once")
-    for max_trials, action, begun, run in (
-        (3, "raise", site.directory(), str(site.directory())),
-        (2, "set", once, f"{once}-2"),  # a single look spends all error
-    ):
-        ended = site.run(config, "--set", f"trials.max={max_trials}", "--run-dir", str(begun))
-        assert ended.exit_code == ExitCode.SPENT
-        advice, command = _advice(ended.stdout)
-        assert f"{action} budget.trials to " in advice and " and trials.max to " in advice
-        words = shlex.split(command)
-        assert any(word.startswith("budget.trials=") for word in words) and words[words.index("--run-dir") + 1] == run
-        trials_before = trials_in(begun)
-        ended = CliRunner().invoke(app, [*words[1:], "--display", "plain"])
-        assert trials_in(Path(run)) > trials_before, ended.output

@@ -68,21 +68,6 @@ def pilot(site: Site) -> Path:
 
 
 @pytest.mark.slow
-def test_thresholds_are_fitted_on_the_first_round_of_the_other_run(site: Site, pilot: Path) -> None:
-    config = site.write(**settings(rubric=taking(SHORT, pilot), seed=5))
-    assert site.run(config).exit_code in ENDED
-    (event,), threshold = events_in(site.directory(), ThresholdsFrozen), by_hand(stored_trials(pilot))
-    assert event.values == {"completion_tokens p40": pytest.approx(threshold)}
-    assert event.rest_on == {"completion_tokens p40": 3 * 8 * FIRST} and event.run == "pilot"
-    assert event.models == dict.fromkeys(MODELS, 8 * FIRST)
-    trials = stored_trials(site.directory())
-    require_labels(trials, threshold)
-    assert {trial.category for trial in trials} == {0, 1, 2}
-    text = site.report().replace("\\", "")
-    assert f"on the run pilot, and then frozen: completion_tokens p40 {threshold:.4g} (72 trials)" in text
-
-
-@pytest.mark.slow
 def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pilot: Path) -> None:
     rubric = taking(SHORT, pilot)
     assert site.run(site.write(**settings(rubric=rubric))).exit_code in ENDED
@@ -118,19 +103,6 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     }
     assert site.run(site.write(**changes)).exit_code in ENDED
     require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
-
-
-@pytest.mark.slow
-def test_rescoring_takes_thresholds_of_the_run_that_the_rubric_names(site: Site, pilot: Path) -> None:
-    assert site.run(site.write(**settings(seed=5))).exit_code in ENDED
-    path = write_rubric(site, taking(SHORT, pilot))
-    looked = command("rescore", site.directory(), "--rubric", path, "--format", "json")
-    assert looked.exit_code == 0, looked.output
-    (_, short) = json.loads(looked.stdout)["rescoring"]["rubrics"]
-    assert short["thresholds"] == {"completion_tokens p40": pytest.approx(by_hand(stored_trials(pilot)))}
-    assert short["fitted"] == []
-    missing = command("rescore", site.directory(), "--rubric", write_rubric(site, taking(SHORT, Path("nowhere"))))
-    assert missing.exit_code == ExitCode.CONFIGURATION and "nowhere has no run" in missing.output
 
 
 def write_rubric(site: Site, rubric: dict[str, object]) -> Path:

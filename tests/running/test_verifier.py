@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from click.testing import Result
 from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
@@ -47,33 +46,8 @@ def baselines(site: Site) -> list[BaselineAsked]:
     return events_in(site.directory(), BaselineAsked)
 
 
-def expected(thinks: int, leaning: tuple[float, ...] = (0.0, 0.0, 0.0)) -> np.ndarray:
-    """The probabilities of a verifier with this opinion; a content-free request removes its bias."""
-    raised = np.exp(np.array(leaning) + SURE * (np.arange(3) == thinks))
-    return np.asarray(raised / raised.sum())
-
-
 def labels(trial: TrialRecord) -> list[float]:
     return [float(trial.signals[f"verifier_{letter}"]) for letter in "abc"]
-
-
-@pytest.mark.slow
-def test_probabilities_of_labels_are_those_of_the_verifier(site: Site, fair_url: str) -> None:
-    grader = verified_by(fair_url, key_grader="math")
-    config = site.write(**settings(fair_url, grader=grader, rubric="verifier_probe"))
-    assert site.run(config).exit_code in ENDED
-    for trial in stored(site):
-        thinks = 0 if trial.signals["is_correct"] else 1
-        probabilities = expected(thinks)
-        assert labels(trial) == pytest.approx(probabilities.tolist(), abs=1e-6)
-        assert trial.signals["verdict"] == ("correct", "wrong")[thinks] and trial.signals["verifier_open"] == 0.0
-        assert trial.category == (4 if thinks == 0 and probabilities[0] >= 0.6 else 3 if thinks == 0 else 2)
-        used = [trial.signals[f"judge_{kind}_tokens"] for kind in ("prompt", "completion")]
-        assert used[1] == 1.0
-        assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
-    assert site.run(config).exit_code in ENDED and len(baselines(site)) == 1, "a later start asks for none"
-    output = CliRunner().invoke(app, ["rescore", str(site.directory())]).output
-    assert "verifier_only" in output and "needs verifier" not in output
 
 
 @pytest.mark.slow
