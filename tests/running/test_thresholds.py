@@ -1,19 +1,31 @@
-"""Thresholds that a rubric takes from another run: over HTTP, through extension, regrading and import."""
+"""Thresholds of a rubric, known signals, and log-probabilities of tokens: over HTTP, what is stored of each answer."""
 
 import json
+import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from live_runs import ENDED, MODELS, Site
+from known_answers import known_models
+from known_server import KnownRespondent, answer_serial, known_server
+from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from stored_runs import events_in, stored_trials
 from typer.testing import CliRunner, Result
 
-from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
+from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.notes import ThresholdsFrozen
 from adaptive_eval.report.records import TrialRecord
+from adaptive_eval.simulate.answering import question_rows, split_tokens
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store.packing import pack_json, pack_logprobs, unpack_logprobs
+from adaptive_eval.store.verify import Integrity
+from scorio.categorical import SCHEMATA, Thresholds, classify
 
 FIRST = 3
 """Trials per question before the first look."""
@@ -160,3 +172,126 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
 def test_a_rubric_without_usable_thresholds_is_refused(site: Site, rubric: dict[str, object], message: str) -> None:
     refused = site.run(site.write(**settings(rubric=rubric)))
     assert refused.exit_code == ExitCode.CONFIGURATION and message in " ".join(refused.output.split())
+
+
+def known_respondent() -> KnownRespondent:
+    """Two models on five questions."""
+    world, population = known_models(models=2, questions=5, answers=60)
+    return KnownRespondent(replace(world, latency=Latency(median=0.01)), population)
+
+
+@pytest.fixture(scope="module")
+def known_url() -> Iterator[str]:
+    with serving(known_server(known_respondent())) as url:
+        yield url
+
+
+def known_settings(url: str, site: Site) -> dict[str, object]:
+    world = known_respondent().world
+    rows = (json.dumps(row) for row in question_rows(world))
+    (site.folder / "known.jsonl").write_text("\n".join(rows))
+    models = [{"name": name, "base_url": url, "prompt_logprobs": "vllm"} for name in world.models]
+    server = {"base_url": url, "model": "verifier"}
+    return {
+        "questions": "known.jsonl",
+        "models": models,
+        "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
+        "grader": {"kind": "verifier", "server": server, "key_grader": "math"},
+        "trials": {"min": 3, "max": 4, "optimize": "cost"},
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
+def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site, known_url: str) -> None:
+    settings, pilot = known_settings(known_url, site), site.directory("pilot")
+    first = site.write("pilot", **settings | {"trials": {"min": 3, "max": 3, "optimize": "cost"}})
+    assert site.run(first, "--run-dir", str(pilot)).exit_code in ENDED
+    config = site.write(**settings, rubric={"name": name, "thresholds": {"from": str(pilot)}})
+    ended = site.run(config)
+    assert ended.exit_code in ENDED, ended.output
+    population = known_respondent().population
+    (frozen,) = events_in(Path(site.directory()), ThresholdsFrozen)
+    categories = classify(population.signals, SCHEMATA[name], Thresholds(**frozen.values))
+    trials = stored(site)
+    assert len(trials) >= 2 * 5 * 3
+    for trial in trials:
+        serial = answer_serial(trial.answer.text)
+        assert serial is not None
+        at = tuple(map(int, np.unravel_index(serial, population.words.shape)))
+        signals, labels = trial.signals, population.labels[at]
+        assert [trial.signals["is_correct"], trial.signals["has_box"]] == [
+            population.is_correct[at],
+            population.has_box[at],
+        ]
+        assert trial.answer.completion_tokens == population.words[at]
+        assert (trial.answer.finish_reason == "length") == population.cut_off[at]
+        assert trial.answer.completion_bpt == pytest.approx(population.bits[at])
+        assert trial.answer.prompt_bpt == pytest.approx(population.prompt_bits[at[1]])
+        assert [signals[f"verifier_{letter}"] for letter in "abc"] == pytest.approx(labels.tolist(), abs=1e-9)
+        assert trial.category == categories[at]
+
+
+KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(SimulatedServer(small_world())) as url:
+        yield url
+
+
+def with_tokens(url: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": url} for name in MODELS[:2]]
+    return {"models": models, "sampling": KEPT, "trials": {"min": 2, "max": 3}, "concurrency": 64} | changes
+
+
+def logprobs_of(trial: TrialRecord) -> AnswerLogprobs:
+    assert trial.answer.token_logprobs is not None
+    return trial.answer.token_logprobs
+
+
+def bits(values: list[float]) -> float:
+    return -sum(values) / len(values) / math.log(2.0)
+
+
+def require_whole(trials: list[TrialRecord]) -> None:
+    """The tokens are those of the text, their mean is the one that is stored."""
+    assert trials
+    for trial in trials:
+        tokens, values = logprobs_of(trial)
+        assert list(tokens) == split_tokens(trial.answer.text)
+        numbers = [value for value in values if value is not None]
+        assert len(numbers) == len(tokens) and trial.answer.completion_bpt is not None
+        assert bits(numbers) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
+    assert site.run(site.write(**with_tokens(url))).exit_code in ENDED
+    trials = stored(site)
+    require_whole(trials)
+    assert Integrity.check(site.directory()).damages == ()
+    plain = site.write("plain", **with_tokens(url, sampling={**KEPT, "logprobs": True}))
+    assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
+    assert RunOutcome.of(site.directory("plain")) == RunOutcome.of(site.directory())
+    assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
+    place = site.folder / "rows.jsonl"
+    done = CliRunner().invoke(app, ["export", str(site.directory()), "--format", "jsonl", "--output", str(place)])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in place.read_text().splitlines()]
+    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(logprobs_of(trial).tokens) for trial in trials]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"", b"no zlib", "text", *map(pack_json, ([], [["a"], []], [[1], [1]], {"a": 1}, [["a"], ["b"]], 7))],
+)
+def test_corrupt_token_logprobs_are_refused(stored: object) -> None:
+    with pytest.raises(StoreError):
+        unpack_logprobs(stored)
+
+
+def test_log_probabilities_keep_four_decimals_and_may_be_unknown() -> None:
+    given = AnswerLogprobs(("\ud800", "b", "c"), (-0.123456, None, -9999.0))
+    assert unpack_logprobs(pack_logprobs(given)) == AnswerLogprobs(given.tokens, (-0.1235, None, -9999.0))
