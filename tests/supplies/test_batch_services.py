@@ -11,7 +11,7 @@ from raw_servers import Exchange, raw_server
 from adaptive_eval.base.errors import Rejected, Unavailable
 from adaptive_eval.endpoints.batching import BatchKind, came_by_batch
 from adaptive_eval.endpoints.failures import Failure
-from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Message, Prompt, Sampling
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.supplies.batches.anthropic import chat_payload, message_params
@@ -199,18 +199,12 @@ async def service() -> AsyncIterator[BatchService]:
 
 
 async def test_batch_errors_mean_the_same_as_direct_ones(service: BatchService) -> None:
-    def answer(code: int, message: str, kind: str = "") -> object:
+    def answer(code: int, message: str, kind: str = "") -> Answer:
         return service.answer(
             BatchResult("k", code=code, error={"error": {"message": message, "code": kind}}), ASKED, 3, 1.0, 2
         )
 
-    long = service.answer(
-        BatchResult("k", code=400, error={"error": {"message": "", "code": "context_length_exceeded"}}),
-        ASKED,
-        3,
-        1.0,
-        2,
-    )
+    long = answer(400, "", "context_length_exceeded")
     assert long.signals == {"context_length"} and long.attempts == 2 and long.text == ""
     for code in (429, 500, 529):
         with pytest.raises(Failure):
