@@ -14,7 +14,6 @@ from forging import reseal
 from live_runs import ENDED, Site
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.store.errors import DATABASE_FILE
 
@@ -99,14 +98,6 @@ def test_json_that_is_no_object_or_too_deep_is_reported(workdir: Path, table: st
             put(database, table, body)
         for line in ("report RUN --output OUT", "rescore RUN"):
             say(line)
-
-
-def test_looks_that_are_not_packed_are_reported(workdir: Path) -> None:
-    with closing(fresh(workdir, random.Random(1))) as database:
-        database.execute("UPDATE looks SET body = '{}'")
-        reseal(database)
-    done = CliRunner().invoke(app, ["report", "RUN", "--output", "OUT"])
-    assert done.exit_code == ExitCode.FAILED and "a stored look is not a JSON object" in done.stderr
 
 
 def spoiled(value: Any, rng: random.Random) -> Any:

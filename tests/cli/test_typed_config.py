@@ -62,19 +62,10 @@ def test_options_become_sections_of_the_configuration(monkeypatch: pytest.Monkey
         "name": "questions",
         "questions": {"path": "questions.jsonl"},
         "models": [
-            {
-                "name": "small-7b",
-                "base_url": "http://localhost:8000/v1",
-                "model": "org/small-7b",
-                "price": {"input": 0.0, "output": 0.0},
-            },
-            {
-                "name": "large",
-                "base_url": "http://localhost:8001/v1",
-                "model": "org/large-70b",
-                "api_key_env": "LARGE_KEY",
-                "price": {"input": 1.0, "output": 4.0},
-            },
+            {"name": "small-7b", "base_url": "http://localhost:8000/v1", "model": "org/small-7b"}
+            | {"price": {"input": 0.0, "output": 0.0}},
+            {"name": "large", "base_url": "http://localhost:8001/v1", "model": "org/large-70b"}
+            | {"api_key_env": "LARGE_KEY", "price": {"input": 1.0, "output": 4.0}},
         ],
         "grader": {"kind": "math"},
         "objective": {"kind": "best"},

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import chain
 from pathlib import Path
@@ -97,6 +97,11 @@ class Bed:
     def pid(self) -> int:
         assert self.server._process is not None
         return self.server._process.pid
+
+
+def host_of(beds: Sequence[Bed]) -> Host:
+    """They take turns at one place."""
+    return Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
 
 
 async def test_it_is_waited_for(tmp_path: Path, port: int) -> None:
@@ -269,7 +274,7 @@ async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, t
         Bed(tmp_path, port, "sleeps", f"says={name}", place="gpu0", sleep_level=1)
         for port, name in zip(two_ports, ("one", "two"), strict=True)
     ]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     events: list[Event] = []
     for model in (0, 1, 0, 1):
         await host.load(model, events.append)
@@ -297,7 +302,7 @@ async def test_a_server_whose_weights_were_discarded_reads_them_before_it_is_ask
     tmp_path: Path, two_ports: tuple[int, int], what: str
 ) -> None:
     beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=2) for port in two_ports]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     pids, said = [], []
     try:
         for model in (0, 1, 0):
@@ -317,7 +322,7 @@ async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
 ) -> None:
     what = "sleeps" if flaw == "killed" else flaw
     beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=1) for port in two_ports]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     await host.load(0, lambda event: None)
     first = beds[0].pid
     await host.load(1, lambda event: None)
@@ -336,7 +341,7 @@ async def test_a_server_that_does_not_start_beside_sleeping_ones_is_started_with
 ) -> None:
     trouble = tmp_path / "memory"
     beds = [Bed(tmp_path, port, "sleeps", f"fails={trouble}", place="gpu0", sleep_level=1) for port in two_ports]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     events: list[Event] = []
     try:
         if was_up:
@@ -358,7 +363,7 @@ async def test_a_server_that_does_not_start_beside_sleeping_ones_is_started_with
 @pytest.mark.slow
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     beds = [Bed(tmp_path, port, f"says={name}", place="gpu0") for name in ("one", "two")]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     events: list[Event] = []
     for model in (0, 1, 0):
         await host.load(model, events.append)
