@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 
@@ -14,16 +14,14 @@ from stored_runs import stored_events
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.notes import AnswersLost, BatchEnded, Event, events_of_kind
+from adaptive_eval.notes import AnswersLost, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.supplies.batches.calls import BatchCalls
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
 TRIALS = {"min": 4, "max": 16}
-FAULTS = {"errored": 0.1, "left_out": 0.03, "doubled": 0.1, "strange": 0.1, "expired": 0.2, "refused": 0.2, "lost": 0.2}
 
 
 HOUR = 3600.0
@@ -80,54 +78,6 @@ def ended_well(site: Site, config: Path, directory: Path) -> RunOutcome:
     ended = site.run(config, "--run-dir", str(directory))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
     return RunOutcome.of(directory)
-
-
-def first_looks(directory: Path) -> tuple[list[int], set[bool]]:
-    """The trials of the first look under the newest configuration, and whether its comparisons had a boundary."""
-    with closing(RunReader.open(directory)) as reader:
-        first = next(iter(reader.looks())).body
-        return first["trials"], {pair["boundary"] is not None for pair in first["comparisons"]}  # type: ignore[index, return-value, union-attr, call-overload]
-
-
-@pytest.mark.slow
-def test_a_cap_below_the_first_round_leaves_valid_looks_and_a_later_cap_changes_none(
-    site: Site,
-) -> None:
-    """The first round is `trials.min` then, and calls begin there, also after the cap was raised."""
-    trials = {"min": 2, "max": 20}
-    with service() as (_, url):
-
-        def capped(tokens: int) -> RunOutcome:
-            budget = {"tokens": tokens}
-            return ended_well(site, site.write(models=batched(url), trials=trials, budget=budget), site.directory())
-
-        before = capped(60_000)
-        assert first_looks(site.directory()) == ([16, 16, 16], {True})
-        after = capped(2_000_000)
-        assert first_looks(site.directory()) == ([16, 16, 16], {True})
-    assert set(before.outcomes) < set(after.outcomes)
-    with service() as (_, url):
-        large_config = site.write("whole", models=batched(url), trials=trials, budget={"tokens": 2_000_000})
-        ended_well(site, large_config, site.directory("whole"))
-    assert first_looks(site.directory("whole")) == ([48, 48, 48], {True})
-
-
-@pytest.mark.slow
-def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site) -> None:
-    budget = {"tokens": 3_000_000}
-    with service(**FAULTS, seed=3) as (server, url):
-        config = site.write(models=batched(url), trials=TRIALS, budget=budget)
-        result = ended_well(site, config, site.directory())
-    assert result == undisturbed(site, budget=budget)
-    assert server.batch_counts["answered"] == len(result.outcomes), "nothing was paid for twice"
-    run_events = events(site.directory())
-    lost = sum(event.answers for event in events_of_kind(run_events, AnswersLost))
-    assert (
-        lost == server.batch_counts["left out"] == sum(event.lost for event in events_of_kind(run_events, BatchEnded))
-    )
-    assert pending_batches(run_events) == []
-    with closing(RunReader.open(site.directory())) as reader:
-        assert not reader.log.reserved() and not reader.log.in_flight()
 
 
 def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from live_runs import Site, stored, wait_until
 from patient_time import HANGS
-from process_list import commands
 from stored_runs import events_in
 from typer.testing import CliRunner, Result
 
@@ -99,10 +98,6 @@ def report(site: Site) -> dict[str, Any]:
     return {row.name: row for row in results.models}
 
 
-def running(mark: str) -> list[str]:
-    return [command for _, command in commands() if command == mark]
-
-
 def called(*words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words)])
 
@@ -157,15 +152,6 @@ def test_a_question_on_which_it_always_fails_has_no_answer_and_is_never_wrong(si
         missing[0].grader_error
     )
     assert report(site)["base"].ungraded == len(missing)
-
-
-def test_time_outs_are_missing_trials_and_end_what_was_started(site: Site) -> None:
-    mark = f"sleep 93{os.getpid()}"
-    config = write(site, agent("slow", 30, "hangs", mark.split()[1], timeout=0.7), agent("new", 90))
-    ended = site.run(config)
-    assert ended.exit_code == ExitCode.ENDPOINTS and "it did not end within 0.7 s" in ended.output, ended.output
-    assert not stored(site) or all(trial.model == "new" for trial in stored(site))
-    assert not running(mark)
 
 
 def test_a_program_that_is_edited_between_two_starts_is_another_model(site: Site) -> None:

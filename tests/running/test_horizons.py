@@ -11,10 +11,8 @@ from typer.testing import CliRunner
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.notes import SettingsChanged, events_of_kind
+from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.running.settings_of_run import replay_stored
 
 
 def looks(site: Site) -> list[dict[str, object]]:
@@ -65,6 +63,8 @@ def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_t
     undone = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=")
     assert "settings changed: stopping.confidence" in undone.stdout and "still apply" not in undone.stderr
     assert "still apply" not in site.run(site.folder / "run.yaml").stderr
+    for options in (["--set", "budget.trials=600"], ["--set", "budget="], []):  # a section replaces what was set in it
+        assert ("still apply" in site.run(site.folder / "run.yaml", *options).stderr) is False
     fresh = site.run(site.folder / "run.yaml", "--run-dir", str(site.directory("other")))
     assert "settings of an earlier start" not in fresh.stderr
 
@@ -95,95 +95,11 @@ def test_settings_that_contradict_the_run_are_refused_with_what_to_type(site: Si
     assert site.run(site.write(**settings)).exit_code in ENDED
 
 
-@pytest.mark.slow
-def test_a_model_that_is_removed_leaves_every_other_answer_in_its_score(site: Site) -> None:
-    assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED
-    before = looks(site)
-    remaining = [{"name": name, "base_url": site.base_url} for name in MODELS if name != "bob"]
-    ended = site.run(site.write(trials={"min": 4, "max": 20}, models=remaining))
-    assert ended.exit_code in ENDED, ended.stderr
-    after = looks(site)
-    assert after[: len(before)] == before
-    trials_before = dict(zip(before[-1]["models"], before[-1]["trials"], strict=True))
-    now = dict(zip(after[-1]["models"], after[-1]["trials"], strict=True))
-    assert all(now[name] >= trials_before[name] for name in ("ada", "cyd")) and set(now) == {"ada", "cyd"}
-    assert site.run(site.write(trials={"min": 4, "max": 20})).exit_code in ENDED, "and comes back"
-    back = looks(site)[len(after) :]
-    of_bob = [dict(zip(look["models"], look["trials"], strict=True))["bob"] for look in back]
-    assert next(trials for trials in of_bob if trials) == trials_before["bob"], "its first look counts them all"
-
-
-@pytest.mark.slow
-def test_a_model_that_replaces_another_is_not_told_as_a_repeated_command(site: Site) -> None:
-    repeated, settings = "this start sent none", {"trials": {"min": 2, "max": 2}}
-    pairs = [[{"name": name, "base_url": site.base_url} for name in names] for names in (MODELS[:2], MODELS[1:])]
-    assert repeated not in site.run(site.write(models=pairs[0], **settings)).stdout
-    assert repeated not in site.run(site.write(models=pairs[1], **settings)).stdout
-    assert repeated in site.run(site.write(models=pairs[1], **settings)).stdout
-
-
-@pytest.mark.slow
-def test_another_confidence_judges_all_answers_again_and_is_reported(site: Site) -> None:
-    assert site.run(site.write(trials={"min": 2, "max": 9})).exit_code in ENDED
-    before, (stored, counted) = looks(site), stored_and_counted(site)
-    lax = site.run(site.write(trials={"min": 2, "max": 9}, stopping={"confidence": 0.7}))
-    assert lax.exit_code in ENDED, lax.stderr
-    assert looks(site)[: len(before)] == before
-    now = stored_and_counted(site)
-    assert now[0] == now[1] >= counted == stored
-    (warning,) = warnings(site, "redecided")
-    assert "stopping.confidence: 0.95 → 0.7" in warning and "The promise does not cover" in warning
-    called = [pair["second"] for pair in site.results()["pairs"] if pair["verdict"] == "resolved"]
-    assert site.run(site.write(trials={"min": 2, "max": 9}, stopping={"confidence": 0.999999})).exit_code in ENDED
-    still = [pair["second"] for pair in site.results()["pairs"] if pair["verdict"] == "resolved"]
-    assert len(still) < len(called), "what was called before is judged anew, too"
-
-
-@pytest.mark.slow
-def test_a_section_that_is_set_replaces_what_was_set_in_it(site: Site) -> None:
-    config = site.write(trials={"min": 2, "max": 4})
-    assert site.run(config, "--set", "budget.trials=60").exit_code == ExitCode.SPENT
-    for options in (["--set", "budget="], []):
-        assert "still apply" not in site.run(config, *options).stderr
-        with closing(RunReader.open(site.directory())) as reader:
-            assert not (reader.header().configuration.get("budget") or {}).get("trials")
-
-
 def run_to(site: Site, max_trials: int, min_trials: int = 2) -> str:
     """The messages of a run with this horizon."""
     ended = site.run(site.write(trials={"min": min_trials, "max": max_trials}))
     assert ended.exit_code in ENDED, ended.stderr
     return ended.stdout
-
-
-@pytest.mark.slow
-def test_each_change_of_the_horizon_is_stored_reported_and_replayed(site: Site) -> None:
-    run_to(site, 3)
-    with closing(RunReader.open(site.directory())) as reader:
-        first = reader.looks()
-    run_to(site, 6)
-    output = run_to(site, 9)
-    assert "trials.max was raised from 3 to 6 after look" in output
-    results = site.results()
-    texts = [warning["text"] for warning in results["warnings"] if warning["kind"] == "horizon"]
-    assert [text.split(" after")[0] for text in texts] == [
-        "trials.max was raised from 3 to 6",
-        "trials.max was raised from 6 to 9",
-    ]
-    with closing(RunReader.open(site.directory())) as reader:
-        looks = reader.looks()
-        assert [look.body["scores"] for look in looks[: len(first)]] == [look.body["scores"] for look in first]
-        stored = StoredRun(reader)
-        changes = events_of_kind(reader.events(), SettingsChanged)
-        assert changes[0].looks == len(first)
-        controller = replay_stored(reader.log, stored.setup.config, stored.setup.questions).controller
-        before = controller.plan.before
-        assert before is not None and before.run.plan.before is not None
-        first_stage = before.run.plan.before.run
-        assert [first_stage.taker.taken, before.run.taker.taken] == [change.looks for change in changes]
-        assert [first_stage.plan.trials.max, before.run.plan.trials.max] == [3, 6]
-    assert [list(look.scores) for look in controller.looks] == [look.body["scores"] for look in looks]
-    assert [extension.now for extension in controller.extensions] == [6, 9]
 
 
 def test_the_first_look_stays_where_it_was(site: Site) -> None:

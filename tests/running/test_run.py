@@ -1,6 +1,5 @@
 """`adaptive-eval run` in processes of its own: killed, interrupted, locked out, refused, and always the same result."""
 
-import json
 import os
 import pty
 import random
@@ -39,12 +38,6 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.write import RunStore
 
 CONTINUE = r"to do     to continue:\r?\n          adaptive-eval run \S*run\.yaml"
-
-
-def results(directory: Path) -> dict[str, object]:
-    content = json.loads((directory / "results.json").read_text())
-    assert isinstance(content, dict)
-    return content
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +106,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
     assert process.returncode == ExitCode.STOPPED, err
     assert "Stopped. The same command continues" in out
     assert re.search(CONTINUE, out)
-    assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
+    assert site.results()["run"]["status"] == "stopped"
     assert site.run(site.write(concurrency=64)).exit_code == ExitCode.REACHED
     assert RunOutcome.of(site.directory()) == uninterrupted
 
@@ -328,4 +321,4 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
         ended = site.run(site.write(models=models, concurrency={"retry_for": 0}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
-    assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
+    assert site.results()["run"]["status"] == "stopped"

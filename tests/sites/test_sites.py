@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -17,16 +17,11 @@ from stored_runs import events_in
 from adaptive_eval.base.errors import ConfigError, ExitCode, LaunchFailed
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
 from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, ServerReleased, SiteAwaited, SiteLost, SitePlaced
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.sites import SiteRow
-from adaptive_eval.report.status import Status
 from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Watcher
-from adaptive_eval.show.serve.attach import stored_status
-from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
@@ -133,47 +128,6 @@ def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_
     outcomes = RunOutcome.of(site.directory()).outcomes
     assert {place[:2] for place, category in outcomes.items() if category is None} == {("ada", "q0")}
     assert not any("given up" in event.reason for event in events(site, ModelSetAside))
-
-
-class Glances(Watcher):
-    """Records the status at every event and look."""
-
-    def __init__(self) -> None:
-        self.seen: list[Status] = []
-
-    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        self._take = take
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        self.seen.append(self._take())
-
-    def happened(self, event: Event) -> None:
-        self.seen.append(self._take())
-
-
-@pytest.mark.slow
-def test_the_live_status_and_the_stored_run_show_the_same_sites(site: Site) -> None:
-    """One site is lost on its way; each is placed on a node of its own, which makes its return a move."""
-    watcher = Glances()
-    prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
-    asyncio.run(execute(prepared, site.directory(), watcher, lambda ended: None, sites=RunSites(NearCluster([1])).open))
-    feed = Feed(site.directory())
-    feed.poll()
-    stored, live = stored_status(feed), watcher.seen[-1]
-    placed = {(row.model, row.site) for row in stored.sites}
-    assert placed == {("ada", "site 1"), ("bob", "site 1"), ("bob", "site 2"), ("cyd", "site 1")}
-
-    def known(rows: Sequence[SiteRow]) -> list[tuple[object, ...]]:
-        return [(row.model, row.site, row.host, row.node, row.placed, row.moves, row.losses) for row in rows]
-
-    assert known(live.sites) == known(stored.sites)
-    assert sum(row.losses for row in stored.sites) == sum(row.moves for row in stored.sites) >= 1
-    assert {row.state for row in stored.sites} == {"ended"}
-    assert {row.state for status in watcher.seen for row in status.sites} >= {"loading", "serving", "lost"}
-    assert sum(server.trials for server in feed.sums.traffic) == stored.trials
-    servers = {(server.model, server.replica) for server in feed.sums.traffic}
-    assert {(model, replica.partition(" on ")[0]) for model, replica in servers} <= placed
-    assert all(" on node" in replica for _, replica in servers)
 
 
 def test_a_site_without_a_place_is_reported(site: Site) -> None:
