@@ -38,11 +38,7 @@ LOOSE = {
 """Columns by table, of which SQLite keeps any value."""
 READING = [
     *("report RUN --format md --output OUT", "report RUN --format html --output OUT", "monitor RUN --once"),
-    *(
-        "export RUN --format jsonl --output OUT --force",
-        "compare RUN COPY",
-        "replay RUN --output REPLAY",
-    ),
+    *("export RUN --format jsonl --output OUT --force", "compare RUN COPY", "replay RUN --output REPLAY"),
     *("verify RUN", "rescore RUN", "label RUN --show", "regrade RUN --config run.yaml", "run run.yaml --run-dir RUN"),
 ]
 

@@ -277,10 +277,7 @@ def test_commands_and_servers_may_be_compared() -> None:
     [
         (("--command", "./agent"), "--command must be a name and a command, as in new='./agent --skill v2', but got"),
         (("--command", "a="), "--command must be a name and a command"),
-        (
-            ("--command", "a=./agent | tee log"),
-            "has |, which needs a shell, but got",
-        ),
+        (("--command", "a=./agent | tee log"), "has |, which needs a shell, but got"),
         (("--command", "a=./agent 'x"), "cannot be split into words"),
         (("--command", "a=x", "--command", "a=y"), "must have different names"),
         (("--command", "a=x", "--command", "b=y", "--price", "a=1/2"), "--price: a is a command; let it print the usd"),

@@ -202,10 +202,7 @@ def test_by_keyboard_in_a_browser(site: Site, tabs: Tabs) -> None:
     assert [given.label for given in read_labels(run).values()] == ["correct", "correct"]
 
 
-TEXTS = (
-    r"$\frac{1}{2}$, \boxed{\text{<img src=x onerror=alert(1)>}}",
-    "<script>alert(1)</script>\u202e\x07 end",
-)
+TEXTS = (r"$\frac{1}{2}$, \boxed{\text{<img src=x onerror=alert(1)>}}", "<script>alert(1)</script>\u202e\x07 end")
 
 
 @pytest.mark.browser

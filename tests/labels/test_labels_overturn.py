@@ -138,10 +138,7 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided_and_turn_
 
 @pytest.mark.slow
 def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: str) -> None:
-    gate = {
-        "objective": {"kind": "baseline", "baseline": "ada", "gate": True},
-        "stopping": {"delta": "5%"},
-    }
+    gate = {"objective": {"kind": "baseline", "baseline": "ada", "gate": True}, "stopping": {"delta": "5%"}}
     two = settings(lenient_url, ("ada", LENIENT), **gate)
     directory, config = ended_runs.copy(site, **two), site.write(**two)
     assert [row["outcome"] for row in results(directory)["gate"]] == ["PASS"]

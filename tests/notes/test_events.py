@@ -142,11 +142,7 @@ def test_fields_with_a_default_may_be_missing(kind: str, body: dict[str, object]
         ("finished", {"reason": "tired"}, "finished is damaged: reason: "),
         ("imported", {"trials": "many"}, "imported is damaged: trials: "),
         ("imported", [], "imported is damaged: it has no fields"),
-        (
-            "dreamt",
-            {"of": "sheep"},
-            "of the kind 'dreamt', which this version of adaptive-eval does not know",
-        ),
+        ("dreamt", {"of": "sheep"}, "of the kind 'dreamt', which this version of adaptive-eval does not know"),
     ],
 )
 def test_damaged_events_are_refused_with_their_place(kind: str, body: object, message: str) -> None:

@@ -75,10 +75,7 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", summary + place.report("md"))
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)],
-)
+@pytest.mark.parametrize(("text", "fault"), [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)])
 def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
     place: ScriptedPlace, server: ScriptedServer, text: str | None, fault: AnswerFault
 ) -> None:

@@ -131,21 +131,6 @@ def test_every_reader_of_a_run_says_that_its_cap_refused_the_first_round(site: S
     assert results is not None and results.cost.trials >= 96
 
 
-@pytest.mark.slow
-def test_spending_before_a_first_look_is_reported(site: Site) -> None:
-    priced = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 2}} for name in MODELS]
-    ended = site.run(site.write(models=priced, trials={"min": 8, "max": 8}, budget={"usd": 0.05}))
-    assert ended.exit_code == ExitCode.SPENT and "cost" not in left_by(site.directory())
-    with closing(RunReader.open(site.directory())) as reader:
-        trials, spent = reader.trial_count(), reader.log.spent()
-    cost = f"cost      {trials} trials, {spent.tokens:,} tokens, ${spent.usd:.3f}"
-    assert trials and cost in ended.stdout and cost in output_of("monitor", site.directory(), "--once")
-    report = output_of("report", site.directory(), "--format", "md", "--output", "-")
-    assert f"{trials} trials, {spent.tokens:,} tokens, ${spent.usd:.3f}, " in report
-    nothing = site.run(site.write(**TOO_LITTLE), "--run-dir", str(site.directory("nothing")))
-    assert "cost  " not in nothing.stdout
-
-
 @pytest.fixture
 def dead_url() -> Iterator[str]:
     with held_port() as port:

@@ -154,10 +154,7 @@ def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
         (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, chosen)))
         section = {"path": f"{name}.jsonl", "fields": {"metadata": ["level"]}}
         benchmarks.append({"name": name, "weight": 4 * SHARES[name], "questions": section})
-    more = {
-        "stopping": {"rule": "published", "confidence": 0.999},
-        "trials": {"min": 4, "max": 300},
-    }
+    more = {"stopping": {"rule": "published", "confidence": 0.999}, "trials": {"min": 4, "max": 300}}
     config = site.config(benchmarks=benchmarks, report={"group_by": ["level"]}, **more)
     del config["questions"]
     path = site.folder / "run.yaml"

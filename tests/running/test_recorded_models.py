@@ -4,7 +4,6 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from adaptive_eval.core import Reason
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.notes import OutcomesRecorded, events_of_kind
 from adaptive_eval.report.ending import Ended
-from adaptive_eval.report.next_steps import next_steps
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run, read_counts
@@ -105,45 +103,12 @@ def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Fol
         folder.run(folder.config("new", [*others, models[-1]], objective="place"))
 
 
-@pytest.mark.parametrize(("recorded", "max_trials"), [(4, 4), (40, 4)])
-def test_a_gate_that_the_error_of_its_baseline_limits_is_not_advised_to_more_trials(
-    folder: Folder, recorded: int, max_trials: int
-) -> None:
-    """No number of trials of the other model decides it; otherwise a larger `trials.max` helps."""
-    baseline = [{"name": "bob", "base_url": ADDRESS}]
-    trials, precise = {"min": recorded, "max": recorded}, {"kind": "precision", "half_width": 0.5}
-    assert folder.run(folder.config("base", baseline, objective=precise, trials=trials), name="base") is not None
-    gate = {"kind": "baseline", "baseline": "bob", "gate": True}
-    models = [
-        {"name": "bob", "recorded": str(folder.path / "base")},
-        ASKED,
-    ]
-    trials = {"min": 4, "max": max_trials, "optimize": "cost"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SKILLS, NEW, 0.55)
-        ended = folder.run(folder.config("new", models, objective=gate, stopping={"delta": 0.02}, trials=trials))
-    assert isinstance(ended, Ended) and ended.results is not None and ended.reason is Reason.OUT_OF_REACH
-    (pair,) = ended.results.pairs
-    *earlier, step = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
-    text = "\n".join(untimed_findings(ended.results, None))
-    if recorded > max_trials:
-        assert pair.trials_needed is not None and " trials.max to " in step.text
-        assert not earlier and "recording" not in text + step.text
-        return
-    assert pair.trials_needed is None and "They need far more answers than this run" in text
-    assert not earlier and step.text.startswith("the recorded answers of bob may be too few to decide this comparison")
-    assert "delta" not in f"{step.text} {step.command}"
-
-
 def refused(match: str) -> Any:
     return pytest.raises(ConfigError, match=match)
 
 
 RIGHT_OR_WRONG = {
-    "categories": [
-        {"name": "right", "weight": 2, "when": {"is_correct": True}},
-        {"name": "wrong", "weight": 0},
-    ]
+    "categories": [{"name": "right", "weight": 2, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0}]
 }
 RECORDED: Mapping[str, object] = {"name": "ada", "recorded": "nowhere"}
 
@@ -339,19 +304,6 @@ def test_a_gate_against_last_night(
     assert pair.difference is not None
     assert abs(pair.difference) == pytest.approx(abs(shares[0] - shares[1])), "of the trials that both have"
     assert "on the same trials" in "\n".join(untimed_findings(results, None))
-
-
-def test_without_correlation_it_is_the_gate_without_shared_seeds(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "lives.server_answer", lambda model, *about: correlated("copy", f"{model} {about[0]}", about[1])
-    )
-    nights.run(nights.gate())
-    (pair,) = nights.results().pairs
-    assert not pair.by_trial and pair.variance_by_trial is None
-    recorded = next(row for row in nights.results().models if row.name == "prod")
-    assert pair.difference is not None and recorded.score is not None
 
 
 def refuses(nights: Nights, config: RunConfig, match: str) -> None:

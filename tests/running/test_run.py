@@ -152,10 +152,7 @@ def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
     ended_runs.copy(site, trials={"min": 2, "max": 2})
     for changes, message in (
         ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: default → 'Think. {prompt}'"),
-        (
-            {"sampling": {"temperature": 0.7, "max_tokens": 2000}},
-            "models.ada.sampling.temperature: 0.6 → 0.7",
-        ),
+        ({"sampling": {"temperature": 0.7, "max_tokens": 2000}}, "models.ada.sampling.temperature: 0.6 → 0.7"),
         ({"grader": "contains"}, "grader.kind: 'numeric' → 'contains'"),
         ({"seed": 5}, "seed: 0 → 5"),
     ):

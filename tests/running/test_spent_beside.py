@@ -28,12 +28,7 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.troubles import ModelTroubles
 from adaptive_eval.notes import AnswersLost, ServerLaunching, ServersNoticed
 from adaptive_eval.report.costs import further_costs
-from adaptive_eval.report.other_costs import (
-    HeldServers,
-    counted_gpu_seconds,
-    extra_costs,
-    other_costs,
-)
+from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.report.results_file import read_results

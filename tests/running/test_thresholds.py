@@ -34,7 +34,7 @@ SHORT = {
         {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": "p40"}}},
         {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
         {"name": "wrong", "weight": 0},
-    ],
+    ]
 }
 BRIEF = {
     "categories": [
@@ -42,7 +42,7 @@ BRIEF = {
         {"name": "wrong", "weight": 0.2, "when": {"is_correct": False}},
         {"name": "right and long", "weight": 0.75, "when": {"length_ratio": {"at_least": 1.2}}},
         {"name": "right", "weight": 1},
-    ],
+    ]
 }
 QUICK = {"categories": [{"name": "a", "weight": 1, "when": {"latency": {"below": 3}}}, {"name": "b", "weight": 0}]}
 
@@ -284,8 +284,7 @@ def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "stored",
-    [b"", b"no zlib", "text", *map(pack_json, ([], [["a"], []], [[1], [1]], {"a": 1}, [["a"], ["b"]], 7))],
+    "stored", [b"", b"no zlib", "text", *map(pack_json, ([], [["a"], []], [[1], [1]], {"a": 1}, [["a"], ["b"]], 7))]
 )
 def test_corrupt_token_logprobs_are_refused(stored: object) -> None:
     with pytest.raises(StoreError):

@@ -73,9 +73,7 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
     with closing(LogReader.open(directory)) as reader:
         assert stored_trials(reader) == trials
         assert [trial for _, trial in reader.ungraded()] == trials[3:5]
-        assert stored_log(reader) == [
-            *enumerate([*map(without_texts, trials), look, NOTE, LOST], 1),
-        ]
+        assert stored_log(reader) == [*enumerate([*map(without_texts, trials), look, NOTE, LOST], 1)]
         assert reader.reserved() == {(LARGE, Q1, 0)}
         assert (reader.elapsed, reader.held()) == (12.5, {"small": {"seconds": 1.0}})
         assert reader.header() == HEADER

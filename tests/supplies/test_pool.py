@@ -28,11 +28,7 @@ class FakeHost:
     loaded_model: int | None = None
 
     def __init__(
-        self,
-        models: Sequence[int] = (ADA, BOB, CYD),
-        *,
-        own_servers: bool = False,
-        passing: bool = False,
+        self, models: Sequence[int] = (ADA, BOB, CYD), *, own_servers: bool = False, passing: bool = False
     ) -> None:
         """`passing`: whether the place has to be acquired."""
         self.models, self.own, self.has_place = models, own_servers, not passing
