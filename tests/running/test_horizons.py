@@ -102,6 +102,20 @@ def run_to(site: Site, max_trials: int, min_trials: int = 2) -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
+def test_each_change_of_the_horizon_is_reported_and_changes_no_look(site: Site) -> None:
+    before = list[list[dict[str, object]]]()
+    for max_trials in (3, 6, 9):
+        output = run_to(site, max_trials)
+        before.append(looks(site))
+    assert before[1][: len(before[0])] == before[0] and before[2][: len(before[1])] == before[1]
+    assert "trials.max was raised from 3 to 6 after look" in output
+    assert [text.split(" after")[0] for text in warnings(site, "horizon")] == [
+        "trials.max was raised from 3 to 6",
+        "trials.max was raised from 6 to 9",
+    ]
+
+
 def test_the_first_look_stays_where_it_was(site: Site) -> None:
     run_to(site, 3)
     refused = site.run(site.write(trials={"min": 3, "max": 6}))

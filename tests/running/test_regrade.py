@@ -26,6 +26,8 @@ FRAGILE = """
 from pathlib import Path
 
 def grade(text, question):
+    if Path(__file__).with_name("mute").exists():
+        raise RuntimeError("nothing at all")
     if Path(__file__).with_name("broken").exists() and question.id == "q3" and len(text) > 30:
         raise RuntimeError("no such thing")
     return "{" + question.answer + "}" in text
@@ -69,6 +71,15 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
     assert None not in RunOutcome.of(site.directory()).outcomes.values()
     assert site.run(fragile).exit_code == ExitCode.SPENT
     assert TrialsRegraded.KIND in [event.kind for event in stored_events(site.directory())]
+
+    (site.folder / "mute").touch()
+    before = RunOutcome.of(site.directory()).outcomes
+    failed = regrade(site.directory(), "--config", fragile)
+    message = (
+        f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader raised"
+    )
+    assert failed.exit_code == ExitCode.FAILED and message in " ".join(failed.stderr.split())
+    assert RunOutcome.of(site.directory()).outcomes == before
 
 
 def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Site) -> None:
