@@ -21,6 +21,7 @@ from warm_start import WarmProcess
 from adaptive_eval.base.errors import ExitCode, JudgeFailed
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.endpoints import connection
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import Answer
@@ -144,6 +145,26 @@ def test_a_kill_counts_no_verdict_that_was_not_requested_yet(site: Site, fair_ur
     assert sum(loss.verdicts for loss in losses) == 2
     used = sum(trial.answer.prompt_tokens + trial.answer.completion_tokens for trial in stored(site))
     assert spent == used + grading_is_told(site).tokens, "nothing stays reserved"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_pauses")
+def test_a_lost_reply_of_the_judge_counts_at_its_worst_case(
+    site: Site, fair_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "STALE_SECONDS", 0.0)  # no reset connection counts as closed while idle
+    judge = SimulatedServer(small_world(), faults=Faults(reset=0.2), judge=SimulatedJudge())
+    with serving(judge) as url:
+        capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64, "trials": {"min": 2, "max": 2}}
+        grader = judged_by(url, concurrency={"in_flight": 64})
+        config = site.write(**settings(fair_url, grader=grader, **capped))
+        assert site.run(config).exit_code in ENDED
+    losses = events_in(site.directory(), AnswersLost)
+    assert sum(loss.verdicts for loss in losses) == judge.counts["reset"] > 0
+    assert all(1000 * loss.verdicts < loss.tokens < 10_000 * loss.verdicts and loss.answers == 0 for loss in losses)
+    assert judge.counts["answered"] == len(stored(site)) and all(trial.category is not None for trial in stored(site))
+    results = read_results(site.directory())
+    assert results is not None and {row.what for row in results.cost.beside} == {"lost_verdicts"}
 
 
 @pytest.mark.slow

@@ -83,6 +83,7 @@ def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: P
     before, after = [event.outcomes for event in events_in(site.directory(), PriorTaken)]
     assert before.keys() == set(MODELS[:2])
     assert after.keys() == set(MODELS)
+    assert [row["prior_depth"] for row in site.results()["models"]] == [3.0] * 3, "no more than the first look"
 
 
 @pytest.mark.parametrize(
