@@ -220,6 +220,8 @@ def test_options_have_no_place_beside_a_configuration() -> None:
     assert "mine.yaml is the configuration; --print-config is for" in refused("--print-config", file="mine.yaml")
     message = refused("--model", SMALL, "--model", LARGE, file="questions.txt")
     assert "questions.txt would be a task of Inspect, which has no address as --model; a file of questions" in message
+    message = refused("--command", "a=x", file="inspect_evals/gpqa_diamond")
+    assert "--command is for files of questions, and inspect_evals/gpqa_diamond is a task of Inspect" in message
     message = refused("--model", "openai/gpt-x", "--key", "a=PATH", file="evals/task")
     assert "--key is for files of questions: evals/task is a task of Inspect" in message
 
@@ -286,8 +288,3 @@ def test_commands_and_servers_may_be_compared() -> None:
 )
 def test_commands_that_cannot_be_meant_are_refused(options: tuple[str, ...], message: str) -> None:
     assert message in refused(*options).replace("\n", " ")
-
-
-def test_commands_are_for_files_of_questions() -> None:
-    message = refused("--command", "a=x", file="inspect_evals/gpqa_diamond")
-    assert "--command is for files of questions, and inspect_evals/gpqa_diamond is a task of Inspect" in message

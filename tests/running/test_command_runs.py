@@ -229,16 +229,6 @@ def test_a_transcript_from_elsewhere_is_not_taken(site: Site) -> None:
     assert not list((site.folder / "runs").rglob("transcripts/*"))
 
 
-def test_validate_knows_commands(site: Site) -> None:
-    config = write(site, shell("base", 30), model("new", "python", "agent.py", env=["UNSET"]))
-    checked = called("validate", config)
-    assert checked.exit_code == ExitCode.REACHED and "no model is known to be on a server of your own" in checked.output
-    assert "new: agent.py would not be found, since a command runs in a new folder; write ./agent.py" in checked.output
-    assert "new: env names the variable UNSET, which is not set" in checked.output
-    refused = site.run(config)
-    assert refused.exit_code == ExitCode.CONFIGURATION and "write ./agent.py" in refused.output
-
-
 def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:
     hanging = agent("new", 90, "hangs", f"92{os.getpid()}", concurrency=1)
     process = site.start(write(site, agent("base", 30, timeout="3h", concurrency=1), hanging))
