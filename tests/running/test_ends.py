@@ -1,20 +1,17 @@
-"""How runs end: before a look, with answers that are waited for, without a server, a terminal or their files."""
+"""How runs end: before a look, without a server, a terminal or their files; and the command that is told of it."""
 
-import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import pytest
-from contrary_server import Asked, listening, write_config
 from gated import GatedServer
 from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, trials_in, wait_for_trials
 from patient_time import HANGS
@@ -22,9 +19,10 @@ from ports import HOST, held_port
 from stored_runs import events_in
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.errors import ConfigError, ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import RunFinished
+from adaptive_eval.config.load import load_config
+from adaptive_eval.notes import RunFinished, RunStopped
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.rescore import rescore
@@ -180,6 +178,8 @@ def test_a_run_can_be_stopped_while_it_looks_for_servers(site: Site, dead_url: s
 
 COMMAND = [sys.executable, "-m", "adaptive_eval", "run"]
 ONCE = {"min": 4, "max": 4}
+BEFORE = 12
+"""Answers that a server gives before it is let go on."""
 
 
 def closed_pipe() -> BinaryIO:
@@ -228,54 +228,40 @@ def test_a_terminal_of_ascii_shows_any_name(site: Site) -> None:
     assert "gr\\xf6\\xdfer" in done.stdout
 
 
-@dataclass(frozen=True)
-class Gated:
-    """A run whose server answers some requests, and the others when the gate is open."""
-
-    config: Path
-    gate: threading.Event
-
-    TRIALS: ClassVar = 12
-
-
 @pytest.fixture
-def gated(site: Site) -> Iterator[Gated]:
-    gate, asked = threading.Event(), itertools.count(1)
-
-    def script(_: Asked) -> None:
-        if next(asked) > Gated.TRIALS:
-            gate.wait(HANGS)
-
-    with listening(script) as server:
-        yield Gated(write_config(site.folder, server), gate)
-        gate.set()
+def gated(site: Site) -> Iterator[tuple[Path, GatedServer]]:
+    """A run whose server answers some requests, and the others when it is let to."""
+    server = GatedServer(small_world(), BEFORE)
+    with serving(server) as url:
+        yield replace(site, base_url=url).write(trials=ONCE), server
 
 
 @pytest.mark.slow
-def test_a_terminal_that_is_closed_stops_the_run_as_sigterm_does(site: Site, gated: Gated) -> None:
-    process = site.start(gated.config)
-    assert wait_for_trials(site.directory(), Gated.TRIALS, process)
+def test_a_terminal_that_is_closed_stops_the_run_as_sigterm_does(site: Site, gated: tuple[Path, GatedServer]) -> None:
+    config, server = gated
+    process = site.start(config)
+    assert wait_for_trials(site.directory(), BEFORE, process)
     process.send_signal(signal.SIGHUP)
     assert process.stdout is not None
     while "stopping: waiting for" not in process.stdout.readline():
         assert process.poll() is None
-    gated.gate.set()
+    server.open()
     out, err = process.communicate(timeout=HANGS)
     assert process.returncode == ExitCode.STOPPED, err
     assert "Stopped. The same command continues" in out
 
 
 @pytest.mark.slow
-def test_a_run_under_nohup_goes_on(site: Site, gated: Gated) -> None:
-    command = ["nohup", *COMMAND, str(gated.config), "--display", "plain"]
-    pipe = subprocess.PIPE
+def test_a_run_under_nohup_goes_on(site: Site, gated: tuple[Path, GatedServer]) -> None:
+    config, server = gated
+    command, pipe = ["nohup", *COMMAND, str(config), "--display", "plain"], subprocess.PIPE
     process = subprocess.Popen(command, cwd=site.folder, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
     site.processes.append(process)
-    assert wait_for_trials(site.directory(), Gated.TRIALS, process)
+    assert wait_for_trials(site.directory(), BEFORE, process)
     process.send_signal(signal.SIGHUP)
-    gated.gate.set()
+    server.open()
     _, err = process.communicate(timeout=HANGS)
-    assert process.returncode == ExitCode.REACHED, err
+    assert process.returncode in ENDED, err
 
 
 @pytest.mark.parametrize(
@@ -297,3 +283,111 @@ def test_a_run_whose_store_is_removed_says_what_is_lost(site: Site, how: str, tm
     assert process.returncode == ExitCode.FAILED, errors
     assert "was removed or replaced during the run" in errors and "--fresh" in errors
     assert "intact" not in errors and "Traceback" not in errors
+
+
+Json = dict[str, Any]
+
+TELL = """#!{python}
+import json, os, sys
+with open("told.json", "a") as file:
+    file.write(json.dumps({{"text": sys.stdin.read(), "names": sorted(os.environ)}}) + "\\n")
+"""
+
+
+@pytest.fixture
+def program(site: Site) -> list[str]:
+    """A command that records how it is called."""
+    path = site.folder / "tell"
+    path.write_text(TELL.format(python=sys.executable))
+    path.chmod(0o700)
+    return ["./tell"]
+
+
+def notifications(folder: Path) -> list[Json]:
+    path = folder / "told.json"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_the_command_is_called_at_the_end_without_keys(
+    site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "one-that-nobody-else-may-see")
+    ended = site.run(site.write(notify=program))
+    assert ended.exit_code == ExitCode.REACHED
+    (message,) = notifications(site.folder)
+    line, remainder = message["text"].split("\n")
+    assert line.startswith("run: Finished: ") and "ada is best" in line and not remainder
+    assert "PATH" in message["names"] and "SOME_API_KEY" not in message["names"]
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: list[str]) -> None:
+    models = [{"name": name, "model": f"no-{name}", "base_url": site.base_url} for name in ("ada", "bob")]
+    assert site.run(site.write(models=models, notify=program)).exit_code == ExitCode.ENDPOINTS
+    (message,) = notifications(site.folder)
+    assert message["text"].startswith("run: Stopped by an error: ") and message["text"].count("\n") == 1
+
+
+def test_the_text_of_an_error_that_nobody_foresaw_is_stored_and_told_nowhere(
+    site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(plan: object) -> None:
+        raise RuntimeError(KEY)
+
+    monkeypatch.setattr("adaptive_eval.running.start.solve_boundary", fail)
+    assert site.run(site.write(notify=program)).exit_code != 0
+    (message,) = notifications(site.folder)
+    (stopped,) = events_in(site.directory(), RunStopped)
+    assert stopped.reason == "an unexpected error (RuntimeError)"
+    assert "an unexpected error (RuntimeError)" in message["text"] and KEY not in message["text"]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["no-such-program", "https://example.org/hook"], "could not be run"),
+        ([sys.executable, "-c", "raise SystemExit(3)", "https://example.org/hook"], "exit code 3"),
+    ],
+)
+def test_a_command_that_fails_is_a_warning(site: Site, command: list[str], message: str) -> None:
+    result = site.run(site.write(notify=command, trials={"min": 2, "max": 2}))
+    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "warning: notify: " in result.stderr
+    assert message in result.stderr and "example.org" not in result.stderr
+
+
+KEY = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8"
+
+
+@pytest.mark.parametrize(
+    ("notify", "message"),
+    [
+        ([], "notify must not be empty"),
+        (["curl", "--token=abc"], "has a secret"),
+        (["curl", "-H", "Authorization: Bearer abc"], "has a secret"),
+        (["curl", "https://me:word@a.com/b"], "has a secret"),
+        (["curl", f"https://hooks.a.com/services/T0/{KEY}"], "let the command read it from a file"),
+        (["curl", f"hooks.a.com/services/T0/{KEY}"], "has what looks like a key"),
+        (["sh", "-c", f"curl -d @- 'https://a.com/{KEY}' > said"], "has what looks like a key"),
+        (["curl", "${A_HOOK}"], "has what looks like a key"),
+    ],
+)
+def test_a_section_that_cannot_work_or_would_store_a_secret_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch, notify: Json, message: str
+) -> None:
+    monkeypatch.setenv("A_HOOK", f"https://a.com/{KEY}")
+    with pytest.raises(ConfigError) as refused:
+        load_config(site.write(notify=notify))
+    assert message in str(refused.value) and KEY not in str(refused.value) and "word" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["curl", "-sS", "--fail", "-H", "Content-Type: application/json", "--data-binary", "@-", "https://a.com/hook"],
+        ["curl", "--config", "hook.curl"],
+        ["/opt/Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8/tell", "run"],
+    ],
+)
+def test_a_command_without_a_secret_is_taken_as_it_is(site: Site, command: list[str]) -> None:
+    config = load_config(site.write(notify=command))
+    assert config.notify is not None and config.notify == tuple(command)

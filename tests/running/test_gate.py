@@ -33,7 +33,7 @@ prompt: |-
   {{prompt}}
   Put your final answer within \\boxed{{}}.
 grader: math
-objective: {{kind: baseline, baseline: production, gate: {gate}}}
+objective: {{kind: baseline, baseline: production, gate: true}}
 stopping: {{delta: 5%}}
 trials: {{min: 4, max: 80}}
 concurrency: 64
@@ -43,10 +43,10 @@ concurrency: 64
 SCORE, POINTS = r"\d+\.\d%", r"\d+\.\d points"
 
 
-def gate(folder: Path, build: str, gate: str, **changes: str) -> tuple[int, str]:
+def gate(folder: Path, build: str, **changes: str) -> tuple[int, str]:
     path = folder / "gate.yaml"
     change = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
-    path.write_text(GATE.format(build=build, gate=gate))
+    path.write_text(GATE.format(build=build))
     result = CliRunner().invoke(
         app, ["run", str(path), "--run-dir", str(folder / "run"), "--display", "plain", *change]
     )
@@ -63,7 +63,7 @@ def test_the_comment_of_the_guide_s_workflow_links_to_the_report() -> None:
 
 @pytest.mark.slow
 def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) -> None:
-    code, output = gate(tmp_path, "coin-01", "true")
+    code, output = gate(tmp_path, "coin-01")
     assert code == ExitCode.WORSE, output
     apart = rf"difference -{POINTS} \(95% interval -[\d.]+ to -[\d.]+\)"
     pattern = rf"^FAIL: build {SCORE}, production {SCORE}, {apart}; worse than"
@@ -78,12 +78,12 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     (failure,) = case
     assert failure.tag == "failure" and failure.attrib["message"] in output.splitlines()
     assert "production: 5" in (failure.text or "")
-    code, output = gate(tmp_path, "coin-01", "true")
+    code, output = gate(tmp_path, "coin-01")
     assert code == ExitCode.WORSE and "this start requested nothing: for a new build, start over:\n" in output
 
 
 def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:
-    _, output = gate(tmp_path, "coin-07", "true", **{"budget.trials": "100"})
+    _, output = gate(tmp_path, "coin-07", **{"budget.trials": "100"})
     sentence = "UNDECIDED: no answers were requested: the budget does not cover the first round."
     for kind in ("md", "pr", "summary", "junit", "json", "html"):
         assert sentence in report(tmp_path, kind), kind
@@ -112,7 +112,7 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
 ) -> None:
     """The build is right in about 53%."""
     objective = f"{{kind: threshold, value: {value}, gate: true}}"
-    settings = yaml.safe_load(GATE.format(build="coin-08", gate="true"))
+    settings = yaml.safe_load(GATE.format(build="coin-08"))
     path = tmp_path / "gate.yaml"
     path.write_text(yaml.safe_dump(settings | {"models": settings["models"][1:], "objective": {"kind": "ranking"}}))
     words = ["run", str(path), "--run-dir", str(tmp_path / "run"), "--display", "plain"]
@@ -133,9 +133,7 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
 
 def test_a_gate_needs_a_baseline_or_a_value(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
-    path.write_text(
-        GATE.format(build="coin-11", gate="true").replace("kind: baseline, baseline: production", "kind: best")
-    )
+    path.write_text(GATE.format(build="coin-11").replace("kind: baseline, baseline: production", "kind: best"))
     result = CliRunner().invoke(app, ["validate", str(path)])
     assert result.exit_code == ExitCode.CONFIGURATION
     assert "objective.gate is only for the objectives baseline and threshold" in result.output

@@ -3,21 +3,17 @@
 import json
 import re
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from live_runs import MODELS, RunOutcome, Site, kill, trials_in, wait_until
 from patient_time import HANGS
-from ports import HOST, held_port
 from process_list import all_end, commands
 from stored_runs import events_in
 from typer.testing import CliRunner
@@ -28,7 +24,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.planning import ENDING_SECONDS
 from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.clocks import HeldTime
-from adaptive_eval.notes import ModelSettled, RunFinished, ServerDied, ServerLaunched, ServerReleased
+from adaptive_eval.notes import ModelSettled, RunFinished, ServerLaunched, ServerReleased
 from adaptive_eval.report.reader import RunReader
 
 SERVER = Path(__file__).with_name("small_server.py")
@@ -69,28 +65,12 @@ def nothing_is_left(site: Site) -> Iterator[None]:
     assert none_left(site)
 
 
-def wait_for_server(port: int) -> None:
-    deadline = time.monotonic() + HANGS
-    while True:
-        with suppress(ConnectionRefusedError):
-            socket.create_connection((HOST, port)).close()
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
-    """What the run finds where someone else serves its models."""
-    with held_port() as port:
-        site = Site.make(tmp_path_factory.mktemp("elsewhere"), f"http://{HOST}:{port}/v1")
-        command = [sys.executable, "-S", str(SERVER), str(port), str(site.folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            try:
-                wait_for_server(port)
-                site.run(site.write(trials=AHEAD))
-            finally:
-                process.kill()
+def always_served(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
+    """What the run finds where each model has its server from the first to the last."""
+    site = Site.make(tmp_path_factory.mktemp("served"), "")
+    ended = site.run(site.write(trials=AHEAD, models=launched(site)))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
     return RunOutcome.of(site.directory())
 
 
@@ -113,7 +93,7 @@ def printed(process: WarmProcess, word: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, elsewhere: RunOutcome) -> None:
+def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, always_served: RunOutcome) -> None:
     settings = {"trials": AHEAD, "pool": [0, "1"]}
     config = site.write(models=launched(site), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
@@ -122,29 +102,18 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, else
     assert none_left(site)
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(RunOutcome.of(site.directory()), elsewhere)
+    require_same(RunOutcome.of(site.directory()), always_served)
     starts = events_in(site.directory(), ServerLaunched)
     assert {launch.on for launch in starts} == {"0", "1"} and {launch.model for launch in starts} == set(MODELS)
 
 
 @pytest.mark.slow
-def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, elsewhere: RunOutcome) -> None:
+def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, always_served: RunOutcome) -> None:
     settings = {"trials": AHEAD, "pool": ["bare", "whole"]}
     ended = site.run(site.write(models=launched(site, "{place}"), **settings))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(RunOutcome.of(site.directory()), elsewhere)
+    require_same(RunOutcome.of(site.directory()), always_served)
     assert ("ada", "bare") not in {(start.model, start.on) for start in events_in(site.directory(), ServerLaunched)}
-
-
-@pytest.mark.slow
-def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: RunOutcome) -> None:
-    ended = site.run(site.write(trials=AHEAD, models=launched(site, "crash")))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    pattern = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); restarting it \(1 of 3\)"
-    assert re.search(pattern, ended.stdout)
-    require_same(RunOutcome.of(site.directory()), elsewhere)
-    (died,) = events_in(site.directory(), ServerDied)
-    assert died.model == "ada"
 
 
 @pytest.mark.slow
@@ -213,21 +182,6 @@ def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
     assert re.search(r"on gpu0 after \d+s of waiting", printed(second, "ada: starting its server"))
     second.communicate(timeout=HANGS)
     assert second.returncode == ExitCode.SPENT
-
-
-@pytest.mark.slow
-def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> None:
-    models = launched(site, "slow")
-    models[1]["launch"] = launching(site.folder, "broken")
-    ended = site.run(site.write(models=models))
-    assert ended.exit_code == ExitCode.ENDPOINTS
-    assert re.search(
-        r"error: bob: its server exited with status 1 before it was ready \(log: \S+bob\.log\)\n"
-        r"  the small server starts[^\n]*\n  CUDA out of memory\n",
-        ended.stderr,
-    )
-    assert not servers(site)
-    assert "Traceback" not in ended.stderr
 
 
 def test_a_missing_program_is_reported_before_anything_is_started(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

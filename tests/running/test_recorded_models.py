@@ -110,13 +110,13 @@ def refused(match: str) -> Any:
 RIGHT_OR_WRONG = {
     "categories": [{"name": "right", "weight": 2, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0}]
 }
-RECORDED: Mapping[str, object] = {"name": "ada", "recorded": "nowhere"}
+NOWHERE: Mapping[str, object] = {"name": "ada", "recorded": "nowhere"}
 
 
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"models": [RECORDED, ASKED]}, "nowhere has no run; name a run directory"),
+        ({"models": [NOWHERE, ASKED]}, "nowhere has no run; name a run directory"),
         ({"models": [{"name": "eve", "recorded": "old"}, ASKED]}, "no model 'eve'; its models are ada, bob: name one"),
         ({"rubric": RIGHT_OR_WRONG}, "was graded by another rubric"),
         ({"grader": "math"}, "was graded by another grader"),
