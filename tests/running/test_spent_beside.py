@@ -21,12 +21,11 @@ from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Notice
+from adaptive_eval.endpoints.types import Answer, Endpoint
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.troubles import ModelTroubles
-from adaptive_eval.notes import AnswersLost, ServerLaunching, ServersNoticed
+from adaptive_eval.notes import AnswersLost, ServerLaunching
 from adaptive_eval.report.costs import further_costs
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
 from adaptive_eval.report.reader import RunReader
@@ -163,13 +162,6 @@ def llama_url() -> Iterator[str]:
 @pytest.fixture
 def llama(tmp_path: Path, llama_url: str) -> Site:
     return Site.make(tmp_path, llama_url)
-
-
-def test_a_notice_is_reported_once_a_start() -> None:
-    troubles, notice = ModelTroubles(), Notice("named", "its answers are named 'x'")
-    (event,) = troubles.events(EndpointStats(notices=(notice,)), 0, 0.0)
-    assert event == ServersNoticed("", "named", notice.text)
-    assert list(troubles.events(EndpointStats(notices=(notice,)), 0, 1.0)) == []
 
 
 def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) -> None:
