@@ -168,21 +168,33 @@ async def test_a_folder_for_logs_that_cannot_be_made_is_reported(tmp_path: Path,
         await Bed(tmp_path, port).start()
 
 
-async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_seeds(tmp_path: Path, port: int) -> None:
+@pytest.mark.parametrize("hangs", [False, pytest.param(True, marks=pytest.mark.slow)])
+async def test_it_is_started_again_when_it_dies_or_hangs_and_asked_again_with_the_same_seeds(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.3 if hangs else process_module.GRACE_SECONDS)
     bed = Bed(tmp_path, port)
     await bed.start()
+    first = bed.pid
+    if hangs:
+        os.kill(first, signal.SIGSTOP)
     asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
     await until(lambda: len(bed.inners[0].asked) == 2)
-    os.kill(bed.pid, signal.SIGKILL)
+    if hangs:
+        bed.inners[0].error = Unavailable("no replica is left (no answer within 10 s)")
+        bed.inners[0].answers.set()
+    else:
+        os.kill(first, signal.SIGKILL)
     await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
-    assert bed.inners[0].closed
-    assert set(bed.inners[1].asked) == set(bed.inners[0].asked)
+    assert bed.pid != first and len(running(f"{SERVER} {port}")) == 2, "a server and its keeper"
+    assert bed.inners[0].closed and set(bed.inners[1].asked) == {range(10, 12), range(20, 22)}
     bed.inners[1].answers.set()
     assert [[answer.seed for answer in await answers] for answers in asked] == [[10, 11], [20, 21]]
     died, launched = bed.events
-    assert (died.kind, launched.kind) == (ServerDied.KIND, ServerLaunched.KIND)
+    assert isinstance(died, ServerDied) and launched.kind == ServerLaunched.KIND
     assert (died.restart, died.of) == (1, MAX_RESTARTS)
-    assert died.reason.startswith("its server was killed by SIGKILL (log: ")
+    why = "no longer answers: no replica is left (no answer within 10 s)" if hangs else "was killed by SIGKILL"
+    assert died.reason.startswith(f"its server {why} (log: ")
     assert bed.endpoint.stats.requests == 4 and bed.endpoint.stats.errors == {"reset": 2}
     await bed.server.stop()
 
@@ -243,30 +255,6 @@ async def test_what_was_in_flight_when_a_server_ended_is_lost_and_asked_again_wi
         with pytest.raises(RetryNotAllowed):
             await asked
     assert bool(inners[1].asked) is leave
-
-
-@pytest.mark.slow
-async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_seeds(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.3)
-    bed = Bed(tmp_path, port)
-    await bed.start()
-    first = bed.pid
-    os.kill(first, signal.SIGSTOP)
-    asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
-    await until(lambda: len(bed.inners[0].asked) == 2)
-    bed.inners[0].error = Unavailable("no replica is left (no answer within 10 s)")
-    bed.inners[0].answers.set()
-    await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
-    assert bed.pid != first and len(running(f"{SERVER} {port}")) == 2, "a server and its keeper"
-    assert set(bed.inners[1].asked) == {range(10, 12), range(20, 22)}
-    bed.inners[1].answers.set()
-    assert [[answer.seed for answer in await answers] for answers in asked] == [[10, 11], [20, 21]]
-    died, _ = bed.events
-    why = "its server no longer answers: no replica is left (no answer within 10 s) (log: "
-    assert isinstance(died, ServerDied) and died.reason.startswith(why)
-    await bed.server.stop()
 
 
 async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, two_ports: tuple[int, int]) -> None:

@@ -45,28 +45,20 @@ async def waits(task: "asyncio.Task[int]", holders: Holders) -> bool:
     return not task.done()
 
 
-async def test_the_second_run_waits_and_reports_which_run_has_the_place() -> None:
-    first, second, holders = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Holders()
-    await first.take("gpu0", nobody)
-    await first.take("gpu0", nobody)
-    taking = asyncio.create_task(second.take("gpu0", record_holder(holders)))
-    assert await waits(taking, holders)
-    ((place, holder),) = holders
-    assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
-    first.release()
-    assert await taking >= 0
-    second.release()
-
-
-async def test_a_run_that_stops_waiting_has_no_place() -> None:
+async def test_the_next_run_waits_and_reports_which_run_has_the_place_and_one_that_stops_waiting_has_none() -> None:
     first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
+    await first.take("gpu0", nobody)
     await first.take("gpu0", nobody)
     taking = asyncio.create_task(second.take("gpu0", record_holder(holders := Holders())))
     assert await waits(taking, holders)
+    ((place, holder),) = holders
+    assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
     taking.cancel()
     await asyncio.wait([taking])
+    taking = asyncio.create_task(third.take("gpu0", record_holder(holders := Holders())))
+    assert await waits(taking, holders)
     first.release()
-    await third.take("gpu0", nobody)
+    assert await taking >= 0
     third.release()
 
 

@@ -186,8 +186,15 @@ def invoke(*words: object) -> str:
     return result.stdout
 
 
-def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
+def test_the_score_is_the_weighted_mean_of_the_benchmarks_whose_questions_are_asked_by_their_weight(
+    ended: Path,
+) -> None:
     results = results_of(ended)
+    trials = {row.id: sum(row.trials) for row in rows_in_file(ended)}
+    assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
+    assert [row for row in results.models if row.trials > 8 * 6], "some model is asked beyond the opening"
+    heavy, light = (np.mean([n for key, n in trials.items() if key.startswith(name)]) for name in SHARES)
+    assert heavy > 1.5 * light
     parts = {(row.by, row.group, row.model): row for row in results.groups}
     for model in results.models:
         part_rows = [parts["benchmark", name, model.name] for name in SHARES]
@@ -198,16 +205,6 @@ def test_the_score_is_the_weighted_mean_of_the_benchmarks(ended: Path) -> None:
         assert all(0.0 <= row.lo <= row.score <= row.hi <= 1.0 for row in part_rows)  # type: ignore[operator]
     assert {row.group for row in results.groups if row.by == "level"} == {"odd", "even"}
     assert sum(row.share for row in results.groups if row.by == "level") == pytest.approx(len(results.models))
-
-
-def test_questions_are_named_by_their_benchmark_and_asked_by_their_weight(ended: Path) -> None:
-    results = results_of(ended)
-    trials = {row.id: sum(row.trials) for row in rows_in_file(ended)}
-    assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
-    open_longest = [row for row in results.models if row.trials > 8 * 6]
-    assert open_longest, "some model is asked beyond the opening"
-    heavy, light = (np.mean([n for key, n in trials.items() if key.startswith(name)]) for name in SHARES)
-    assert heavy > 1.5 * light
 
 
 def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -> None:
