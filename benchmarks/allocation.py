@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from replays import Ended, replay_all
 from scenarios import Scenario, all_recorded, simulated
-from stacked import Ended, replay_stacked
 from tables import Check, arguments, at_least, at_most, markdown, publish, with_errors
 
 from adaptive_eval.core.judge import Judging
@@ -93,15 +93,15 @@ def main() -> None:
     options = arguments(__doc__, runs=400, quick_runs=20, data=True).parse_args()
     runs, rows, checks = options.runs, list[tuple[object, ...]](), list[Check]()
     for scenario in tied_pairs():
-        row = replay_stacked(scenario, runs, rule=Optimal())
+        row = replay_all(scenario, runs, rule=Optimal())
         rows.append(cells(scenario, "two, default", row))
         checks.append(at_most(f"{scenario.name}: ties called", row.wrong, with_errors(PROMISE, runs)))
     ties = next(tied_pairs())
-    rows.append(cells(ties, "two, published rule", replay_stacked(ties, runs, **PUBLISHED)))
+    rows.append(cells(ties, "two, published rule", replay_all(ties, runs, **PUBLISHED)))
     simulated_sets = ("coins",) if options.quick else ("coins", "shared_difficulty", "rubric", "many_close")
     recorded_sets = all_recorded(options.data)[: 1 if options.quick else None]
     for scenario in (*recorded_sets, *map(simulated, simulated_sets)):
-        results = {name: replay_stacked(scenario, runs, **choices) for name, choices in setups(scenario).items()}
+        results = {name: replay_all(scenario, runs, **choices) for name, choices in setups(scenario).items()}
         rows += [cells(scenario, name, row) for name, row in results.items()]
         checks += checks_of(scenario.name, results["default"], results[ANY_LOOKS])
     publish(options, "What the default costs", f"{runs} seeded runs a row.", markdown(HEADER, rows), checks=checks)

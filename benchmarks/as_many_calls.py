@@ -14,8 +14,8 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
+from replays import Ended, replay_all
 from scenarios import Scenario, all_recorded, simulated
-from stacked import Ended, replay_stacked
 from tables import Check, arguments, at_most, markdown, publish
 
 from adaptive_eval.core.optimal import Optimal
@@ -81,7 +81,7 @@ def sample_variance_calls(scenario: Scenario, seed: int) -> FloatArray:
 
 def find(scenario: Scenario, runs: int, pool: ProcessPoolExecutor) -> Found:
     """The smallest number that calls as many in the mean over the draws."""
-    adaptive = replay_stacked(scenario, runs, rule=Optimal(start=scenario.start))
+    adaptive = replay_all(scenario, runs, rule=Optimal(start=scenario.start))
     jobs = range(runs // FIXED_DRAWS)
     done = list(pool.map(fixed, [scenario] * len(jobs), jobs))
     called, wrong, plain = (np.mean(curves, axis=0) for curves in zip(*done, strict=True))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from replays import play
 from scenarios import Scenario, all_recorded, paced, simulated
-from stacked import play_stacked
 from tables import Check, arguments, at_most, markdown, publish
 
 from adaptive_eval.core import Best, NearBest, Objective, TopK
@@ -53,10 +53,10 @@ def picked(scenario: Scenario, picks: int, rule: str, runs: int) -> Picked:
     if rule == "near_best":
         choices["rule"] = NearBest(start=scenario.start)
     rows = list[tuple[float, ...]]()
-    for run in play_stacked(scenario, scenario.plan(**choices), runs):
-        counts = run.end.counts
+    for run in play(scenario, scenario.plan(**choices), runs):
+        counts = run.counts
         best = highest((counts @ w / counts.sum(axis=-1)).mean(axis=1), picks)
-        settled = run.end.reason == Reason.SETTLED
+        settled = run.finished == Reason.SETTLED
         lost = np.delete(truth, best).max() - truth[best].min()
         behind = settled and lost >= MARGIN - 1e-9
         rows.append((float(counts.sum()) / questions, regret(truth, best), float(behind), float(not settled)))

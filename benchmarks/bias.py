@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+from replays import NORMAL, play
 from scenarios import Scenario, all_recorded, simulated
-from stacked import NORMAL, play_stacked
 from tables import arguments, at_least, markdown, publish
 
 from adaptive_eval.core import Best
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.objectives import Baseline, Objective, Ranking
+from adaptive_eval.study.fixed import first_outcomes
 from scorio.moments import FloatArray
 
 HEADER = (
@@ -51,9 +52,12 @@ def errors(scenario: Scenario, asked_for: str, runs: int) -> Errors:
     """Errors of whole runs."""
     plan = scenario.plan(trials=scenario.trials, objective=ASKED[asked_for])
     rows, horizon = [], np.array(scenario.cap)
-    for end, opened in play_stacked(scenario, plan, runs):
+    categories = np.arange(plan.bench.categories)
+    for seed, run in enumerate(play(scenario, plan, runs)):
+        first = first_outcomes(scenario.tape(seed), plan.bench.models, plan.bench.questions, scenario.trials.min)
         at_end, at_first = (
-            estimate(counts, plan.bench.weights, plan.prior, horizon, bayes=False) for counts in (end.counts, opened)
+            estimate(counts, plan.bench.weights, plan.prior, horizon, bayes=False)
+            for counts in (run.counts, (first[..., None] == categories).sum(axis=2))
         )
         rows.append((at_end.score, at_first.score, at_end.sigma()))
     columns = 100.0 * np.array(rows).swapaxes(0, 1)

@@ -29,7 +29,6 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.pace import Optimize
 from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.core import Bench, Budget, Controller, StageBefore
-from adaptive_eval.core.stack import can_stand_side_by_side
 from adaptive_eval.core.types import NO_COST
 from adaptive_eval.simulate.worlds import (
     BINARY,
@@ -43,7 +42,7 @@ from adaptive_eval.simulate.worlds import (
 from adaptive_eval.study.drive import drive
 from adaptive_eval.study.pilot import GUESSED_WRONG_FACTOR, AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
-from adaptive_eval.study.simulated import simulate_run, simulate_side_by_side, tape_of_world
+from adaptive_eval.study.simulated import simulate_run, tape_of_world
 from adaptive_eval.study.worlds import WorldPrior, posterior_chances, prior_chances
 from scorio.moments import FloatArray
 
@@ -151,11 +150,9 @@ def tried(case: Case, seed: int) -> list[float]:
         drawn = prior_chances(WorldPrior(), bench.models, bench.questions, world.weights, DRAWS, rng)
     plan = scenario.plan(Budget())
     served = scenario.served if counts.any() else _served(world.weights, GUESSED_WRONG_FACTOR)
-    if can_stand_side_by_side(plan):
-        runs = simulate_side_by_side(plan, dict(enumerate(drawn)), served, seed)
-    else:
-        runs = [simulate_run(plan, chances, served, (seed, number)) for number, chances in enumerate(drawn)]
-    real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=plan.pace.dedicated_servers)
+    timed = plan.pace.dedicated_servers
+    runs = [simulate_run(plan, chances, served, (seed, number), timed=timed) for number, chances in enumerate(drawn)]
+    real = simulate_run(plan, world.chances, scenario.served, (seed, REAL), timed=timed)
     return [*np.quantile([run.trials for run in runs], QUANTILES, method="weibull").tolist(), real.trials]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from stacked import NORMAL
+from replays import NORMAL
 from tables import arguments, at_least, between, markdown, publish
 
 from adaptive_eval.core import Bench, Controller, Look, Plan, Trials

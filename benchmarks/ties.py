@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from replays import replay_all
 from scenarios import Scenario, replay
-from stacked import replay_stacked
 from tables import Check, arguments, at_most, between, markdown, publish
 
 from adaptive_eval.core import Baseline, Optimal, Pace, Pairs, Trials
@@ -124,7 +124,7 @@ def rate(case: Case, runs: int) -> float:
     plan = scenario.plan(**choices)
     if plan.source.by_question:
         return sum(replay(scenario, plan, seed).called for seed in range(runs)) / runs
-    return replay_stacked(scenario, runs, **choices).ties_called
+    return replay_all(scenario, runs, **choices).ties_called
 
 
 def cells(case: Case, share: float) -> tuple[object, ...]:

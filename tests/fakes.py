@@ -147,7 +147,7 @@ HEADER = RunHeader(
 
 def results_of(subject: RunSubject, controller: Controller, usages: Sequence[TrialUsage]) -> Results | None:
     """The results as they are now, a minute after the run was begun."""
-    if (state := take_state(subject, controller)) is None:
+    if (state := take_state(subject, controller, subject.find_repeats(usages))) is None:
         return None
     usages = [usage.copy() for usage in usages]
     return build_results(complete(subject, state, usages, elapsed=3.0, now=subject.created + 60.0, stopped=False))

@@ -162,7 +162,7 @@ def _results(config: RunConfig, drawn_from: World, controller: Controller, elaps
         created=START,
         decisions=config.stated(),
     )
-    if (state := take_state(subject, controller)) is None:
+    if (state := take_state(subject, controller, subject.find_repeats(usages))) is None:
         return None
     stopped = controller.finished is None
     return build_results(complete(subject, state, usages, elapsed=elapsed, now=START + elapsed, stopped=stopped))

@@ -121,7 +121,7 @@ class Played:
 
     def _draft(self, *, is_over: bool) -> Draft | None:
         subject = run_subject(self.plan.config, self.plan.questions, self.store.reader.created)
-        state = take_state(subject, self.controller)
+        state = take_state(subject, self.controller, subject.find_repeats([*self.usages.values()]))
         if state is None:
             return None
         usages = [usage.copy() for usage in self.usages.values()]

@@ -6,7 +6,7 @@ composed from that look. Every decision is a function of the configuration and o
 order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -411,15 +411,15 @@ class Controller:
         """The latest look; None before the first."""
         return self.taker.last_look
 
-    def result(self, correction: ScoreCorrection | None = None) -> Result | None:
+    def result(self, correction: ScoreCorrection | None = None, void: Collection[int] = ()) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the
-        grader changes nothing in what is asked."""
+        grader, and models that are `void`, change nothing in what is asked."""
         keeps = self.taker.keep
         require(keeps, "result() needs the looks of the run: make the controller with keep_looks=True", keeps)
         if self.last_look is None:
             return None
         spent = self._flight.account.spent()
-        return conclude(self.taker, self.last_look, self.available, self.finished, spent, correction)
+        return conclude(self.taker, self.last_look, self.available, self.finished, spent, correction, void)
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""

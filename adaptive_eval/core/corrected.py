@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray
+from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, cautious
 from adaptive_eval.core.gates import SeveralGates, deciding_parts
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, judge
 from adaptive_eval.core.look import (
@@ -122,7 +122,8 @@ def corrected_look(
     *,
     anew: bool = True,
 ) -> JudgedLook:
-    """The look judged by corrected scores; forecasts, which are of further trials, stay those of the grades.
+    """The look judged by corrected scores; forecasts stay those of the grades, but not how many trials a pair needs,
+    none of which lowers the variance of labels.
 
     `readings` are those of the evidence by the grades, `decided` the looks that called or tied each pair. Unless
     `anew`, a verdict by the grades stands only if corrected scores support it too, and nothing is decided anew.
@@ -135,22 +136,27 @@ def corrected_look(
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, graded_look.forecast))
     estimates = correction.estimates(graded_look.estimates)
-    order = models_in_order(estimates.on(criteria.estimator), evidence)
+    order = models_in_order(estimates.on(criteria.estimator))
     by_labels = partial(_verdicts, graded_look.verdicts_of, memory)
     reversible = reversed_by_unknown(corrected_readings, memory)
     evidence, pairs, verdicts, choice = comparisons_of(
         criteria.objective, order, evidence, memory, available, by_labels, reversible
     )
+    with np.errstate(invalid="ignore"):
+        sampled_share = (1.0 - graded_look.fixed) * graded_look.evidence.sigma**2 / evidence.sigma**2
     return replace(
         graded_look,
         estimates=estimates,
         evidence=evidence,
+        cautious=graded_look.cautious if is_lenient(rule) else cautious(corrected_readings),
+        fixed=np.clip(1.0 - np.nan_to_num(sampled_share, nan=1.0), 0.0, 1.0),
         memory=memory,
         rule=rule,
         boundary=np.where(sides > 0, boundary, rule.boundary(evidence)),
         order=order,
         pairs=pairs,
         verdicts=verdicts,
+        verdicts_of=by_labels,
         reversible=reversible,
         choice=choice,
     )

@@ -189,9 +189,6 @@ AT_HORIZON = 1.0 - 1e-9
 class Evidence:
     """Arrays over the pairs of models, or of each model with the reference, followed by those of a gate: on all
     questions, then on each benchmark that has a gate of its own.
-
-    If several benches stand side by side, their pairs follow each other, models are numbered on from bench to bench,
-    and the reference comes after all of them.
     """
 
     models: int
@@ -203,7 +200,6 @@ class Evidence:
     z: FloatArray
     information: FloatArray
     margin: Margin | None = None
-    benches: int = 1
     paired: NDArray[np.bool_] | None = None
     """Which of all judged pairs are judged by trials with the same seeds; None: none."""
     gate: IndexArray | None = None
@@ -233,9 +229,8 @@ class Evidence:
         """Positions of pairs (n, 2) of models among all pairs, ignoring gates."""
         if self.against_reference:
             return pairs[:, 0]
-        bench, low = np.divmod(pairs.min(axis=1), self.models)
-        high = pairs.max(axis=1) - bench * self.models
-        return np.asarray(bench * self.plain_pairs + low * (2 * self.models - low - 1) // 2 + (high - low - 1))
+        low, high = pairs.min(axis=1), pairs.max(axis=1)
+        return np.asarray(low * (2 * self.models - low - 1) // 2 + (high - low - 1))
 
     def at_positions(self, at: IndexArray) -> "Evidence":
         """Evidence on the pairs at these positions alone, for a rule that judges each pair by itself."""
@@ -251,7 +246,7 @@ class Evidence:
 
     @property
     def plain_pairs(self) -> int:
-        """Number of pairs of a bench without a margin; they come first."""
+        """Number of pairs without a margin; they come first."""
         return self.models if self.against_reference else self.models * (self.models - 1) // 2
 
 
@@ -273,16 +268,9 @@ class Side(NamedTuple):
     noise_at_horizon: FloatArray
 
 
-def judged_pairs(
-    models: int, reference: bool, margin: Margin | None, benches: int = 1
-) -> tuple[IndexArray, IndexArray]:
-    """Indices of all pairs that are judged; several benches have no margin."""
-    if benches > 1 and reference:
-        return pair_indices(models * benches, reference)
+def judged_pairs(models: int, reference: bool, margin: Margin | None) -> tuple[IndexArray, IndexArray]:
+    """Indices of all pairs that are judged."""
     first, second = pair_indices(models, reference)
-    if benches > 1:
-        begins = models * np.arange(benches)[:, None]
-        return (begins + first).ravel(), (begins + second).ravel()
     if margin is None:
         return first, second
     if margin.baseline is None:
@@ -311,15 +299,14 @@ def weigh_evidence(
     reference: float | None = None,
     margin: Margin | None = None,
     other: Estimates | None = None,
-    benches: int = 1,
     paired: PairedEvidence | None = None,
 ) -> Evidence:
     """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons.
 
-    `other` has the estimates of the second of each pair, if they differ. With several benches there is no margin.
+    `other` has the estimates of the second of each pair, if they differ.
     `paired` has the pairs judged by trials with the same seeds."""
-    models = len(estimates.score) // benches
-    first, second = judged_pairs(models, reference is not None, margin, benches)
+    models = len(estimates.score)
+    first, second = judged_pairs(models, reference is not None, margin)
     lead, gate = _gate_margins(margin, models, len(first))
     first_side = side(estimates, reference, first, gate)
     second_side = side(estimates if other is None else other, reference, second, gate)
@@ -346,7 +333,6 @@ def weigh_evidence(
         z=np.where(is_known, z, 0.0),
         information=information_fraction(noise_at_horizon, np.maximum(noise, np.finfo(float).tiny)),
         margin=margin,
-        benches=benches,
         paired=None if paired is None else paired.chosen,
         gate=gate,
     )

@@ -13,7 +13,7 @@ Robins 1997), whatever share is fixed.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,8 +144,7 @@ def judge_look(
 ) -> JudgedLook:
     """Judge every pair, then give the objective's comparisons their verdicts.
 
-    `ways` are the readings of the evidence. It may be that of several benches side by side, each judged by itself. With
-    `calls_stand`, nothing latches anew.
+    `ways` are the readings of the evidence. With `calls_stand`, nothing latches anew.
     """
     objective, _, judging, estimator, *_ = criteria
     evidence, compared = ways[0], estimates.on(estimator)
@@ -168,7 +167,7 @@ def judge_look(
         unknown_decide=pairs_decided_by_unknown(ways, level, judging),
         as_graded=None if len(ways) == 1 else forecast(ways[0], level, judging.delta, reach, given_up),
     )
-    order = models_in_order(compared, evidence)
+    order = models_in_order(compared)
     reversible = reversed_by_unknown(ways, memory)
     evidence, pairs, verdicts, choice = comparisons_of(
         objective, order, evidence, memory, available, verdicts_of, reversible
@@ -189,6 +188,30 @@ def judge_look(
         reversible=reversible,
         choice=choice,
     )
+
+
+def without_verdicts(look: JudgedLook, void: BoolArray, objective: Objective, available: AvailableTrials) -> JudgedLook:
+    """The look without verdicts on the models that are `void` (L,): their comparisons are blocked."""
+    evidence, of_void = look.evidence, np.append(void, False)
+    memory = LatchedVerdicts.blank(len(evidence.z)).where(
+        of_void[evidence.first] | of_void[evidence.second], look.memory
+    )
+    if evidence.gate is not None:
+        evidence = replace(evidence, deciding=deciding_parts(evidence, memory, look.forecast))
+    verdicts_of = partial(_blocked_if_void, look.verdicts_of, of_void)
+    available = replace(available, set_aside=available.set_aside | void)
+    evidence, pairs, verdicts, choice = comparisons_of(
+        objective, look.order, evidence, memory, available, verdicts_of, look.reversible
+    )
+    return replace(
+        look, evidence=evidence, memory=memory, pairs=pairs, verdicts=verdicts, verdicts_of=verdicts_of, choice=choice
+    )
+
+
+def _blocked_if_void(
+    verdicts_of: VerdictsOf, of_void: BoolArray, pairs: IndexArray, at: IndexArray
+) -> NDArray[np.intp]:
+    return np.where(of_void[pairs].any(axis=1), VERDICTS.index(Verdict.BLOCKED), verdicts_of(pairs, at))
 
 
 def reversed_by_unknown(ways: Sequence[Evidence], memory: LatchedVerdicts) -> BoolArray:
@@ -286,9 +309,9 @@ def evidence_readings(
     ]
 
 
-def models_in_order(estimates: Estimates, evidence: Evidence) -> IndexArray:
-    """The models of each bench from best to worst, bench after bench."""
-    return _sort_within_benches(-estimates.score, evidence.benches)
+def models_in_order(estimates: Estimates) -> IndexArray:
+    """The models from best to worst."""
+    return np.argsort(-estimates.score, kind="stable")
 
 
 def compared_pairs(
@@ -306,10 +329,10 @@ def compared_pairs(
     which unknown grades could place a model above others than its neighbours; these pairs are compared, too.
     """
     aside = np.append(available.set_aside, False)
-    in_play_first = order[_sort_within_benches(available.set_aside[order], evidence.benches)]
-    pairs = _comparisons_by_bench(objective, in_play_first, evidence.benches)
+    in_play_first = order[np.argsort(available.set_aside[order], kind="stable")]
+    pairs = objective.comparisons(in_play_first)
     if objective.in_order and aside.any():
-        by_score = _comparisons_by_bench(objective, order, evidence.benches)
+        by_score = objective.comparisons(order)
         pairs = np.concatenate(
             [part[aside[part].any(axis=1) == of_aside] for part, of_aside in ((pairs, False), (by_score, True))]
         )
@@ -325,26 +348,6 @@ def compared_pairs(
     at = evidence.positions(pairs)
     behind = np.where(evidence.first[at] == pairs[:, 0], evidence.z[at], -evidence.z[at]) < 0.0
     return np.where(behind[:, None], pairs[:, ::-1], pairs)
-
-
-def _sort_within_benches(keys: NDArray[Any], benches: int) -> IndexArray:
-    """The models of each bench by rising keys, bench after bench."""
-    models = len(keys) // benches
-    order = np.argsort(keys.reshape(benches, models), axis=1, kind="stable")
-    return np.asarray((order + models * np.arange(benches)[:, None]).ravel())
-
-
-def _comparisons_by_bench(objective: Objective, order: IndexArray, benches: int) -> IndexArray:
-    """The objective's comparisons on each bench, given its models in order."""
-    if benches == 1:
-        return objective.comparisons(order)
-    models = len(order) // benches
-    pairs_by_bench = []
-    for bench, bench_order in enumerate(order.reshape(benches, models)):
-        pairs = objective.comparisons(bench_order - models * bench)
-        # the reference comes after the models of all benches
-        pairs_by_bench.append(np.where(pairs == models, models * benches, pairs + models * bench))
-    return np.concatenate(pairs_by_bench)
 
 
 def reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:

@@ -81,7 +81,8 @@ class UnresolvedPairs:
     only_open: ClassVar[bool] = True
 
     def allocate(self, view: View) -> IntArray:
-        return spread_over_open(view, self.weights(view.trial_var, view.question_weights))
+        weights = self.weights(view.trial_var, view.question_weights)
+        return _spread_all(view, _members(view, view.open_pairs), weights)
 
     def weights(self, trial_var: FloatArray, g: FloatArray | None = None) -> FloatArray:
         """Relative trials of each question."""
@@ -123,8 +124,7 @@ def question_weights(trial_var: FloatArray, g: FloatArray | None = None) -> Floa
     """Relative trials per question (L, M), mean 1 for each model: the others' root mean variance, tempered.
 
     weight_q = (1 - SHRINK) sd_q / mean(sd) + SHRINK, where sd_q^2 averages v_q over the other models.
-    Times g_q, the weight of the question in the score: Neyman's allocation is n_q proportional to g_q sd_q. Several
-    benches (..., L, M) are weighted separately.
+    Times g_q, the weight of the question in the score: Neyman's allocation is n_q proportional to g_q sd_q.
     """
     if trial_var.shape[-2] == 1:
         return weighted(np.ones_like(trial_var), g)
@@ -182,11 +182,6 @@ def _largest(values: FloatArray, number: NDArray[np.int64]) -> NDArray[np.bool_]
         room = number[has_ties] - above.sum(axis=-1, keepdims=True)
         largest[has_ties] = above | (equal & (np.cumsum(equal, axis=-1) <= room))
     return largest
-
-
-def spread_over_open(view: View, weights: FloatArray) -> IntArray:
-    """Trials by these weights (L, M) for the models of open pairs, as `view.sizes` allows."""
-    return _spread_all(view, _members(view, view.open_pairs), weights)
 
 
 def _members(view: View, pairs: IndexArray) -> NDArray[np.bool_]:

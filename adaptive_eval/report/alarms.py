@@ -8,7 +8,15 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.lines import capitalised, safe_name, several
-from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, NeedKind, cut_in_prior, needs_of, some_models
+from adaptive_eval.report.needs import (
+    LONGEST_NAME,
+    MAX_NAMES,
+    NeedKind,
+    cut_in_prior,
+    needs_of,
+    repeating_models,
+    some_models,
+)
 from adaptive_eval.report.results import AlarmRow, ModelRow, Results
 
 TRUNCATED = AnswerKind.TRUNCATED.signal
@@ -32,15 +40,6 @@ def alarm_rows(alarms: Sequence[AnswerAlarm], models: Sequence[str]) -> tuple[Al
         for alarm in alarms
     )
     return tuple(sorted(rows, key=lambda row: -row.answers / row.of))
-
-
-def repeating_models(results: Results) -> list[str]:
-    """Models whose server ignores the seed or serves a cache."""
-    return [
-        warning.model
-        for warning in results.warnings
-        if warning.kind == AnswerFault.REPEATED and warning.model is not None
-    ]
 
 
 def alarm_sentences(results: Results) -> Iterator[str]:

@@ -148,7 +148,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *metric_cautions(metrics),
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
-            *repeat_cautions(subject.models, usages, subject.drawn),
+            *repeat_cautions(subject.models, snapshot.repeats),
             *signal_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
         ),
         servers=server_rows(snapshot.events),

@@ -3,15 +3,18 @@
 An error that ended it is kept in its store: whoever looks at the run later has not seen the terminal.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode, first_line, stop_in_words
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.machine.records import ASKED_AGAIN
@@ -33,7 +36,7 @@ from adaptive_eval.notes import (
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line, several
-from adaptive_eval.report.needs import MAX_NAMES, Need, NeedKind, needs_of
+from adaptive_eval.report.needs import MAX_NAMES, Need, NeedKind, needs_of, repeating_models, some_models
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.status import Status
 
@@ -131,6 +134,9 @@ class Ending:
         if self.reason is Reason.BLOCKED:
             answers = self._lacks_more_than_servers and not self.lost_servers
             return End(self._blocked_sentence, ExitCode.SPENT if answers else ExitCode.ENDPOINTS)
+        if is_settled and results is not None and (repeated := repeating_models(results)) and self._blocked_by:
+            names = f"answers of {some_models(repeated)} come back word for word"
+            return End(f"Finished, but {names}: comparisons with such a model are void.", ExitCode.SPENT)
         if is_settled and results is not None and (left := self._undecided_by_labels):
             words = f"Finished: the grades decide every comparison, but labels leave {several(left, 'comparison')}"
             return End(f"{words} undecided.", ExitCode.SPENT)
@@ -256,15 +262,27 @@ def build_ended(
     results: Results | None,
     status: Status,
     directory: Path,
-    decisions: Decisions,
+    config: RunConfig,
     *,
     servers_up: int = 0,
 ) -> Ended:
     """Build the `Ended` that displays show."""
     of_others = sum(row.trials for row in status.beside)
-    ending = find_ending(events, results, status.trials, decisions, of_others)
+    ending = find_ending(events, results, status.trials, config, of_others)
+    ending = in_folder(ending, directory, config.name, shlex.quote(str(directory)))
     shared = {field.name: getattr(ending, field.name) for field in fields(ending)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
+
+
+def in_folder(ending: Ending, directory: Path, name: str, place: str) -> Ending:
+    """The end of the run called `name` that lies in this folder now; if it was begun in a folder of another name, the
+    command that continues it names the present one as `place`, quoted for a shell."""
+    words = [*(ending.arguments or ())]
+    given = dict(pairwise(words)).get("--run-dir")
+    if not words or directory.absolute().name == (name if given is None else PurePath(given).name):
+        return ending
+    at = len(words) if given is None else words.index("--run-dir")
+    return replace(ending, arguments=(*words[:at], "--run-dir", *shlex.split(place), *words[at + 2 :]))
 
 
 def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:

@@ -19,7 +19,7 @@ from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import GradingCost, OtherCostRow, Results
 from adaptive_eval.report.status import Status
-from adaptive_eval.report.undecided import pair_names, pair_need, undecided_pair
+from adaptive_eval.report.undecided import need_sentence, undecided_pair
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import promise_line
 
@@ -141,7 +141,7 @@ def _needs(results: Results) -> list[str]:
         (pair for pair in results.pairs if pair.verdict in UNDECIDED and pair is not named),
         key=lambda pair: math.inf if pair.trials_needed is None else pair.trials_needed,
     )
-    lines = [f"{pair_names(pair.first, pair.second)} {pair_need(results, pair)}." for pair in undecided[:SHOWN_PAIRS]]
+    lines = [f"{need_sentence(results, pair)}." for pair in undecided[:SHOWN_PAIRS]]
     further = len(undecided) - SHOWN_PAIRS
     more = f"and {further} more: see the report; " if further > 0 else ""
     return [*lines, f"{more}{decided_text(results)}."] if undecided or named is not None else []

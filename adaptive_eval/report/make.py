@@ -8,8 +8,11 @@ import numpy as np
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.machine.alarms import SEARCH_GROWTH
 from adaptive_eval.machine.machine import Machine
+from adaptive_eval.machine.repeats import Repeats, find_repeats
 from adaptive_eval.machine.usage import TrialUsage
+from adaptive_eval.notes import Event, TrialsImported, events_of_kind
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.label_effect import RunLabels
@@ -38,25 +41,43 @@ class Reporter:
         config: RunConfig,
         questions: Sequence[Question],
         created: float,
+        events: Sequence[Event] = (),
         labels: Callable[[], RunLabels | None] = lambda: None,
         sums_every: int = STORED_EVERY,
     ) -> None:
-        """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now; `sums_every`:
-        trials after which a report stores sums anew."""
+        """`created`: when the run was begun, in seconds since 1970; `events`: those stored so far; `labels`: those of
+        its answers now; `sums_every`: trials after which a report stores sums anew."""
         self._config, self._labels = config, labels
         self._subject = run_subject(config, questions, created)
+        self._counts_repeats = any(event.repeats_count for event in events_of_kind(events, TrialsImported))
         self.sums_every = sums_every
         self.latest: Results | None = None
         """The newest report that was stored."""
+        self._repeats: dict[int, tuple[int, Repeats | None]] = {}
+        """Answers of each model that repeat, with the number of answers among which they were searched for."""
 
     def draft(self, machine: Machine, *, is_over: bool) -> "Draft | None":
         """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
         controller = machine.controller
-        state = take_state(self._subject, controller, self._labels())
+        usages = [usage_of(machine, number) for number in machine.setting.roster]
+        state = take_state(
+            self._subject,
+            controller,
+            self._find_repeats(usages, is_over=is_over),
+            self._labels(),
+            counts_repeats=self._counts_repeats,
+        )
         if state is None:
             return None
-        usages = [usage_of(machine, number) for number in machine.setting.roster]
         return Draft(self, state, usages, controller.taker.taken - 1, machine.setting.roster, is_over)
+
+    def _find_repeats(self, usages: Sequence[TrialUsage], *, is_over: bool) -> list[Repeats | None]:
+        """Search again, at the end or once a model has `SEARCH_GROWTH` times as many answers as at the last search."""
+        for model, (usage, freedom) in enumerate(zip(usages, self._subject.drawn, strict=True)):
+            searched, _ = self._repeats.get(model, (0, None))
+            if is_over or not searched <= usage.trials < SEARCH_GROWTH * searched:
+                self._repeats[model] = usage.trials, find_repeats(usage.watch, freedom)
+        return [self._repeats[model][1] for model in range(len(usages))]
 
     def build(self, state: JudgedState, usages: Sequence[TrialUsage], reader: RunReader, *, is_over: bool) -> Results:
         """Build a report from what was decided and from all that is stored."""

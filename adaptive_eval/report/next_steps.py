@@ -17,7 +17,6 @@ from adaptive_eval.report.alarms import (
     TRUNCATED,
     has_cut_answers,
     limit_to_raise,
-    repeating_models,
     unread_answers,
 )
 from adaptive_eval.report.ending import Ending
@@ -32,6 +31,7 @@ from adaptive_eval.report.needs import (
     WHOLE_PRIOR,
     NeedKind,
     needs_of,
+    repeating_models,
     round_up,
     some_models,
 )
@@ -249,36 +249,54 @@ def _mend(ending: Ending, run: str) -> Iterator[Advice]:
 
 
 def _label_more(ending: Ending, run: str) -> Iterator[Advice]:
-    pairs = _pairs_that_need(ending.results, NeedKind.LABELS)
-    names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second) if name is not None))
+    needs = [] if ending.results is None else [need for _, need in needs_of(ending.results)]
+    names = dict.fromkeys(name for need in needs if need.kind is NeedKind.LABELS for name in need.models)
     which = some_models(names, LONGEST_NAME)
     yield Advice(
         f"label more answers of {which}, a NUMBER fixed beforehand:", f"adaptive-eval label {run} --number NUMBER"
     )
 
 
+def _more_labelled_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    results = ending.results
+    assert results is not None  # which have the pairs
+    anew = ", and ask recorded models anew" if any(row.recorded for row in results.models) else ""
+    settings = {"trials.max": RESERVE * results.setting("trials", "max")}
+    text = f"no answers are left to label: start over with a larger trials.max{anew}, and label more"
+    yield _step(ending, text, settings, fresh=True)
+
+
 def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
     results = ending.results
     if ending.reason is not Reason.OUT_OF_REACH or results is None:
         larger = _larger_caps(ending)
+        if results is not None and _exceeds_horizon(results):  # else a larger budget would find it in its way
+            horizon = _larger_horizon(ending, results, NeedKind.TRIALS)
+            larger |= {key: need for key, need in horizon.items() if not _is_at_least(larger.get(key), need)}
         which_round = " or more, for the first round" if ending.short_caps and results is None else ""
         raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
         yield _step(ending, f"raise {raised}", larger)
     elif draws_questions(results.decisions):
         yield Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
-    elif repeated := _repeating_models(results):
-        names = some_models(repeated, LONGEST_NAME)
-        useless = f"more trials are of no use while answers of {names} repeat"
-        yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
     else:
         settings = _larger_horizon(ending, results, NeedKind.TRIALS)
         yield _step(ending, f"raise {_list_settings(settings)}", settings)
 
 
-def _repeating_models(results: Results) -> list[str]:
-    """Models of pairs that need trials whose answers come back word for word."""
-    names = {name for pair in _pairs_that_need(results, NeedKind.TRIALS) for name in (pair.first, pair.second)}
-    return [name for name in repeating_models(results) if name in names]
+def _independent_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    names = some_models([] if ending.results is None else repeating_models(ending.results), LONGEST_NAME)
+    useless = f"more trials are of no use while answers of {names} come back word for word"
+    yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
+
+
+def _is_at_least(cap: float | str | None, need: float | str) -> bool:
+    return isinstance(cap, int | float) and isinstance(need, int | float) and cap >= need
+
+
+def _exceeds_horizon(results: Results) -> bool:
+    """Whether some pair that trials would decide needs more than `trials.max`."""
+    largest = results.setting("trials", "max")
+    return any((pair.trials_needed or 0.0) > largest for pair in _pairs_that_need(results, NeedKind.TRIALS))
 
 
 def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[str, float | str]:
@@ -289,16 +307,21 @@ def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[st
     names = {name for pair in pairs for name in (pair.first, pair.second)}
     asked = [row.trials for row in results.models if row.name in names and row.recorded is None]
     per_question = max(largest * min(asked, default=0) / max(results.max_trials_per_model, 1), 1.0)
-    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, RESERVE * most / per_question)):
+    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, RESERVE * most / per_question, largest)):
         return caps
     larger = math.ceil(round_up(RESERVE * max(largest, most)))
-    return _covering_caps(ending, results, larger / per_question) | {"trials.max": larger}
+    return _covering_caps(ending, results, larger / per_question, larger) | {"trials.max": larger}
 
 
-def _covering_caps(ending: Ending, results: Results, times: float) -> dict[str, float | str]:
-    """Caps that so many times the present use would exceed, as large as that use. Time cannot be known beforehand."""
+def _covering_caps(ending: Ending, results: Results, times: float, horizon: float) -> dict[str, float | str]:
+    """Caps that so many times the present use would exceed, as large as that use, but no more trials than `horizon`
+    allows. Time cannot be known beforehand."""
     cost = results.cost
     used = {key: times * cost.in_all(key) for key in ("trials", "tokens", "usd")}
+    asked = sum(row.recorded is None for row in results.models)
+    used["trials"] = min(
+        used["trials"], asked * results.max_trials_per_model * horizon / results.setting("trials", "max")
+    )
     used["gpu_hours"] = times * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     return {f"budget.{key}": round_up(used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap}
 
@@ -372,9 +395,11 @@ STEPS: Mapping[NeedKind, Callable[[Ending, str], Iterator[Advice]]] = {
     NeedKind.WHOLE_ANSWERS: _count_cut_answers,
     NeedKind.WHOLE_PRIOR: _another_prior,
     NeedKind.ANSWERS: _retry_answers,
+    NeedKind.INDEPENDENT_ANSWERS: _independent_answers,
     NeedKind.GRADES: _grade_again,
     NeedKind.MODEL: _mend,
     NeedKind.LABELS: _label_more,
+    NeedKind.LABELLED_ANSWERS: _more_labelled_answers,
     NeedKind.TRIALS: _more_trials,
     NeedKind.NEW_RUN: _start_over,
     NeedKind.TOO_CLOSE: _larger_delta,

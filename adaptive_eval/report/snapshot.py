@@ -21,7 +21,7 @@ from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.machine.clocks import HeldTime
-from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.repeats import Repeats, SamplingFreedom, find_repeats
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, TrialUsage
 from adaptive_eval.notes import (
     Event,
@@ -81,6 +81,10 @@ class RunSubject:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Label of each question, for each way to group them."""
 
+    def find_repeats(self, usages: Sequence[TrialUsage]) -> list[Repeats | None]:
+        """Answers of each model that repeat too often."""
+        return [find_repeats(usage.watch, freedom) for usage, freedom in zip(usages, self.drawn, strict=True)]
+
 
 @dataclass(frozen=True, eq=False)
 class JudgedState:
@@ -103,6 +107,8 @@ class JudgedState:
     alarms: tuple[AnswerAlarm, ...]
     extensions: tuple[Extension, ...]
     groups: tuple[GroupRow, ...]
+    repeats: tuple[Repeats | None, ...]
+    """Answers of each model that repeat too often."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,14 +144,25 @@ class Snapshot(JudgedState):
         return {model: names.get(self.subject.models[model], "") for model in sorted(self.bench.recorded)}
 
 
-def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | None = None) -> JudgedState | None:
-    """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts."""
-    graded = result = controller.result()
+def take_state(
+    subject: RunSubject,
+    controller: Controller,
+    repeats: Sequence[Repeats | None],
+    labels: RunLabels | None = None,
+    *,
+    counts_repeats: bool = False,
+) -> JudgedState | None:
+    """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts, and models
+    whose answers certainly repeat have none, unless an import has counted these as samples (`counts_repeats`)."""
+    is_ignored = counts_repeats or setting(subject.decisions, "stopping", "on_alarm") == "never"
+    certain = [model for model, found in enumerate(repeats) if found is not None and found.is_certain]
+    void = [] if is_ignored else certain
+    graded = result = controller.result(void=void)
     if result is None:
         return None
     labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
     if correction is not None:
-        result = controller.result(correction)
+        result = controller.result(correction, void)
         assert result is not None
     _, recorded = prior_and_recorded_counts(controller.plan.bench)
     order = [row.model for row in result.models]
@@ -162,6 +179,7 @@ def take_state(subject: RunSubject, controller: Controller, labels: RunLabels | 
         alarms=tuple(controller.alarms),
         extensions=tuple(controller.extensions),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
+        repeats=tuple(repeats),
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost, Verdict
 from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.finding import Clause, count_states, finding, model_clauses
 from adaptive_eval.report.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.sites import SiteRow
@@ -120,7 +121,8 @@ class Status:
 
 def results_in_progress(results: Results) -> Results:
     """Results as a run in progress shows them."""
-    return replace(results, run=replace(results.run, status="running", reason=None), warnings=())
+    repeated = tuple(warning for warning in results.warnings if warning.kind == AnswerFault.REPEATED)
+    return replace(results, run=replace(results.run, status="running", reason=None), warnings=repeated)
 
 
 def used_caps(

@@ -44,9 +44,9 @@ def undecided_sentence(results: Results) -> str | None:
     what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
     others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
     if results.compares and need_of(results, pair).kind not in OF_TRIALS:
-        return f"{pair_names(pair.first, pair.second)} {pair_need(results, pair)}{others}."
+        return f"{need_sentence(results, pair)}{others}."
     subject = "It" if pair.second is None else "They"
-    return f"{_how_close(results, pair)}{others}. {subject} {pair_need(results, pair)}."
+    return f"{_how_close(results, pair)}{others}. {subject} {_needs(results, pair)}."
 
 
 def _how_close(results: Results, pair: PairRow) -> str:
@@ -55,7 +55,7 @@ def _how_close(results: Results, pair: PairRow) -> str:
     if not results.compares:
         return f"The score of {names} is not as precise as requested"
     if results.gate or results.frontier:
-        return f"{names} {'is' if pair.second is None else 'are'} undecided"
+        return f"{names if pair.second is None else f'The comparison of {names}'} is undecided"
     apart = "" if pair.difference is None else f": {subject} by {scale.rounded_points(abs(pair.difference))}"
     asked, scored = objective_view(results.decisions), [row.name for row in results.models if row.score is not None]
     if asked.baseline is None and asked.first is None and [pair.first, pair.second] == scored[:2]:
@@ -76,7 +76,15 @@ def pair_names(first: str, second: str | None, names: Mapping[str, str] = Mappin
     )
 
 
-def pair_need(results: Results, pair: PairRow) -> str:
+def need_sentence(results: Results, pair: PairRow) -> str:
+    """Say what an undecided pair needs, without a full stop."""
+    names, need = pair_names(pair.first, pair.second), need_of(results, pair)
+    if pair.second is None or need.kind in OF_TRIALS:
+        return f"{names} {_needs(results, pair)}"
+    return f"The comparison of {names} needs {need.missing(results)}"
+
+
+def _needs(results: Results, pair: PairRow) -> str:
     """The need of an undecided pair, as words that follow its names."""
     need = need_of(results, pair)
     verb = "needs" if pair.second is None else "each need" if need.kind is NeedKind.TRIALS else "need"

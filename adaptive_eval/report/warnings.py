@@ -11,7 +11,7 @@ from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Cost
-from adaptive_eval.machine.repeats import SamplingFreedom, find_repeats, repeats_sentence
+from adaptive_eval.machine.repeats import Repeats, repeats_sentence
 from adaptive_eval.machine.usage import AnswerFault, TrialUsage, fault_sentence
 from adaptive_eval.notes import (
     AlarmRaised,
@@ -171,14 +171,16 @@ def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> 
         f"with {wrong:,} of them. The promise now covers the scores that labels of all answers would give. It assumes "
         "that labelled answers were not chosen by content, and that the number of labels was fixed beforehand",
     )
-    few = [row.name for row in models if row.score is not None and row.name not in labelled.corrected]
+    few = [row for row in models if row.score is not None and row.name not in labelled.corrected]
     if few:
+        is_asked = any(row.recorded is None for row in few)
+        advice = "label equally many answers of each model" if is_asked else "answers of recorded models have none here"
         yield Caution(
             "few_labels",
             None,
             f"fewer than {MIN_LABELS} labels, so their scores are not corrected: "
-            f"{first_few(few, NAMED)}. A comparison with such a model only keeps its verdict if the "
-            "corrected score of the other model supports it; label equally many answers of each model",
+            f"{first_few([row.name for row in few], NAMED)}. A comparison with such a model only keeps its verdict if "
+            f"the corrected score of the other model supports it; {advice}",
         )
 
 
@@ -424,12 +426,10 @@ def unknown_cautions(
         )
 
 
-def repeat_cautions(
-    names: Sequence[str], usages: Sequence[TrialUsage], drawn: Sequence[SamplingFreedom | None]
-) -> Iterator[Caution]:
+def repeat_cautions(names: Sequence[str], found: Sequence[Repeats | None]) -> Iterator[Caution]:
     """Warn of models whose answers repeat more often than independent samples would, or may do so."""
-    for name, usage, how in zip(names, usages, drawn, strict=True):
-        if (repeats := find_repeats(usage.watch, how)) is not None:
+    for name, repeats in zip(names, found, strict=True):
+        if repeats is not None:
             kind = AnswerFault.REPEATED if repeats.is_certain else "repeats_unclear"
             yield Caution(kind, name, repeats_sentence(repeats))
 

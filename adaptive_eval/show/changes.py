@@ -23,6 +23,7 @@ from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.notes import Change
+from adaptive_eval.report.alarms import alarm_sentences
 from adaptive_eval.report.finding import comparison_state
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.published import PLACE_SECTIONS
@@ -143,13 +144,24 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
         a=RunSide.of(a),
         b=RunSide.of(b),
         questions=len(common),
-        caveats=(*_lacking(a, b, recorded, unanswered), *_shared_or_corrected(a, b, settings, with_prior)),
+        caveats=(
+            *_alarms(a, b),
+            *_lacking(a, b, recorded, unanswered),
+            *_shared_or_corrected(a, b, settings, with_prior),
+        ),
         settings=settings,
         models=tuple(models),
         questions_changed=tuple(_changed_questions(cells_a, cells_b, np.array(a.weights))),
         verdicts=tuple(_verdict_changes(a, b)),
         drawn=_are_drawn(a, b),
     )
+
+
+def _alarms(*views: RunView) -> Iterator[str]:
+    """Alarms of the runs, and comparisons that their cut answers could decide."""
+    for view in views:
+        for sentence in alarm_sentences(view.results) if view.results is not None else ():
+            yield f"{view.name}: {sentence.removesuffix('.')}"
 
 
 def _lacking(a: RunView, b: RunView, recorded: Collection[str], unanswered: Sequence[str]) -> Iterator[str]:

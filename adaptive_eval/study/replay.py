@@ -294,7 +294,7 @@ def replay_results(replay: PerformedReplay, decisions: Decisions, now: float) ->
         created=now,
         decisions=decisions.stated(),
     )
-    state = take_state(subject, controller)
+    state = take_state(subject, controller, subject.find_repeats(usages))
     if state is None:
         return None
     results = build_results(complete(subject, state, usages, elapsed=0.0, now=now, stopped=False))

@@ -1,7 +1,7 @@
 """One simulated run: a run's controller, on answers drawn from a world."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import nan
 from typing import NamedTuple
@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.core import Budget, Controller, Plan, Reason
-from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Layers, Tape
 from adaptive_eval.core.types import PairVerdict, Verdict
 from adaptive_eval.exchange.recording import count_outcomes
@@ -86,15 +85,18 @@ def simulate_run(
     wall, held = plan.budget.wall_seconds, plan.budget.held_gpu_seconds
     timeline = _drive(controller, tape, served, seed, timed or wall is not None or held is not None)
     assert controller.finished is not None
-    look = controller.latest_look()
-    run = _make_run(
-        plan,
-        chances,
-        served,
-        reason=controller.finished,
-        paid=_paid(controller.arrived, served.recorded, timeline),
-        compared=() if look is None else look.comparisons,
-        timeline=timeline,
+    look, paid = controller.latest_look(), _paid(controller.arrived, served.recorded, timeline)
+    tokens, usd, gpu_seconds = served.price(paid)
+    compared, means = () if look is None else look.comparisons, chances @ plan.bench.weights
+    run = SimulatedRun(
+        reason=str(controller.finished),
+        trials=int(paid.sum()),
+        tokens=tokens,
+        usd=usd,
+        gpu_seconds=gpu_seconds + served.held_gpu_seconds(timeline),
+        seconds=nan if timeline is None else timeline.seconds,
+        comparisons=tuple(compared),
+        gaps=tuple(_gaps(plan, compared, compared_scores(plan, plan.bench.mean(means), means))),
     )
     if timeline is None or held is None or run.gpu_seconds < held:
         return run
@@ -109,58 +111,12 @@ def simulate_run(
     return run._replace(reason=str(Reason.GPU_TIME), gpu_seconds=held)
 
 
-def simulate_side_by_side(
-    plan: Plan, worlds: Mapping[int, FloatArray], served: ServiceCosts, seed: int
-) -> list[SimulatedRun]:
-    """Simulate an untimed run in each world, all at once; `worlds` has the chances (L, M, K) by the world's number."""
-    tapes = [tape_of_world(plan, chances, served, (seed, world)) for world, chances in worlds.items()]
-    summed = SummedTapes(tapes, plan.bench.categories)
-    return [
-        _make_run(
-            plan,
-            chances,
-            served,
-            reason=end.reason,
-            paid=_paid(end.counts, served.recorded),
-            compared=end.comparisons,
-            timeline=None,
-        )
-        for chances, end in zip(worlds.values(), RunStack(plan, summed, len(worlds)).ends(), strict=True)
-    ]
-
-
 def tape_of_world(plan: Plan, chances: FloatArray, served: ServiceCosts, seed: Sequence[int]) -> Tape:
     """The answers of a world."""
     weights, answers = plan.bench.weights, np.random.default_rng([*seed, 0])
     if served.recorded is None:
         return Tape.from_chances(chances, weights, answers)
     return Tape.continued(served.recorded, chances, weights, answers)
-
-
-def _make_run(
-    plan: Plan,
-    chances: FloatArray,
-    served: ServiceCosts,
-    *,
-    reason: Reason,
-    paid: IntArray,
-    compared: Sequence[PairVerdict],
-    timeline: Timeline | None,
-) -> SimulatedRun:
-    """A finished run; `paid` (L, K) are its trials."""
-    tokens, usd, gpu_seconds = served.price(paid)
-    means = chances @ plan.bench.weights
-    truth = compared_scores(plan, plan.bench.mean(means), means)
-    return SimulatedRun(
-        reason=str(reason),
-        trials=int(paid.sum()),
-        tokens=tokens,
-        usd=usd,
-        gpu_seconds=gpu_seconds + served.held_gpu_seconds(timeline),
-        seconds=nan if timeline is None else timeline.seconds,
-        comparisons=tuple(compared),
-        gaps=tuple(_gaps(plan, compared, truth)),
-    )
 
 
 def _drive(
@@ -188,7 +144,7 @@ def _drive(
     return drive_in_time(controller, tape, times, served.slots, shared, served.costs, recorded=served.recorded)
 
 
-def _paid(told_counts: IntArray, recorded: IntArray | None, timeline: Timeline | None = None) -> IntArray:
+def _paid(told_counts: IntArray, recorded: IntArray | None, timeline: Timeline | None) -> IntArray:
     """Counts (L, K) of all recorded trials, plus those that were requested from servers.
 
     Without a timeline the latter are all trials in `told_counts` (L, M, K)."""

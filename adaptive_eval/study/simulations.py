@@ -15,9 +15,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from adaptive_eval.core import Budget
-from adaptive_eval.core.stack import MAX_CELLS, can_stand_side_by_side
 from adaptive_eval.study.scenario import Scenario, uncapped
-from adaptive_eval.study.simulated import SimulatedRun, simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import SimulatedRun, simulate_run
 from scorio.moments import FloatArray
 
 END = 0.1
@@ -66,7 +65,7 @@ class Simulations:
     """Number of worlds used."""
     equal: Sequence[SimulatedRun]
     """Runs of a gate as configured in the same worlds, with every model exactly as good as the baseline.
-    Empty without a baseline."""
+    Empty without a baseline, and of a run that has answers."""
 
     @property
     def configured(self) -> Budget:
@@ -88,7 +87,10 @@ def simulate_all(
     *_, configured = budgets
     objective = scenario.plan(need).objective
     baseline = None if objective.margin is None or objective.reference is not None else objective.margin.baseline
-    equal_worlds = [] if baseline is None else [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]]
+    is_new = (
+        baseline is not None and scenario.served.recorded is None
+    )  # else verdicts of other models are there already
+    equal_worlds = [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]] if is_new else []
     workload.progress.expect(len(equal_worlds))
     equal = _Workload(scenario, equal_worlds, workload.progress)
     equal.do([configured], len(equal_worlds))
@@ -100,8 +102,6 @@ class _Workload:
 
     def __init__(self, scenario: Scenario, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
         self._scenario, self._worlds = scenario, worlds
-        self._at_once = max(MAX_CELLS // (scenario.bench.models * scenario.bench.questions), 1)
-        """The most runs that are simulated side by side."""
         self.progress = progress
         self.runs: dict[Budget, list[SimulatedRun]] = {}
 
@@ -111,17 +111,11 @@ class _Workload:
         timed = TIMED_WORLDS if served.usage.knows_seconds else 0
         for budget in budgets:
             plan, runs = self._scenario.plan(budget), self.runs.setdefault(budget, [])
-            alone = timed if can_stand_side_by_side(plan) else end
-            while (world := len(runs)) < end:
-                if world < alone:
-                    # answers arrive one by one where what is asked ahead depends on their times
-                    in_time = plan.pace.dedicated_servers or world < timed
-                    runs.append(simulate_run(plan, self._worlds[world], served, (seed, world), timed=in_time))
-                else:
-                    together = range(world, min(world + self._at_once, end))
-                    chances = {number: self._worlds[number] for number in together}
-                    runs += simulate_side_by_side(plan, chances, served, seed)
-                self.progress.count(len(runs) - world)
+            for world in range(len(runs), end):
+                # answers arrive one by one where what is asked ahead depends on their times
+                in_time = plan.pace.dedicated_servers or world < timed
+                runs.append(simulate_run(plan, self._worlds[world], served, (seed, world), timed=in_time))
+                self.progress.count(1)
 
 
 class _Progress:

@@ -46,3 +46,12 @@ def test_a_changed_file_is_named(change: dict[str, object], expected: str) -> No
         and "0123abcd" not in message
         and "start a new run: another --run-dir, or --fresh without --run-dir" in message
     )
+
+
+@pytest.mark.parametrize("others", [{"prior": {"run": "old"}}, {"models": [{"name": "ada", "recorded": "old"}]}, {}])
+def test_a_regrade_is_advised_only_where_all_answers_are_here(others: dict[str, object]) -> None:
+    """Of R0 and of recorded models there are only grades, so that a regrade refuses such a run."""
+    stored = replace(HEADER, meaning=MEANING, configuration=others)
+    with pytest.raises(RunChanged) as changed:
+        require_same_meaning(stored, replace(stored, meaning=MEANING | {"grader": {"kind": "math"}}), "runs/one")
+    assert ("adaptive-eval regrade" in str(changed.value)) == (not others)

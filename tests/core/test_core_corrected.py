@@ -135,6 +135,24 @@ def test_a_comparison_that_the_grades_leave_open_is_decided_by_labels_of_both() 
     assert corrected is not None and verdicts(corrected) == {(0, 1): RESOLVED}
 
 
+def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> None:
+    """Half the difference takes four times the trials, more if labels leave some variance, and too much of that leaves
+    no number that would do."""
+    run, limit = finished_run(rule=ZScore(9.0), skills=(0.55, 0.6)), 9.0
+    graded = only(run.result() or pytest.fail("no look"))
+    halved = [graded.difference / 4 * (1 if model == graded.verdict.second else -1) for model in range(2)]
+    exact, some, most = (
+        only(run.result(correction(halved, sigma)) or pytest.fail("no look")).verdict.trials_needed
+        for sigma in (1e-7, 1e-3, 0.1)
+    )
+    today = graded.verdict.trials_needed
+    assert exact == pytest.approx(4 * today, rel=1e-3)
+    # a variance of (d / z)^2 is what a call takes, and labels keep their part of it
+    allowed = (graded.difference / 2 / limit) ** 2
+    assert some == pytest.approx(4 * today * allowed / (allowed - 2 * 1e-3**2), rel=1e-3)
+    assert most == math.inf
+
+
 def test_a_tie_is_judged_by_the_corrected_difference() -> None:
     run = finished_run(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
     plain = run.result()

@@ -1,6 +1,8 @@
 """`near_best`: how often a pick trails the best by the margin or more, and when no pick may be made."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,9 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.look import tiers
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 from scorio.moments import FloatArray
 
@@ -40,6 +42,11 @@ def plan(models: int, objective: Objective | None = None, max_trials: int = 60, 
     return replace(chosen, **more)  # type: ignore[arg-type]
 
 
+def played(asked: Plan, tapes: Sequence[Tape]) -> list[Controller]:
+    """A finished run on each tape."""
+    return [drive_rounds(Controller(asked, keep_looks=False), tape) for tape in tapes]
+
+
 Wrong = dict[tuple[int, int], float]
 
 
@@ -50,13 +57,13 @@ def wrong_picks(scores: list[float], objective: Objective, picks: int, confidenc
     asked = plan(models, objective, rule=NearBest(MARGIN, confidence, 4 / 60))
     tapes = [Tape.from_chances(chances(scores), W, np.random.default_rng(seed)) for seed in range(RUNS)]
     pairs, wrong_runs = dict[tuple[int, int], float](), 0
-    for end in RunStack(asked, SummedTapes(tapes, 2), RUNS).ends():
+    for end in played(asked, tapes):
         measured = (end.counts[..., 1] / end.counts.sum(axis=-1)).mean(axis=1)
         order = np.argsort(-measured, kind="stable").tolist()
         lost = [(a, b) for a in order[:picks] for b in order[picks:] if truth[b] - truth[a] >= MARGIN - 1e-9]
-        for pair in lost if end.reason == Reason.SETTLED else ():
+        for pair in lost if end.finished is Reason.SETTLED else ():
             pairs[pair] = pairs.get(pair, 0.0) + 1 / RUNS
-        wrong_runs += bool(lost) and end.reason == Reason.SETTLED
+        wrong_runs += bool(lost) and end.finished is Reason.SETTLED
     return pairs, wrong_runs / RUNS
 
 
@@ -69,14 +76,15 @@ WORST = [
     ([0.54, 0.54, 0.50, 0.50, 0.50], TopK(2), 2),
 ]
 """Worlds where others are behind by exactly the margin, so that a wrong pick is likeliest."""
-SOME_BEFORE_A_RELEASE = [
-    pytest.param(*world, marks=pytest.mark.slow if at in (1, 4) else pytest.mark.release)
-    for at, world in enumerate(WORST)
-]
-"""Of one pick and of two, one world each is among the long tests."""
 
 
-@pytest.mark.parametrize(("scores", "objective", "picks"), SOME_BEFORE_A_RELEASE)
+def some(*long: int) -> list[Any]:
+    """The worlds with these numbers among the long tests, and the others before a release."""
+    marks = (pytest.mark.slow if at in long else pytest.mark.release for at in range(len(WORST)))
+    return [pytest.param(*world, marks=mark) for world, mark in zip(WORST, marks, strict=True)]
+
+
+@pytest.mark.parametrize(("scores", "objective", "picks"), some(0, 4))
 def test_a_pick_is_seldom_behind_another_model_by_the_margin(
     scores: list[float], objective: Objective, picks: int
 ) -> None:
@@ -84,7 +92,7 @@ def test_a_pick_is_seldom_behind_another_model_by_the_margin(
     assert max(pairs.values(), default=0.0) <= ALLOWED
 
 
-@pytest.mark.parametrize(("scores", "objective", "picks"), SOME_BEFORE_A_RELEASE)
+@pytest.mark.parametrize(("scores", "objective", "picks"), some(4))
 def test_a_confidence_shared_among_rivals_holds_for_the_pick(
     scores: list[float], objective: Objective, picks: int
 ) -> None:
@@ -98,8 +106,8 @@ def test_one_of_equal_models_is_picked_without_separating_tiers() -> None:
     """Any of equal models is a good pick, so that the run ends before its horizon with one tier."""
     models = 3
     tapes = [Tape.from_chances(chances([0.5] * models), W, np.random.default_rng(seed)) for seed in range(20)]
-    ends = RunStack(plan(models, max_trials=400), SummedTapes(tapes, 2), len(tapes)).ends()
-    assert all(end.reason == Reason.SETTLED for end in ends)
+    ends = played(plan(models, max_trials=400), tapes)
+    assert all(end.finished is Reason.SETTLED for end in ends)
     assert np.mean([end.counts.sum() for end in ends]) < 0.5 * models * QUESTIONS * 400
 
 

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 from core_runs import Answers, straight
 
-from adaptive_eval.core import Baseline, Bench, Best, Controller, Plan, PrecisionOf, Threshold, Trials
+from adaptive_eval.core import Baseline, Bench, Best, Plan, PrecisionOf, Threshold, Trials
 from adaptive_eval.core.evidence import Estimates, Prior, estimate, weigh_evidence
 from adaptive_eval.core.evidence_source import EvidenceSource
 from adaptive_eval.core.policies import Weighted, question_weights
-from adaptive_eval.core.stack import RunStack, SummedTapes
-from adaptive_eval.core.tape import Tape
-from adaptive_eval.study.drive import drive_rounds
 from scorio.moments import FloatArray, average_moments, bayes_moments, relative_weights
 from scorio.sinf import (
     coupling,
@@ -214,20 +211,6 @@ def test_a_look_is_at_weighted_scores_and_a_run_asks_more_where_the_weight_is(ob
     trials = run.counts.sum(axis=-1)
     heavy, light = trials[:, LABELS == 0].mean(), trials[:, LABELS == 1].mean()
     assert heavy > 2.0 * light
-
-
-def test_runs_side_by_side_end_as_each_alone() -> None:
-    plan = weighted_plan()
-    chances = np.random.default_rng(8).uniform(0.3, 0.8, (3, 11))
-    tapes = [
-        Tape.from_chances(np.stack([1.0 - chances, chances], axis=-1), BINARY, np.random.default_rng(seed))
-        for seed in range(3)
-    ]
-    ends = RunStack(plan, SummedTapes(tapes, 2), 3).ends()
-    for tape, end in zip(tapes, ends, strict=True):
-        alone = drive_rounds(Controller(plan), tape)
-        assert np.array_equal(alone.counts, end.counts)
-        assert alone.finished is end.reason
 
 
 @pytest.mark.parametrize("trials", [(6, 60), (20, 20)])

@@ -49,6 +49,12 @@ def test_repeats_that_are_samples_count_each(tmp_path: Path) -> None:
     done = imported(log(tmp_path, "stuck", STUCK), "--to", run, "--grader", "exact", "--repeats-are-samples")
     assert trials_of(run) == {"stuck": [8] * 10}
     assert "repeats   " not in done.output
+    # certain repeats, too: whoever counts them as samples decides by them
+    files = [log(tmp_path, "long", [[f"{LONG} {key}"] * 8 for key in range(10)]), log(tmp_path, "sampled", SAMPLED)]
+    imported(*files, "--to", tmp_path / "both", "--grader", "exact", "--repeats-are-samples")
+    results = view_of(tmp_path / "both").results
+    assert ("repeats", "long") in {(warning.kind, warning.model) for warning in results.warnings}
+    assert {pair.verdict for pair in results.pairs} == {"resolved"}
 
 
 @pytest.mark.slow

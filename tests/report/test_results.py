@@ -21,7 +21,7 @@ from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.types import NO_COST, Cost, Verdict
-from adaptive_eval.machine.repeats import SamplingFreedom
+from adaptive_eval.machine.repeats import SamplingFreedom, find_repeats
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.report.lines import Scale
@@ -173,8 +173,8 @@ def usage_with(*answers: tuple[str, str, int | None]) -> TrialUsage:
 
 
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
-    drawn = [SamplingFreedom(1.0) if sampled else None]
-    cautions = [*repeat_cautions(["m"], [usage], drawn), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
+    repeats = find_repeats(usage.watch, SamplingFreedom(1.0) if sampled else None)
+    cautions = [*repeat_cautions(["m"], [repeats]), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
     return Counter(caution.kind for caution in cautions)
 
 

@@ -1,9 +1,11 @@
 """Answers that cannot be right end a run before it costs much: whole runs by the command line over loopback."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
@@ -111,8 +113,23 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
         assert f"bob: {alarm['text']}" in text.replace("\\", "")
         assert not re.search("better than|worse than|cut off|trials.max", text)
     assert "start over" in ended.stdout and f" --run-dir {place.run_dir}-2\n" in ended.stdout
+    copied = shutil.copytree(place.run_dir, place.folder / "copied here")
+    shown = CliRunner().invoke(app, ["monitor", str(copied), "--once"]).stdout
+    assert f" --run-dir '{copied}-2'\n" in shown, "the copy is what its commands are about"
     asked = len(server.requests)
     assert place.run().exit_code == ExitCode.SPENT and len(server.requests) == asked  # it buys nothing more
+    where = ["--set", f"store={place.run_dir.parent}", "--set", f"name={place.run_dir.name}"]
+    planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *where]).stdout
+    assert f"bob: {alarm['text']}" in planned and "Next: adaptive-eval report" in planned
+
+
+def test_an_alarm_that_ends_a_gate_is_an_error_in_junit(place: ScriptedPlace, server: ScriptedServer) -> None:
+    """Whoever reads that file alone gets the answer of the exit code, whatever the outcomes of the models are."""
+    server.answer = lambda *request: "" if request[0] == "bob" and share(*request[1:]) < 0.8 else honest(*request)
+    ended = place.run(objective={"kind": "baseline", "baseline": "ada", "gate": True})
+    assert ended.exit_code == ExitCode.SPENT
+    cases = ElementTree.fromstring(place.report("junit")).iter("testcase")
+    assert {case.attrib["name"]: case[0].tag for case in cases} == {"bob against ada": "error", "no alarm": "error"}
 
 
 @pytest.mark.parametrize("signal", ["empty", "truncated"])
@@ -155,14 +172,14 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
     assert not re.search("better than|worse than|FAIL:|[1-9] of \\d comparisons", summary)
     shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"])
     assert shown.exit_code == ExitCode.SPENT and "set aside" not in shown.stdout
-    assert "need usable answers, since an alarm ended the run" in shown.stdout
+    assert "needs usable answers, since an alarm ended the run" in shown.stdout
     # the user may go on all the same, and then it is decided
     place.run("--set", "stopping.on_alarm=never", objective=objective)
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["resolved"]
 
 
 def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:
-    """For one model there is a warning; if all do, the run would be wasted."""
+    """The comparisons of one such model are void; if all are, the run would be wasted."""
     words = " because the number is what it is and was" * 12
 
     def says(model: str, question: str, seed: int) -> str:
@@ -170,11 +187,18 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
 
     server.answer, stuck = says, {"bob"}
     ended = place.run()
-    assert "usable" not in ended.stderr
+    assert "usable" not in ended.stderr and ended.exit_code == ExitCode.SPENT
     assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
     assert ("repeats", "bob") in place.warnings() and ("repeats", "ada") not in place.warnings()
     assert "ALARM bob: the answers of 12 of 12 pairs of trials agree word for word" in ended.stdout
     assert "pairs of trials agree word for word" in place.report("md")
+    # the comparison is void, in every display
+    assert [pair["verdict"] for pair in place.results["pairs"]] == ["blocked"]
+    assert {row["tier"] for row in place.results["models"]} == {1}
+    for text in (ended.stdout, place.report("summary"), place.report("md")):
+        assert "come back word for word" in text and "better than" not in text
+    compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
+    assert "Alarm: answers of bob come back word for word" in compared.stdout
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()

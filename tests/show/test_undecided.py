@@ -35,9 +35,9 @@ def ended(
     needs: float | None = 20.0,
     budget: int | None = None,
 ) -> Results:
-    """A finished run with these verdicts of neighbours: (r)esolved, (t)ied, (u)ndecidable, (o)pen."""
+    """A finished run with these verdicts of neighbours: (r)esolved, (t)ied, (u)ndecidable, (o)pen, (b)locked."""
     results = judged(budget)
-    words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open"}
+    words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open", "b": "blocked"}
     pairs = tuple(
         replace(
             pair,
@@ -125,8 +125,8 @@ def test_no_model_is_best_while_another_has_no_score() -> None:
 
 
 def test_repeated_answers_are_in_the_headline_and_no_reason_for_more_trials() -> None:
-    results = ended("rruu", needs=20.0)
-    name = results.pairs[2].first
+    results = ended("rrbb")
+    name = results.pairs[2].second
     alarmed = replace(results, warnings=(Caution("repeats", name, "its server serves a cache"),))
     assert f"Alarm: answers of {name} come back word for word" in finding(alarmed)[0]
     step = advice(alarmed)
@@ -155,6 +155,16 @@ def test_budget_that_ended_a_run_is_raised() -> None:
     assert step.text == "raise budget.trials to 120:"
     step = advice(results, short_caps={"trials": 5000})
     assert step.text == "raise budget.trials to 5,000:", "with less the run would not go on"
+
+
+@pytest.mark.parametrize("reason", [Reason.BUDGET, Reason.WALL_TIME])
+def test_a_larger_budget_comes_with_the_horizon_that_the_pair_needs(reason: Reason) -> None:
+    """Else the same command would end again without a request."""
+    results = ended("rrro", reason, 20.0, budget=60)
+    settings = dict(word.split("=") for word in shlex.split(advice(results).command or "") if "=" in word)
+    assert settings.pop("trials.max") == "40"
+    models, questions = len(results.models), results.max_trials_per_model / 12
+    assert reason is Reason.WALL_TIME or 120 <= float(settings["budget.trials"]) <= 1.1 * models * questions * 40
 
 
 def test_a_larger_horizon_comes_with_caps_that_allow_it() -> None:
@@ -246,14 +256,14 @@ def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
     assert other.endswith("The grades alone: ada is best.")
 
 
-@pytest.mark.parametrize(("share", "labels_help"), [(0.9, True), (0.2, False)])
-def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, labels_help: bool) -> None:
+@pytest.mark.parametrize(("share", "labels", "labels_help"), [(0.9, 1, True), (0.9, 999, False), (0.2, 1, False)])
+def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, labels: int, labels_help: bool) -> None:
     """`share`: the part of a pair's variance that its labels cause."""
     results = ended("uuuu")
     sigma = min(pair.sigma or 0.0 for pair in results.pairs)
     shift = (share * sigma**2 / 2) ** 0.5 if share < 0.5 else max(pair.sigma or 0.0 for pair in results.pairs)
     models = tuple(
-        LabelledModel(row.name, 400, 30, ((20, 0, 0), (0, 10, 0)), 0.5, 0.01, 0.5, sigma, 0.0, shift)
+        LabelledModel(row.name, 400, labels, ((20, 0, 0), (0, 10, 0)), 0.5, 0.01, 0.5, sigma, 0.0, shift)
         for row in results.models
     )
     results = replace(results, labelled=LabelledRun("d", "math", models=models))
@@ -261,8 +271,11 @@ def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, 
     assert sentence is not None
     if labels_help:
         assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
-        assert step.text.startswith("label more answers of ")
-        assert " need more labels; 3 more" in sentence and "trials" not in sentence
+        assert step.text.startswith("label more answers of ") and " needs more labels of answers of " in sentence
+        assert "; 3 more" in sentence and "trials" not in sentence
+    elif labels > 1:
+        assert step.text.startswith("no answers are left to label: start over with a larger trials.max, and label more")
+        assert "none are left to label" in sentence
     else:
         assert "trials.max" in step.text and "labels" not in sentence
 
@@ -287,3 +300,16 @@ def test_a_gate_that_is_open_on_one_benchmark_alone_takes_a_larger_gate_there() 
     assert step.text.endswith("start over with a larger gate of the benchmark exact:")
     on_all = (replace(gate[0], why="on all questions too close; on exact too close"),)
     assert "stopping.delta" in advice(replace(results, gate=on_all, groups=(group,))).text
+
+
+def test_a_recording_with_too_few_trials_is_what_a_pair_lacks() -> None:
+    """Trial by trial, both sides need as many, and the recorded one has only so many."""
+    results = ended("rrru", needs=20.0)
+    last = replace(results.pairs[3], by_trial=True)
+    rows = tuple(replace(row, recorded="old" if row.name == last.second else None) for row in results.models)
+    results = replace(results, pairs=(*results.pairs[:3], last), models=rows)
+    assert (undecided_sentence(results) or "").endswith(
+        f" They need more answers of {last.second} than were recorded, about 20 trials per question in total "
+        "(trials.max is 12)."
+    )
+    assert advice(results).text.startswith(f"the recorded answers of {last.second} may be too few")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from test_simulated import QUESTIONS, level, plan, scenario, served
 
+from adaptive_eval.config.decisions import ObjectiveConfig, StoppingConfig
 from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Budget, Controller, Trials
 from adaptive_eval.core.sequential import Sequential
@@ -43,6 +44,19 @@ def test_worlds_are_added_until_they_are_enough() -> None:
     simulated = simulate_all(scenario(), worlds, Budget(), lambda _, state: states.append(state))
     assert simulated.worlds == 20
     assert states[-1] == "20 simulated runs"
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_only_a_new_gate_is_simulated_with_an_equal_build(begun: bool) -> None:
+    """One that has answers has verdicts already, of the builds that gave them."""
+    gate = ObjectiveConfig.model_validate({"kind": "baseline", "baseline": "a", "gate": True})
+    recorded = np.zeros((2, QUESTIONS, 4), dtype=np.int8) if begun else None
+    base = scenario(served=served(2, recorded=recorded))
+    gated = replace(
+        base, decisions=base.decisions.model_copy(update={"objective": gate, "stopping": StoppingConfig(delta=0.1)})
+    )
+    simulated = simulate_all(gated, [level(0.6, 0.5)] * 20, Budget(), lambda *_, **__: None)
+    assert len(simulated.equal) == (0 if begun else 20)
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
+from thoroughness import sizes
 
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import RunFacts
@@ -11,12 +13,13 @@ from adaptive_eval.config.run import ServingGroup
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, StageBefore, Trials, Verdict
 from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.objectives import PrecisionOf
+from adaptive_eval.core.policies import Policy, UnresolvedPairs, Weighted
 from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.types import Cost
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts, uncapped
-from adaptive_eval.study.simulated import simulate_run, simulate_side_by_side
+from adaptive_eval.study.simulated import simulate_run
 from adaptive_eval.study.summary import smallest_certified_delta, smallest_differences, smallest_gap
 from adaptive_eval.study.timed import ServedSpans
 from adaptive_eval.study.types import median_range
@@ -223,9 +226,21 @@ def test_the_smallest_delta_certifies_equals_in_four_of_five_runs() -> None:
 def test_equals_are_tied_with_that_delta() -> None:
     base = plan(trials=Trials(min=4, max=20), judging=Judging(futility=None))
     sure = replace(base, judging=Judging(delta=smallest_certified_delta(base, level(0.5, 0.5)), futility=None))
-    runs = simulate_side_by_side(sure, dict.fromkeys(range(200), level(0.5, 0.5)), served(2), 0)
+    runs = [simulate_run(sure, level(0.5, 0.5), served(2), (0, world), timed=False) for world in range(200)]
     tied = np.mean([run.comparisons[0].verdict == Verdict.TIED for run in runs])
     assert tied > 0.8 - 2 * np.sqrt(0.16 / 200)
+
+
+@pytest.mark.parametrize("runs", sizes(100, 500))
+@pytest.mark.parametrize("policy", [UnresolvedPairs(), Weighted()], ids=["alike", "weighted"])
+def test_exact_ties_are_called_no_more_often_than_promised(policy: Policy, runs: int) -> None:
+    """Two copies on questions of all kinds, all the way to the horizon: called in at most 10% of runs."""
+    copy = np.random.default_rng(8).beta(0.6, 0.4, QUESTIONS)
+    asked = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None))
+    chances = binary(np.stack([copy, copy]))
+    ended = [simulate_run(asked, chances, served(2), (1, world), timed=False) for world in range(runs)]
+    called = np.mean([run.comparisons[0].verdict is Verdict.RESOLVED for run in ended])
+    assert called <= binom.ppf(0.999, runs, 0.10) / runs
 
 
 def test_a_run_without_a_look_has_no_limits() -> None:

@@ -1,5 +1,6 @@
-"""Many replays of one plan side by side, by the same decisions as one controller each, in a hundredth of the time."""
+"""Many replays of one plan, and their figures."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,21 +8,13 @@ from scenarios import Scenario
 
 from adaptive_eval.core import Controller, Plan
 from adaptive_eval.core.evidence import estimate
-from adaptive_eval.core.stack import MAX_CELLS, RunStack, StackedEnd, SummedTapes, can_stand_side_by_side
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import EQUAL
-from scorio.moments import FloatArray, IntArray
+from scorio.moments import FloatArray
 
 NORMAL = 1.959964
 """Standard errors of a 95% interval, either way."""
-
-
-class Played(NamedTuple):
-    """One replay: how it ended, and the counts (L, M, K) of its first look."""
-
-    end: StackedEnd
-    opened: IntArray
 
 
 class Ended(NamedTuple):
@@ -41,10 +34,10 @@ class Ended(NamedTuple):
     """The largest mean error of a score over the models, in points."""
 
 
-def replay_stacked(scenario: Scenario, runs: int, **choices: Any) -> Ended:
+def replay_all(scenario: Scenario, runs: int, **choices: Any) -> Ended:
     """Seeded replays of the scenario with the plan's defaults but for the choices."""
     plan, truth = scenario.plan(**{"trials": scenario.trials, **choices}), scenario.world.truth
-    ends = [run.end for run in play_stacked(scenario, plan, runs)]
+    ends = [*play(scenario, plan, runs)]
     counts = np.stack([end.counts for end in ends])
     estimates = estimate(counts.reshape(-1, *counts.shape[2:]), plan.bench.weights, plan.prior, np.array(scenario.cap))
     errors = estimates.score.reshape(len(ends), -1) - truth
@@ -59,10 +52,12 @@ def replay_stacked(scenario: Scenario, runs: int, **choices: Any) -> Ended:
     )
 
 
-def _calls(end: StackedEnd, truth: FloatArray) -> tuple[int, bool, int, int]:
+def _calls(end: Controller, truth: FloatArray) -> tuple[int, bool, int, int]:
     """Calls of a run, whether any is wrong, its neighbours that are exactly equal, and those of them with a winner."""
+    look = end.latest_look()
+    assert look is not None
     pairs = [
-        (pair, float(truth[pair.first] - truth[pair.second])) for pair in end.comparisons if pair.second is not None
+        (pair, float(truth[pair.first] - truth[pair.second])) for pair in look.comparisons if pair.second is not None
     ]
     resolved = [(pair, lead) for pair, lead in pairs if pair.verdict is Verdict.RESOLVED]
     called = [lead for pair, lead in resolved if not pair.reversed]
@@ -70,18 +65,6 @@ def _calls(end: StackedEnd, truth: FloatArray) -> tuple[int, bool, int, int]:
     return len(called), any(lead <= EQUAL for lead in called), equal, equal_called
 
 
-def play_stacked(scenario: Scenario, plan: Plan, runs: int) -> list[Played]:
-    """Seeded replays of a plan; one that cannot stand side by side takes a controller for each, and much longer."""
-    bench, played = plan.bench, list[Played]()
-    at_once = max(MAX_CELLS // (bench.models * bench.questions), 1)
-    for begin in range(0, runs, at_once):
-        seeds = range(begin, min(begin + at_once, runs))
-        tapes = SummedTapes([scenario.tape(seed) for seed in seeds], bench.categories)
-        if can_stand_side_by_side(plan):
-            ends = RunStack(plan, tapes, len(seeds)).ends()
-        else:
-            alone = [drive_rounds(Controller(plan), scenario.tape(seed)) for seed in seeds]
-            ends = [StackedEnd(run.finished, run.counts, run.looks[-1].comparisons) for run in alone if run.finished]
-        opened = tapes.counts(np.arange(len(seeds) * bench.models), np.tile(plan.opening, (len(seeds), 1)))
-        played += map(Played, ends, opened.reshape(len(seeds), bench.models, bench.questions, bench.categories))
-    return played
+def play(scenario: Scenario, plan: Plan, runs: int) -> Iterator[Controller]:
+    """Seeded replays of a plan."""
+    return (drive_rounds(Controller(plan, keep_looks=False), scenario.tape(seed)) for seed in range(runs))

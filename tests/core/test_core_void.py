@@ -1,0 +1,66 @@
+"""Results in which the answers of some models decide nothing."""
+
+from core_runs import Answers, plans, straight
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from test_core_cheapest import parts, play
+from test_core_corrected import correction, finished_run
+from test_core_gate import carry_out
+from test_core_gates import chances, gate
+
+from adaptive_eval.core import Plan, Verdict
+from adaptive_eval.core.cheapest import Part
+
+DECIDED = (Verdict.RESOLVED, Verdict.TIED)
+
+
+@given(plans(), st.integers(0, 10**6), st.data())
+def test_no_comparison_of_such_a_model_is_decided(plan: Plan, seed: int, data: st.DataObject) -> None:
+    run = straight(plan, Answers(plan, seed))
+    plain = run.result()
+    assume(plain is not None)
+    assert plain is not None
+    of_void = data.draw(st.integers(0, plan.bench.models - 1))
+    result = run.result(void=[of_void])
+    assert result is not None
+    others = {}
+    for row in result.comparisons:
+        pair = row.verdict
+        if of_void in (pair.first, pair.second):
+            assert pair.verdict is Verdict.BLOCKED and row.called is None
+        else:
+            others[pair.first, pair.second] = pair.verdict
+    assert of_void not in {model for pair in result.reversals for model in (pair.first, pair.second)}
+    before = {(row.verdict.first, row.verdict.second): row.verdict.verdict for row in plain.comparisons}
+    assert all(verdict == before[pair] for pair, verdict in others.items() if pair in before)
+    before_and_after = ([row._replace(tier=1, letters="") for row in found.models] for found in (plain, result))
+    assert next(before_and_after) == next(before_and_after)
+
+
+def test_no_gate_passes_against_such_a_baseline() -> None:
+    run = carry_out(gate(models=3), chances((0.8, 0.7), (0.8, 0.75), (0.2, 0.3)), seed=1, keep_looks=True)
+    plain = run.result()
+    assert plain is not None and {row.call for row in plain.gates} == {1, -1}
+    for void, expected in ([0], {0}), ([1], {0, -1}):
+        result = run.result(void=void)
+        assert result is not None and {row.call for row in result.gates} == expected
+
+
+def test_such_a_model_is_not_chosen_as_the_cheapest() -> None:
+    run = play([0.9, 0.88, 0.3], [1.0, 0.2, 0.1], seed=3)
+    assert parts(run)[1] is Part.CHOSEN
+    for void in range(3):
+        result = run.result(void=[void])
+        assert result is not None and result.costs
+        chosen = [row.model for row in result.costs if row.part is Part.CHOSEN]
+        assert void not in chosen and not (void == 0 and chosen)
+
+
+def test_verdicts_by_labels_stand_between_the_other_models() -> None:
+    run = finished_run()
+    by_labels = correction([-0.2, 0.0, 0.0])
+    for void in ([], [2]):
+        result = run.result(by_labels, void)
+        assert result is not None
+        found = {(row.verdict.first, row.verdict.second): row.verdict.verdict for row in result.comparisons}
+        assert found.get((0, 1), found.get((1, 0))) is Verdict.UNDECIDED_BY_LABELS
