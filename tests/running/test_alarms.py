@@ -2,11 +2,9 @@
 
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
-from threading import Lock
 from xml.etree import ElementTree
 
 import pytest
@@ -79,22 +77,7 @@ def test_a_run_ends_after_its_first_look_if_nothing_can_be_read_of_any_model(
     assert not re.search("equal to|better than|worse than|[1-9] of \\d comparisons", summary + place.report("md"))
 
 
-@pytest.mark.slow
-def test_a_regraded_run_goes_on_after_an_alarm(place: ScriptedPlace, server: ScriptedServer) -> None:
-    assert place.run(grader=NEVER).exit_code == ExitCode.SPENT
-    asked = len(server.requests)
-    regraded = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(place.config())])
-    assert regraded.exit_code == 0, regraded.stderr
-    ended = place.run()
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT) and "cannot be what" not in ended.stderr
-    assert "nothing_extracted" not in dict(place.warnings())
-    assert len(set(server.requests)) == len(server.requests) >= asked
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)],
-)
+@pytest.mark.parametrize(("text", "fault"), [("I have 1 thing to say.", AnswerFault.ALIKE), (None, AnswerFault.WRONG)])
 def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
     place: ScriptedPlace, server: ScriptedServer, text: str | None, fault: AnswerFault
 ) -> None:
@@ -220,36 +203,3 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
-
-
-@pytest.mark.slow
-def test_a_cache_that_starts_in_the_middle_is_found_by_short_answers(
-    place: ScriptedPlace, server: ScriptedServer
-) -> None:
-    """A few words, right in half of the cases; from the ninth request for a question on always the same."""
-    asked_for, lock = Counter[tuple[str, str]](), Lock()
-
-    def cached(model: str, question: str, seed: int) -> str:
-        with lock:
-            asked_for[model, question] += 1
-            fresh = asked_for[model, question] <= 8 or model != "bob"
-        return f"It is {int(question.split()[1]) + int(share(model, question, seed if fresh else 0) * 2)}."
-
-    server.answer = cached
-    sections = {"trials": {"min": 4, "max": 60, "optimize": "cost"}, "stopping": {"delta": 0.01}}
-    ended = place.run(**sections)
-    assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
-    assert ("repeats", "bob") in place.warnings() and re.search("from about trial (8|9|10) on", ended.stdout)
-    assert "usable" not in ended.stderr
-    again = place.run("--set", "stopping.on_alarm=any", **sections)
-    assert again.exit_code == ExitCode.SPENT and "the answers of a model are not usable" in again.stderr
-    # live and afterwards alike, nothing is decided
-    for text in (again.stdout, place.report("md"), place.report("summary")):
-        assert not re.search("better than|worse than|[1-9] of \\d comparisons", text)
-    assert {pair["verdict"] for pair in place.results["pairs"]} == {"blocked"}
-
-
-def test_honest_answers_raise_no_alarm(place: ScriptedPlace) -> None:
-    assert place.run().exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    assert place.alarms() == []
-    assert not {kind for kind, _ in place.warnings()} & {"alarm", *AnswerFault}
