@@ -1,9 +1,16 @@
 """What an error means: repeat it, make an answer of it, or stop."""
 
+import asyncio
+import errno
+from typing import Any
+
 import orjson
 import pytest
+from endpoint_opener import CLIENTS, Opener, first
+from raw_servers import CHAT, Exchange, Script, raw_server
 
-from adaptive_eval.base.errors import Rejected
+from adaptive_eval.base.errors import Rejected, Unavailable
+from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.client import decode_payload
 from adaptive_eval.endpoints.failures import (
     HANDLING,
@@ -14,7 +21,10 @@ from adaptive_eval.endpoints.failures import (
     find_error,
     read_retry_after,
 )
+from adaptive_eval.endpoints.open_files import files_needed
 from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.retry import believed_wait
+from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 
 
 def error(message: str, **fields: object) -> bytes:
@@ -22,38 +32,20 @@ def error(message: str, **fields: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "kind"),
+    ("status", "body", "kind"),
     [
-        ((500, 502, 504, 520, 408, 409, 425), FailureKind.SERVER_ERROR),
-        ((503, 529), FailureKind.OVERLOADED),
+        *((status, b"<html>oops</html>", FailureKind.SERVER_ERROR) for status in (500, 502, 504, 520, 408, 409, 425)),
+        *((status, b"<html>oops</html>", FailureKind.OVERLOADED) for status in (503, 529)),
+        (429, error("no capacity"), FailureKind.RATE_LIMITED),
+        (429, error("no capacity", code="resource_unavailable"), FailureKind.TIER_FULL),
+        (429, error("no capacity", type="resource_unavailable"), FailureKind.TIER_FULL),
+        (498, error("no capacity", code="capacity_exceeded"), FailureKind.TIER_FULL),
     ],
 )
-def test_server_errors_are_repeated(statuses: tuple[int, ...], kind: FailureKind) -> None:
-    for status in statuses:
-        with pytest.raises(Failure) as caught:
-            error_signal(status, b"<html>oops</html>", {})
-        assert caught.value.kind is kind
-
-
-@pytest.mark.parametrize(
-    ("status", "fields"),
-    [
-        (429, {"code": "resource_unavailable"}),
-        (429, {"type": "resource_unavailable"}),
-        (498, {"code": "capacity_exceeded"}),
-    ],
-)
-def test_a_service_tier_without_capacity_is_no_rate_limit(status: int, fields: dict[str, object]) -> None:
+def test_what_passes_is_a_failure_of_its_kind(status: int, body: bytes, kind: FailureKind) -> None:
     with pytest.raises(Failure) as caught:
-        error_signal(status, error("no capacity", **fields), {"retry-after": "7"})
-    assert caught.value.kind is FailureKind.TIER_FULL
-    assert caught.value.retry_after == 7.0
-
-
-@pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 405, 422])
-def test_other_errors_are_not_mended_by_a_retry(status: int) -> None:
-    with pytest.raises(Rejected, match=f"HTTP {status}: what happened"):
-        error_signal(status, error("what happened"), {})
+        error_signal(status, body, {"retry-after": "7"})
+    assert (caught.value.kind, caught.value.retry_after) == (kind, 7.0)
 
 
 def test_a_used_up_quota_is_no_passing_refusal() -> None:
@@ -186,3 +178,102 @@ def test_where_no_error_is_none_is_found(payload: object) -> None:
 
 def test_it_is_said_of_every_kind_of_failure_what_is_done() -> None:
     assert HANDLING.keys() == set(FailureKind)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited"),
+    [(0.0, 0.0), (30.0, 30.0), (DEFAULT.longest_wait + 1, DEFAULT.longest_wait), (601.0, 0.0), (float("inf"), 0.0)],
+)
+def test_a_wait_is_believed_up_to_a_minute_at_a_time(seconds: float, waited: float) -> None:
+    failure = Failure(FailureKind.RATE_LIMITED, "HTTP 429", seconds)
+    assert believed_wait(failure, 600.0, DEFAULT) == waited
+
+
+@CLIENTS
+async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener, client: str) -> None:
+    async with raw_server(lambda asked: asked.reply(429, b"{}", "Retry-After: 86400")) as server:
+        model = endpoint(server.base_url, client=client, timeout=1.0)
+        with pytest.raises(Unavailable, match="rate_limited"):
+            await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)))
+        assert 8 < len(server.seen) < 40
+
+
+FULL: dict[str, object] = {"error": {"message": "Resource unavailable", "code": "resource_unavailable"}}
+
+
+def full(times: int) -> Script:
+    """A script whose tier is full so many times."""
+    return first(times, lambda asked: asked.reply(429, FULL))
+
+
+@CLIENTS
+async def test_a_request_waits_for_capacity_whatever_its_attempts(endpoint: Opener, client: str) -> None:
+    async with raw_server(full(12)) as server:
+        model = endpoint(server.base_url, client=client, attempts=1, extra_body={"service_tier": "flex"})
+        (answer,) = await model.sample(CHAT, range(1))
+    assert answer.attempts == 13 and {asked.body["service_tier"] for asked in server.seen} == {"flex"}
+    assert model.stats.errors == {"tier_full": 12} and model.stats.lost == 0
+    assert all(replica.healthy for replica in model.stats.replicas)
+
+
+async def test_pauses_grow_beyond_those_after_other_failures(
+    endpoint: Opener, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    settings = EndpointSettings(backoff=0.01, longest_backoff=0.02, longest_wait=0.1)
+    async with raw_server(full(6)) as server:
+        await endpoint(server.base_url, settings=settings).sample(CHAT, range(1))
+    assert waits == [0.01, 0.02, 0.04, 0.08, 0.1, 0.1]
+
+
+async def test_capacity_that_never_comes_is_waited_for_as_long_as_an_answer_may_take(endpoint: Opener) -> None:
+    async with raw_server(full(10**6)) as server:
+        model = endpoint(server.base_url, timeout=0.2)
+        with pytest.raises(Unavailable, match="tier_full: HTTP 429: Resource unavailable"):
+            async with asyncio.timeout(4.0):
+                await model.sample(CHAT, range(1))
+
+
+async def test_a_check_accepts_a_server_whose_tier_is_full(endpoint: Opener) -> None:
+    async with raw_server(full(10**6)) as server:
+        health = await endpoint(server.base_url).check()
+    assert health.ok and "Resource unavailable" in health.replicas[0].detail
+
+
+OUT = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many open files in system")]
+
+
+async def slowly(asked: Exchange) -> None:
+    await asyncio.sleep(0.02)
+    await asked.answer("42")
+
+
+@pytest.mark.parametrize("error", OUT, ids=["process", "machine"])
+async def test_a_shortage_that_passes_costs_no_answer(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """No request finds a file for a while; the model has never answered."""
+    loop, tries = asyncio.get_running_loop(), [0]
+    connect = loop.create_connection
+
+    async def refuse(*arguments: Any, **options: Any) -> Any:
+        tries[0] += 1
+        if tries[0] <= 6:
+            raise error
+        return await connect(*arguments, **options)
+
+    monkeypatch.setattr(loop, "create_connection", refuse)
+    async with raw_server(slowly) as server:
+        model = endpoint(server.base_url, in_flight=4, attempts=1)
+        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
+    assert [answer.text for (answer,) in answers] == ["42"] * 4
+    stats = model.stats
+    assert "this machine has no open file left" in stats.last_error and stats.lost == 0
+    assert all(replica.healthy for replica in stats.replicas)
+
+
+def test_too_few_files_are_told_with_how_to_mend_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_files, "limits", lambda: (256, 256))
+    message = open_files.too_few_message(files_needed(512, 1), 256)
+    assert "578 open files" in message and "this process may have only 256" in message
+    assert "`ulimit -n 578`" in message and "hard limit of 256" in message and "concurrency" in message

@@ -80,10 +80,15 @@ async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, un
     assert [answer[0].seed for answer in answers] == list(range(30))
 
 
-async def test_a_model_that_never_answered_gets_no_patience(endpoint: Opener, unused_tcp_port: int) -> None:
-    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=3600.0)
+@pytest.mark.parametrize(("ready", "retry_for"), [(False, 3600.0), (True, 0.4)])
+async def test_a_model_that_never_answered_gets_no_patience_unless_it_was_known_to_be_ready(
+    endpoint: Opener, unused_tcp_port: int, ready: bool, retry_for: float
+) -> None:
+    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=retry_for, ready=ready)
+    began = asyncio.get_running_loop().time()
     with pytest.raises(Unavailable, match="no connection"):
         await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
+    assert (asyncio.get_running_loop().time() - began >= 0.4) is ready
 
 
 # -- servers that are slow, and not dead ----------------------------------------------------------------------------
@@ -199,14 +204,6 @@ async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(
     assert silences == [first.base_url] * DEFAULT.probe_misses + [second.base_url] * 2 * DEFAULT.probe_misses
 
 
-async def test_one_that_was_known_to_be_ready_does(endpoint: Opener, unused_tcp_port: int) -> None:
-    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=0.4, ready=True)
-    began = asyncio.get_running_loop().time()
-    with pytest.raises(Unavailable, match="no connection"):
-        await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
-    assert asyncio.get_running_loop().time() - began >= 0.4
-
-
 async def test_a_server_without_health_lives_by_its_models(endpoint: Opener) -> None:
     async def slowly(asked: Exchange) -> None:
         await asyncio.sleep(0.4)
@@ -236,14 +233,6 @@ async def test_a_health_check_that_breaks_gives_the_model_up(
 
 
 @pytest.mark.parametrize("client", ["http", "openai"])
-async def test_check_of_a_replica_that_answers(endpoint: Opener, client: str) -> None:
-    async with SimulatedServer(WORLD) as server:
-        health = await endpoint(server.base_url, client=client).check()
-    assert health.ok
-    assert health.replicas[0].served == ("m", "other")
-
-
-@pytest.mark.parametrize("client", ["http", "openai"])
 async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tcp_port: int) -> None:
     async def refuse(asked: Exchange) -> None:
         await asked.reply(401, {"error": {"message": "no such key: sk-12345678"}})
@@ -252,6 +241,8 @@ async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tc
     async with SimulatedServer(WORLD) as server, raw_server(refuse) as refusing:
         health = await endpoint(server.base_url, nobody, client=client, model="x").check()
         refused = await endpoint(refusing.base_url, client=client, key="sk-12345678").check()
+        well = await endpoint(server.base_url, client=client).check()
+    assert well.ok and well.replicas[0].served == ("m", "other")
     assert not health.ok
     assert health.replicas[0].detail.startswith(
         "its server has no model 'x', only m, other: set `model` to one of these"

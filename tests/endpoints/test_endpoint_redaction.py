@@ -1,11 +1,13 @@
-"""Keys that servers and models send back are found in every form, and a cut leaves no half of one."""
+"""A key shows in no text: those that servers and models send back are found in every form, and no cut leaves half."""
 
 import json
+import logging
+import traceback
 from base64 import b64encode
 from urllib.parse import quote
 
 import pytest
-from endpoint_opener import EACH_CLIENT, Opener
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import SecretStr
@@ -152,3 +154,42 @@ def test_what_is_kept_from_answers_is_what_can_be_no_word() -> None:
     assert "s3cret-value" in secrets_of("", **{"X-Api-Key": "s3cret-value"})
     assert "s3cret-value" in secrets_of("", Cookie="session=s3cret-value; lang=en")
     assert "s3cret-value" in secrets_of("", Authorization="Bearer s3cret-value")
+
+
+HEADER = "header-secret-0123456789"
+
+
+async def echo_the_key(asked: Exchange) -> None:
+    text = f"key {asked.headers['authorization']} and {asked.headers['x-org']} are not welcome"
+    await asked.reply((400, 500, 200)[asked.index % 3], text.encode())
+
+
+@CLIENTS
+async def test_no_secret_in_any_text(endpoint: Opener, client: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    texts: list[str] = []
+    async with raw_server(echo_the_key) as server:
+        model = endpoint(
+            server.base_url, client=client, key=KEY, headers={"X-Org": SecretStr(HEADER)}, attempts=1, model="m"
+        )
+        for _ in range(3):
+            with pytest.raises(EndpointError) as caught:
+                await model.sample(CHAT, range(1))
+            texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
+        texts += [repr(model), repr(model.stats), repr(await model.check()), repr(vars(model))]
+        assert all(asked.headers["authorization"] == f"Bearer {KEY}" for asked in server.seen)
+        assert all(asked.headers["x-org"] == HEADER for asked in server.seen)
+    texts += [record.getMessage() for record in caplog.records]
+    assert any("***" in text for text in texts)
+    for text in texts:
+        assert KEY not in text
+        assert HEADER not in text
+
+
+async def test_a_short_header_is_no_secret(endpoint: Opener) -> None:
+    async def refuse(asked: Exchange) -> None:
+        await asked.reply(400, b"version 1 is too old")
+
+    async with raw_server(refuse) as server:
+        with pytest.raises(EndpointError, match="version 1 is"):
+            await endpoint(server.base_url, headers={"X-Version": "1"}).sample(CHAT, range(1))
