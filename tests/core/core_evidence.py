@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from adaptive_eval.core.evidence import Evidence
+from adaptive_eval.core import Evidence
 from adaptive_eval.testing.rules import made_evidence
 
 

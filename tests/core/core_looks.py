@@ -5,12 +5,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from adaptive_eval.core import Bench, PairVerdict, Plan
+from adaptive_eval.core import Bench, Objective, PairVerdict, Plan, Ranking, Rule
 from adaptive_eval.core.evidence import Estimates, Prior, update
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, evidence_readings, judge_look
-from adaptive_eval.core.objectives import Objective, Ranking
-from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
 
 BINARY = (0.0, 1.0)

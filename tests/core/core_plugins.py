@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from adaptive_eval.core.policies import View
+from adaptive_eval.core import View
 from scorio.moments import IntArray
 
 

@@ -10,17 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
+from adaptive_eval.core import Anytime, Controller, Judging, NearBest, Optimal, Plan, Rule, StageBefore, ZScore
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.near_best import NearBest
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.stages import StageBefore
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.types import Ask, Cost, Look, Outcome, SetAside
 
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
 RULES: tuple[Rule, ...] = (

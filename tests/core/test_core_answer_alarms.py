@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples, in_turns
 
-from adaptive_eval.core import Ask, Bench, Controller, Judging, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core import Bench, Controller, Judging, Pace, Pairs, Plan, Trials, ZScore
 from adaptive_eval.core.answer_alarms import AnswerAlarm, log_chances, tried_moments
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.core.objectives import Pairs
 from adaptive_eval.core.rounds import TrialSlots
-from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.same_questions import pairs_by_question
-from adaptive_eval.core.types import Cause
+from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from scorio.moments import IntArray
 
 BINARY = np.array([0.0, 1.0])

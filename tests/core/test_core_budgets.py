@@ -10,27 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import (
-    Ask,
-    Bench,
-    Budget,
-    Controller,
-    Cost,
-    Outcome,
-    Pace,
-    Plan,
-    Reason,
-    SetAside,
-    Trials,
-    Verdict,
-)
+from adaptive_eval.core import Controller, Judging, Pairs, Plan, StageBefore, UnresolvedPairs, ZScore
 from adaptive_eval.core.conclusions import UNPAID
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Pairs
-from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.rules import ZScore
-from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cause, Lost
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Lost, Outcome, Reason, SetAside, Verdict
 
 seeds = st.integers(0, 2**20)
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")

@@ -8,28 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.core import (
-    Bench,
-    Best,
-    Cheapest,
-    Controller,
-    Cost,
-    Optimal,
-    Outcome,
-    Pace,
-    Plan,
-    SetAside,
-    StageBefore,
-    Trials,
-    Verdict,
-)
+from adaptive_eval.core import Best, Cheapest, Controller, Optimal, Plan, StageBefore
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.cheapest import NOBODY, Part, choose
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.evidence import Evidence, judged_pairs
-from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import VERDICTS, Reason
+from adaptive_eval.core.types import VERDICTS, Cost, Outcome, Reason, SetAside, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 from scorio.moments import FloatArray
@@ -232,7 +218,6 @@ def test_models_that_cannot_change_the_choice_get_no_trials() -> None:
 
 def test_a_candidate_that_is_likely_to_be_ruled_out_goes_on_against_one_model() -> None:
     controller = Controller(plan(4, 0.02))
-    tape = Tape.from_chances(chances([0.55, 0.6, 0.62, 0.66]), W, np.random.default_rng(5))
     (asked,) = controller.ask_rounds()
     right = np.array([[0.55], [0.6], [0.62], [0.66]])
     counts = np.zeros((4, QUESTIONS, 2), dtype=np.int64)
@@ -240,7 +225,7 @@ def test_a_candidate_that_is_likely_to_be_ruled_out_goes_on_against_one_model() 
     counts[:, :, 0] = asked.extra - counts[:, :, 1]
     controller.tell_round(asked, counts, [[Cost(1, price)] * 2 for price in RISING[:4]])
     look = controller.last_look
-    assert tape is not None and look is not None
+    assert look is not None
     assert [sorted(pair) for pair in look.open_pairs().tolist()] == [[0, 3]]
 
 

@@ -7,12 +7,11 @@ import pytest
 from core_runs import play
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Baseline, Bench, Controller, Outcome, Pace, Pairs, Plan, PrecisionOf, Trials
-from adaptive_eval.core.objectives import Gate
+from adaptive_eval.core import Controller, Outcome, Plan, Reason, Verdict
+from adaptive_eval.core.objectives import Baseline, Gate, Pairs, PrecisionOf
 from adaptive_eval.core.rounds import MISSING, UNGRADED
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin, RecordedTrials
-from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.core.settings import Bench, Margin, Pace, RecordedTrials, Trials
 from scorio.sinf import difference_values, paired_counts, paired_moments
 
 QUESTIONS, DEPTH, MAX_TRIALS = 20, 240, 60

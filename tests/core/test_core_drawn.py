@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples
 
-from adaptive_eval.core import Ask, Baseline, Bench, Controller, Judging, Pace, Plan, Threshold, Trials, Verdict
-from adaptive_eval.core.objectives import Gate
-from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core import Ask, Controller, Judging, Plan, Uniform, Verdict
+from adaptive_eval.core.objectives import Baseline, Gate, Threshold
 from adaptive_eval.core.same_questions import estimates_of_drawn, pairs_by_question
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.tally import UnknownGrades
 from scorio.sinf.prior import EVENTS
 

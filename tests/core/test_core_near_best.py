@@ -7,14 +7,13 @@ import pytest
 from core_runs import play
 from thoroughness import first_of
 
-from adaptive_eval.core import Ask, Bench, Best, Controller, NearBest, Pace, Plan, StageBefore, TopK, Trials
+from adaptive_eval.core import Ask, Bench, Controller, NearBest, Pace, Plan, Reason, StageBefore, Trials, Verdict
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.look import tiers
-from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.objectives import Best, Objective, TopK
 from adaptive_eval.core.stack import RunStack, SummedTapes
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.study.judged import judge_replay
 from scorio.moments import FloatArray
 

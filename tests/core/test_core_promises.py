@@ -9,12 +9,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from thoroughness import sizes
 
-from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
-from adaptive_eval.core.anytime import Anytime
+from adaptive_eval.core import Anytime, Bench, Controller, Judging, Pace, Plan, Rule, Trials, Verdict
 from adaptive_eval.core.evidence import Estimates, Evidence, Prior, estimate
-from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Policy, Uniform, Weighted
-from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
 
 BINARY = np.array([0.0, 1.0])

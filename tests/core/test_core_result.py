@@ -1,19 +1,18 @@
 """The result of a run as plain values."""
 
 import math
+from dataclasses import replace
 
 import core_oracle as oracle
 import numpy as np
 import pytest
 from core_runs import Answers, never_called, play
 
-from adaptive_eval.core import Bench, Controller, Cost, Outcome, PairVerdict, Plan, Reason, Result, Trials, Verdict
-from adaptive_eval.core.judge import Judging
+from adaptive_eval.core import Controller, Judging, Plan, Result, Rule, UnresolvedPairs, ZScore
 from adaptive_eval.core.objectives import Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.settings import Bench, Margin, Trials
+from adaptive_eval.core.types import Cost, Outcome, PairVerdict, Reason, Verdict
 from scorio.sinf.compare import sampled_variance
 
 W = [0.0, 1.0]
@@ -95,40 +94,17 @@ def test_questions_of_a_cluster_count_together() -> None:
     assert first.sampled_sigma == pytest.approx(math.sqrt(sum(s * s for s in sums) * 2 / (1 * 16)))
 
 
-def test_one_question_says_nothing_of_others_like_it() -> None:
-    result = result_of(
-        run_to_end(
-            Plan(
-                Bench(2, 1, np.array(W)),
-                objective=Ranking(),
-                rule=ZScore(),
-                policy=UnresolvedPairs(),
-                judging=Judging(),
-                prior="uniform",
-                trials=Trials(min=10, max=10),
-            ),
-            [[9], [1]],
-        )
-    )
-    assert result.models[0].sampled_sigma == math.inf
-    (comparison,) = result.comparisons
-    assert (comparison.sampled_z, comparison.difference) == (0.0, pytest.approx(0.8)), "of these it says something"
-
-
-def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
-    bench = Bench(5, 1, np.array(W))
-    chosen = Plan(
-        bench,
-        objective=TopK(2),
-        rule=ZScore(),
-        policy=UnresolvedPairs(),
-        judging=Judging(),
-        prior="uniform",
-        trials=Trials(min=10, max=10),
-    )
-    result = result_of(run_to_end(chosen, [[9], [7], [5], [3], [1]]))
-    assert [comparison.sampled_z for comparison in result.comparisons] == [0.0] * 6
-    assert all(comparison.difference > 0.1 for comparison in result.comparisons)
+@pytest.mark.parametrize(
+    ("objective", "right"),
+    [(Ranking(), [[9], [1]]), (TopK(2), [[9], [7], [5], [3], [1]])],
+    ids=["a pair", "many pairs"],
+)
+def test_one_question_says_nothing_of_others_like_it(objective: Objective, right: list[list[int]]) -> None:
+    bench = Bench(len(right), 1, np.array(W))
+    result = result_of(run_to_end(replace(plan(ZScore()), bench=bench, objective=objective, judging=Judging()), right))
+    assert {row.sampled_sigma for row in result.models} == {math.inf}
+    assert {comparison.sampled_z for comparison in result.comparisons} == {0.0}
+    assert all(comparison.difference > 0.1 for comparison in result.comparisons), "of these it says something"
 
 
 def test_outcomes_known_beforehand_are_in_every_score() -> None:

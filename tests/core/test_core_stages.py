@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from core_runs import Answers, Shell, after, exact, restore, straight
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Pace, Plan, SetAside, Trials, Verdict
+from adaptive_eval.core import Bench, Budget, Controller, Optimal, Pace, Plan, Ranking, Trials, Uniform
 from adaptive_eval.core.judge import Judging, rule_shared_among
-from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import JoinedRule, StageBefore
-from adaptive_eval.core.types import Cause, Reason
+from adaptive_eval.core.types import Ask, Cause, Cost, Outcome, Reason, SetAside, Verdict
 
 BINARY = np.array([0.0, 1.0])
 QUESTIONS = 12
