@@ -11,9 +11,8 @@ from stored_runs import store_records
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.config.prepare import PreparedRun, prepare
-from adaptive_eval.core import Controller
+from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.simulate.worlds import binary

@@ -10,18 +10,13 @@ from scipy.stats import binom
 from test_simulated import QUESTIONS, level, served
 from thoroughness import sizes
 
-from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
-from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.near_best import NearBest
+from adaptive_eval.core import Anytime, Cost, Judging, NearBest, Plan, Rule, Verdict, ZScore
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import Rule, ZScore
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.settings import Bench, Budget, Margin, Pace, Trials
 from adaptive_eval.core.stack import can_stand_side_by_side
-from adaptive_eval.core.types import Cost, Verdict
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import ServiceCosts

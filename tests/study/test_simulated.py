@@ -8,11 +8,8 @@ import pytest
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.config.run import ServingGroup
-from adaptive_eval.core import Bench, Budget, Controller, Outcome, Pace, Plan, StageBefore, Trials, Verdict
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import PrecisionOf
-from adaptive_eval.core.rules import ZScore
-from adaptive_eval.core.types import Cost
+from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan, PrecisionOf, StageBefore, Verdict, ZScore
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.simulate.worlds import BINARY, binary
 from adaptive_eval.study.pilot import AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts, uncapped
