@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, never_called, plans, restore, straight
+from core_runs import Answers, Shell, after, exact, never_called, plans, play, restore, result_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -272,13 +272,9 @@ def test_lost_trials_of_a_part_do_not_end_a_run_that_can_continue() -> None:
 def test_unused_reservations_are_spent_on_further_trials() -> None:
     """At half the worst cost, about twice the trials are asked; only the last round's reserve remains."""
     plan = never(Budget(tokens=10_000))
-    controller = Controller(plan)
-    while controller.finished is None:
-        controller.tell(Outcome(*ask[:3], 0, Cost(tokens=50)) for ask in controller.ask(100))
+    controller = play(Controller(plan), lambda ask: 0, cost=lambda ask: Cost(tokens=50))
     assert controller.trials.sum() == 190  # 9,500 are spent, and the next ten may cost 1,000
-    result = controller.result()
-    assert result is not None
-    assert result.spent == Cost(9_500)
+    assert result_of(controller).spent == Cost(9_500)
 
 
 def test_losses_may_leave_exactly_what_the_round_in_flight_needs() -> None:
@@ -343,18 +339,6 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
         again.tick(61.0)
         assert restore(again, shell.outcomes) == []
         assert again.finished is Reason.WALL_TIME
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_first_round_in_parts_continues_after_a_restart(seed: int) -> None:
-    """A start with more stored answers than its first part asks for opens the next part at once."""
-    bench = Bench(models=2, questions=2, weights=np.array([0.0, 1.0]), worst_cost=(Cost(0, 0.0, 1.0),) * 2)
-    plan = Plan(bench, trials=Trials(min=3, max=3), budget=Budget(gpu_seconds=8.2))
-    answers = Answers(plan, seed)
-    expected = straight(plan, answers)
-    killed = Shell(plan, answers, np.random.default_rng(seed), restarts=0.3).run()
-    assert exact(killed.looks) == exact(expected.looks)
-    assert killed.finished is expected.finished
 
 
 @pytest.mark.parametrize("name", [*CURRENCIES, "wall_seconds"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, play, straight
+from core_runs import Answers, play, result_of, straight
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Evidence, NearBest, Optimal, Plan, Rule, StageBefore, ZScore
@@ -70,8 +70,7 @@ RESOLVED, UNDECIDED = Verdict.RESOLVED, Verdict.UNDECIDED_BY_LABELS
 
 def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
     run = finished_run()
-    plain, corrected = run.result(), run.result(correction([0.0, 0.0, 0.0], 0.0))
-    assert plain is not None and corrected is not None
+    plain, corrected = result_of(run), result_of(run, correction([0.0, 0.0, 0.0], 0.0))
     assert corrected.models == plain.models and verdicts(corrected) == verdicts(plain)
     assert [comparison.called for comparison in corrected.comparisons] == [
         comparison.called for comparison in plain.comparisons
@@ -80,8 +79,7 @@ def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
 
 def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:
     run = finished_run()
-    plain, corrected = run.result(), run.result(correction([-0.4, 0.0, 0.0]))
-    assert plain is not None and corrected is not None
+    plain, corrected = result_of(run), result_of(run, correction([-0.4, 0.0, 0.0]))
     assert order(plain) == [0, 1, 2] and order(corrected) == [1, 0, 2]
     scores = {row.model: row for row in plain.models}
     for row in corrected.models:
@@ -104,36 +102,35 @@ def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> N
 
 def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() -> None:
     run = finished_run()
-    corrected = run.result(correction([-0.2, 0.0, 0.0]))
-    assert corrected is not None and verdicts(corrected)[order(corrected)[0], order(corrected)[1]] is UNDECIDED
+    corrected = result_of(run, correction([-0.2, 0.0, 0.0]))
+    assert verdicts(corrected)[order(corrected)[0], order(corrected)[1]] is UNDECIDED
     assert [row.tier for row in corrected.models] == [1, 1, 2]
     assert corrected.comparisons[0].called is None
-    wide = run.result(correction([0.0, 0.0, 0.0], 0.3))
-    assert wide is not None and order(wide) == [0, 1, 2]
+    wide = result_of(run, correction([0.0, 0.0, 0.0], 0.3))
+    assert order(wide) == [0, 1, 2]
     assert set(verdicts(wide).values()) == {UNDECIDED} and [row.tier for row in wide.models] == [1, 1, 1]
 
 
 def test_labels_never_newly_decide_a_comparison_with_an_unlabelled_model() -> None:
     run = finished_run()
-    corrected = run.result(correction([-0.3, NONE, NONE]))
-    assert corrected is not None and verdicts(corrected) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
-    corrected = run.result(correction([0.0, NONE, NONE]))
-    assert corrected is not None and verdicts(corrected) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
+    corrected = result_of(run, correction([-0.3, NONE, NONE]))
+    assert verdicts(corrected) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
+    corrected = result_of(run, correction([0.0, NONE, NONE]))
+    assert verdicts(corrected) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
     open_ = finished_run(skills=(0.5, 0.5), seed=1)
-    plain, moved = open_.result(), open_.result(correction([0.4, NONE]))
-    assert plain is not None and moved is not None
+    plain, moved = result_of(open_), result_of(open_, correction([0.4, NONE]))
     assert only(plain).verdict.verdict is only(moved).verdict.verdict is Verdict.OUT_OF_REACH
-    both = open_.result(correction([0.4, 0.0]))
-    assert both is not None and verdicts(both) == {(0, 1): RESOLVED}, "labels of both decide"
+    both = result_of(open_, correction([0.4, 0.0]))
+    assert verdicts(both) == {(0, 1): RESOLVED}, "labels of both decide"
 
 
 def test_a_tie_is_judged_by_the_corrected_difference() -> None:
     run = finished_run(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
-    plain = run.result()
-    assert plain is not None and only(plain).verdict.verdict is Verdict.TIED
+    plain = result_of(run)
+    assert only(plain).verdict.verdict is Verdict.TIED
     for shift, sigma, verdict in ((0.0, 0.01, Verdict.TIED), (0.0, 0.2, UNDECIDED), (0.5, 0.01, RESOLVED)):
-        corrected = run.result(correction([shift, 0.0], sigma))
-        assert corrected is not None and only(corrected).verdict.verdict is verdict
+        corrected = result_of(run, correction([shift, 0.0], sigma))
+        assert only(corrected).verdict.verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -147,46 +144,45 @@ def test_a_tie_is_judged_by_the_corrected_difference() -> None:
 )
 def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> None:
     run = finished_run(Best(), rule, judging)
-    corrected = run.result(correction([-0.6, 0.0, 0.0]))
-    assert corrected is not None and verdicts(corrected)[1, 0] is RESOLVED
-    wide = run.result(correction([0.0, 0.0, 0.0], 1.0))
-    assert wide is not None and RESOLVED not in verdicts(wide).values()
+    corrected = result_of(run, correction([-0.6, 0.0, 0.0]))
+    assert verdicts(corrected)[1, 0] is RESOLVED
+    wide = result_of(run, correction([0.0, 0.0, 0.0], 1.0))
+    assert RESOLVED not in verdicts(wide).values()
 
 
 def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores() -> None:
     run = finished_run(Threshold(0.6))
-    assert verdicts(run.result()) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}  # type: ignore[arg-type]
-    corrected = run.result(correction([-0.1, NONE, 0.7]))
-    assert corrected is not None and verdicts(corrected) == {
+    assert verdicts(result_of(run)) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}
+    corrected = result_of(run, correction([-0.1, NONE, 0.7]))
+    assert verdicts(corrected) == {
         (0, None): UNDECIDED,
         (1, None): RESOLVED,
         (2, None): RESOLVED,
     }
     assert {comparison.verdict.first: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
     precise = finished_run(PrecisionOf(0.05))
-    assert set(verdicts(precise.result()).values()) == {RESOLVED}  # type: ignore[arg-type]
-    wide = precise.result(correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
-    assert wide is not None and verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
+    assert set(verdicts(result_of(precise)).values()) == {RESOLVED}
+    wide = result_of(precise, correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
+    assert verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
 
 
 def test_a_gate_follows_the_corrected_scores() -> None:
     run = finished_run(Gate(Margin(1, 0.1)))
-    plain, corrected = run.result(), run.result(correction([-0.6, 0.0, 0.5]))
-    assert plain is not None and verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
-    assert corrected is not None and verdicts(corrected) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
-    undecided = run.result(correction([-0.3, 0.0, 0.0], 0.05))
-    assert undecided is not None and UNDECIDED in verdicts(undecided).values()
+    plain, corrected = result_of(run), result_of(run, correction([-0.6, 0.0, 0.5]))
+    assert verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
+    assert verdicts(corrected) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
+    undecided = result_of(run, correction([-0.3, 0.0, 0.0], 0.05))
+    assert UNDECIDED in verdicts(undecided).values()
 
 
 def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
     skills = (0.9, 0.4, 0.1)
     short = finished_run(skills=skills, trials=Trials(min=4, max=10))
     run = finished_run(skills=skills, before=StageBefore(short, (0, 1, 2)))
-    plain, corrected = run.result(), run.result(correction([0.0, 0.0, 0.0]))
-    assert plain is not None and corrected is not None
+    plain, corrected = result_of(run), result_of(run, correction([0.0, 0.0, 0.0]))
     assert verdicts(plain)[0, 1] is verdicts(corrected)[0, 1] is RESOLVED
-    turned = run.result(correction([-0.75, 0.0, 0.0]))
-    assert turned is not None and verdicts(turned)[1, 0] is RESOLVED
+    turned = result_of(run, correction([-0.75, 0.0, 0.0]))
+    assert verdicts(turned)[1, 0] is RESOLVED
 
 
 def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Controller:
@@ -208,15 +204,15 @@ def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool
 @pytest.mark.parametrize(("cut", "verdict"), [(0, RESOLVED), (8, Verdict.BLOCKED)])
 def test_labels_make_no_call_that_cut_answers_could_reverse(cut: int, verdict: Verdict) -> None:
     run = run_with_cut_answers(cut, stops=False)
-    corrected = run.result(correction([-0.3, 0.0]))
-    assert corrected is not None and only(corrected).verdict.verdict is verdict
+    corrected = result_of(run, correction([-0.3, 0.0]))
+    assert only(corrected).verdict.verdict is verdict
 
 
 def test_labels_make_no_new_call_after_an_alarm() -> None:
     run = run_with_cut_answers(0, empty_from=12)
-    corrected = run.result(correction([-0.3, 0.0]))
+    corrected = result_of(run, correction([-0.3, 0.0]))
     assert run.finished is Reason.ALARM
-    assert corrected is not None and only(corrected).verdict.verdict is Verdict.BLOCKED
+    assert only(corrected).verdict.verdict is Verdict.BLOCKED
 
 
 def paths(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import play
+from core_runs import look_of, play, result_of, standing_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Judging, Optimal, Outcome, Plan, SetAside, Verdict
@@ -73,8 +73,7 @@ def test_a_result_compares_on_the_trials_that_both_models_have() -> None:
     outcomes = draw_outcomes(3, "together", lost=0.2)
     outcomes[1, :3, 5:8] = -1  # without a grade
     plan = Plan(BENCH, objective=Pairs(((0, 1),)), trials=Trials(min=200, max=200), coupled=True)
-    result = carry_out(plan, outcomes).result()
-    assert result is not None
+    result = result_of(carry_out(plan, outcomes))
     (comparison,) = result.comparisons
     assert comparison.by_trial and comparison.verdict.first == 0
     first, second = outcomes[:, :, :200]
@@ -93,8 +92,7 @@ def test_questions_with_weights_are_asked_and_compared_by_them() -> None:
     trials = run.counts.sum(axis=-1)
     assert np.array_equal(trials[0], trials[1]), "only what both have counts"
     assert trials[0, :5].mean() > 2.0 * trials[0, 5:].mean()
-    result = run.result()
-    assert result is not None
+    result = result_of(run)
     (comparison,) = result.comparisons
     assert comparison.by_trial
     apart = [(outcomes[0, q, :n] - outcomes[1, q, :n]).mean() for q, n in enumerate(trials[0].tolist())]
@@ -114,8 +112,7 @@ def test_a_weighted_gate_calls_equal_models_apart_no_more_often_than_promised() 
         chance, shift = rng.uniform(0.2, 0.8, (QUESTIONS, 1)), np.where(labels == 0, -0.1, 0.1)[:, None]
         noise = rng.random((QUESTIONS, DEPTH))
         outcomes = np.stack([noise < chance, noise < chance + shift]).astype(int)
-        look = carry_out(plan, outcomes).latest_look()
-        assert look is not None
+        look = look_of(carry_out(plan, outcomes))
         called += look.comparisons[0].verdict is Verdict.RESOLVED
     assert called / runs <= 0.1 + 2.0 * np.sqrt(0.09 / runs)
 
@@ -143,8 +140,7 @@ def test_an_ungraded_trial_takes_z_as_near_to_zero_as_either_grade() -> None:
     controller = carry_out(plan, lacking)
     look, complete_look = controller.looks[5], complete.looks[5]
     assert look.trials[1] == complete_look.trials[1] - 1
-    standing = controller.last_look
-    assert standing is not None
+    standing = standing_of(controller)
     (at,) = standing.evidence.positions(np.array([[0, 1]]))
     assert abs(standing.cautious.z[at]) < abs(standing.evidence.z[at])
     first, second = outcomes[0, :, :60], outcomes[1, :, :60]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import play
+from core_runs import look_of, play, result_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Outcome, Plan, Reason, Verdict
@@ -67,10 +67,7 @@ def carry_out(plan: Plan, outcomes: Outcomes, slots: int = 10**6, mix: int | Non
     controller, rng = Controller(plan), np.random.default_rng(mix)
     waiting: list[Outcome] = []
     while controller.finished is None:
-        waiting += [
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial]))
-            for a in controller.ask(slots)
-        ]
+        waiting += [Outcome(*ask[:3], int(outcomes[ask[:3]])) for ask in controller.ask(slots)]
         rng.shuffle(waiting)
         controller.tell(waiting[:3])
         del waiting[:3]
@@ -89,8 +86,7 @@ def test_z_and_information_are_those_of_the_trials_that_both_have(recorded: int)
         z = moments.mean / np.sqrt(moments.var)
         assert pair.z == pytest.approx(z if pair.first == 0 else -z)
         assert pair.information == pytest.approx(n / min(recorded, MAX_TRIALS))
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     (comparison,), n = result.comparisons, controller.trials[1] // QUESTIONS
     apart = (outcomes[0, :, :n].astype(float) - outcomes[1, :, :n]).mean()
     assert comparison.by_trial
@@ -119,8 +115,7 @@ def test_questions_may_have_recordings_of_different_lengths() -> None:
     outcomes = draw_outcomes(6, lost=0.02)
     lengths = np.where(np.arange(QUESTIONS) < 5, 8, 40)
     controller = carry_out(plan_of(bench_of(outcomes, lengths), objective=Pairs(((0, 1),))), outcomes)
-    look = controller.latest_look()
-    assert look is not None
+    look = look_of(controller)
     (pair,), asked = look.comparisons, controller.counts[1].sum(axis=-1)
     counts = np.array(
         [

@@ -6,7 +6,7 @@ from dataclasses import replace
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_runs import Answers, straight
+from core_runs import Answers, result_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -293,8 +293,7 @@ def test_a_run_with_equal_weights_takes_the_looks_of_one_without() -> None:
 def test_a_look_is_at_weighted_scores_and_a_run_asks_more_where_the_weight_is(objective) -> None:  # type: ignore[no-untyped-def]
     plan = weighted_plan(objective=objective)
     run = straight(plan, Answers(plan, 2, lambda model, question: (0.5, 0.55, 0.6)[model]))
-    result, share = run.result(), WEIGHTS / WEIGHTS.sum()
-    assert result is not None
+    result, share = result_of(run), WEIGHTS / WEIGHTS.sum()
     means = run.counts[..., 1] / run.counts.sum(axis=-1)
     for row in result.models:
         assert row.score == pytest.approx(float(means[row.model] @ share))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import play, play_chances
+from core_runs import look_of, play, play_chances, result_of
 from numpy.typing import NDArray
 from scipy.stats import binom
 from thoroughness import first_of, sizes
@@ -38,8 +38,7 @@ def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int, *, keep_looks
 
 
 def outcome(controller: Controller) -> str:
-    look = controller.latest_look()
-    assert look is not None
+    look = look_of(controller)
     (pair,) = look.comparisons
     if pair.verdict is not Verdict.RESOLVED or pair.reversed:
         return UNDECIDED
@@ -150,8 +149,7 @@ def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
     chances = np.stack([questions(0.8), *[questions(0.75)] * 4])
     wrong = 0
     for seed in range(runs):
-        look = carry_out(plan, chances, seed).latest_look()
-        assert look is not None
+        look = look_of(carry_out(plan, chances, seed))
         wrong += any(pair.verdict is Verdict.RESOLVED for pair in look.comparisons)
     assert wrong / runs <= allowed(0.05, runs)
 
@@ -161,8 +159,7 @@ def test_a_gate_reports_the_difference_with_its_margin() -> None:
     plan = gate(0.2, trials=Trials(min=10, max=10))
     # the baseline is right in 7 of 10, the build on every other question in 6
     controller = play(Controller(plan), lambda ask: int(ask.trial < 7 - ask.model * (ask.question % 2)))
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     (comparison,) = result.comparisons
     baseline, build = (next(row for row in result.models if row.model == at) for at in (0, 1))
     sigma = math.hypot(baseline.sigma, build.sigma)
@@ -199,8 +196,7 @@ def gate_on_value(models: int, delta: float = DELTA, *, trials: Trials | None = 
 
 def shares_on_value(plan: Plan, score: float) -> dict[str, float]:
     """The share of the models with each outcome, if all have this true score."""
-    look = carry_out(plan, np.tile(questions(score), (plan.bench.models, 1)), 1).latest_look()
-    assert look is not None
+    look = look_of(carry_out(plan, np.tile(questions(score), (plan.bench.models, 1)), 1))
     assert all(pair.second is None for pair in look.comparisons)
     endings = [
         UNDECIDED if pair.verdict is not Verdict.RESOLVED or pair.reversed else PASS if pair.z > 0.0 else FAIL
@@ -232,8 +228,7 @@ def test_a_gate_on_a_value_calls_as_a_threshold_at_the_value_less_delta(models: 
     for seed in range(2):
         comparisons = []
         for plan in (gate_plan, threshold):
-            look = carry_out(plan, chances, seed).latest_look()
-            assert look is not None
+            look = look_of(carry_out(plan, chances, seed))
             pairs = [pair._replace(rho=0.0) for pair in look.comparisons]
             comparisons.append([tuple(round(x, 9) if isinstance(x, float) else x for x in pair) for pair in pairs])
         assert comparisons[0] == comparisons[1]
@@ -244,8 +239,7 @@ def test_a_gate_on_a_value_reports_the_difference_without_its_margin(models: int
     """Every model has its margin, also the first; tiers are those against the value itself."""
     controller = Controller(gate_on_value(models, 0.15, trials=Trials(min=10, max=10)))
     play(controller, lambda ask: int(ask.trial < 5 + 4 * ask.model))  # right in 5 of 10, and the second in 9
-    result, look = controller.result(), controller.latest_look()
-    assert result is not None and look is not None
+    result, look = result_of(controller), look_of(controller)
     assert len(look.tiers) == models
     by_model = {comparison.verdict.first: comparison for comparison in result.comparisons}
     sigmas = {row.model: row.sigma for row in result.models}
@@ -414,13 +408,11 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
             right = rng.binomial(asked.extra, true)
             for _ in controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1)):
                 by_hand = oracle.look(controller.counts)
-                look = controller.latest_look()
-                assert look is not None
+                look = look_of(controller)
                 (pair,) = look.comparisons
                 decided = str(pair.verdict) == "resolved"
                 assert (by_hand != "UNDECIDED") == decided
-                result = controller.result()
-                assert result is not None
+                result = result_of(controller)
                 assert [decision.call for decision in result.gates] == oracle.called
     assert len(controller.looks) > 3
 
@@ -429,8 +421,7 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
     plan = gate_of_benchmarks(models=3, deltas=(0.2, 0.15), trials=Trials(min=4, max=80))
     true = chances(PRODUCTION, (0.4, 0.89), PRODUCTION)
     controller = carry_out(plan, true, 1, keep_looks=True)
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     decisions = {(decision.model, decision.part): decision for decision in result.gates}
     assert sorted(decisions) == [(model, part) for model in (1, 2) for part in (0, 1, 2)]
     assert decisions[1, 1].call == -1 and all(decisions[2, part].call == 1 for part in (0, 1, 2))

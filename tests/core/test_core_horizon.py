@@ -7,7 +7,7 @@ from math import ceil, isfinite
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, play, straight
+from core_runs import Answers, Shell, after, exact, look_of, play, straight
 
 from adaptive_eval.core import Controller, Judging, NearBest, Plan, Reason, Rule, Uniform, Verdict
 from adaptive_eval.core.objectives import Best, Gate, Threshold
@@ -233,8 +233,7 @@ RESERVE = 2
 
 def with_larger_horizon(run: Controller) -> Plan | None:
     """The plan with the horizon that is advised; None if no plausible one is."""
-    look = run.latest_look()
-    assert look is not None
+    look = look_of(run)
     needed = [pair.trials_needed for pair in look.comparisons if pair.verdict is Verdict.OUT_OF_REACH]
     plausible = [trials for trials in needed if isfinite(trials) and RESERVE * trials <= MAX_PLAUSIBLE]
     if not plausible:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import play
+from core_runs import play, result_of
 from thoroughness import first_of
 
 from adaptive_eval.core import Ask, Bench, Controller, NearBest, Pace, Plan, Reason, StageBefore, Trials, Verdict
@@ -119,8 +119,7 @@ def finished_run(asked: Plan, scores: list[float], seed: int, cut: float = 0.0, 
 
 
 def verdict(run: Controller) -> Verdict:
-    result = run.result()
-    assert result is not None
+    result = result_of(run)
     (comparison,) = result.comparisons
     return comparison.verdict.verdict
 
@@ -130,8 +129,8 @@ def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int
     """The second model is better, and trails only because a fifth of its answers were cut off."""
     scores, unsure = [0.56, 0.64], {"may_be_right": int(AnswerKind.TRUNCATED), "stops_on_alarm": False}
     cut = finished_run(plan(2, **unsure), scores, seed, cut=0.2)
-    result = cut.result()
-    assert result is not None and result.models[0].model == 0, "by the grades the first is ahead"
+    result = result_of(cut)
+    assert result.models[0].model == 0, "by the grades the first is ahead"
     assert verdict(cut) is Verdict.BLOCKED
     complete = finished_run(plan(2, **unsure), scores, seed)
     complete_result = complete.result()
@@ -161,12 +160,10 @@ def test_labels_that_say_little_leave_no_pick() -> None:
     """A call had a low boundary because its standard error was small; it does not hold for less precise scores."""
     run = finished_run(plan(2), [0.6, 0.5], 0)
     assert verdict(run) is Verdict.RESOLVED
-    plain = run.result()
-    assert plain is not None
+    plain = result_of(run)
     lead = plain.models[0].score - plain.models[1].score
     for shift in (0.0, -lead - 0.001, -lead - 0.2):
-        result = run.result(corrections([shift, 0.0], 0.5))
-        assert result is not None
+        result = result_of(run, corrections([shift, 0.0], 0.5))
         assert result.comparisons[0].verdict.verdict is Verdict.UNDECIDED_BY_LABELS
 
 
@@ -178,8 +175,7 @@ def test_labelled_picks_keep_the_promise() -> None:
     for seed in range(runs):
         run = finished_run(plan(2, max_trials=16), [0.50 + bias - MARGIN, 0.50], seed)
         measured = -bias + sigma * np.random.default_rng(10_000 + seed).standard_normal()
-        result = run.result(ScoreCorrection(np.array([[measured], [0.0]]), np.array([[sigma**2], [0.0]])))
-        assert result is not None
+        result = result_of(run, ScoreCorrection(np.array([[measured], [0.0]]), np.array([[sigma**2], [0.0]])))
         wrong += result.comparisons[0].verdict.verdict is Verdict.RESOLVED and result.models[0].model == 0
     assert wrong / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
 
@@ -204,8 +200,7 @@ def test_a_raised_horizon_keeps_the_promise(horizons: tuple[int, ...], margin: f
                     controller.tell_round(asked, rng.multinomial(asked.extra, chances(scores)))
             before = controller
         assert before is not None
-        result = before.result()
-        assert result is not None
+        result = result_of(before)
         wrong += verdict(before) is Verdict.RESOLVED and result.models[0].model == 1
     assert wrong / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from core_evidence import evidence
-from core_runs import Answers, never_called, play_chances, straight
+from core_runs import Answers, look_of, never_called, play_chances, standing_of, straight
 from scipy.stats import binom, norm
 
 from adaptive_eval.core import Controller, Evidence, Judging, Plan, UnresolvedPairs, ZScore
@@ -161,8 +161,7 @@ def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: 
     for seed in range(runs):
         rng = np.random.default_rng([seed, 5])
         controller = Controller(Plan(Bench(2, questions, BINARY), rule=rule, pace=pace), keep_looks=False)
-        look = play_chances(controller, p, rng).latest_look()
-        assert look is not None
+        look = look_of(play_chances(controller, p, rng))
         called += look.count(Verdict.RESOLVED)
     assert called <= binom.ppf(0.999, runs, 0.10)
 
@@ -260,8 +259,7 @@ def test_likely_is_more_likely_than_not_by_the_normal_forecast(times: float, sta
     bound, outcomes = 2.5, tape(0.5, 0.45, 0.3)
     controller = Controller(plan_ahead(0, rule=ZScore(bound)))
     controller.tell([Outcome(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(1000)])
-    standing, held = controller.last_look, controller.trials
-    assert standing is not None
+    standing, held = standing_of(controller), controller.trials
     z = np.abs(standing.evidence.z[standing.evidence.positions(standing.open_pairs())])
     centre, spread = z * np.sqrt(times), np.sqrt(times - 1.0) + 1e-12
     called = norm.sf((bound - centre) / spread) + norm.cdf((-bound - centre) / spread)

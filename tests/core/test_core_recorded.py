@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, exact, plans, restore, straight
+from core_runs import Answers, exact, plans, play, restore, result_of, standing_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -74,8 +74,7 @@ def test_only_the_new_model_is_asked(objective: Ranking, pace: str) -> None:
     assert asked == {NEW}
     assert controller.trials[:NEW].tolist() == [0, 0, 0]
     assert not controller.needed_models()[:NEW].any()
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert result.fixed_trials == 20 * QUESTIONS, "a fixed design asks nobody else either"
     assert 0 < result.trials <= result.fixed_trials
 
@@ -127,8 +126,7 @@ def test_information_of_a_pair_with_a_recorded_model_is_that_of_its_variance() -
     standing = Controller(make_plan(counts, prior="uniform"))
     for ask in standing.ask(64):
         standing.tell(_outcomes([ask]))
-    judged = standing.last_look
-    assert judged is not None
+    judged = standing_of(standing)
     nu = standing.counts + counts + 1.0
     share = nu[..., 1] / nu.sum(axis=-1)
     v = (share * (1 - share)).sum(axis=1)
@@ -147,8 +145,7 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
     rule = Sequential(0.95, 2 / 400)
     controller = Controller(make_plan(counts, prior="uniform", trials=Trials(min=2, max=400), rule=rule))
     controller.tell(_outcomes(controller.ask(64)))
-    (look,), judged = controller.looks, controller.last_look
-    assert judged is not None
+    (look,), judged = controller.looks, standing_of(controller)
     finite = [pair for pair in look.comparisons if np.isfinite(pair.trials_needed)]
     assert finite
     for pair in finite:
@@ -167,8 +164,7 @@ def test_ungraded_answers_of_recorded_models_widen_score_bounds() -> None:
     categories[1, 0, 20:] = UNGRADED
     plan, trials = make_plan(counts), RecordedTrials(categories, np.zeros(categories.shape, dtype=bool))
     controller = carry_out(replace(plan, bench=replace(plan.bench, recorded_trials=trials)))
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     row = next(row for row in result.models if row.model == 1)
     wrong, right = counts[1, 0]
     others = (counts[1, 1:, 1] / 20).sum()
@@ -203,8 +199,7 @@ def test_an_exact_tie_with_a_recorded_model_is_called_no_more_often_than_promise
     for seed in range(runs):
         counts = recorded_counts(trials, chances, np.random.default_rng([9, seed]))
         plan = make_plan(counts, judging=Judging(futility=None))
-        standing = carry_out(plan, seed, chances).last_look
-        assert standing is not None
+        standing = standing_of(carry_out(plan, seed, chances))
         called += bool(standing.memory.call[0])
     assert called / runs <= 0.10 + 2 * np.sqrt(0.09 / runs)
 
@@ -286,13 +281,6 @@ def test_missing_trials_are_requested_as_far_as_the_cost_of_stored_ones_allows(
     assert (new, controller.finished) == (asked, Reason.BUDGET)
 
 
-def test_a_finished_design_ends_with_its_look() -> None:
-    plan = Plan(Bench(3, 4, BINARY), trials=Trials(min=4, max=8), first=np.full((3, 4), 8))
-    controller = with_stored_trials(plan, Answers(plan, 2))
-    assert len(controller.looks) == 1
-    assert controller.finished in (Reason.SETTLED, Reason.OUT_OF_REACH)
-
-
 @pytest.mark.parametrize(
     ("first", "message"),
     [
@@ -365,13 +353,7 @@ def test_ties_are_called_no_more_often_than_promised(stored: str, runs: int) -> 
     for _ in range(runs):
         plan = default_plan(first(), max_trials)
         p = rng.beta(2.0, 2.0, 20)
-        controller = Controller(plan)
-        while controller.finished is None:
-            requested = controller.ask(1 << 20)
-            right = rng.random(len(requested)) < p[[ask.question for ask in requested]]
-            controller.tell(
-                Outcome(a.model, a.question, a.trial, int(r)) for a, r in zip(requested, right, strict=True)
-            )
+        controller = play(Controller(plan), lambda ask, p=p: int(rng.random() < p[ask.question]))
         called += controller.looks[-1].comparisons[0].verdict is Verdict.RESOLVED
     assert called <= binom.ppf(0.999, runs, 0.10)
     if stored == "everything":

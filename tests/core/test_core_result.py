@@ -6,9 +6,9 @@ from dataclasses import replace
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_runs import Answers, never_called, play
+from core_runs import Answers, never_called, play, result_of, standing_of
 
-from adaptive_eval.core import Controller, Judging, Plan, Result, Rule, UnresolvedPairs, ZScore
+from adaptive_eval.core import Controller, Judging, Plan, Rule, UnresolvedPairs, ZScore
 from adaptive_eval.core.objectives import Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Trials
@@ -39,12 +39,6 @@ def run_to_end(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
         Outcome(*ask[:3], int(ask.trial < right[ask.model][ask.question]), cost) for ask in controller.ask(1000)
     )
     return controller
-
-
-def result_of(controller: Controller) -> Result:
-    result = controller.result()
-    assert result is not None
-    return result
 
 
 TALLIES = [[[10 - right, right] for right in row] for row in RIGHT]
@@ -199,8 +193,7 @@ def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
         controller, crossed = Controller(chosen), dict[frozenset[int | None], tuple[int, float]]()
         while controller.finished is None:
             controller.tell(answers.of(controller.ask(10**6)))
-            standing = controller.last_look
-            assert standing is not None
+            standing = standing_of(controller)
             evidence, call = standing.evidence, standing.memory.call
             for at in np.flatnonzero(call).tolist():
                 members = frozenset((int(evidence.first[at]), int(evidence.second[at])))

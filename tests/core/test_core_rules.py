@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from core_evidence import evidence
 from core_looks import Looker, binary
-from core_runs import play
+from core_runs import look_of, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -386,11 +386,8 @@ def gated(plan: Plan, seed: int, earlier: bool) -> int:
             before = StageBefore(controller, (0, 1))
             controller, earlier = Controller(replace(plan, before=before), keep_looks=False), False
         requested = controller.ask(10**6)
-        controller.tell(
-            Outcome(a.model, a.question, a.trial, int(outcomes[a.model, a.question, a.trial])) for a in requested
-        )
-    look = controller.latest_look()
-    assert look is not None
+        controller.tell(Outcome(*ask[:3], int(outcomes[ask[:3]])) for ask in requested)
+    look = look_of(controller)
     (pair,) = look.comparisons
     return 0 if pair.verdict is not Verdict.RESOLVED else 1 if pair.first == 1 else -1
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from core_runs import RULES, Answers, Shell, drained, exact, never_called, objectives, plans, restore
+from core_runs import RULES, Answers, Shell, drained, exact, never_called, objectives, plans, restore, result_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -71,8 +71,7 @@ def test_everyone_set_aside_before_the_first_round(rule: object, data: st.DataOb
     assert {pair.verdict for pair in looks[0].comparisons} == {Verdict.BLOCKED}
     assert np.isnan(looks[0].scores).all()
     assert looks[0].tiers == (1, 1, 1)
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert result.trials == 0
 
 

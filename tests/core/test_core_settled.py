@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 import numpy as np
 import pytest
 from core_plugins import OneByOne, OneByOneOnly
+from core_runs import result_of
 
 from adaptive_eval.core import Ask, Controller, Judging, Look, Outcome, Plan, Reason, Uniform, UnresolvedPairs, Verdict
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Ranking, TopK
@@ -232,8 +233,8 @@ def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stan
     assert before is not None and late.sum() > 0
     (waited, *_) = np.flatnonzero(late.sum(axis=(1, 2))).tolist()
     run.count_overrun([waited])
-    after = run.result()
-    assert after is not None and run.overrun.sum() == late[waited].sum() and not run.parked[waited].any()
+    after = result_of(run)
+    assert run.overrun.sum() == late[waited].sum() and not run.parked[waited].any()
     assert after.trials == before.trials + late[waited].sum()
     rows, old = ({row.model: row for row in result.models} for result in (after, before))
     assert rows[waited].sigma < old[waited].sigma
@@ -273,8 +274,8 @@ def test_why_a_run_ended_is_told_of_the_look_with_its_overrun(seed: int) -> None
     run.tell(map(outcome, flying))
     assert run.finished is Reason.BLOCKED
     run.count_overrun(range(3))
-    result = run.result()
-    assert result is not None and result.reason is Reason.OUT_OF_REACH
+    result = result_of(run)
+    assert result.reason is Reason.OUT_OF_REACH
     assert Verdict.BLOCKED not in {pair.verdict.verdict for pair in result.comparisons}
 
 

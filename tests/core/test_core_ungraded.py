@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, after, plans, play, straight
+from core_runs import Answers, Faulty, after, look_of, plans, play, result_of, standing_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -104,8 +104,7 @@ def test_a_comparison_that_depends_on_missing_grades_is_blocked() -> None:
     assert verdicts == {(0, 1): Verdict.BLOCKED, (1, 2): Verdict.RESOLVED}
     assert run.finished is Reason.BLOCKED
     assert run.set_aside == {}
-    result = run.result()
-    assert result is not None
+    result = result_of(run)
     assert (result.models[0].lowest, result.models[0].highest) == (29 / 40, 31 / 40)
     assert result.models[0].score == 29 / 38
     assert run_to_end(plan, filled(table, (0, 0, 0))).looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
@@ -179,8 +178,7 @@ def test_time_outs_do_not_block_a_call() -> None:
         for ask in controller.ask(1000)
     )
     assert controller.looks[-1].count(Verdict.RESOLVED) == 2
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert (result.models[0].lowest, result.models[0].highest) == (31 / 40, 33 / 40)
 
 
@@ -251,11 +249,9 @@ def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
 
         return told(plan, grade)
 
-    look = judged((False, False, False)).last_look
-    assert look is not None
+    look = standing_of(judged((False, False, False)))
     for right in product((False, True), repeat=3):
-        look_if_right = judged(right).last_look
-        assert look_if_right is not None
+        look_if_right = standing_of(judged(right))
         for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
             if right[first] == right[second]:
                 continue
@@ -280,8 +276,7 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled
     assert (alarm.model, alarm.kind, alarm.since) == (0, AnswerKind.TRUNCATED, None)
     assert controller.set_aside[0].reason == alarm.reason and f"{alarm.answers} of its {alarm.of} " in alarm.reason
     assert all(controller.looks[-1].count(verdict) == 0 for verdict in (Verdict.RESOLVED, Verdict.TIED))
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     (row,) = (row for row in result.models if row.model == 0)
     assert row.lowest == row.score and row.highest == 1.0 and row.cut == alarm.answers
     assert told(replace(plan, may_be_right=0), grade).finished is not Reason.ALARM
@@ -313,8 +308,7 @@ def test_cut_answers_decide_nothing_when_wrong_answers_weigh_most(coupled: bool)
     controller = told(plan, grade)
     assert all(look.count(verdict) == 0 for look in controller.looks for verdict in (Verdict.RESOLVED, Verdict.TIED))
     assert controller.looks[-1].count(Verdict.BLOCKED) == 1
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert {row.model: (row.lowest, row.highest) for row in result.models}[0] == pytest.approx((0.5, 0.75))
     assert told(replace(plan, may_be_right=0), grade).looks[-1].count(Verdict.RESOLVED) == 1
 
@@ -398,8 +392,7 @@ def test_cut_answers_of_an_earlier_run_call_no_winner_between_equal_models(are_k
     prior[1] = [9, 7]
     unsure[1, :, 0] = int(are_known)
     plan = replace(plan, bench=replace(plan.bench, prior_counts=prior, prior_unsure=unsure))
-    look = told(plan, lambda ask: (ask.trial % 2, 0)).latest_look()
-    assert look is not None
+    look = look_of(told(plan, lambda ask: (ask.trial % 2, 0)))
     verdicts = {(pair.first, pair.second): pair.verdict for pair in look.comparisons if 1 in (pair.first, pair.second)}
     assert set(verdicts.values()) == {Verdict.BLOCKED if are_known else Verdict.RESOLVED}
 
