@@ -336,13 +336,11 @@ def test_before_the_horizon_the_boundary_is_higher(trials: int, max_trials: int,
     assert needed(z, trials / max_trials, Sequential(start=start)) * trials == pytest.approx(root, rel=0.01)
 
 
-def test_beyond_the_horizon_the_boundary_stays() -> None:
+def test_beyond_the_horizon_the_boundary_stays_and_a_tie_goes_by_that_of_its_information() -> None:
     c = WangTsiatis(0.25, 0.05).critical(0.10)
     assert needed(0.5, 0.5, Sequential()) == pytest.approx((c / 0.5) ** 2, rel=0.01)
-
-
-def test_a_constant_is_met_at_once() -> None:
-    assert needed(0.9, 0.5, ZScore(1.645)) == pytest.approx((1.645 / 0.9) ** 2)
+    assert needed(0.1, 0.5, Sequential(), 0.06) == pytest.approx((c * 0.2 / 0.04) ** 2, rel=0.01)
+    assert needed(0.9, 0.5, ZScore(1.645)) == pytest.approx((1.645 / 0.9) ** 2), "a constant is met at once"
 
 
 @pytest.mark.parametrize("delta", [0.021, 0.03, 0.06])
@@ -351,8 +349,3 @@ def test_a_tie_within_delta_counts_where_it_is_sooner(delta: float) -> None:
     tie = (1.645 * (0.02 / 0.5) / (delta - 0.02)) ** 2
     assert needed(0.5, 0.5, ZScore(1.645), delta) == pytest.approx(min(tie, (1.645 / 0.5) ** 2))
     assert needed(0.5, 0.5, ZScore(1.645), 0.02) == pytest.approx((1.645 / 0.5) ** 2)
-
-
-def test_a_tie_goes_by_the_boundary_of_its_information() -> None:
-    c = WangTsiatis(0.25, 0.05).critical(0.10)
-    assert needed(0.1, 0.5, Sequential(), 0.06) == pytest.approx((c * 0.2 / 0.04) ** 2, rel=0.01)

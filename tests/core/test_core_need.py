@@ -192,14 +192,6 @@ def test_rounds_in_flight_are_one_more_than_the_lookahead(lookahead: int) -> Non
         in_flight = later + composed
 
 
-def test_rounds_ahead_may_come_before_those_they_run_ahead_of() -> None:
-    controller = Controller(never_told_apart(Pace(lookahead=2), Trials(min=2, max=30)))
-    requested = controller.ask(1000)
-    assert controller.tell(half_right([ask for ask in requested if ask.round > 0])) == []
-    looks = controller.tell(half_right([ask for ask in requested if ask.round == 0]))
-    assert [sum(look.trials) for look in looks] == [12, 18, 24]
-
-
 def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
     chosen = never_told_apart(Pace(lookahead=2), Trials(min=4, max=30), threshold=2.0)
     answers = Answers(chosen, 0, skill=lambda model, question: float(model))
@@ -212,15 +204,6 @@ def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
     assert len(looks) == 2
     assert controller.finished is Reason.SETTLED
     assert sum(looks[-1].trials) == sum(look.trials) + 12
-
-
-def test_with_min_equal_to_max_there_is_one_look() -> None:
-    for lookahead in (0, 3):
-        chosen = never_told_apart(Pace(lookahead), Trials(min=5, max=5))
-        controller = straight(chosen, Answers(chosen, 2))
-        assert len(controller.looks) == 1
-        assert controller.looks[0].comparisons[0].information == pytest.approx(1.0)
-        assert controller.finished is Reason.OUT_OF_REACH
 
 
 OF_TWENTY = 20

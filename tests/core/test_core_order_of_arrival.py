@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan, Reason, UnresolvedPairs
+from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan, UnresolvedPairs
 from adaptive_eval.core import early_outcomes as early
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, exact_sum, trillionths
-from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.settings import Bench, Pace, Trials
 
 seeds = st.integers(0, 2**20)
 
@@ -84,27 +84,9 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
     assert exact(resumed.looks) == exact(expected.looks)
 
 
-def endless(pace: Pace, budget: Budget) -> Plan:
-    """Two models that are never called and never given up."""
-    bench = Bench(2, 3, np.array([0.0, 1.0]))
-    return never_called(bench, policy=UnresolvedPairs(), trials=Trials(min=1, max=20), pace=pace, budget=budget)
-
-
-def test_a_larger_budget_goes_on_where_a_smaller_one_ended() -> None:
-    small, large = endless(Pace(), Budget(trials=40)), endless(Pace(), Budget(trials=50))
-    answers = Answers(small, 7)
-    shell = Shell(small, answers, np.random.default_rng(0))
-    ended = shell.run()
-    assert ended.finished is Reason.BUDGET
-    assert ended.trials.sum() == 36
-    resumed = Controller(large)
-    assert [look.scores for look in restore(resumed, shell.outcomes)] == [look.scores for look in ended.looks]
-    assert resumed.finished is None
-    assert {ask.trial for ask in resumed.ask(100)} == {6}
-
-
 def test_trials_that_ran_further_ahead_wait_until_a_round_needs_them() -> None:
-    ahead, plain = endless(Pace(lookahead=3), Budget()), endless(Pace(), Budget())
+    plain = never_called(Bench(2, 3, np.array([0.0, 1.0])), policy=UnresolvedPairs(), trials=Trials(min=1, max=20))
+    ahead = replace(plain, pace=Pace(lookahead=3))
     answers = Answers(ahead, 3)
     outcomes = answers.of(Controller(ahead).ask(1000))
     assert {outcome.trial for outcome in outcomes} == {0, 1, 2, 3}

@@ -210,18 +210,17 @@ def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "z", "is_reversed", "winner"),
+    ("second", "verdict", "z", "is_reversed", "winner"),
     [
-        (Verdict.RESOLVED, 3.0, False, 0),
-        (Verdict.RESOLVED, 0.5, True, 1),
-        (Verdict.OPEN, 3.0, False, None),
-        (Verdict.TIED, 0.1, False, None),
+        (1, Verdict.RESOLVED, 3.0, False, 0),
+        (1, Verdict.RESOLVED, 0.5, True, 1),
+        (1, Verdict.OPEN, 3.0, False, None),
+        (1, Verdict.TIED, 0.1, False, None),
+        (None, Verdict.RESOLVED, 3.0, False, 0),
+        (None, Verdict.RESOLVED, -3.0, False, None),
     ],
 )
-def test_only_a_call_has_a_winner(verdict: Verdict, z: float, is_reversed: bool, winner: int | None) -> None:
-    assert PairVerdict(0, 1, verdict, z, 0.99, 2.0, 0.5, 0.9, 10.0, is_reversed).winner == winner
-
-
-@pytest.mark.parametrize(("z", "winner"), [(3.0, 0), (-3.0, None)])
-def test_a_fixed_value_is_no_winner(z: float, winner: int | None) -> None:
-    assert PairVerdict(0, None, Verdict.RESOLVED, z, 0.99, 2.0, 0.5, 0.9, 10.0, reversed=False).winner == winner
+def test_only_a_call_has_a_winner_and_a_fixed_value_is_none(
+    second: int | None, verdict: Verdict, z: float, is_reversed: bool, winner: int | None
+) -> None:
+    assert PairVerdict(0, second, verdict, z, 0.99, 2.0, 0.5, 0.9, 10.0, is_reversed).winner == winner

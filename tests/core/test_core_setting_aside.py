@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Trials, Weighted, ZScore
+from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Trials, Weighted
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking
 from adaptive_eval.core.types import Ask, Cause, Lost, Outcome, Reason, SetAside, Verdict
@@ -144,20 +144,6 @@ def test_without_its_baseline_a_run_is_blocked() -> None:
     assert set(pairs_at(controller).values()) == {Verdict.BLOCKED}
 
 
-def test_what_was_called_before_stays_called() -> None:
-    plan = Plan(
-        Bench(2, 8, np.array([0.0, 1.0])), rule=ZScore(0.5), trials=Trials(min=2, max=6), pace=Pace(lookahead=1)
-    )
-    answers = Answers(plan, 0, skill=lambda model, question: float(model))
-    controller = Controller(plan)
-    requested = controller.ask(1000)
-    controller.tell(answers.of(ask for ask in requested if ask.trial < 2))
-    controller.tell([SetAside(0, "gone"), *answers.of(ask for ask in requested if ask.trial == 2)])
-    drained(controller, answers)
-    assert [pair.verdict for pair in controller.looks[-1].comparisons] == [Verdict.RESOLVED]
-    assert controller.finished is Reason.SETTLED
-
-
 def test_late_answers_of_a_model_set_aside_change_nothing() -> None:
     plan = never(Ranking(), 3, Pace(lookahead=1))
     answers = Answers(plan, 1)
@@ -190,18 +176,14 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
     assert exact(restore(told_before, outcomes)) == exact(first.looks)
 
 
-def test_setting_a_model_aside_twice_changes_nothing() -> None:
+def test_a_model_is_set_aside_once_and_by_its_number() -> None:
     controller, answers = told_once(never(Ranking(), 3))
     controller.tell([SetAside(1, "first"), SetAside(1, "second")])
     assert controller.set_aside == {1: Lost(Cause.SERVER, "first")}
+    for unknown in (-1, 3):
+        with pytest.raises(ValueError, match=rf"by its number, 0 to 2, but got SetAside\(model={unknown}"):
+            controller.tell([SetAside(unknown, "gone")])
     drained(controller, answers)
-
-
-@pytest.mark.parametrize("model", [-1, 3])
-def test_setting_aside_an_unknown_model_is_refused(model: int) -> None:
-    controller, _ = told_once(never(Ranking(), 3))
-    with pytest.raises(ValueError, match=rf"by its number, 0 to 2, but got SetAside\(model={model}"):
-        controller.tell([SetAside(model, "gone")])
 
 
 def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:

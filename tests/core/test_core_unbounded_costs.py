@@ -160,16 +160,6 @@ def test_a_first_round_continues_in_parts_while_caps_cover_it_twice() -> None:
     assert RESERVE_FACTOR == 1.5
 
 
-def test_a_cap_that_is_exceeded_in_the_middle_of_a_round_ends_the_run() -> None:
-    controller = two_models(Budget(tokens=1_000))
-    tell(controller, controller.ask(99), 20)
-    requested = controller.ask(99)
-    tell(controller, requested[:9], 100)
-    assert controller.finished is None, "940 are spent"
-    tell(controller, requested[9:10], 100)
-    assert controller.finished is Reason.BUDGET and controller.ask(99) == []
-
-
 def test_an_answer_that_cost_nothing_measures_nothing() -> None:
     controller = two_models(Budget(tokens=1_000))
     tell(controller, controller.ask(99), 0)

@@ -8,11 +8,6 @@ from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import MIN_STREAM_TOKENS, BodyBuilder, streams
 
 
-def test_one_url_and_many_are_both_replicas() -> None:
-    assert EndpointConfig(base_url="http://a:1/v1/", model="m").replicas == ("http://a:1/v1",)
-    assert EndpointConfig(base_url=("http://a/v1", "http://b/v1"), model="m").replicas == ("http://a/v1", "http://b/v1")
-
-
 @pytest.mark.parametrize(
     ("url", "why"),
     [

@@ -521,31 +521,24 @@ async def test_it_is_known_how_long_the_oldest_attempt_has_been_waited_for(endpo
         assert model.stats.oldest == 0.0
 
 
-async def test_a_server_that_refuses_streams_is_asked_without_from_then_on(endpoint: Opener) -> None:
+@pytest.mark.parametrize(("breaks", "streamed"), [(False, [True, True, False, False, False]), (True, None)])
+async def test_a_server_whose_streams_are_refused_or_break_is_asked_without(
+    endpoint: Opener, breaks: bool, streamed: list[bool] | None
+) -> None:
     async def script(asked: Exchange) -> None:
-        if "stream" in asked.body:
-            await asked.reply(400, {"error": {"message": "stream_options is not supported"}})
-        else:
+        if "stream" not in asked.body:
             await asked.answer("42")
+        elif breaks:
+            await asked.send(STREAM_HEAD + piece("6 times") + b"0\r\n\r\n")
+            asked.close()
+        else:
+            await asked.reply(400, {"error": {"message": "stream_options is not supported"}})
 
     async with raw_server(script) as server:
         model = endpoint(server.base_url, stream=None)
         for seed in range(3):
             assert (await model.sample(CHAT, range(seed, seed + 1)))[0].text == "42"
-    assert ["stream" in asked.body for asked in server.seen] == [True, True, False, False, False]
-
-
-async def test_a_server_whose_streams_break_is_asked_without(endpoint: Opener) -> None:
-    async def script(asked: Exchange) -> None:
-        if "stream" in asked.body:
-            await asked.send(STREAM_HEAD + piece("6 times") + b"0\r\n\r\n")
-            asked.close()
-        else:
-            await asked.answer("42")
-
-    async with raw_server(script) as server:
-        model = endpoint(server.base_url, stream=None)
-        assert (await model.sample(CHAT, range(1)))[0].text == "42"
+    assert streamed in (None, ["stream" in asked.body for asked in server.seen])
 
 
 async def test_what_failed_before_it_was_known_that_its_server_streams_is_streamed_again(endpoint: Opener) -> None:

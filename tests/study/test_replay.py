@@ -119,6 +119,8 @@ def test_decisions_alone_make_a_plan() -> None:
     assert plan.bench is bench
     assert plan.objective == Baseline(2)
     assert plan.trials.max == 20
+    rule = plan_on(bench, load("trials.optimize=time"), NAMES).rule
+    assert isinstance(rule, Optimal) and rule.start == 12 / 80, "where its pace has the first look"
 
 
 @pytest.mark.parametrize(
@@ -132,11 +134,6 @@ def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(
     held = Pace(lookahead=lookahead, opening=round(0.15 * max_trials), dedicated_servers=True)
     assert make_pace(trials, questions) == held
     assert make_pace(trials.model_copy(update={"optimize": "cost"}), questions) == Pace()
-
-
-def test_the_rule_starts_where_the_pace_has_its_first_look() -> None:
-    rule = plan_on(Bench(3, 30, np.array([0.0, 1.0])), load("trials.optimize=time"), NAMES).rule
-    assert isinstance(rule, Optimal) and rule.start == 12 / 80
 
 
 BINARY = np.array([0.0, 1.0])
