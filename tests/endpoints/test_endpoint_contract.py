@@ -128,17 +128,6 @@ async def test_a_rare_unknown_finish_reason_costs_one_answer_at_most(
 
 
 @CLIENTS
-async def test_a_server_that_does_not_stream_has_answered_nevertheless(endpoint: Opener, client: str) -> None:
-    async def script(asked: Exchange) -> None:
-        assert asked.body["stream"] is True
-        await asked.answer("42")
-
-    async with raw_server(script) as server:
-        (answer,) = await endpoint(server.base_url, client=client, stream=True).sample(CHAT, range(1))
-    assert (answer.text, answer.attempts, answer.completion_tokens, answer.ttft) == ("42", 1, 3, None)
-
-
-@CLIENTS
 async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, client: str) -> None:
     """Where the list of models has other names, the name of the answer decides; and an exchanged model is noticed."""
 

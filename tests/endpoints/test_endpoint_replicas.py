@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import HANDLING, FailureKind
@@ -88,18 +87,6 @@ async def test_a_smaller_window_lets_nobody_in_until_enough_have_left() -> None:
         assert (waiting.done(), replica.in_flight) == (False, in_flight)
     replicas.release(replica)
     await asyncio.wait_for(waiting, 1.0)
-
-
-async def test_a_model_that_is_given_up_tells_everyone() -> None:
-    replicas = replica_set(1, 1)
-    replicas.replicas[0].on_failure(FailureKind.UNREACHABLE, 0.0, 0.0)
-    waiting = asyncio.create_task(replicas.acquire())
-    await asyncio.sleep(0)
-    replicas.give_up("no replica is left (it burnt down)")
-    with pytest.raises(Unavailable, match="burnt down"):
-        await waiting
-    with pytest.raises(Unavailable, match="burnt down"):
-        await replicas.acquire()
 
 
 DEAD, SILENT = ProbeTrouble("no connection"), ProbeTrouble("no answer", is_silent=True)

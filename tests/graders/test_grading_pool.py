@@ -101,15 +101,11 @@ async def test_what_a_function_may_return_raise_and_print() -> None:
         assert (await grade("leads")).category == 1, "it has a process group of its own: no Ctrl-C ends it"
 
 
-@pytest.mark.parametrize("number", [np.float64(0.75), np.float32(0.75), np.array(0.75)])
-def test_a_number_of_numpy_is_a_number(number: object) -> None:
-    """Its comparisons are no `bool`, which could not be stored."""
-    marks = make_marks(number, "mine:grade")
-    assert json.loads(json.dumps(marks.signals)) == {"is_correct": True, "score": 0.75}
-
-
-def test_true_and_false_may_be_those_of_numpy() -> None:
-    """What numpy compares, such as by `isclose`, is no `bool`."""
+def test_what_numpy_gives_is_a_number_or_true_or_false() -> None:
+    """What it compares, such as by `isclose`, is no `bool`, and could not be stored."""
+    for number in (np.float64(0.75), np.float32(0.75), np.array(0.75)):
+        marks = make_marks(number, "mine:grade")
+        assert json.loads(json.dumps(marks.signals)) == {"is_correct": True, "score": 0.75}
     assert make_marks(np.True_, "mine:grade") == make_marks(True, "mine:grade")
     marks = make_marks({"is_correct": np.False_, "steps": np.int64(3)}, "mine:grade")
     assert json.loads(json.dumps(marks.signals)) == {"is_correct": False, "steps": 3.0}

@@ -28,27 +28,6 @@ def load(seconds: list[float], model: int = 0) -> TrialLoad:
     return TrialLoad(model, np.array(seconds))
 
 
-def test_a_single_sequence_is_faster_by_the_gain() -> None:
-    engine, alone = SharedEngine(1.0, SLOTS), load([10.0])
-    engine.serve(alone, 0.0)
-    assert alone.end == pytest.approx(10.0 * (1.0 + 1.0 / SLOTS) / 2.0)
-
-
-def test_a_full_server_takes_what_is_stated_and_its_last_sequence_speeds_up() -> None:
-    engine, full = SharedEngine(1.0, SLOTS), load([10.0, 10.0, 10.0, 18.0])
-    engine.serve(full, 0.0)
-    assert full.ends[:3] == pytest.approx(10.0)
-    assert full.end == pytest.approx(10.0 + 8.0 * (1.0 + 1.0 / SLOTS) / 2.0)
-
-
-def test_later_sequences_slow_down_running_ones() -> None:
-    engine, first = SharedEngine(1.0, SLOTS), load([10.0])
-    engine.serve(first, 0.0)
-    before = first.end
-    engine.serve(load([10.0] * 3), before / 2.0)
-    assert before < first.end < 10.0
-
-
 @settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
