@@ -20,6 +20,7 @@ from adaptive_eval.core.result import Result
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, SetAside
+from scorio.sinf import difference_values, paired_counts, paired_moments
 
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
 RULES: tuple[Rule, ...] = (
@@ -160,6 +161,14 @@ def after(run: Controller, plan: Plan, models: Sequence[int | None] | None = Non
     """The plan, going on from a run; by default with the same models."""
     numbers = range(run.plan.bench.models) if models is None else models
     return replace(plan, before=StageBefore(run, tuple(numbers), stands))
+
+
+def paired_z(first: NDArray[Any], second: NDArray[Any], horizon: float) -> float:
+    """z of the differences between two models on the trials (M, N) of shared seeds, where 1 is right and 0 wrong."""
+    weights = np.array([0.0, 1.0])
+    differences = difference_values(weights)
+    moments = paired_moments(paired_counts(first, second, differences), weights, differences.values, horizon)
+    return float(moments.mean / np.sqrt(moments.var))
 
 
 class Shell:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, play, result_of, standing_of
+from core_runs import look_of, paired_z, play, result_of, standing_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Judging, Optimal, Outcome, Plan, SetAside, Verdict
@@ -14,7 +14,6 @@ from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.study.drive import drive
-from scorio.sinf import difference_values, paired_counts, paired_moments
 from scorio.sinf.prior import EVENTS
 
 QUESTIONS = 20
@@ -59,12 +58,7 @@ def test_z_is_that_of_the_differences() -> None:
     controller = carry_out(replace(GATE, objective=Pairs(((0, 1),))), outcomes)
     for look in controller.looks[:5]:
         (n,) = set(look.trials)
-        first, second = (model_outcomes[:, : n // QUESTIONS] for model_outcomes in outcomes)
-        w = BENCH.weights
-        differences = difference_values(w)
-        moments = paired_moments(paired_counts(first, second, differences), w, differences.values, 60)
-        (pair,) = look.comparisons
-        z = moments.mean / np.sqrt(moments.var)
+        (pair,), z = look.comparisons, paired_z(*outcomes[:, :, : n // QUESTIONS], 60)
         assert pair.z == pytest.approx(z if pair.first == 0 else -z)
         assert pair.information == pytest.approx(n / QUESTIONS / 60)
 
@@ -143,16 +137,11 @@ def test_an_ungraded_trial_takes_z_as_near_to_zero_as_either_grade() -> None:
     standing = standing_of(controller)
     (at,) = standing.evidence.positions(np.array([[0, 1]]))
     assert abs(standing.cautious.z[at]) < abs(standing.evidence.z[at])
-    first, second = outcomes[0, :, :60], outcomes[1, :, :60]
-    n = controller.trials[0] // QUESTIONS
     ways = []
     for grade in (0, 1):
-        filled = second.copy()
-        filled[1, 1] = grade
-        w = BENCH.weights
-        values = difference_values(w)
-        moments = paired_moments(paired_counts(first[:, :n], filled[:, :n], values), w, values.values, 60)
-        ways.append(abs(moments.mean / np.sqrt(moments.var)))
+        filled = outcomes[:, :, : controller.trials[0] // QUESTIONS].copy()
+        filled[1, 1, 1] = grade
+        ways.append(abs(paired_z(*filled, 60)))
     assert abs(standing.cautious.z[at]) == pytest.approx(min(ways))
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, play, result_of
+from core_runs import look_of, paired_z, play, result_of
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Outcome, Plan, Reason, Verdict
@@ -80,10 +80,7 @@ def test_z_and_information_are_those_of_the_trials_that_both_have(recorded: int)
     controller = carry_out(plan_of(bench_of(outcomes, recorded), objective=Pairs(((0, 1),))), outcomes)
     for look in controller.looks[:8]:
         n = look.trials[1] // QUESTIONS
-        shared = paired_counts(outcomes[0, :, :n], outcomes[1, :, :n], DIFFERENCES)
-        moments = paired_moments(shared, WEIGHTS, DIFFERENCES.values, MAX_TRIALS)
-        (pair,) = look.comparisons
-        z = moments.mean / np.sqrt(moments.var)
+        (pair,), z = look.comparisons, paired_z(*outcomes[:, :, :n], MAX_TRIALS)
         assert pair.z == pytest.approx(z if pair.first == 0 else -z)
         assert pair.information == pytest.approx(n / min(recorded, MAX_TRIALS))
     result = result_of(controller)
@@ -131,12 +128,10 @@ def test_questions_may_have_recordings_of_different_lengths() -> None:
 def test_two_recorded_models_are_compared_once_by_all_their_trials() -> None:
     outcomes = draw_outcomes(2, models=3, lost=0.1)
     controller = carry_out(plan_of(bench_of(outcomes, 40, models=2), objective=Baseline(0)), outcomes)
-    shared = paired_counts(outcomes[0, :, :40], outcomes[1, :, :40], DIFFERENCES)
-    moments = paired_moments(shared, WEIGHTS, DIFFERENCES.values, 40)
+    z = paired_z(*outcomes[:2, :, :40], 40)
     for look in controller.looks:
-        pairs = {frozenset((pair.first, pair.second)): pair for pair in look.comparisons}
-        recorded = pairs[frozenset((0, 1))]
-        assert recorded.z == pytest.approx(abs(moments.mean) / np.sqrt(moments.var)) and recorded.information == 1.0
+        (recorded,) = (pair for pair in look.comparisons if {pair.first, pair.second} == {0, 1})
+        assert recorded.z == pytest.approx(abs(z)) and recorded.information == 1.0
     assert controller.trials[:2].tolist() == [0, 0]
 
 
@@ -156,11 +151,9 @@ def test_a_recorded_trial_without_a_sure_grade_takes_z_as_near_to_zero_as_either
     assert judged is not None
     zs = []
     for grade in (0, 1):
-        filled = outcomes[0, :, :n].copy()
-        filled[1, 1] = grade
-        shared = paired_counts(filled, outcomes[1, :, :n], DIFFERENCES)
-        moments = paired_moments(shared, WEIGHTS, DIFFERENCES.values, MAX_TRIALS)
-        zs.append(float(moments.mean / np.sqrt(moments.var)))
+        filled = outcomes[:, :, :n].copy()
+        filled[0, 1, 1] = grade
+        zs.append(paired_z(*filled, MAX_TRIALS))
     (at,) = judged.evidence.positions(np.array([[0, 1]]))
     assert abs(judged.cautious.z[at]) == pytest.approx(min(map(abs, zs)) if min(zs) * max(zs) > 0.0 else 0.0)
 

@@ -6,8 +6,7 @@ from typing import Any
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_evidence import evidence
-from core_looks import Looker, binary
+from core_looks import Looker, binary, evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from core_evidence import evidence
+from core_looks import evidence
 from core_runs import Answers, look_of, never_called, play_chances, standing_of, straight
 from scipy.stats import binom, norm
 

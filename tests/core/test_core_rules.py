@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_evidence import evidence
-from core_looks import Looker, binary
+from core_looks import Looker, binary, evidence
 from core_runs import look_of, play
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -5,14 +5,15 @@ from heapq import heappop, heappush
 
 import numpy as np
 import pytest
-from core_plugins import OneByOne, OneByOneOnly
 from core_runs import result_of
 
 from adaptive_eval.core import Ask, Controller, Judging, Look, Outcome, Plan, Reason, Uniform, UnresolvedPairs, Verdict
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Ranking, TopK
+from adaptive_eval.core.policies import View
 from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget, Pace, Trials
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.study.drive import drive
+from scorio.moments import IntArray
 
 SKILLS = np.array([0.9, 0.72, 0.68, 0.5, 0.47, 0.2])
 PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
@@ -64,6 +65,24 @@ def test_distant_models_settle_early_unless_the_policy_may_still_ask_them() -> N
         Plan(bench, trials=Trials(min=4, max=40), judging=Judging(latch=False, futility=None)),
     ):
         assert all(mask.all() for mask in looks_wanted(changed, 1))
+
+
+class OneByOne:
+    """Serve the open pair that is most likely to be settled, with one more trial a question where possible."""
+
+    def allocate(self, view: View) -> IntArray:
+        plan = np.zeros_like(view.issued)
+        if len(view.open_pairs):
+            pair = view.open_pairs[np.argmax(view.power)]
+            for model in pair[pair < len(plan)]:
+                plan[model, : view.sizes[model]] = 1
+        return plan
+
+
+class OneByOneOnly(OneByOne):
+    """The same policy, declaring that it serves only open comparisons."""
+
+    only_open = True
 
 
 @pytest.mark.slow
