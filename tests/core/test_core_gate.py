@@ -2,7 +2,6 @@
 benchmarks: its error rates and its cost."""
 
 import math
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from thoroughness import first_of, sizes
 from adaptive_eval.core import Anytime, Controller, Judging, Optimal, Plan, Rule, StageBefore, Verdict, ZScore
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.objectives import Gate, Ranking, Threshold
-from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
+from adaptive_eval.core.policies import Uniform, UnresolvedPairs
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.study.judged import compared_scores
@@ -45,32 +44,21 @@ def outcome(controller: Controller) -> str:
     return PASS if pair.first == 1 else FAIL
 
 
-def outcomes(plan: Plan, baseline: float, build: float, runs: int) -> dict[str, float]:
-    """The share of runs with each outcome."""
-    chances = np.stack([questions(baseline), questions(build)])
-    endings = [outcome(carry_out(plan, chances, seed)) for seed in range(runs)]
+def shares(plan: Plan, true: NDArray[np.float64], runs: int) -> dict[str, float]:
+    """The share of runs with each outcome, on these chances."""
+    endings = [outcome(carry_out(plan, true, seed)) for seed in range(runs)]
     return {name: endings.count(name) / runs for name in (PASS, FAIL, UNDECIDED)}
 
 
-def gate(
-    delta: float = DELTA,
-    *,
-    rule: Rule | None = None,
-    policy: Policy | None = None,
-    pace: Pace | None = None,
-    trials: Trials | None = None,
-    judging: Judging | None = None,
-) -> Plan:
-    trials = trials or Trials(min=4, max=40)
-    return Plan(
-        Bench(2, QUESTIONS, BINARY),
-        objective=Gate(Margin(0, delta)),
-        rule=rule or Sequential(start=trials.min / trials.max),
-        policy=policy or Weighted(),
-        pace=pace or Pace(),
-        trials=trials,
-        judging=judging or Judging(),
-    )
+def outcomes(plan: Plan, baseline: float, build: float, runs: int) -> dict[str, float]:
+    return shares(plan, np.stack([questions(baseline), questions(build)]), runs)
+
+
+def gate(delta: float = DELTA, **changes: object) -> Plan:
+    trials = changes.get("trials", Trials(min=4, max=40))
+    assert isinstance(trials, Trials)
+    usual = {"rule": Sequential(start=trials.min / trials.max), "trials": trials}
+    return Plan(Bench(2, QUESTIONS, BINARY), objective=Gate(Margin(0, delta)), **(usual | changes))  # type: ignore[arg-type]
 
 
 def allowed(promise: float, runs: int) -> float:
@@ -81,15 +69,14 @@ def allowed(promise: float, runs: int) -> float:
 @pytest.mark.parametrize("runs", sizes(15, 40))
 def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon(runs: int) -> None:
     """The baseline at 0.86 and a build at 0.85: certifying a tie takes thousands of trials, and passing does not."""
-    shares = outcomes(gate(trials=Trials(min=4, max=80)), 0.86, 0.85, runs)
-    assert shares[PASS] >= 0.7 and shares[FAIL] == 0.0
+    measured = outcomes(gate(trials=Trials(min=4, max=80)), 0.86, 0.85, runs)
+    assert measured[PASS] >= 0.7 and measured[FAIL] == 0.0
 
 
 @pytest.mark.parametrize("runs", sizes(60, 200))
 def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(runs: int) -> None:
-    shares = outcomes(gate(), 0.80, 0.75, runs)
-    assert shares[PASS] <= allowed(0.05, runs)
-    assert shares[FAIL] <= allowed(0.05, runs)
+    measured = outcomes(gate(), 0.80, 0.75, runs)
+    assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
 
 
 @pytest.mark.slow
@@ -131,9 +118,8 @@ def test_the_edge_holds_at_every_schedule_of_looks(changes: dict[str, object]) -
     """The true difference is exactly -delta: PASS and FAIL each in at most 5%, at whatever looks."""
     runs = 600
     for baseline in (0.80, 0.55):
-        shares = outcomes(gate(**changes), baseline, baseline - DELTA, runs)  # type: ignore[arg-type]
-        assert shares[PASS] <= allowed(0.05, runs)
-        assert shares[FAIL] <= allowed(0.05, runs)
+        measured = outcomes(gate(**changes), baseline, baseline - DELTA, runs)  # type: ignore[arg-type]
+        assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
 
 
 @pytest.mark.release
@@ -182,15 +168,11 @@ def test_only_the_baseline_is_compared() -> None:
 VALUE = 0.62
 
 
-def gate_on_value(models: int, delta: float = DELTA, *, trials: Trials | None = None, rule: Rule | None = None) -> Plan:
+def gate_on_value(models: int, delta: float = DELTA, **changes: object) -> Plan:
     """Models that are judged each by itself."""
-    trials = trials or Trials(min=4, max=40)
-    return Plan(
-        Bench(models, QUESTIONS, BINARY),
-        objective=Gate(Margin(models, delta), VALUE),
-        rule=rule or Sequential(start=trials.min / trials.max),
-        policy=UnresolvedPairs(),
-        trials=trials,
+    objective = Gate(Margin(models, delta), VALUE)
+    return replace(
+        gate(policy=UnresolvedPairs(), **changes), bench=Bench(models, QUESTIONS, BINARY), objective=objective
     )
 
 
@@ -209,13 +191,12 @@ def shares_on_value(plan: Plan, score: float) -> dict[str, float]:
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("runs", sizes(60, 400))
 def test_a_model_exactly_delta_below_the_value_hardly_ever_passes_or_fails(runs: int, delta: float) -> None:
-    shares = shares_on_value(gate_on_value(runs, delta), VALUE - delta)
-    assert shares[PASS] <= allowed(0.05, runs)
-    assert shares[FAIL] <= allowed(0.05, runs)
+    measured = shares_on_value(gate_on_value(runs, delta), VALUE - delta)
+    assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
 
 
-@pytest.mark.parametrize("rule", [None, Optimal(start=0.1)], ids=["sequential", "optimal"])
-def test_a_model_at_the_value_passes_and_one_far_below_it_fails(rule: Rule | None) -> None:
+@pytest.mark.parametrize("rule", [Sequential(start=0.1), Optimal(start=0.1)])
+def test_a_model_at_the_value_passes_and_one_far_below_it_fails(rule: Rule) -> None:
     assert shares_on_value(gate_on_value(20, 0.1, rule=rule), VALUE) == {PASS: 1.0, FAIL: 0.0, UNDECIDED: 0.0}
     assert shares_on_value(gate_on_value(20, 0.1, rule=rule), VALUE - 0.2)[FAIL] == 1.0
 
@@ -306,11 +287,6 @@ def chances(*means: tuple[float, float]) -> NDArray[np.float64]:
     return np.array([np.array(mean)[BENCHMARK] + spread for mean in means])
 
 
-def shares(plan: Plan, true: NDArray[np.float64], runs: int) -> dict[str, float]:
-    counts = Counter(outcome(carry_out(plan, true, seed)) for seed in range(runs))
-    return {name: counts[name] / runs for name in ("PASS", "FAIL", "UNDECIDED")}
-
-
 PRODUCTION = (0.8, 0.7)
 EDGES = {
     "one benchmark": (0.7, 0.72),
@@ -331,8 +307,7 @@ EDGES = {
 def test_at_the_edge_of_any_gate_hardly_any_run_passes_or_fails(edge: str, runs: int) -> None:
     deltas = (BUILD_DELTA, BUILD_DELTA) if edge == "everything" else DELTAS
     measured = shares(gate_of_benchmarks(deltas=deltas), chances(PRODUCTION, EDGES[edge]), runs)
-    assert measured["PASS"] <= allowed(0.05, runs)
-    assert measured["FAIL"] <= allowed(0.05, runs)
+    assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
 
 
 @pytest.mark.release
@@ -351,8 +326,7 @@ def test_at_the_edge_of_any_gate_hardly_any_run_passes_or_fails(edge: str, runs:
 def test_the_edge_of_any_gate_holds_at_every_schedule_of_looks(edge: str, changes: dict[str, object]) -> None:
     runs, deltas = 600, (BUILD_DELTA, BUILD_DELTA) if edge == "everything" else DELTAS
     measured = shares(gate_of_benchmarks(deltas=deltas, **changes), chances(PRODUCTION, EDGES[edge]), runs)
-    assert measured["PASS"] <= allowed(0.05, runs)
-    assert measured["FAIL"] <= allowed(0.05, runs)
+    assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
 
 
 @pytest.mark.parametrize("runs", sizes(6, 60))
@@ -360,13 +334,13 @@ def test_an_equal_build_passes_and_one_that_is_bad_on_a_benchmark_fails(runs: in
     """Over all questions the bad build is even better."""
     wide = (0.2, 0.15)
     plan = gate_of_benchmarks(deltas=wide, trials=Trials(min=4, max=80))
-    assert shares(plan, chances(PRODUCTION, PRODUCTION), runs)["PASS"] >= 0.7
+    assert shares(plan, chances(PRODUCTION, PRODUCTION), runs)[PASS] >= 0.7
     bad = chances(PRODUCTION, (0.4, 0.89))
-    assert shares(plan, bad, runs)["FAIL"] == 1.0
+    assert shares(plan, bad, runs)[FAIL] == 1.0
     single = Plan(
         bench(deltas=()), objective=Gate(Margin(0, BUILD_DELTA)), rule=Optimal(start=0.05), trials=Trials(min=4, max=80)
     )
-    assert shares(single, bad, runs)["FAIL"] == 0.0
+    assert shares(single, bad, runs)[FAIL] == 0.0
 
 
 class ByHand:
@@ -394,7 +368,7 @@ class ByHand:
             height = abs(z) * min(t, 1.0) ** 0.25
             if not self.called[at] and t >= 0.05 * (1 - 1e-9) and height >= (self.passing if z > 0 else self.failing):
                 self.called[at] = int(np.sign(z))
-        return "FAIL" if min(self.called) < 0 else "PASS" if min(self.called) > 0 else "UNDECIDED"
+        return FAIL if min(self.called) < 0 else PASS if min(self.called) > 0 else UNDECIDED
 
 
 @pytest.mark.parametrize("build", first_of([(0.8, 0.7), (0.62, 0.75), (0.9, 0.5), (0.7, 0.66)], 1))
@@ -411,7 +385,7 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
                 look = look_of(controller)
                 (pair,) = look.comparisons
                 decided = str(pair.verdict) == "resolved"
-                assert (by_hand != "UNDECIDED") == decided
+                assert (by_hand != UNDECIDED) == decided
                 result = result_of(controller)
                 assert [decision.call for decision in result.gates] == oracle.called
     assert len(controller.looks) > 3
@@ -441,12 +415,12 @@ def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
     first = Trials(min=4, max=10)
     true = chances(PRODUCTION, PRODUCTION)
     short = carry_out(gate_of_benchmarks(rule=Sequential(start=0.4), trials=first), true, 3, keep_looks=True)
-    assert outcome(short) == "UNDECIDED"
+    assert outcome(short) == UNDECIDED
     before = StageBefore(short, (0, 1))
     longer = carry_out(
         gate_of_benchmarks(rule=Sequential(start=0.4), trials=Trials(min=4, max=200), before=before), true, 3
     )
-    assert outcome(longer) == "PASS"
+    assert outcome(longer) == PASS
     assert longer.extensions[0].leaves_error
 
 
@@ -462,9 +436,9 @@ def test_a_recorded_baseline_is_known_from_the_start() -> None:
         trials=Trials(min=4, max=80),
     )  # fmt: skip
     controller = carry_out(plan, chances((0.7, 0.7), (0.7, 0.7)), 2)
-    assert outcome(controller) == "PASS"
+    assert outcome(controller) == PASS
     assert controller.trials[0] == 0
-    assert outcome(carry_out(plan, chances((0.7, 0.7), (0.2, 0.7)), 2)) == "FAIL"
+    assert outcome(carry_out(plan, chances((0.7, 0.7), (0.2, 0.7)), 2)) == FAIL
 
 
 @pytest.mark.parametrize(
