@@ -1,7 +1,6 @@
 """The choice of the cheapest model that will do: how often it is too weak, what it names, and whom it asks."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import core_runs
 import numpy as np
@@ -35,13 +34,8 @@ def chances(scores: Sequence[float]) -> FloatArray:
 
 
 def plan(models: int, delta: float = DELTA, **more: object) -> Plan:
-    first = Plan(
-        Bench(models, QUESTIONS, W),
-        objective=Cheapest(delta),
-        rule=Optimal(start=4 / MAX),
-        trials=Trials(min=4, max=MAX),
-    )
-    return replace(first, **more)  # type: ignore[arg-type]
+    usual = {"objective": Cheapest(delta), "rule": Optimal(start=4 / MAX), "trials": Trials(min=4, max=MAX)}
+    return Plan(Bench(models, QUESTIONS, W), **(usual | more))  # type: ignore[arg-type]
 
 
 def play(

@@ -13,7 +13,7 @@ from adaptive_eval.core import Controller, Evidence, NearBest, Optimal, Plan, Ru
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
 from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
-from adaptive_eval.core.objectives import Best, Gate, Objective, PrecisionOf, Ranking, Threshold
+from adaptive_eval.core.objectives import Best, Gate, PrecisionOf, Ranking, Threshold
 from adaptive_eval.core.result import ComparisonResult, Result
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
@@ -24,20 +24,10 @@ SKILLS = (0.7, 0.5, 0.2)
 NONE = math.nan
 
 
-def finished_run(
-    objective: Objective | None = None,
-    rule: Rule | None = None,
-    judging: Judging | None = None,
-    skills: Sequence[float] = SKILLS,
-    seed: int = 1,
-    **changes: object,
-) -> Controller:
+def finished_run(skills: Sequence[float] = SKILLS, seed: int = 1, **changes: object) -> Controller:
     """A finished run of these models."""
-    bench = Bench(len(skills), 20, np.array([0.0, 1.0]))
-    plan = Plan(
-        bench, rule=rule or Optimal(), trials=Trials(min=4, max=40), judging=judging or Judging(), prior="uniform"
-    )
-    plan = replace(plan, **({} if objective is None else {"objective": objective}), **changes)  # type: ignore[arg-type]
+    usual = {"rule": Optimal(), "trials": Trials(min=4, max=40), "prior": "uniform"}
+    plan = Plan(Bench(len(skills), 20, np.array([0.0, 1.0])), **(usual | changes))  # type: ignore[arg-type]
     return straight(plan, Answers(plan, seed, lambda model, question: skills[model]))
 
 
@@ -54,10 +44,8 @@ def order(result: Result) -> list[int]:
 
 def verdicts(result: Result) -> dict[tuple[int, int | None], Verdict]:
     """Verdicts by the better and the worse model of each comparison."""
-    return {
-        (comparison.verdict.first, comparison.verdict.second): comparison.verdict.verdict
-        for comparison in result.comparisons
-    }
+    pairs = [comparison.verdict for comparison in result.comparisons]
+    return {(pair.first, pair.second): pair.verdict for pair in pairs}
 
 
 def only(result: Result) -> ComparisonResult:
@@ -143,7 +131,7 @@ def test_a_tie_is_judged_by_the_corrected_difference() -> None:
     ],
 )
 def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> None:
-    run = finished_run(Best(), rule, judging)
+    run = finished_run(objective=Best(), rule=rule, judging=judging)
     corrected = result_of(run, correction([-0.6, 0.0, 0.0]))
     assert verdicts(corrected)[1, 0] is RESOLVED
     wide = result_of(run, correction([0.0, 0.0, 0.0], 1.0))
@@ -151,7 +139,7 @@ def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> Non
 
 
 def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores() -> None:
-    run = finished_run(Threshold(0.6))
+    run = finished_run(objective=Threshold(0.6))
     assert verdicts(result_of(run)) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}
     corrected = result_of(run, correction([-0.1, NONE, 0.7]))
     assert verdicts(corrected) == {
@@ -160,14 +148,14 @@ def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores()
         (2, None): RESOLVED,
     }
     assert {comparison.verdict.first: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
-    precise = finished_run(PrecisionOf(0.05))
+    precise = finished_run(objective=PrecisionOf(0.05))
     assert set(verdicts(result_of(precise)).values()) == {RESOLVED}
     wide = result_of(precise, correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
     assert verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
 
 
 def test_a_gate_follows_the_corrected_scores() -> None:
-    run = finished_run(Gate(Margin(1, 0.1)))
+    run = finished_run(objective=Gate(Margin(1, 0.1)))
     plain, corrected = result_of(run), result_of(run, correction([-0.6, 0.0, 0.5]))
     assert verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
     assert verdicts(corrected) == {(1, 0): RESOLVED, (2, 1): RESOLVED}

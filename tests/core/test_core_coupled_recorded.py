@@ -43,15 +43,8 @@ def of_trials(trials: Outcomes, recorded: frozenset[int], unsure: NDArray[np.boo
     unsure = np.zeros(trials.shape, dtype=bool) if unsure is None else unsure
     counts = np.stack([(trials == category).sum(axis=-1) for category in (0, 1)], axis=-1)
     cut = np.stack([((trials == category) & unsure).sum(axis=-1) for category in (0, 1)], axis=-1)
-    return Bench(
-        len(trials),
-        QUESTIONS,
-        weights=WEIGHTS,
-        prior_counts=counts,
-        recorded=recorded,
-        recorded_trials=RecordedTrials(trials, unsure),
-        prior_unsure=cut,
-    )
+    known = {"prior_counts": counts, "prior_unsure": cut, "recorded_trials": RecordedTrials(trials, unsure)}
+    return Bench(len(trials), QUESTIONS, weights=WEIGHTS, recorded=recorded, **known)  # type: ignore[arg-type]
 
 
 def plan_of(bench: Bench, **changes: object) -> Plan:

@@ -1,7 +1,5 @@
 """`near_best`: how often a pick trails the best by the margin or more, and when no pick may be made."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from core_runs import play, result_of
@@ -28,15 +26,9 @@ def chances(scores: list[float]) -> FloatArray:
     return np.stack([1.0 - right, right], axis=-1)
 
 
-def plan(models: int, objective: Objective | None = None, max_trials: int = 60, **more: object) -> Plan:
-    chosen = Plan(
-        Bench(models, QUESTIONS, W),
-        objective=objective or Best(),
-        rule=NearBest(MARGIN, start=4 / max_trials),
-        trials=Trials(min=4, max=max_trials),
-        pace=Pace(lookahead=0),
-    )
-    return replace(chosen, **more)  # type: ignore[arg-type]
+def plan(models: int, max_trials: int = 60, **more: object) -> Plan:
+    usual = {"objective": Best(), "rule": NearBest(MARGIN, start=4 / max_trials), "pace": Pace(lookahead=0)}
+    return Plan(Bench(models, QUESTIONS, W), trials=Trials(min=4, max=max_trials), **(usual | more))  # type: ignore[arg-type]
 
 
 Wrong = dict[tuple[int, int], float]
@@ -46,7 +38,7 @@ def wrong_picks(scores: list[float], objective: Objective, picks: int, confidenc
     """The shares of finished runs in which a model was picked that another, left out, is better than by the margin: for
     each two such models, and of any."""
     models, truth = len(scores), np.array(scores)
-    asked = plan(models, objective, rule=NearBest(MARGIN, confidence, 4 / 60))
+    asked = plan(models, objective=objective, rule=NearBest(MARGIN, confidence, 4 / 60))
     tapes = [Tape.from_chances(chances(scores), W, np.random.default_rng(seed)) for seed in range(RUNS)]
     pairs, wrong_runs = dict[tuple[int, int], float](), 0
     for end in RunStack(asked, SummedTapes(tapes, 2), RUNS).ends():

@@ -62,23 +62,11 @@ def test_80_trials_against_8_do_not_separate_identical_models(prior: Prior, name
 
 def side_by_side(estimates: Estimates) -> Evidence:
     """Evidence on the independent pairs 0 and 1, 2 and 3, and so on."""
-    pairs = len(estimates.score) // 2
-    score, var, noise, at_end = (
-        values.reshape(pairs, 2)
-        for values in (estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon)
-    )
-    sigma = np.sqrt(var.sum(axis=1))
-    z = (score[:, 0] - score[:, 1]) / sigma
-    return Evidence(
-        models=2 * pairs,
-        against_reference=False,
-        first=np.arange(0, 2 * pairs, 2),
-        second=np.arange(1, 2 * pairs, 2),
-        difference=score[:, 0] - score[:, 1],
-        sigma=sigma,
-        z=z,
-        information=at_end.sum(axis=1) / noise.sum(axis=1),
-    )
+    names = ("score", "var", "noise", "noise_at_horizon")
+    score, var, noise, at_end = (getattr(estimates, name).reshape(-1, 2) for name in names)
+    difference, sigma, first = score[:, 0] - score[:, 1], np.sqrt(var.sum(axis=1)), np.arange(0, score.size, 2)
+    information = at_end.sum(axis=1) / noise.sum(axis=1)
+    return Evidence(score.size, False, first, first + 1, difference, sigma, difference / sigma, information)
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,9 @@ def bench_of(counts: NDArray[np.int64]) -> Bench:
 
 
 def make_plan(counts: NDArray[np.int64], **changes: object) -> Plan:
-    plan = Plan(
-        bench_of(counts),
-        objective=Place(frozenset(range(len(counts) - 1))),
-        rule=Sequential(0.95, 2 / 20),
-        policy=UnresolvedPairs(),
-        trials=Trials(min=2, max=20),
-    )
-    return replace(plan, **changes)  # type: ignore[arg-type]
+    objective = Place(frozenset(range(len(counts) - 1)))
+    usual = {"objective": objective, "rule": Sequential(0.95, 2 / 20), "trials": Trials(min=2, max=20)}
+    return Plan(bench_of(counts), policy=UnresolvedPairs(), **(usual | changes))  # type: ignore[arg-type]
 
 
 CHANCES = np.array([0.2, 0.5, 0.8, 0.55])

@@ -12,7 +12,7 @@ from adaptive_eval.core import Controller, Judging, Plan, Rule, UnresolvedPairs,
 from adaptive_eval.core.objectives import Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Trials
-from adaptive_eval.core.types import Cost, Outcome, PairVerdict, Reason, Verdict
+from adaptive_eval.core.types import Cost, PairVerdict, Reason, Verdict
 from scorio.sinf.compare import sampled_variance
 
 W = [0.0, 1.0]
@@ -21,24 +21,18 @@ RIGHT = [[9, 8, 7, 9], [5, 6, 4, 5], [4, 6, 5, 4]]
 
 def plan(rule: Rule | None = None, **bench: object) -> Plan:
     """Three models, ten trials of each of four questions, and one look."""
-    return Plan(
-        Bench(3, 4, np.array(W), **bench),
-        objective=Ranking(),
-        rule=rule or Sequential(start=1.0),
-        policy=UnresolvedPairs(),
-        judging=Judging(futility=None),
-        prior="uniform",
-        trials=Trials(min=10, max=10),
-    )  # type: ignore[arg-type]
+    made = Bench(3, 4, np.array(W), **bench)  # type: ignore[arg-type]
+    return never_called(
+        made, rule=rule or Sequential(start=1.0), policy=UnresolvedPairs(), trials=Trials(min=10, max=10)
+    )
 
 
 def run_to_end(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
-    controller = Controller(chosen)
-    cost = Cost(7, 0.01, 0.5)
-    controller.tell(
-        Outcome(*ask[:3], int(ask.trial < right[ask.model][ask.question]), cost) for ask in controller.ask(1000)
+    return play(
+        Controller(chosen),
+        lambda ask: int(ask.trial < right[ask.model][ask.question]),
+        cost=lambda ask: Cost(7, 0.01, 0.5),
     )
-    return controller
 
 
 TALLIES = [[[10 - right, right] for right in row] for row in RIGHT]

@@ -19,6 +19,11 @@ SKILLS = np.array([0.9, 0.72, 0.68, 0.5, 0.47, 0.2])
 PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
 
 
+def plan_of(**choices: object) -> Plan:
+    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
+    return Plan(bench, trials=Trials(min=4, max=40), **choices)  # type: ignore[arg-type]
+
+
 def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
     """The models needed after each look; no other model is asked."""
     controller, rng, needed = Controller(plan), np.random.default_rng(seed), []
@@ -45,8 +50,7 @@ def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
 )
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.release)], ids=["one", "more"])
 def test_a_model_no_longer_needed_is_never_needed_again(objective: Objective, pace: Pace, seeds: range) -> None:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    plan = Plan(bench, objective=objective, trials=Trials(min=4, max=40), pace=pace)
+    plan = plan_of(objective=objective, pace=pace)
     for seed in seeds:
         needed = looks_wanted(plan, seed)
         for before, after in zip(needed, needed[1:], strict=False):
@@ -54,15 +58,14 @@ def test_a_model_no_longer_needed_is_never_needed_again(objective: Objective, pa
 
 
 def test_distant_models_settle_early_unless_the_policy_may_still_ask_them() -> None:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    plan = Plan(bench, trials=Trials(min=4, max=40), policy=UnresolvedPairs())
+    plan = plan_of(policy=UnresolvedPairs())
     needed = looks_wanted(plan, 1)
     half = needed[len(needed) // 2]
     assert not half[-1], "the last one is far from all others"
     assert half.any()
     for changed in (
-        Plan(bench, trials=Trials(min=4, max=40), policy=Uniform()),
-        Plan(bench, trials=Trials(min=4, max=40), judging=Judging(latch=False, futility=None)),
+        plan_of(policy=Uniform()),
+        plan_of(judging=Judging(latch=False, futility=None)),
     ):
         assert all(mask.all() for mask in looks_wanted(changed, 1))
 
@@ -87,11 +90,7 @@ class OneByOneOnly(OneByOne):
 
 @pytest.mark.slow
 def test_a_custom_policy_releases_models_only_if_it_declares_only_open() -> None:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    silent, declared = (
-        looks_wanted(Plan(bench, trials=Trials(min=4, max=40), policy=policy), 1)
-        for policy in (OneByOne(), OneByOneOnly())
-    )
+    silent, declared = (looks_wanted(plan_of(policy=policy), 1) for policy in (OneByOne(), OneByOneOnly()))
     assert all(mask.all() for mask in silent), "who does not say so may ask anybody"
     assert not declared[-1].all(), "and who does is believed, as a built-in is"
 
@@ -117,17 +116,14 @@ def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_models_without_open_comparisons_rest_when_servers_are_held(seed: int) -> None:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    trials = Trials(min=4, max=40)
-    rests = rests_of(Plan(bench, trials=trials, pace=HELD), seed)
+    rests = rests_of(plan_of(pace=HELD), seed)
     assert any(0 < resting.sum() < len(SKILLS) for resting in rests), "some rest while others go on"
 
 
 @pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6)], ids=str)
 def test_no_look_is_taken_before_awaited_outcomes_arrive(pace: Pace) -> None:
     """One awaited model answers late, as from a batch service: no look is taken before its outcomes arrive."""
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    controller, rng = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace)), np.random.default_rng(0)
+    controller, rng = Controller(plan_of(pace=pace)), np.random.default_rng(0)
     held_back, late = list[Ask](), -1
     while controller.finished is None:
         requested = controller.ask(64)

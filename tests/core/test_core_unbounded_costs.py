@@ -25,16 +25,12 @@ class Varied(Answers):
         super().__init__(plan, seed)
         self._smallest_share = smallest_share
 
-    def of(self, trials: Iterable[Ask]) -> list[Outcome]:
-        return [self._at_least(outcome) for outcome in super().of(trials)]
-
-    def _at_least(self, outcome: Outcome) -> Outcome:
-        worst_cost = self.plan.bench.worst_cost[outcome.model]
-        parts = (
-            self._smallest_share * worst + (1.0 - self._smallest_share) * used
-            for worst, used in zip(worst_cost, outcome.cost, strict=True)
+    def _outcome(self, ask: Ask) -> Outcome:
+        outcome, least = super()._outcome(ask), self._smallest_share
+        worst = self.plan.bench.worst_cost[ask.model]
+        tokens, usd, gpu_seconds = (
+            least * most + (1.0 - least) * used for most, used in zip(worst, outcome.cost, strict=True)
         )
-        tokens, usd, gpu_seconds = parts
         return outcome._replace(cost=Cost(math.ceil(tokens), usd, gpu_seconds))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -27,15 +28,28 @@ seeds = st.integers(0, 2**20)
 Table = Sequence[Sequence[Sequence[int | None]]]
 
 
+def told(plan: Plan, grade: Callable[[Ask], int | None | tuple[int, int]]) -> Controller:
+    """A run that was told the grade of every trial, or its grade and its kinds."""
+    return play(Controller(plan), grade)
+
+
 def run_to_end(plan: Plan, table: Table) -> Controller:
-    """A controller told all its trials, by model and question."""
-    return play(Controller(plan), lambda ask: table[ask.model][ask.question][ask.trial])
+    """The same with the grades by model and question."""
+    return told(plan, lambda ask: table[ask.model][ask.question][ask.trial])
 
 
-def one_look(questions: int, trials: int, bound: float, delta: float = 0.0) -> Plan:
-    bench = Bench(3, questions, np.array([0.0, 1.0]))
-    judging = Judging(delta=delta, futility=None)
-    return Plan(bench, rule=ZScore(bound), trials=Trials(min=trials, max=trials), judging=judging, prior="uniform")
+def one_look(
+    bound: float,
+    trials: int = 4,
+    questions: int = 2,
+    delta: float = 0.0,
+    weights: NDArray[np.float64] = np.array([0.0, 1.0]),  # noqa: B008
+    **more: object,
+) -> Plan:
+    """A plan with one look at all trials."""
+    bench, judging = Bench(3, questions, weights), Judging(delta=delta, futility=None)
+    plan = Plan(bench, rule=ZScore(bound), trials=Trials(min=trials, max=trials), judging=judging, prior="uniform")
+    return replace(plan, **more)  # type: ignore[arg-type]
 
 
 def filled(table: Table, values: Sequence[int]) -> Table:
@@ -199,29 +213,9 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
 
 CUT = int(AnswerKind.TRUNCATED)
 BINARY = np.array([0.0, 1.0])
+one_look_with_cuts = partial(one_look, may_be_right=CUT)
 REVERSED = np.array([1.0, 0.0])
 """The share of wrong answers; category 0 is wrong, as in BINARY."""
-
-
-def one_look_at(
-    bound: float,
-    trials: int = 4,
-    questions: int = 2,
-    delta: float = 0.0,
-    weights: NDArray[np.float64] = BINARY,
-    **more: object,
-) -> Plan:
-    """A plan with one look at all trials."""
-    judging = Judging(delta=delta, futility=None)
-    plan = Plan(
-        Bench(3, questions, weights), rule=ZScore(bound), trials=Trials(min=trials, max=trials), judging=judging
-    )
-    return replace(plan, prior="uniform", may_be_right=CUT, **more)  # type: ignore[arg-type]
-
-
-def told(plan: Plan, grade: Callable[[Ask], tuple[int, int]]) -> Controller:
-    """A controller that was told the grade and the kinds of every trial."""
-    return play(Controller(plan), grade)
 
 
 def test_every_signal_of_an_answer_is_a_kind() -> None:
@@ -238,7 +232,9 @@ def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
     cell = st.sampled_from([(0, 0), (1, 0), (1, 0), (0, CUT), (0, 0), (1, CUT)])
     table = [[[data.draw(cell) for _ in range(4)] for _ in range(2)] for _ in range(3)]
     weights = REVERSED if lower_is_better else BINARY
-    plan = one_look_at(bound, delta=delta, weights=weights, stops_on_alarm=False, best_is_sure=not lower_is_better)
+    plan = one_look_with_cuts(
+        bound, delta=delta, weights=weights, stops_on_alarm=False, best_is_sure=not lower_is_better
+    )
 
     def judged(right: Sequence[bool]) -> Controller:
         """The run if all cut-off answers of some models had been complete and right."""
@@ -287,7 +283,7 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled
     [(2, 8, False), (3, 8, True), (4, 40, False), (5, 40, True), (40, 40, True)],
 )
 def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarmed: bool) -> None:
-    plan = one_look_at(99.0, trials=of, questions=1)
+    plan = one_look_with_cuts(99.0, trials=of, questions=1)
     controller = told(plan, lambda ask: (0, CUT if ask.model == 1 and ask.trial < cut else 0))
     assert (controller.finished is Reason.ALARM) == alarmed == bool(controller.alarms)
     right = told(plan, lambda ask: (1, CUT if ask.model == 1 and ask.trial < cut else 0))
@@ -314,7 +310,7 @@ def test_cut_answers_decide_nothing_when_wrong_answers_weigh_most(coupled: bool)
 
 
 def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either() -> None:
-    plan = replace(one_look_at(99.0), bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])), stops_on_alarm=False)
+    plan = replace(one_look_with_cuts(99.0), bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])), stops_on_alarm=False)
     result = told(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))).result()
     assert result is not None
     rows = {row.model: (row.lowest, row.score, row.highest) for row in result.models}
@@ -343,7 +339,7 @@ def test_shared_trials_stay_unsure_when_settings_change() -> None:
 
 @pytest.mark.parametrize("familywise", [False, True])
 def test_cut_answers_decide_nothing_in_a_run_that_continues_after_an_alarm(familywise: bool) -> None:
-    plan = one_look_at(1.0, trials=20, stops_on_alarm=False)
+    plan = one_look_with_cuts(1.0, trials=20, stops_on_alarm=False)
     if familywise:
         plan = replace(plan, rule=Sequential(), judging=Judging(futility=None, familywise=True))
     controller = told(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
@@ -386,7 +382,7 @@ def test_a_model_that_cut_answers_could_make_the_best_is_compared_though_it_is_n
 @pytest.mark.parametrize("are_known", [False, True], ids=["wrong", "cut off"])
 def test_cut_answers_of_an_earlier_run_call_no_winner_between_equal_models(are_known: bool) -> None:
     """Of 16 prior outcomes of a question one is cut off, which counts as wrong: without it the models are equal."""
-    plan = one_look_at(0.8, trials=2, questions=12)
+    plan = one_look_with_cuts(0.8, trials=2, questions=12)
     prior, unsure = np.zeros((3, 12, 2), dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
     prior[:] = [8, 8]
     prior[1] = [9, 7]
@@ -402,7 +398,7 @@ def test_cut_answers_of_an_earlier_run_call_no_winner_between_equal_models(are_k
 def test_cut_answers_of_a_prior_that_is_changed_after_looks_count_once(
     is_removed: bool, models: tuple[int, ...]
 ) -> None:
-    without = one_look_at(0.8, questions=12, stops_on_alarm=False)
+    without = one_look_with_cuts(0.8, questions=12, stops_on_alarm=False)
     prior, unsure = np.full((3, 12, 2), 8, dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
     unsure[:, :, 0] = [[3], [2], [1]]
 
@@ -425,7 +421,7 @@ def test_a_result_counts_cut_answers_of_this_run_and_of_recorded_models_and_none
     prior, unsure = np.full((3, 12, 2), 8, dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
     unsure[:, :, 0] = [[3], [2], [1]]
     bench = Bench(3, 12, BINARY, prior_counts=prior, prior_unsure=unsure, recorded=frozenset({2}))
-    plan = replace(one_look_at(0.8, stops_on_alarm=False), bench=bench)
+    plan = replace(one_look_with_cuts(0.8, stops_on_alarm=False), bench=bench)
     result = told(plan, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0))).result()
     assert result is not None
     assert {row.model: row.cut for row in result.models} == {0: 0, 1: 12, 2: 12}
