@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Controller, Judging, Pairs, Plan, StageBefore, UnresolvedPairs, ZScore
+from adaptive_eval.core import Controller, Pairs, Plan, StageBefore, UnresolvedPairs, ZScore
 from adaptive_eval.core.conclusions import UNPAID
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Lost, Outcome, Reason, SetAside, Verdict
@@ -293,19 +293,9 @@ def test_rounds_ahead_are_reserved_at_their_worst() -> None:
 
 def test_a_tight_budget_serves_the_comparison_closest_to_a_call() -> None:
     """Models 2 and 3 are nearly separated, 0 and 1 hardly differ: the last affordable trials go to 2 and 3."""
-    bench = Bench(4, 10, np.array([0.0, 1.0]))
-    pairs = Pairs(((0, 1), (2, 3)))
-    plan = Plan(
-        bench,
-        objective=pairs,
-        rule=ZScore(6.0),
-        policy=UnresolvedPairs(),
-        judging=Judging(futility=None),
-        prior="uniform",
-        trials=Trials(min=4, max=90),
-        pace=Pace(),
-        budget=Budget(trials=185),
-    )
+    choices = {"objective": Pairs(((0, 1), (2, 3))), "rule": ZScore(6.0), "policy": UnresolvedPairs()}
+    bench, budget = Bench(4, 10, np.array([0.0, 1.0])), Budget(trials=185)
+    plan = never_called(bench, trials=Trials(min=4, max=90), budget=budget, **choices)
     skills = (0.50, 0.50, 0.45, 0.60)
     controller = straight(plan, Answers(plan, 1, skill=lambda model, question: skills[model]))
     assert controller.trials.tolist() == [40, 40, 50, 50]

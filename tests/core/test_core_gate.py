@@ -125,13 +125,7 @@ def test_the_edge_holds_at_every_schedule_of_looks(changes: dict[str, object]) -
 @pytest.mark.release
 def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
     runs = 300
-    plan = Plan(
-        Bench(5, QUESTIONS, BINARY),
-        objective=Gate(Margin(0, DELTA)),
-        rule=Sequential(start=0.1),
-        trials=Trials(min=4, max=40),
-        judging=Judging(familywise=True),
-    )
+    plan = replace(gate(judging=Judging(familywise=True)), bench=Bench(5, QUESTIONS, BINARY))
     chances = np.stack([questions(0.8), *[questions(0.75)] * 4])
     wrong = 0
     for seed in range(runs):

@@ -174,15 +174,9 @@ def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_cop
     max_trials: int, lookahead: int
 ) -> None:
     """Trials in flight still arrive, beyond the new horizon or just before it, and count in looks."""
-    pace, runs, called = Pace(lookahead=lookahead), 30, 0
-    plan = Plan(
-        Bench(2, 10, BINARY),
-        rule=Sequential(start=0.1),
-        judging=Judging(futility=None),
-        policy=Uniform(),
-        pace=pace,
-        trials=Trials(min=4, max=40),
-    )
+    runs, called, judging = 30, 0, Judging(futility=None)
+    plan = Plan(Bench(2, 10, BINARY), rule=Sequential(start=0.1), judging=judging, policy=Uniform())
+    plan = replace(plan, pace=Pace(lookahead=lookahead), trials=Trials(min=4, max=40))
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         run = Controller(plan)

@@ -60,16 +60,8 @@ def test_nor_do_they_where_answers_have_faults(
 @given(plans(), plans(capped=False), seeds)
 def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -> None:
     """A run resumed with other rules, budgets or paces continues as if run so from the start, asking nothing twice."""
-    other = Plan(
-        plan.bench,
-        objective=plan.objective,
-        rule=other.rule,
-        policy=other.policy,
-        judging=Judging(),
-        prior=other.prior,
-        trials=other.trials,
-        pace=other.pace,
-    )
+    kept = {name: getattr(other, name) for name in ("rule", "policy", "prior", "trials", "pace")}
+    other = Plan(plan.bench, objective=plan.objective, judging=Judging(), **kept)
     answers = Answers(plan, seed)
     shell = Shell(plan, answers, np.random.default_rng(seed))
     shell.run()

@@ -174,13 +174,8 @@ def test_batched_comparisons_equal_single_ones(
 
 @pytest.mark.slow
 def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
-    chosen = Plan(
-        Bench(5, 10, np.array(W)),
-        objective=Ranking(),
-        rule=Sequential(0.8),
-        policy=UnresolvedPairs(),
-        trials=Trials(min=4, max=30),
-    )
+    bench, trials = Bench(5, 10, np.array(W)), Trials(min=4, max=30)
+    chosen = Plan(bench, objective=Ranking(), rule=Sequential(0.8), policy=UnresolvedPairs(), trials=trials)
     unseen = 0
     for seed in range(6):
         answers = Answers(chosen, seed, lambda model, question: 0.5 + 0.04 * model)

@@ -132,16 +132,8 @@ def carry_out(
     async def run() -> float:
         wire = Wire(lambda seed, attempt: SECONDS if seed < KNOWN else times(seed, attempt), counts)
         config = EndpointConfig.model_validate({"base_url": "http://one/v1", "model": "m", "stream": stream})
-        values = Sampling(max_tokens=max_tokens, **sampling)
-        context = EndpointContext(
-            config,
-            values,
-            Limits(in_flight=places),
-            wire,  # type: ignore[arg-type]
-            settings=settings,
-            earlier=earlier,
-        )
-        model = ModelEndpoint(context)
+        values, limits = Sampling(max_tokens=max_tokens, **sampling), Limits(in_flight=places)
+        model = ModelEndpoint(EndpointContext(config, values, limits, wire, settings=settings, earlier=earlier))  # type: ignore[arg-type]
         asked = Asked(wire, model)
         if earlier is None:
             await asyncio.gather(*map(asked.answer, range(KNOWN)))

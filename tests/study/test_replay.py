@@ -316,13 +316,8 @@ def test_trials_to_go_never_exceed_what_the_caps_pay_for(budget: Budget) -> None
 
 def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
     """A round holds all of its trials, so that keeping rounds would grow memory with every look."""
-    plan = Plan(
-        Bench(MODELS, QUESTIONS, WEIGHTS),
-        rule=Sequential(),
-        trials=Trials(min=3, max=20),
-        judging=Judging(futility=None),
-    )
-    controller = Controller(plan)
+    bench, judging = Bench(MODELS, QUESTIONS, WEIGHTS), Judging(futility=None)
+    controller = Controller(Plan(bench, rule=Sequential(), trials=Trials(min=3, max=20), judging=judging))
     for _ in range(4):
         controller.tell([Outcome(*ask[:3], category=ask.trial % 2) for ask in controller.ask(1000)])
     assert controller.finished is None and len(controller.looks) == 4
