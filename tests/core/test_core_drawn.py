@@ -118,9 +118,7 @@ def test_being_asked_only_easy_questions_raises_no_score() -> None:
 
 @settings(max_examples=examples(12))
 @given(st.integers(0, 2**20), st.integers(2, 4), st.sampled_from([BLOCK, 130, 200]))
-def test_models_are_asked_the_first_so_many_and_looks_are_the_same_in_any_order(
-    seed: int, models: int, questions: int
-) -> None:
+def test_models_are_asked_the_first_ones_and_looks_are_so_in_any_order(seed: int, models: int, questions: int) -> None:
     """One trial of each, told in any order and resumed after kills."""
     plan = plan_for(models, questions, judging=Judging(futility=None))
     answers = Answers(plan, seed)

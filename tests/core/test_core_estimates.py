@@ -57,9 +57,7 @@ def test_the_prior_supplies_the_variance_only(prior: Prior, weights: list[float]
 @priors
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100.0), shift=st.floats(-10.0, 10.0))
-def test_another_unit_of_the_weights_is_another_unit_of_the_scores(
-    prior: Prior, seed: int, scale: float, shift: float
-) -> None:
+def test_another_unit_of_weights_is_one_of_scores(prior: Prior, seed: int, scale: float, shift: float) -> None:
     counts, weights = some_counts(3, 4, 3, seed), np.array([0.0, 0.5, 1.0])
     plain = estimate(counts, weights, prior, np.array(80))
     other = estimate(counts, shift + scale * weights, prior, np.array(80))

@@ -148,7 +148,7 @@ def allowed(runs: int) -> float:
 @pytest.mark.release
 @pytest.mark.parametrize("ungraded", [ungraded_at_random, ungraded_in_favour])
 @pytest.mark.parametrize("shape", [0.6, 400.0], ids=["spread", "alike"])
-def test_raising_the_horizon_keeps_the_promise_with_ungraded_answers(shape: float, ungraded: Ungraded) -> None:
+def test_a_raised_horizon_keeps_the_promise_with_ungraded_answers(shape: float, ungraded: Ungraded) -> None:
     """8 -> 16 -> 32 -> 64, in small steps where z looks promising, and 2% of the answers without a grade."""
     p = np.random.default_rng(7).beta(shape, shape, 30)
     assert false_winners(200, 0.3, p, adaptive=True, ungraded=ungraded) <= allowed(200)
@@ -158,9 +158,7 @@ def test_raising_the_horizon_keeps_the_promise_with_ungraded_answers(shape: floa
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize("futility", [0.3, None])
 @pytest.mark.parametrize("shape", [0.6, 0.1, 400.0], ids=["spread", "near-deterministic", "alike"])
-def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
-    shape: float, futility: float | None, adaptive: bool
-) -> None:
+def test_a_raised_horizon_keeps_the_promise_on_exact_ties(shape: float, futility: float | None, adaptive: bool) -> None:
     """8 -> 16 -> 32 -> 64, or in small steps where z looks promising: a winner in at most 10% of runs."""
     p = np.random.default_rng(7).beta(shape, shape, 30)
     assert false_winners(300, futility, p, adaptive) <= allowed(300)
@@ -170,9 +168,7 @@ def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
     ("max_trials", "lookahead"),
     [pytest.param(10, 8, marks=pytest.mark.release), pytest.param(8, 4, marks=pytest.mark.slow)],
 )
-def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(
-    max_trials: int, lookahead: int
-) -> None:
+def test_a_horizon_lowered_with_rounds_in_flight_makes_no_winners_of_copies(max_trials: int, lookahead: int) -> None:
     """Trials in flight still arrive, beyond the new horizon or just before it, and count in looks."""
     runs, called, judging = 30, 0, Judging(futility=None)
     plan = Plan(Bench(2, 10, BINARY), rule=Sequential(start=0.1), judging=judging, policy=Uniform())

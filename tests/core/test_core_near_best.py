@@ -68,17 +68,13 @@ SOME_BEFORE_A_RELEASE = [
 
 
 @pytest.mark.parametrize(("scores", "objective", "picks"), SOME_BEFORE_A_RELEASE)
-def test_a_pick_is_seldom_behind_another_model_by_the_margin(
-    scores: list[float], objective: Objective, picks: int
-) -> None:
+def test_a_pick_is_seldom_behind_another_by_the_margin(scores: list[float], objective: Objective, picks: int) -> None:
     pairs, _ = wrong_picks(scores, objective, picks, 0.95)
     assert max(pairs.values(), default=0.0) <= ALLOWED
 
 
 @pytest.mark.parametrize(("scores", "objective", "picks"), SOME_BEFORE_A_RELEASE)
-def test_a_confidence_shared_among_rivals_holds_for_the_pick(
-    scores: list[float], objective: Objective, picks: int
-) -> None:
+def test_confidence_shared_by_rivals_holds_for_the_pick(scores: list[float], objective: Objective, picks: int) -> None:
     family = objective.family(len(scores))
     assert isinstance(family, int)
     _, wrong_share = wrong_picks(scores, objective, picks, 1.0 - 0.05 / family)

@@ -78,9 +78,7 @@ def side_by_side(estimates: Estimates) -> Evidence:
         (Anytime(), "spread", "self"),
     ],
 )
-def test_looking_at_every_round_calls_exact_ties_no_more_often_than_promised(
-    rule: Rule, name: str, prior: Prior
-) -> None:
+def test_looks_at_every_round_call_exact_ties_no_more_often_than_promised(rule: Rule, name: str, prior: Prior) -> None:
     """Pairs of copies, looked at after every trial from 4 to 80: at most 10% of them are ever called."""
     pairs = 300
     rng = np.random.default_rng(2)

@@ -256,9 +256,7 @@ class Fixed(Answers):
 @pytest.mark.parametrize(
     ("missing", "cap", "asked"), [(1, 29_999, 0), (1, 30_000, 1), (12, 20_000, 2), (12, 30_000, 12)]
 )
-def test_missing_trials_are_requested_as_far_as_the_cost_of_stored_ones_allows(
-    missing: int, cap: int, asked: int
-) -> None:
+def test_missing_trials_are_asked_as_far_as_the_cost_of_stored_ones_allows(missing: int, cap: int, asked: int) -> None:
     first = np.array([[30] * 3, [30] * 3, [0] * 3 if missing == 12 else [4, 4, 3]])
     bench = Bench(3, 3, BINARY, worst_cost=(Cost(1000, 0.0, 0.0),) * 3)
     plan = Plan(bench, trials=Trials(min=4, max=60), budget=Budget(tokens=cap), first=first)

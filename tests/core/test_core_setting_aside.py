@@ -39,7 +39,7 @@ def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: in
 
 @settings(max_examples=examples(40), deadline=None)
 @given(plans(capped=False), seeds, st.integers(0, 4), st.data())
-def test_setting_a_model_aside_at_the_same_look_has_the_same_effect(
+def test_setting_aside_at_the_same_look_has_the_same_effect(
     plan: Plan, seed: int, after: int, data: st.DataObject
 ) -> None:
     """Later decisions depend on when the model was set aside, not on which of its outcomes had arrived by then."""

@@ -150,9 +150,7 @@ def test_a_first_look_may_call_though_an_answer_has_no_grade(rule: Rule, lost: i
         ([0, 100], [1, 0], "no trial of question 1 of 2 has a grade, so there is no score"),
     ],
 )
-def test_models_with_too_many_ungraded_answers_are_set_aside(
-    graded: list[int], ungraded: list[int], why: str | None
-) -> None:
+def test_models_with_too_many_ungraded_are_set_aside(graded: list[int], ungraded: list[int], why: str | None) -> None:
     assert why_unjudgeable(np.array(graded), np.array(ungraded)) == why
 
 
@@ -395,9 +393,7 @@ def test_cut_answers_of_an_earlier_run_call_no_winner_between_equal_models(are_k
 
 @pytest.mark.parametrize("models", [(0, 1, 2), (1, 2)], ids=["same numbers", "other numbers"])
 @pytest.mark.parametrize("is_removed", [False, True], ids=["added", "removed"])
-def test_cut_answers_of_a_prior_that_is_changed_after_looks_count_once(
-    is_removed: bool, models: tuple[int, ...]
-) -> None:
+def test_cut_answers_of_a_prior_changed_after_looks_count_once(is_removed: bool, models: tuple[int, ...]) -> None:
     without = one_look_with_cuts(0.8, questions=12, stops_on_alarm=False)
     prior, unsure = np.full((3, 12, 2), 8, dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
     unsure[:, :, 0] = [[3], [2], [1]]

@@ -146,9 +146,7 @@ def test_a_tiny_request_keeps_the_name_of_the_limit() -> None:
         ({"stream": False}, {}, False),
     ],
 )
-def test_long_answers_are_streamed_unless_told_otherwise(
-    given: dict[str, object], sampling: dict[str, object], streamed: bool
-) -> None:
+def test_long_answers_are_streamed(given: dict[str, object], sampling: dict[str, object], streamed: bool) -> None:
     asked = config(**given)
     drawn = Sampling(**sampling)
     assert streams(asked, drawn) is streamed

@@ -83,9 +83,7 @@ async def test_a_stream_that_does_not_end_well_is_asked_again(endpoint: Opener, 
 
 @CLIENTS
 @WAYS
-async def test_an_unknown_finish_reason_of_all_answers_is_named_at_once(
-    endpoint: Opener, client: str, stream: bool
-) -> None:
+async def test_an_unknown_finish_reason_of_all_is_named_at_once(endpoint: Opener, client: str, stream: bool) -> None:
     strange = {"choices": [choice("42", "flux-capacitor")], "model": "m"}
     async with raw_server(lambda asked: reply(asked, strange)) as server:
         model = endpoint(server.base_url, client=client, stream=stream)
@@ -102,7 +100,7 @@ async def test_an_unknown_finish_reason_of_all_answers_is_named_at_once(
 
 
 @pytest.mark.parametrize(("reason", "client", "stream"), in_turns(["preempted", ""], EACH_CLIENT, [False, True]))
-async def test_a_rare_unknown_finish_reason_costs_one_answer_at_most(
+async def test_a_rare_unknown_finish_reason_costs_one_answer(
     endpoint: Opener, client: str, stream: bool, reason: str
 ) -> None:
     """The first answer and another one end so once, a third at every attempt."""

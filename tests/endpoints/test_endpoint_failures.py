@@ -216,7 +216,7 @@ async def test_a_request_waits_for_capacity_whatever_its_attempts(endpoint: Open
     assert all(replica.healthy for replica in model.stats.replicas)
 
 
-async def test_pauses_grow_beyond_those_after_other_failures(
+async def test_pauses_of_a_full_tier_grow(
     endpoint: Opener, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: high)
@@ -249,7 +249,7 @@ async def slowly(asked: Exchange) -> None:
 
 
 @pytest.mark.parametrize("error", OUT, ids=["process", "machine"])
-async def test_a_shortage_that_passes_costs_no_answer(
+async def test_a_passing_shortage_costs_no_answer(
     endpoint: Opener, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     """No request finds a file for a while; the model has never answered."""

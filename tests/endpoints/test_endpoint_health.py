@@ -43,9 +43,7 @@ async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint
 
 
 @pytest.mark.slow
-async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
-    endpoint: Opener, unused_tcp_port: int
-) -> None:
+async def test_a_replica_that_dies_leaves_its_work_and_comes_back(endpoint: Opener, unused_tcp_port: int) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as first, SimulatedServer(WORLD) as second:
         model = endpoint(first.base_url, second.base_url, in_flight=4, retry_for=60.0)
         work = [asyncio.create_task(model.sample(question(1 + i % 4), range(i, i + 1))) for i in range(60)]
@@ -119,9 +117,7 @@ def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PROBE_SECONDS", 0.05)
 
 
-async def test_a_slow_server_keeps_its_requests_where_nobody_else_can_have_them(
-    endpoint: Opener, short_probes: None
-) -> None:
+async def test_a_slow_server_keeps_its_requests_where_nobody_else_can(endpoint: Opener, short_probes: None) -> None:
     """Silent for most of the time, it has answered in the end all that it was asked, once each."""
     starved = Starved()
     async with starved.server() as server:
@@ -140,7 +136,7 @@ async def test_a_slow_server_keeps_its_requests_where_nobody_else_can_have_them(
     assert model.stats.errors == {} and model.stats.lost == 0
 
 
-async def test_what_a_silent_server_kept_goes_to_the_one_that_comes_back(
+async def test_what_a_silent_server_kept_goes_to_another(
     endpoint: Opener, short_probes: None, unused_tcp_port: int
 ) -> None:
     async with Starved().server() as silent, SimulatedServer(WORLD, port=unused_tcp_port) as other:
@@ -164,9 +160,7 @@ async def test_a_silent_server_is_given_up_with_all_that_it_has(endpoint: Opener
 
 
 @pytest.mark.slow
-async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
-    endpoint: Opener, short_probes: None
-) -> None:
+async def test_answers_are_signs_of_life_where_no_health_check_is(endpoint: Opener, short_probes: None) -> None:
     """They take 8 s together, and the model's patience is 3."""
 
     async def slowly(asked: Exchange) -> None:
@@ -180,7 +174,7 @@ async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
 
 
 @pytest.mark.slow
-async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(
+async def test_a_request_ended_once_gets_twice_as_many_probes(
     endpoint: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two servers on a starved machine, one speaks while the other one is silent."""
@@ -251,9 +245,7 @@ async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tc
     assert "no such key: ***" in refused.replicas[0].detail
 
 
-async def test_check_does_not_wait_for_a_server_that_is_silent(
-    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_check_does_not_wait_for_a_silent_server(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(asked: Exchange) -> None:
         await asyncio.sleep(5)
 

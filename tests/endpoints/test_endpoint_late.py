@@ -401,9 +401,7 @@ def test_until_answers_are_known_only_a_silent_stream_is_late() -> None:
     answers=st.lists(st.tuples(st.integers(1, 4000), st.floats(0.001, 0.2)), min_size=KNOWN, max_size=600),
     slowest=st.floats(0.001, 0.2),
 )
-def test_no_full_length_answer_at_the_slowest_known_pace_is_hopeless(
-    answers: list[tuple[int, float]], slowest: float
-) -> None:
+def test_no_full_answer_at_the_slowest_known_pace_is_hopeless(answers: list[tuple[int, float]], slowest: float) -> None:
     times = ResponseTimes(4000, DEFAULT, EarlierTimes())
     for tokens, pace in answers:
         record(times, tokens, tokens * max(pace, slowest))
@@ -436,7 +434,7 @@ END = piece(" 42", '"stop"') + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
 
 @pytest.mark.parametrize("pings", [False, True])
 @pytest.mark.parametrize("client", first_of(["http", "httpx2", "openai"], 1))
-async def test_a_stream_that_stops_is_asked_again_while_others_speak(
+async def test_a_stream_that_stops_while_others_speak_is_asked_again(
     endpoint: Opener, client: str, pings: bool
 ) -> None:
     """Comments that a proxy sends for a server that hangs are no sign of life."""

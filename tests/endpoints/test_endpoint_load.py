@@ -93,9 +93,7 @@ class Server:
 
 
 @given(before=st.integers(1, 400), after=st.integers(10, 400), start=st.integers(1, 64), polls=st.integers(1, 8))
-def test_a_server_is_full_and_few_wait_whatever_it_can_do_and_when_it_changes(
-    before: int, after: int, start: int, polls: int
-) -> None:
+def test_a_server_is_full_and_few_wait_whatever_it_can_do(before: int, after: int, start: int, polls: int) -> None:
     server = Server(before, 1024, start, polls)
     # what was asked for too much must run, too
     for places, needed in ((before, 60 + polls * (4 + start // before)), (after, 120 + polls * (4 + before // after))):

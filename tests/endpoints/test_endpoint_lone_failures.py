@@ -59,9 +59,7 @@ async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client:
 
 
 @pytest.mark.parametrize("at_an_earlier_start", [False, True])
-async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(
-    endpoint: Opener, at_an_earlier_start: bool
-) -> None:
+async def test_where_nothing_else_is_asked_a_tiny_request_is(endpoint: Opener, at_an_earlier_start: bool) -> None:
     async with raw_server(failing(BAD)) as server:
         model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, has_answered=at_an_earlier_start)
         if not at_an_earlier_start:
@@ -177,7 +175,7 @@ async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opene
     [(False, None), (True, None), (True, with_leave)],
     ids=["never answered", "answered before", "under caps"],
 )
-async def test_a_server_that_fails_everything_loses_the_model(
+async def test_who_fails_everything_loses_the_model(
     endpoint: Opener, answered_before: bool, leave: RetryGate | None
 ) -> None:
     async def script(asked: Exchange) -> None:
@@ -339,9 +337,7 @@ async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, wh
 
 
 @pytest.mark.parametrize(("what", "lost"), [(reset, 2), (broken, 0)], ids=["lost", "told of an error"])
-async def test_what_was_lost_needs_leave_and_what_a_server_reports_as_failed_none(
-    endpoint: Opener, what: Script, lost: int
-) -> None:
+async def test_what_was_lost_needs_leave_and_what_failed_none(endpoint: Opener, what: Script, lost: int) -> None:
     leave = Leave(9 if lost else 0)
     async with raw_server(first(2, what)) as server:
         model = endpoint(server.base_url)

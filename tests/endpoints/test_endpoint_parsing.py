@@ -40,9 +40,7 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize("stream", [False, True])
-async def test_flaws_and_a_mark_of_the_byte_order_make_no_answer_unreadable(
-    endpoint: Any, client: str, stream: bool
-) -> None:
+async def test_flaws_and_byte_order_marks_make_no_answer_unreadable(endpoint: Any, client: str, stream: bool) -> None:
     part = b"delta" if stream else b"message"
     payload = rb'{"choices": [{"index": 0, "%s": {"content": "\ud800 42"}, "finish_reason": "stop"}]}' % part
 
@@ -114,9 +112,7 @@ def test_a_stream_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
         (("tool_calls", "stop"), "stop"),
     ],
 )
-def test_a_stop_after_another_finish_reason_does_not_make_half_an_answer_complete(
-    reasons: tuple[str, str], last: str
-) -> None:
+def test_a_stop_after_another_reason_makes_no_half_answer_complete(reasons: tuple[str, str], last: str) -> None:
     reader = StreamReader(True, lambda: 0.0)
     for reason in reasons:
         reader.feed(event([delta("4" if reason == reasons[0] else "", reason=reason)]))

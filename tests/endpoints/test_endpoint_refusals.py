@@ -48,9 +48,7 @@ async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str
     assert model.stats.replicas[0].limit == 4
 
 
-async def test_a_server_that_refuses_everything_is_believed_soon_and_asked_again_once_it_was_mended(
-    endpoint: Opener,
-) -> None:
+async def test_who_refuses_everything_is_believed_soon_and_asked_again_once_mended(endpoint: Opener) -> None:
     wrong = [True]
     async with raw_server(refusing(lambda asked: wrong[0], 401)) as server:
         model = endpoint(server.base_url, in_flight=64)
@@ -101,9 +99,7 @@ async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not
         assert [replica.healthy for replica in model.stats.replicas] == [True, True]
 
 
-async def test_where_one_refuses_and_the_other_is_dead_no_request_waits_for_ever(
-    endpoint: Opener, unused_tcp_port: int
-) -> None:
+async def test_where_one_refuses_and_the_other_is_dead_nobody_waits(endpoint: Opener, unused_tcp_port: int) -> None:
     dead = f"http://127.0.0.1:{unused_tcp_port}/v1"
     async with raw_server(refusing(lambda asked: True)) as server:
         model = endpoint(server.base_url, dead)

@@ -291,9 +291,7 @@ PROVIDERS_KEY = {"OPENAI_API_KEY": "sk-of-another-1"}
 
 @pytest.mark.parametrize("client", ["http", "openai"])
 @pytest.mark.parametrize(("named", "sent"), [({}, False), ({"api_key_env": "OPENAI_API_KEY"}, True)])
-async def test_the_key_of_a_provider_goes_to_servers_that_name_it(
-    client: str, named: dict[str, str], sent: bool
-) -> None:
+async def test_the_key_of_a_provider_goes_where_it_is_named(client: str, named: dict[str, str], sent: bool) -> None:
     async with raw_server(by_seed) as server:
         config = EndpointConfig.model_validate({"base_url": server.base_url, "model": "m", "client": client, **named})
         model = open_endpoint(config, Sampling(), Limits(), keys=PROVIDERS_KEY)

@@ -67,9 +67,7 @@ async def test_a_model_that_is_not_on_the_list_is_refused_though_it_would_be_ans
     assert len(server.seen) == 4, "once each time, and a check asks twice"
 
 
-async def test_a_replica_that_serves_another_model_is_set_aside_alone_until_it_serves_this_one(
-    endpoint: Opener,
-) -> None:
+async def test_a_replica_that_serves_another_model_is_set_aside_until_it_serves_this_one(endpoint: Opener) -> None:
     served = [{"id": "other"}]
 
     async def listed(asked: Exchange) -> None:

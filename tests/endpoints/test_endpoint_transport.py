@@ -61,9 +61,7 @@ class _Clock(asyncio.AbstractEventLoop):
     ("connecting", "later", "stale"),
     [(0.02, 0.11, True), (0.02, 0.13, False), (0.3, 0.39, True), (9.0, 0.49, True), (9.0, 0.51, False)],
 )
-def test_only_what_breaks_as_soon_as_word_comes_back_had_been_closed(
-    connecting: float, later: float, stale: bool
-) -> None:
+def test_only_what_breaks_once_word_comes_back_had_been_closed(connecting: float, later: float, stale: bool) -> None:
     """A server that had the request for longer may have generated something."""
     clock = _Clock()
     for requests in (1, 2):

@@ -194,9 +194,7 @@ def test_of_several_votes_the_middle_level_of_each_criterion_counts() -> None:
         (("tie", "first"), "tie", 1.0, 0.5),
     ],
 )
-def test_a_verdict_that_depends_on_the_order_is_a_tie(
-    orders: Sequence[str], verdict: str, dependent: float, towards: float
-) -> None:
+def test_a_verdict_by_the_order_is_a_tie(orders: Sequence[str], verdict: str, dependent: float, towards: float) -> None:
     voted = COMPARING.voted([[(winner,) for winner in orders]])
     signals = {"agreement": 1.0, "order_dependent": dependent, "prefers_first": towards}
     assert voted == ((verdict,), signals)

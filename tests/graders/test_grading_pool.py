@@ -154,9 +154,7 @@ async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("deed", "tries"), [("count", 1), ("idle", 2)])
-async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
-    tmp_path: Path, deed: str, tries: int
-) -> None:
+async def test_what_computes_too_long_is_tried_once_and_what_waits_twice(tmp_path: Path, deed: str, tries: int) -> None:
     """The one would compute as long again; the other may have waited for something that comes."""
     opened = GradingPool(HANGING, BINARY, WorkerSettings(LIMITS, HERE))
     answer = Answer(f"{deed} {tmp_path / 'tries'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
@@ -167,9 +165,7 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
 
 
 @pytest.mark.parametrize(("earlier", "tries"), [(None, ATTEMPTS), (GradeDetails(error="it failed"), 1)])
-async def test_an_answer_on_which_the_grader_failed_before_is_tried_once_more(
-    earlier: GradeDetails | None, tries: int
-) -> None:
+async def test_an_answer_that_failed_the_grader_is_tried_once_more(earlier: GradeDetails | None, tries: int) -> None:
     class FailingGrading(Grading):
         calls = 0
 
@@ -243,9 +239,7 @@ def test_a_worker_that_dies_while_idle_costs_no_answer(loop: str) -> None:
     assert pytest.importorskip(loop).run(grade_around_a_death()) == 1
 
 
-async def test_a_grader_that_cannot_start_fails_every_answer_and_is_not_started_again(
-    starts: list[Worker],
-) -> None:
+async def test_a_grader_that_cannot_start_fails_every_answer_and_is_started_once(starts: list[Worker]) -> None:
     async with pool(Python(function="hanging:gone")) as grade:
         errors = await asyncio.gather(*(grade("yes") for _ in range(20)), return_exceptions=True)
         errors += await asyncio.gather(grade("no"), return_exceptions=True)

@@ -210,9 +210,7 @@ class TestGrade:
 @pytest.mark.parametrize(
     ("right", "wrong", "sure"), [(1.0, 0.0, True), (0.0, 1.0, False)], ids=["higher is better", "lower is better"]
 )
-def test_the_best_category_is_sure_unless_an_answer_that_says_nothing_is_in_it(
-    right: float, wrong: float, sure: bool
-) -> None:
+def test_the_best_category_is_sure_unless_what_says_nothing_is_in_it(right: float, wrong: float, sure: bool) -> None:
     for when in ({"is_correct": True}, {"score": {"at_least": 0.5}}, {"verdict": "pass"}):
         best = CategoryConfig.model_validate({"name": "right", "weight": right, "when": when})
         rubric = open_rubric(RubricConfig(categories=(best, CategoryConfig(name="wrong", weight=wrong))))

@@ -129,7 +129,7 @@ async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -
         (orjson.dumps({"model": "a", "messages": ["hi"]}), 400, "string"),
     ],
 )
-async def test_bad_requests_are_rejected_with_a_reason(
+async def test_bad_requests_are_refused_with_why(
     client: httpx2.AsyncClient, body: bytes, status: int, why: str
 ) -> None:
     async with SimulatedServer(WORLD) as server:

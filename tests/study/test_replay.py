@@ -127,9 +127,7 @@ def test_decisions_alone_make_a_plan() -> None:
     ("questions", "max_trials", "lookahead"),
     [(30, 80, 12), (15, 80, 12), (1, 80, 12), (30, 16, 2), (30, 4, 1), (90, 80, 4), (450, 80, 0), (10_000, 80, 0)],
 )
-def test_rounds_run_ahead_by_trials_and_by_a_part_of_the_horizon(
-    questions: int, max_trials: int, lookahead: int
-) -> None:
+def test_rounds_run_ahead_by_trials_and_part_of_the_horizon(questions: int, max_trials: int, lookahead: int) -> None:
     trials = TrialsConfig(min=1, max=max_trials, optimize="time")
     held = Pace(lookahead=lookahead, opening=round(0.15 * max_trials), dedicated_servers=True)
     assert make_pace(trials, questions) == held
@@ -228,7 +226,7 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
 )  # fmt: skip
 @settings(max_examples=examples(60), deadline=None)
 @pytest.mark.slow
-def test_rounds_as_counts_match_single_trials(
+def test_rounds_match_single_trials(
     seed: int, objective: Objective, lookahead: int, budget: Budget, chunk: int
 ) -> None:
     bench = Bench(MODELS, QUESTIONS, WEIGHTS, worst_cost=(Cost(60, 0.2, 0.5),) * MODELS)

@@ -35,9 +35,7 @@ def load(seconds: list[float], model: int = 0) -> TrialLoad:
     ),
     st.sampled_from([0.0, 0.5, 3.0]),
 )
-def test_trials_begin_in_order_and_slots_do_their_work(
-    given_loads: list[tuple[list[float], float]], gain: float
-) -> None:
+def test_trials_begin_in_order_and_slots_do_all_work(given_loads: list[tuple[list[float], float]], gain: float) -> None:
     """For each sequence the speed integrates to its stated work, whatever else arrives and when."""
     engine, now, loads = SharedEngine(gain, SLOTS) if gain else Engine(SLOTS), 0.0, []
     for seconds, later in given_loads:
@@ -204,9 +202,7 @@ def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
 @pytest.mark.slow
 @given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.integers(0, 99))
 @settings(max_examples=examples(20), deadline=None)
-def test_a_timed_opening_that_sets_clocks_matches_an_event_loop(
-    slots: int, lookahead: int, opening: int, seed: int
-) -> None:
+def test_an_opening_that_sets_clocks_matches_an_event_loop(slots: int, lookahead: int, opening: int, seed: int) -> None:
     """The opening is told in stretches in which no look can be taken."""
     pace = Pace(lookahead, opening=opening, dedicated_servers=True)
     fast, event_driven = controller(pace), controller(pace)

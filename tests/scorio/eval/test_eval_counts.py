@@ -70,9 +70,7 @@ def test_the_order_of_questions_and_trials_does_not_matter(R: np.ndarray, k: int
 
 @settings(max_examples=examples(40))
 @given(R=matrices, k=some_k, confidence=st.floats(0.01, 0.999), ends=st.tuples(st.floats(-1, 2), st.floats(-1, 2)))
-def test_values_and_intervals_stay_in_their_bounds(
-    R: np.ndarray, k: int, confidence: float, ends: tuple[float, float]
-) -> None:
+def test_values_and_intervals_stay_bounded(R: np.ndarray, k: int, confidence: float, ends: tuple[float, float]) -> None:
     k = min(k, R.shape[1])
     for name, call in (finite_bank(k) | scales()).items():
         assert -1e-15 <= flat(call(R))[0] <= 1.0 + 1e-15, name

@@ -258,9 +258,7 @@ def test_with_every_trial_labelled_the_estimate_is_the_mean_label() -> None:
 
 
 @pytest.mark.parametrize(("labels", "trials", "errs"), [(60, 8, (0.1, 0.1)), (200, 16, (0.05, 0.15))])
-def test_corrected_intervals_cover_where_those_of_the_grader_may_not(
-    labels: int, trials: int, errs: tuple[float, float]
-) -> None:
+def test_corrected_intervals_cover_where_graded_may_not(labels: int, trials: int, errs: tuple[float, float]) -> None:
     held = alone = 0
     for seed in range(200):
         chance, right, graded = graded_trials(seed, trials=trials, errs=errs)
