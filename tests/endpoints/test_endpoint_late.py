@@ -279,16 +279,24 @@ def test_a_server_that_stalls_as_a_whole_is_not_sent_everything_twice() -> None:
     carry_out(test, once(0.0))
 
 
-def test_several_that_hang_are_soon_sent_together() -> None:
-    """After one second request was answered, two may be in flight, then four."""
+MANY = {"places": 16, "settings": replace(DEFAULT, late_free=100)}
 
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        # after one second request was answered, two may be in flight, then four
+        pytest.param(MANY, LATE * SECONDS / 2.0 + LOOK + 3.0 * (SECONDS + LOOK), id="several"),
+        # answers of three tokens at most, and of two seconds: none takes longer than eight
+        pytest.param({"max_tokens": 3}, 60.0, id="longer than any answer can take"),
+    ],
+)
+def test_all_that_hang_are_soon_sent_a_second_time(options: dict[str, Any], most: float) -> None:
     async def test(asked: Asked) -> None:
         answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
         assert [answer.attempts for answer in answers] == [2] * 7
 
-    many = replace(DEFAULT, late_free=100)
-    seconds = carry_out(test, once(inf), places=16, settings=many)
-    assert seconds <= LATE * SECONDS / 2.0 + LOOK + 3.0 * (SECONDS + LOOK)
+    assert carry_out(test, once(inf), **options) <= most
 
 
 def test_few_answers_come_from_second_requests_for_whole_answers_and_the_user_is_told() -> None:
@@ -334,16 +342,6 @@ def test_a_request_that_is_cancelled_takes_its_second_one_with_it() -> None:
         assert (asked.wire.running, asked.model.stats.in_flight, asked.model.stats.lost) == (0, 0, 1)
 
     carry_out(test, lambda seed, attempt: inf)
-
-
-def test_what_takes_longer_than_any_answer_can_is_sent_a_second_time_however_many_were() -> None:
-    """Answers have three tokens at most, and take two seconds: none takes longer than eight."""
-
-    async def test(asked: Asked) -> None:
-        answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
-        assert [answer.attempts for answer in answers] == [2] * 7
-
-    assert carry_out(test, once(inf), max_tokens=3) <= 60.0
 
 
 # -- when an answer is late --------------------------------------------------------------------------------------
