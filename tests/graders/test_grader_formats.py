@@ -125,7 +125,7 @@ PLAIN = Question("q", "?", "C")
         ("Paris", "C"),
         ("The answer is C", "C"),
         ("The answer is (C).", "C"),
-        ("the is_chosen answer is option C because", "C"),
+        ("the correct answer is option C because", "C"),
         ("**Answer:** C", "C"),
         (r"The answer is $\boxed{C}$", "C"),
         (r"\boxed{c}", "C"),

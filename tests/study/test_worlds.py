@@ -223,7 +223,7 @@ def alike(rng: np.random.Generator, spread: float, taste: float, low: float, hig
 
 
 def some_coins(rng: np.random.Generator) -> FloatArray:
-    """Some of the paper's some_coins, two of them exactly tied, with nothing shared between questions."""
+    """Some of the paper's coins, two of them exactly tied, with nothing shared between questions."""
     means = rng.choice(COIN_MEANS, FOUR, replace=False)
     return binary(np.array([beta_profile(mean, QUESTIONS, COIN_CONCENTRATION, rng) for mean in means]))
 
@@ -238,7 +238,7 @@ CLOSE = partial(alike, spread=3.0, taste=0.5, low=0.40, high=0.43)
 CASES: dict[str, tuple[Kind, int]] = {
     "AIME-like, 4 trials": (AIME_LIKE, 4),
     "AIME-like, 12 trials": (AIME_LIKE, 12),
-    "some_coins, 4 trials": (some_coins, 4),
+    "coins, 4 trials": (some_coins, 4),
     "close models, 4 trials": (CLOSE, 4),
     "the prior, no pilot": (typical, 0),
 }
