@@ -262,12 +262,9 @@ def test_thresholds_are_the_percentiles_of_table_4(rows: list[tuple[bool, float,
     assert vars(thresholds) == pytest.approx(expected)
 
 
-def test_thresholds_of_signals_that_were_not_recorded_are_not_fitted() -> None:
+def test_thresholds_are_fitted_on_what_was_recorded() -> None:
     assert fit_thresholds(Signals(token_ratio=[0.0, 1.0])) == Thresholds(len_p33=0.33, len_p66=0.66)
     assert fit_thresholds(Signals(completion_bpt=[2.0])) == Thresholds(high=2.0)
-
-
-def test_a_threshold_is_not_fitted_on_holes() -> None:
     with pytest.raises(ValueError, match=r"signal prompt_bpt is missing \(NaN\) for 1 of 2 trials: threshold prompt"):
         fit_thresholds(Signals(prompt_bpt=[1.0, float("nan")]))
 

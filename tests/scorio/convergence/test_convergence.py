@@ -142,13 +142,10 @@ def test_agreement_at_the_last_trial_alone_is_no_convergence() -> None:
     assert trajectory(Study.of([[[1, 1, 1, 1]], [[0, 0, 0, 0]]])).converged_at == 1
 
 
-def test_a_tie_in_the_gold_ranking_must_be_met_by_a_tie() -> None:
+def test_ties_in_the_gold_ranking_must_be_met_and_a_known_truth_may_be_gold() -> None:
     study = Study.of([[[1, 0, 1, 1]], [[0, 1, 1, 1]], [[0, 0, 0, 0]]])
     assert study.gold.tolist() == [1, 1, 3]
     assert trajectory(study).converged_at == 2
-
-
-def test_a_known_truth_may_be_the_gold_ranking() -> None:
     swapped = Study.of(R, gold=[2, 1, 3, 4])
     result = convergence_at_n(swapped, 30, np.random.default_rng(1))
     expected = [converged_at(rankings(resampled(R, d), average()), [2, 1, 3, 4]) for d in draws_of(1, 30, 1)]
@@ -277,14 +274,11 @@ def test_the_curve_is_the_mean_of_scipys_tau(gold: list[int] | None, k: int | No
     assert curve.trials.tolist() == list(range(first, 8))
 
 
-def test_a_ranking_that_ties_every_model_counts_as_zero() -> None:
+def test_rankings_of_ties_alone_have_no_tau() -> None:
     always = np.zeros((2, 1, 6), dtype=int)
     always[0, 0, 5] = 1
     curve = tau_curve(Study.of(always), 200, np.random.default_rng(0))
     assert curve.tau == pytest.approx(1 - (5 / 6) ** np.arange(1, 7), abs=0.1)
-
-
-def test_a_gold_ranking_of_ties_has_no_tau() -> None:
     with pytest.raises(ValueError, match="gold must order at least two models"):
         tau_curve(Study.of(SKILLED, gold=[1, 1, 1, 1, 1]), 10, np.random.default_rng(0))
 

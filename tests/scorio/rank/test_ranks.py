@@ -56,12 +56,9 @@ def test_sums_in_another_order_are_still_the_same_score(order: list[int], seed: 
     assert rank_scores([once, again, 0.0]).tolist() == [1, 1, 3]
 
 
-def test_a_difference_above_rounding_is_a_difference() -> None:
+def test_differences_above_rounding_count_and_infinite_scores_tie() -> None:
     assert rank_scores([0.5, 0.5 + 1e-11]).tolist() == [2, 1]
     assert rank_scores([5e-20, 6e-20]).tolist() == [2, 1]
-
-
-def test_infinite_scores_tie_with_their_like() -> None:
     assert rank_scores([-np.inf, 0.25, np.inf, -np.inf, np.inf]).tolist() == [4, 3, 1, 4, 1]
 
 

@@ -31,14 +31,11 @@ def one_z(mu: list[float], sigma: list[float], i: int, j: int) -> float:
     return gap / sd if sd else float(np.sign(gap)) * float("inf") if gap else 0.0
 
 
-def test_the_third_row_of_table_1() -> None:
+def test_z_of_table_1_and_at_the_threshold() -> None:
     tiers = rank_with_uncertainty(MIMICS, [SIGMA] * 11)
     assert tiers.ranking.tolist() == [1, 2, 2, 3, 3, 4, 5, 5, 5, 6, 7]
     assert tiers.order.tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8, 9, 10]
     assert tiers.z[1] == pytest.approx(1.14)
-
-
-def test_z_at_the_threshold_is_a_separation() -> None:
     assert rank_with_uncertainty([1.0, 0.0], [0.6, 0.8], threshold=1.0).ranking.tolist() == [1, 2]
     assert rank_with_uncertainty([1.0, 0.0], [0.6, 0.8], threshold=1.0001).ranking.tolist() == [1, 1]
 

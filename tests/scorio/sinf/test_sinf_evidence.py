@@ -47,14 +47,14 @@ def test_without_any_variance_a_difference_is_certain_and_a_tie_is_a_tie():
     np.testing.assert_array_equal(pair.rho, [1.0, 0.5, 1.0])
 
 
-def test_the_sampled_variance_is_that_of_a_mean():
+def test_the_sampled_variance_is_that_of_a_mean_and_needs_two_questions_or_clusters():
     d = np.random.default_rng(0).normal(size=(4, 7))
     np.testing.assert_allclose(sampled_variance(d), d.var(axis=1, ddof=1) / 7)
-
-
-def test_clusters_of_one_question_change_nothing():
     d = np.random.default_rng(1).normal(size=(3, 6))
     np.testing.assert_allclose(sampled_variance(d, np.array([3, 1, 0, 2, 5, 4])), sampled_variance(d))
+    assert sampled_variance(np.array([0.3])) == np.inf
+    assert sampled_variance(np.array([0.3, 0.1]), np.array([0, 0])) == np.inf
+    np.testing.assert_array_equal(sampled_covariance(np.array([[0.3], [0.4]])), [[np.inf, 0.0], [0.0, np.inf]])
 
 
 def test_clustered_variance_covers_cluster_effects():
@@ -67,11 +67,6 @@ def test_clustered_variance_covers_cluster_effects():
     assert sampled_variance(d).mean() < 0.6 * truth
 
 
-def test_one_question_or_one_cluster_says_nothing_about_others():
-    assert sampled_variance(np.array([0.3])) == np.inf
-    assert sampled_variance(np.array([0.3, 0.1]), np.array([0, 0])) == np.inf
-
-
 @pytest.mark.parametrize("clusters", [None, np.arange(50) % 7], ids=["alone", "in clusters"])
 def test_covariances_say_what_differences_do(clusters: np.ndarray | None):
     values = np.random.default_rng(5).random((6, 50))
@@ -80,10 +75,6 @@ def test_covariances_say_what_differences_do(clusters: np.ndarray | None):
     of_pairs = shared[first, first] + shared[second, second] - 2 * shared[first, second]
     np.testing.assert_allclose(of_pairs, sampled_variance(values[first] - values[second], clusters), rtol=1e-9)
     np.testing.assert_allclose(np.diag(shared), sampled_variance(values, clusters))
-
-
-def test_one_question_has_infinite_variances_and_no_covariance():
-    np.testing.assert_array_equal(sampled_covariance(np.array([[0.3], [0.4]])), [[np.inf, 0.0], [0.0, np.inf]])
 
 
 @given(
@@ -194,19 +185,13 @@ def test_the_formula_of_the_design_without_a_zone():
     assert predictive_power(np.array(-z), np.array(1 / q), BOUND) == pytest.approx(expected)
 
 
-def test_at_the_horizon_power_says_whether_the_pair_is_settled():
+def test_power_says_of_what_is_certain_or_at_the_horizon_whether_it_is_settled():
     z = np.array([2.2, -2.2, 1.0, 0.0, 1.0])
     sigma = np.array([0.01, 0.01, 0.01, 0.01, 0.0])
     np.testing.assert_array_equal(predictive_power(z, np.array(1.0), BOUND, sigma, 0.03), [1, 1, 0, 1, 1])
     np.testing.assert_array_equal(predictive_power(z, np.array(1.7), BOUND), [1, 1, 0, 0, 0])
-
-
-def test_certain_differences_and_certain_ties_are_settled():
     zero = np.zeros(2)
     np.testing.assert_allclose(predictive_power(np.array([np.inf, 0.0]), np.array(0.5), BOUND, zero, 0.01), 1.0)
-
-
-def test_a_zone_needs_sigma():
     with pytest.raises(ValueError, match="delta > 0 needs sigma"):
         predictive_power(np.array(1.0), np.array(0.5), BOUND, delta=0.02)
 
@@ -231,13 +216,10 @@ def test_ties_are_intervals_inside_the_zone():
 MU, SIGMA = [0.55, 0.62, 0.60, 0.40], [0.02, 0.02, 0.015, 0.05]
 
 
-def test_ranking_confidence():
+def test_ranking_confidence_of_a_pair_and_of_an_exact_tie():
     assert ranking_confidence(0.6, 0.03, 0.55, 0.02) == pytest.approx((0.9172410706512647, 1.386750490563071))
     assert ranking_confidence(0.55, 0.02, 0.6, 0.03) == pytest.approx((0.9172410706512647, 1.386750490563071))
     assert ranking_confidence(0.5, 0.0, 0.4, 0.0) == (1.0, math.inf)
-
-
-def test_an_exact_tie_is_a_tie_and_not_a_resolved_pair():
     assert ranking_confidence(0.5, 0.0, 0.5, 0.0) == (0.5, 0.0)
     assert should_stop_top1([0.5, 0.5], [0.0, 0.0], method="zscore")["ambiguous"] == [1]
     assert suggest_next_allocation([0.7, 0.7, 0.2], [0.0, 0.0, 0.0], method="zscore") == (0, 1)
@@ -272,13 +254,10 @@ def test_top1(method, confidence: float, ambiguous: list[int]):
     assert suggest_next_allocation(MU, SIGMA, confidence, method) == (1, 2)
 
 
-def test_a_model_alone_is_the_best_and_has_no_rival():
+def test_a_model_alone_is_the_best_and_no_leader_is_its_own_rival():
     assert should_stop_top1([0.3], [0.1]) == {"stop": True, "leader": 0, "ambiguous": []}
     with pytest.raises(ValueError, match="at least two models.*got 1"):
         suggest_next_allocation([0.3], [0.1])
-
-
-def test_the_rival_is_never_the_leader_itself():
     assert suggest_next_allocation([0.9, 0.5, 0.7], [0.0, 0.0, 0.0], method="zscore") == (0, 1)
     assert suggest_next_allocation([0.9, 0.9], [0.1, 0.0]) == (0, 1)
 
