@@ -197,12 +197,20 @@ def test_a_first_round_whose_worst_cost_exceeds_the_caps_is_asked_in_parts(budge
         assert np.array_equal(controller.arrived, controllers[0].arrived)
 
 
-def test_a_first_round_over_budget_ends_after_the_same_trials_in_any_order() -> None:
+def test_a_round_over_budget_ends_after_the_same_trials_in_any_order() -> None:
     controllers = [asked_in_parts(never(Budget(usd=2.0)), seed, 0.8) for seed in range(9)]
     for controller in controllers:
         assert controller.finished is Reason.BUDGET and not controller.looks
         assert np.array_equal(controller.arrived, controllers[0].arrived)
     assert controllers[0].arrived.sum() == 2 * 6  # of ten each: 6 x 0.32 is spent, and 0.4 is not there
+    plan = never_called(MANY, trials=Trials(min=2, max=50), budget=Budget(tokens=8_000))
+    controllers = [asked_in_parts(plan, seed, 0.1, later=0.9) for seed in range(9)]
+    for controller in controllers:
+        assert controller.finished is Reason.BUDGET and controller.trials.sum() == 400, "four of each question"
+        assert np.array_equal(controller.arrived, controllers[0].arrived)
+        spent = 400 * 10 + (controller.arrived.sum() - 400) * 90
+        assert 8_000 - 2 * 100 < spent <= 8_000
+        assert controller.short_caps["tokens"] > 8_000
 
 
 MANY = replace(BENCH, questions=50)
@@ -226,17 +234,6 @@ def test_a_later_round_that_probably_fits_is_asked_in_parts(pace: Pace) -> None:
         assert exact(controller.looks) == exact(controllers[0].looks)
     # one round more, its mean cost known to a tenth, and a trial of each model at its worst
     assert controllers[0].short_caps == {"tokens": pytest.approx(8_000 + 1_000 * (1 + 2.5 / 10) + 2 * 100)}
-
-
-def test_a_later_round_that_costs_more_than_those_before_ends_after_the_same_trials_in_any_order() -> None:
-    plan = never_called(MANY, trials=Trials(min=2, max=50), budget=Budget(tokens=8_000))
-    controllers = [asked_in_parts(plan, seed, 0.1, later=0.9) for seed in range(9)]
-    for controller in controllers:
-        assert controller.finished is Reason.BUDGET and controller.trials.sum() == 400, "four of each question"
-        assert np.array_equal(controller.arrived, controllers[0].arrived)
-        spent = 400 * 10 + (controller.arrived.sum() - 400) * 90
-        assert 8_000 - 2 * 100 < spent <= 8_000
-        assert controller.short_caps["tokens"] > 8_000
 
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=1), Pace(lookahead=1, dedicated_servers=True)])

@@ -112,19 +112,13 @@ def test_the_cheapest_model_within_delta_is_chosen_and_weaker_ones_are_ruled_out
     assert judge_replay(0, controller, np.array([0.2, 0.75, 0.78, 0.4])).wrong == 0
 
 
-def test_of_equal_costs_the_better_one_is_chosen() -> None:
+def test_the_better_of_equal_costs_the_next_one_or_nothing_is_chosen() -> None:
     controller = play([0.6, 0.9, 0.2], [0.01] * 3, 1, plan(3, 0.1))
     assert chosen(controller) == 1
-
-
-def test_the_next_one_is_chosen_if_a_cheaper_one_is_too_close_to_delta_to_tell() -> None:
     controller = play([0.72, 0.82, 0.2], RISING[:3], 3, plan(3, 0.10))
     assert parts(controller)[0] is Part.UNDECIDED
     assert chosen(controller) == 1
     assert controller.finished is Reason.OUT_OF_REACH
-
-
-def test_nothing_is_chosen_if_trials_end_first() -> None:
     controller = play([0.6, 0.6, 0.6], RISING[:3], 1, plan(3, 0.01))
     assert chosen(controller) is None
     assert parts(controller)[0] is Part.CANDIDATE

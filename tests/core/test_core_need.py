@@ -29,13 +29,10 @@ def times(z: float, information: float, **judging: float | None) -> float:
     return float(times_to_decision(pair(z, information), Sequential(), Judging(**judging))[0])  # type: ignore[arg-type]
 
 
-def test_the_soonest_is_where_todays_difference_would_reach_the_boundary() -> None:
+def test_the_soonest_is_where_a_pair_would_be_called_or_given_up() -> None:
     """A constant boundary b is reached with (b/z)^2 times the trials, here searched in twelve steps to the horizon."""
     soonest = times_to_decision(pair(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
     assert 4.0 <= soonest <= 4.0 * 10.0 ** (1.0 / 12.0)
-
-
-def test_without_a_difference_the_soonest_is_where_it_is_given_up() -> None:
     given_up, horizon = times(0.0, 0.1, futility=0.3), times(0.0, 0.1, futility=None)
     assert 1.0 < given_up < horizon == pytest.approx(10.0)
 
@@ -68,7 +65,7 @@ def test_rounds_are_whole_sets_of_questions_and_few() -> None:
     assert len(rounds) < len(one_each.looks) / 3
 
 
-def test_the_first_round_of_a_pace_shrinks_to_fit_caps() -> None:
+def test_rounds_shrink_to_fit_caps_before_anyone_goes_without() -> None:
     """A cap that pays for the smallest first round, but not for that of the pace."""
     chosen = plan(Pace(share=0.8, opening=16), budget=Budget(trials=2 * QUESTIONS * 6))
     controller = Controller(chosen)
@@ -76,9 +73,6 @@ def test_the_first_round_of_a_pace_shrinks_to_fit_caps() -> None:
     ended = straight(chosen, Answers(chosen, 0, skill=lambda *_: 0.5))
     assert ended.finished in (Reason.BUDGET, Reason.OUT_OF_REACH)
     assert ended.trials.sum() <= 2 * QUESTIONS * 6
-
-
-def test_rounds_that_do_not_fit_a_cap_become_small_before_anyone_goes_without() -> None:
     cap = 2 * QUESTIONS * 19
     chosen = plan(Pace(share=1.0, opening=16), budget=Budget(trials=cap), judging=Judging(futility=None))
     controller = straight(chosen, Answers(chosen, 1, skill=lambda *_: 0.5))

@@ -81,19 +81,13 @@ VIEW = View(
 )
 
 
-def test_uniform_serves_everyone_alike() -> None:
+def test_policies_serve_all_alike_open_pairs_or_uncertain_questions() -> None:
     assert Uniform().allocate(VIEW).tolist() == [[1, 1, 1]] * 3 + [[2, 2, 2]]
     aside = replace(VIEW, in_play=np.array([True, False, True, True]), sizes=np.array([3, 0, 3, 0]))
     assert Uniform().allocate(aside).tolist() == [[1, 1, 1], [0, 0, 0], [1, 1, 1], [0, 0, 0]]
-
-
-def test_unresolved_pairs_serves_the_models_of_open_pairs() -> None:
     assert UnresolvedPairs().allocate(VIEW).tolist() == [[1, 1, 1], [0, 0, 0], [1, 1, 1], [2, 2, 2]]
     reference = replace(VIEW, open_pairs=np.array([[1, 4]]), power=np.array([0.5]))
     assert UnresolvedPairs().allocate(reference).sum(axis=1).tolist() == [0, 3, 0, 0]
-
-
-def test_weighted_gives_more_where_the_others_are_uncertain() -> None:
     given = Weighted().allocate(replace(VIEW, sizes=np.array([30, 30, 30, 30])))
     assert given[1].sum() == 0
     assert given[3, 2] < 10  # all others are sure of question 2, and the model itself, which is not, has no say

@@ -128,9 +128,6 @@ def test_reversals_are_all_that_were_called_and_turned() -> None:
     assert [(pair.first, pair.second) for pair in result.reversals] == turned
     assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
     assert {row.tier for row in result.models} == {1}
-
-
-def test_a_reversal_against_a_fixed_value_names_the_model() -> None:
     result = result_of(reversing(Threshold(0.5)))
     assert [(pair.first, pair.second) for pair in result.reversals] == [(1, None), (2, None)]
     assert [pair.z > 0.0 for pair in result.reversals] == [False, True]

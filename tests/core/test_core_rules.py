@@ -43,14 +43,11 @@ def test_sequential_holds_at_every_look_of_a_fine_schedule(kappa: float, at_look
     np.testing.assert_allclose(rising, [constant * t**-kappa for t in (0.05, 0.3, 1.0)], rtol=1e-8)
 
 
-def test_sequential_calls_nothing_before_its_start() -> None:
+def test_sequential_calls_nothing_before_its_start_and_with_one_look_is_the_plain_test() -> None:
     on = evidence(3, [9.0] * 3, [0.0, 0.0499, 0.05])
     assert np.isinf(Sequential().boundary(on)).tolist() == [True, True, False]
     assert Sequential().p_value(on, 1).tolist()[:2] == [1.0, 1.0]
     assert Sequential().p_value(on, 1)[2] < 1e-4
-
-
-def test_with_one_look_sequential_is_the_plain_test() -> None:
     on = evidence(2, [1.7], [1.0])
     assert Sequential(start=1.0).boundary(on)[0] == pytest.approx(norm.ppf(0.95), abs=1e-3)
     assert Sequential(start=1.0).p_value(on, 1)[0] == pytest.approx(norm.sf(1.7), abs=1e-4)

@@ -154,9 +154,6 @@ def test_a_first_round_continues_in_parts_while_caps_cover_it_twice() -> None:
     tell(controller, second, 10)
     assert len(controller.ask(99)) == 2
     assert RESERVE_FACTOR == 1.5
-
-
-def test_an_answer_that_cost_nothing_measures_nothing() -> None:
     controller = two_models(Budget(tokens=1_000))
     tell(controller, controller.ask(99), 0)
     assert len(controller.ask(99)) == 2, "one more of each"

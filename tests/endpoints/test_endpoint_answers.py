@@ -191,6 +191,11 @@ def test_tokens_are_shared_by_length_and_counted_by_logprobs_where_there_are_any
     for made, tokens in zip(texts, (3, 2), strict=True):
         made["logprobs"] = {"content": [{"token": "x", "logprob": -1.0}] * tokens}
     assert [a.completion_tokens for a in chat({"choices": texts, "usage": usage}, n=2)] == [3, 2]
+    # llama-server counts the first choice only
+    texts = [choice("x" * 40), choice("x" * 120) | {"index": 1}]
+    payload = {"choices": texts, "usage": {"prompt_tokens": 1, "completion_tokens": 10}, "timings": {"predicted_n": 10}}
+    assert [a.completion_tokens for a in chat(payload, n=2)] == [10, 30]
+    assert [a.completion_tokens for a in chat({**payload, "choices": texts[:1]})] == [10]
 
 
 @pytest.mark.parametrize(
@@ -238,14 +243,6 @@ def test_usage_is_believed_as_far_as_it_can_be() -> None:
     assert counted("x" * 6000, completion_tokens=2_000) == (2000, ["absurd_usage"])
     assert counted("x" * 6000, completion_tokens=1) == (2000, ["low_usage"])
     assert counted("x", completion_tokens=1, prompt_tokens=2_000_000_000)[1] == ["absurd_usage"]
-
-
-def test_usage_of_one_choice_is_scaled_to_all_of_them() -> None:
-    """llama-server counts the first choice only."""
-    texts = [choice("x" * 40), choice("x" * 120) | {"index": 1}]
-    payload = {"choices": texts, "usage": {"prompt_tokens": 1, "completion_tokens": 10}, "timings": {"predicted_n": 10}}
-    assert [a.completion_tokens for a in chat(payload, n=2)] == [10, 30]
-    assert [a.completion_tokens for a in chat({**payload, "choices": texts[:1]})] == [10]
 
 
 def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:

@@ -85,15 +85,12 @@ def config(**values: object) -> EndpointConfig:
     return EndpointConfig(base_url="http://a/v1", model="m", **values)
 
 
-def test_only_what_was_set_is_sent_and_what_its_options_need() -> None:
+def test_what_was_set_is_sent_by_its_name_and_nothing_else() -> None:
     plain = {"model": "m", "messages": [{"role": "user", "content": "How much is 6 times 7?"}], "seed": 7}
     assert BodyBuilder(config(stream=False), Sampling()).body(CHAT, range(7, 8)) == plain
     assert BodyBuilder(config(prompt_logprobs="vllm"), Sampling()).body(CHAT, range(1))["prompt_logprobs"] == 0
     body = BodyBuilder(config(stream=True), Sampling()).body(CHAT, range(1))
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
-
-
-def test_every_sampling_key_is_sent_by_its_name() -> None:
     plain = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0, "max_tokens": 100, "stop": ("a", "b")}
     extra = {"chat_template_kwargs": {"enable_thinking": False}}
     body = BodyBuilder(config(), Sampling(**plain, logprobs=True, extra_body=extra, timeout=5)).body(CHAT, range(9, 12))

@@ -373,11 +373,13 @@ def test_the_fewer_answers_are_known_the_longer_one_may_take(number: int, factor
     assert times_after(number, seconds=10.0).response_limit == pytest.approx(10.0 * factor)
 
 
-def test_the_first_pieces_of_earlier_streams_say_when_one_is_late() -> None:
+def test_the_first_pieces_of_streams_say_when_one_is_late_unless_they_are_held_back() -> None:
     assert ResponseTimes(4000, DEFAULT, EarlierTimes()).first_piece_limit == inf
     times = ResponseTimes(4000, DEFAULT, EarlierTimes(1000, 30.0, 1000, 10.0))
     assert (times.first_piece_limit, times.response_limit) == (20.0, 60.0)
     assert times.longest_plausible == inf  # their pace is not known
+    times = times_after(KNOWN, first=0.99)
+    assert times.is_buffered and times.first_piece_limit == times.response_limit
 
 
 def test_until_answers_are_known_only_a_silent_stream_is_late() -> None:
@@ -404,11 +406,6 @@ def test_no_full_answer_at_the_slowest_known_pace_is_hopeless(answers: list[tupl
     for tokens, pace in answers:
         record(times, tokens, tokens * max(pace, slowest))
     assert times.longest_plausible >= 4000 * slowest
-
-
-def test_streams_that_are_held_back_until_the_end_are_given_the_time_of_a_whole_response() -> None:
-    times = times_after(KNOWN, first=0.99)
-    assert times.is_buffered and times.first_piece_limit == times.response_limit
 
 
 SOON = EndpointSettings(tick=0.02, backoff=0.01, min_late=0.2, probe_every=0.1, probe_again=0.02)

@@ -126,9 +126,6 @@ def test_a_window_moves_with_care_and_only_where_it_limits() -> None:
     assert set(ceilings([CALM, ServerLoad(4.0, 50.0)] * 5, in_flight=3)) == {64}
     after_a_queue = ceilings([ServerLoad(8.0, 1.0), *[CALM] * 10])
     assert after_a_queue == [64, 64, 72, 72, 90, 90, 135, 135, 270, 270, 540]
-
-
-def test_a_window_of_a_server_that_has_not_answered_is_not_made_smaller() -> None:
     steering = Steering(64, DEFAULT)
     for now in range(9):
         steering.on_load(ServerLoad(1.0, 60.0), 64, 64, now, is_warm=False)

@@ -155,22 +155,23 @@ def test_events_read_at_once_say_what_they_say_one_by_one(pieces: list[bytes]) -
     assert outcome(pieces) == outcome([b"".join(pieces)])
 
 
-def test_a_text_completion_has_its_text_at_the_choice() -> None:
+def test_a_stream_has_its_text_its_tokens_its_id_and_its_model() -> None:
     reader = StreamReader(False, lambda: 0.0)
     reader.feed(event([{"index": 0, "text": "4", "logprobs": {"token_logprobs": [-1.0]}}]))
     reader.feed(event([{"index": 0, "text": "2", "finish_reason": "stop"}]))
     assert reader.payload()["choices"] == [
         {"index": 0, "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}, "text": "42"}
     ]
-
-
-def test_a_server_without_usage_is_taken_to_send_a_token_per_event_and_may_leave_out_the_index() -> None:
     reader = StreamReader(True, lambda: 0.0)
     reader.feed(
         event([delta("4", index=None)]) + event([{"delta": {"content": "2"}}]) + event([delta("", reason="stop")])
     )
     assert [choice["message"]["content"] for choice in reader.payload()["choices"]] == ["42"]
     assert reader.payload()["usage"] == {"completion_tokens": 2}
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(event([delta("a")], id="x1", model="old"))
+    reader.feed(event([delta("b", reason="stop")], id="x2", model="new") + b"data: [DONE]\n\n")
+    assert (reader.payload()["id"], reader.payload()["model"]) == ("x1", "new")
 
 
 def test_a_stream_that_ends_too_early_is_no_answer() -> None:
@@ -251,10 +252,3 @@ def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:
         reader.feed(event([delta("a")]) + event([delta("", reason="stop")]) + event(more) + b"data: [DONE]\n\n")
         with pytest.raises(Failure, match="the stream continues a choice that has ended"):
             reader.payload()
-
-
-def test_a_stream_has_the_id_of_its_first_event_and_the_model_that_it_names_last() -> None:
-    reader = StreamReader(True, lambda: 0.0)
-    reader.feed(event([delta("a")], id="x1", model="old"))
-    reader.feed(event([delta("b", reason="stop")], id="x2", model="new") + b"data: [DONE]\n\n")
-    assert (reader.payload()["id"], reader.payload()["model"]) == ("x1", "new")

@@ -47,10 +47,6 @@ def test_a_key_is_found_in_every_form(key: str, before: bytes, after: bytes) -> 
         assert b64encode(bytes(start) + key.encode()).decode()[4:-4] not in redact(around)
 
 
-def test_the_longer_of_two_secrets_goes_first() -> None:
-    assert Redactor(["abc12345", "abc12345-and-more"]).text("abc12345-and-more") == "***"
-
-
 @given(space=st.integers(0, 2 * MAX_READ_CHARS), spaces=st.integers(0, 400), length=st.integers(1, 400))
 @example(space=MAX_READ_CHARS - 20, spaces=MAX_READ_CHARS - 20, length=400)
 @example(space=4096 - 20, spaces=4096 - 20, length=1)
@@ -133,6 +129,7 @@ def test_a_piece_that_a_model_writes_goes_and_its_words_stay() -> None:
     )
     text = "a token-level answer, sk- and token-ab, correct: 42 horses, 123"
     assert redact(text) == text
+    assert Redactor(["abc12345", "abc12345-and-more"]).text("abc12345-and-more") == "***"
 
 
 @given(st.text(), st.text(), st.integers(0, 34), st.integers(0, 34))

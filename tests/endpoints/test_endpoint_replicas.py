@@ -139,7 +139,7 @@ def test_a_service_tier_without_capacity_is_no_trouble_of_its_server() -> None:
     assert not replica.can_take(39.0) and replica.can_take(39.5), "but its Retry-After holds"
 
 
-def test_a_window_grows_by_steps_up_to_its_ceiling() -> None:
+def test_a_window_grows_by_steps_up_to_its_ceiling_and_is_not_widened_by_another() -> None:
     replica = new()
     replica.on_failure(FailureKind.RATE_LIMITED, sent_at=1.0, now=2.0)
     for _ in range(32):
@@ -148,6 +148,11 @@ def test_a_window_grows_by_steps_up_to_its_ceiling() -> None:
     for _ in range(64 * DEFAULT.window_steps):
         replica.on_answer(2.0, 3.0)
     assert replica.window == 64
+    replica = Replica("http://one/v1", 64)
+    replica.on_failure(FailureKind.RATE_LIMITED, 1.0, 2.0)
+    assert replica.window == DEFAULT.first_window // 2
+    replica.on_load(None, 0, 3.0)
+    assert (replica.window, replica.steering.ceiling) == (DEFAULT.first_window // 2, 64)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind not in NO_ROOM])
@@ -260,14 +265,6 @@ def test_a_connection_that_cannot_be_made_sets_it_aside_until_a_probe_succeeds()
     assert not replica.can_take(60.0) and replica.needs_probe(0.2)
     probed(replica, None, 60.0)
     assert replica.can_take(60.0), "its return ends its pauses"
-
-
-def test_a_window_that_was_refused_stays_so_whatever_its_ceiling() -> None:
-    replica = Replica("http://one/v1", 64)
-    replica.on_failure(FailureKind.RATE_LIMITED, 1.0, 2.0)
-    assert replica.window == DEFAULT.first_window // 2
-    replica.on_load(None, 0, 3.0)
-    assert (replica.window, replica.steering.ceiling) == (DEFAULT.first_window // 2, 64)
 
 
 @pytest.mark.parametrize(("inside", "counted_at"), [(8.0, 5.0), (7.0, -inf)])

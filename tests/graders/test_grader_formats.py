@@ -154,14 +154,12 @@ def test_letters(text: str, letter: str | None) -> None:
     assert marks.signals == {"is_correct": letter == "C", "has_answer": letter is not None}
 
 
-def test_without_choices_there_are_five_letters() -> None:
+def test_letters_are_those_of_the_choices_five_without_and_a_text_may_be_one() -> None:
     assert Choice().grade("The answer is E", PLAIN).extracted == "E"
     assert Choice().grade("The answer is F", PLAIN).extracted is None
-
-
-def test_as_many_letters_as_choices() -> None:
     question = Question("q", "?", "J", tuple("abcdefghij"))
     assert Choice().grade("Answer: J", question).signals["is_correct"] is True
+    assert Choice().grade("The answer is A", Question("q", "?", "B", ("B", "A"))).signals["is_correct"] is True
 
 
 @pytest.mark.parametrize(("text", "letter"), [("The answer is I.", "I"), ("Answer: I think it is B", None)])
@@ -189,10 +187,6 @@ def test_other_keys_are_reported_before_a_run(
     for key in keys:
         problem = Choice(key=kind).key_problem(Question("q", "?", key, CITIES.choices))
         assert problem is not None and problem.startswith(f"needs {needs} as its answer"), key
-
-
-def test_a_choice_whose_text_is_a_letter_is_meant_by_its_text() -> None:
-    assert Choice().grade("The answer is A", Question("q", "?", "B", ("B", "A"))).signals["is_correct"] is True
 
 
 @pytest.mark.parametrize(("key", "letter"), [("0", "A"), ("3", "D")])

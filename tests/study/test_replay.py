@@ -154,16 +154,13 @@ def test_counts_are_drawn_without_replacement(counts: np.ndarray, seed: int) -> 
         assert np.bincount(cell, minlength=4).tolist() == counts[model, question].tolist()
 
 
-def test_counts_come_in_random_order() -> None:
+def test_counts_come_in_random_order_and_beyond_them_by_their_shares() -> None:
     counts = np.full((400, 1, 2), 3)
     outcomes = draw(Tape.from_counts(counts, BINARY, np.random.default_rng(0)), (400, 1), 6)[:, 0]
     # every trial alike: the share of successes at each place is that of the urn, 3 s.e. = 0.075
     assert outcomes.mean(axis=0) == pytest.approx(0.5, abs=0.075)
     # without replacement a success makes the next one rarer: P(1 after 1) = 2/5
     assert outcomes[outcomes[:, 0] == 1, 1].mean() == pytest.approx(0.4, abs=0.105)
-
-
-def test_beyond_its_record_a_cell_is_drawn_by_its_shares() -> None:
     counts = np.array([[[1, 3, 0, 0], [0, 0, 0, 2], [5, 0, 5, 0]]])
     outcomes = draw(Tape.from_counts(counts, FOUR, np.random.default_rng(1)), (1, 3), 2000)[0]
     assert set(outcomes[1]) == {3}

@@ -349,16 +349,13 @@ def simulated_run(trials: float, reached: bool = False) -> SimulatedRun:
     return SimulatedRun("settled" if reached else "out_of_reach", round(trials), 0.0, 0.0, 0.0, 100.0, (), ())
 
 
-def test_the_interval_settles_when_its_ends_are_known_to_a_tenth_of_the_median() -> None:
+def test_worlds_are_enough_when_the_ends_of_intervals_and_the_chance_are_known() -> None:
     """The end's error is 1.71 sd / sqrt(n): with sd a third of the median, at about 32 runs."""
     rng = np.random.default_rng(0)
     runs = [simulated_run(trials) for trials in rng.normal(9000.0, 3000.0, 60)]
     assert not is_precise(runs[:20]) and is_precise(runs)
     quantiles = np.quantile(rng.normal(0.0, 1.0, (4000, 50)), 0.1, axis=1)
     assert quantiles.std() == pytest.approx(1.71 / np.sqrt(50), rel=0.06)
-
-
-def test_an_even_chance_takes_more_worlds_than_a_certain_one() -> None:
     even = [simulated_run(1000.0, reached=bool(number % 2)) for number in range(60)]
     never = [simulated_run(1000.0)] * 60
     assert is_precise(never[:20]) and not is_precise(even[:40])

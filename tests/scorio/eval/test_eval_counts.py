@@ -293,12 +293,9 @@ def test_weights_and_prior_outcomes(w: Any, R0: Any, message: str) -> None:
             function(GRADED, w, R0)
 
 
-def test_a_binary_matrix_does_not_excuse_its_prior() -> None:
+def test_prior_outcomes_have_several_forms_and_are_checked() -> None:
     with pytest.raises(ValueError, match=re.escape("R0 must hold categories in [0, 1], got 2 (w is omitted")):
         scorio_eval.bayes(R, None, [[2], [1]])
-
-
-def test_forms_of_prior_outcomes() -> None:
     column = scorio_eval.bayes(R, None, [[0], [1]])
     assert scorio_eval.bayes(R, None, [0, 1]) == column
     assert scorio_eval.bayes(R, None, np.zeros((2, 0), dtype=int)) == scorio_eval.bayes(R)

@@ -35,9 +35,10 @@ def test_known_looks_give_the_published_constants(alpha: float, kappa: float, lo
     assert critical_at_looks(alpha, kappa, looks) == pytest.approx(published, abs=5e-4)
 
 
-def test_a_single_look_is_the_normal_quantile():
+def test_the_default_constant_and_that_of_a_single_look():
     assert critical_at_looks(0.10, 0.25, np.array([1.0])) == pytest.approx(norm.ppf(0.95), abs=1e-8)
     assert critical_at_looks(0.05, 0.25, np.array([0.3]), sides=1) == pytest.approx(norm.ppf(0.95), abs=1e-8)
+    assert WangTsiatis().critical(0.10) == pytest.approx(2.1137, abs=2e-4)
 
 
 @pytest.mark.parametrize("sides", [1, 2])
@@ -102,10 +103,6 @@ def test_the_table_is_monotone_and_accurate_into_the_tail(kappa: float, sides: i
     fine = np.array([WangTsiatis(kappa).crossing(x, sides) for x in np.linspace(0.0, 13.0, 500)])
     assert np.all(np.diff(fine) <= 0.0)
     assert fine[-1] > 0.0
-
-
-def test_the_default_constant():
-    assert WangTsiatis().critical(0.10) == pytest.approx(2.1137, abs=2e-4)
 
 
 @given(

@@ -196,18 +196,12 @@ def test_power_says_of_what_is_certain_or_at_the_horizon_whether_it_is_settled()
         predictive_power(np.array(1.0), np.array(0.5), BOUND, delta=0.02)
 
 
-def test_trials_needed_bring_todays_difference_to_the_bound():
+def test_zones_ties_and_trials_needed_meet_the_bound():
     needed = trials_needed(np.array([1.0, -2.0, 0.0]), np.array([10.0, 10.0, 10.0]), 2.0)
     np.testing.assert_allclose(needed, [40.0, 10.0, np.inf])
-
-
-def test_the_smallest_zone_is_certified_by_a_difference_of_zero_and_no_smaller_one_is():
     delta = smallest_delta(np.array(0.013), BOUND)
     assert tied(0.0, 0.013, BOUND, delta)
     assert not tied(0.0, 0.013, BOUND, 0.999 * delta)
-
-
-def test_ties_are_intervals_inside_the_zone():
     d, s = np.array([0.01, -0.01, 0.01, 0.03, 0.0]), np.array([0.01, 0.01, 0.03, 0.0, 0.0])
     np.testing.assert_array_equal(tied(d, s, 2.0, 0.03), [True, True, False, True, True])
     assert not tied(0.0, 0.0, np.inf, 0.03), "no tie before the first look that may call"
