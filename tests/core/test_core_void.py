@@ -4,9 +4,8 @@ from core_runs import Answers, plans, straight
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_core_cheapest import parts, play
-from test_core_corrected import correction, finished_run
-from test_core_gate import carry_out
-from test_core_gates import chances, gate
+from test_core_gate import carry_out, chances, gate_of_benchmarks
+from test_core_result import correction, finished_run
 
 from adaptive_eval.core import Plan, Verdict
 from adaptive_eval.core.cheapest import Part
@@ -38,7 +37,7 @@ def test_no_comparison_of_such_a_model_is_decided(plan: Plan, seed: int, data: s
 
 
 def test_no_gate_passes_against_such_a_baseline() -> None:
-    run = carry_out(gate(models=3), chances((0.8, 0.7), (0.8, 0.75), (0.2, 0.3)), seed=1, keep_looks=True)
+    run = carry_out(gate_of_benchmarks(models=3), chances((0.8, 0.7), (0.8, 0.75), (0.2, 0.3)), seed=1, keep_looks=True)
     plain = run.result()
     assert plain is not None and {row.call for row in plain.gates} == {1, -1}
     for void, expected in ([0], {0}), ([1], {0, -1}):
