@@ -14,6 +14,7 @@ from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.events import (
     Abort,
     AbortKind,
+    Allow,
     Answered,
     Cancel,
     Committed,
@@ -30,6 +31,7 @@ from adaptive_eval.machine.events import (
     Send,
     Setting,
     Stop,
+    Wasted,
     Write,
 )
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, RequestFailure
@@ -292,3 +294,14 @@ def test_trials_without_rows_of_a_killed_start_are_charged_at_the_mean() -> None
     assert {model: charge.number for model, charge in charges.items()} == in_flight
     assert charges[request.model].cost == Cost(10).times(in_flight[request.model])
     assert all(charge.estimated and charge.kind is ChargeKind.KILLED for charge in charges.values())
+
+
+@pytest.mark.parametrize(("wasted", "is_allowed"), [(5, True), (6, False)])
+def test_a_lost_request_is_repeated_only_within_the_caps(wasted: int, is_allowed: bool) -> None:
+    """The first round is reserved at 180 tokens, of which the lost answer took some in vain."""
+    played = Played(setting(budget=Budget(tokens=185)))
+    played.do(Opened())
+    first, *_ = played.sent
+    played.do(Wasted(first.model, 1, Cost(wasted), first.id))
+    played.do()
+    assert [action for action in played.others if isinstance(action, Allow)] == [Allow(first.id, is_allowed)]
