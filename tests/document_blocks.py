@@ -10,7 +10,6 @@ from adaptive_eval.cli import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-INDENTED = re.compile(r"\n\n {4}\S")
 
 
 @dataclass(frozen=True, slots=True)

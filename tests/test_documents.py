@@ -38,12 +38,8 @@ OTHERS = {
     "pytest",
     "python",
     "source",
-} | {
-    "uv",
-    "cyclonedx-py",
-    "sigstore",
-    "twine",
 }
+OTHERS |= {"uv", "cyclonedx-py", "sigstore", "twine"}
 """Programs that the documents name besides our own; those of a virtual environment are named by their path."""
 BESIDE: dict[str, object] = {
     "questions": {"path": "questions.jsonl"},

@@ -11,20 +11,16 @@ COMMANDS_PAGE = (ROOT / "docs" / "guide" / "commands.md").read_text()
 
 
 def test_every_command_is_told_with_the_options_it_needs() -> None:
-    examples = {name: line for line, name in re.findall(r"`(adaptive-eval ([a-z]+)[^`]*)`", COMMANDS_PAGE)} | {
-        "schema": ""
-    }
+    examples = {name: line for line, name in re.findall(r"`(adaptive-eval ([a-z]+)[^`]*)`", COMMANDS_PAGE)}
+    examples |= {"schema": ""}
     assert examples.keys() == COMMANDS.keys()
     for name, line in examples.items():
         assert needed_options(name) <= set(line.split()), name
 
 
 def needed_options(name: str) -> set[str]:
-    return {
-        parameter.opts[0]
-        for parameter in load_command(name).params
-        if parameter.required and parameter.opts[0].startswith("--")
-    }
+    needed = (parameter.opts[0] for parameter in load_command(name).params if parameter.required)
+    return {option for option in needed if option.startswith("--")}
 
 
 def test_import_and_export_need_options() -> None:

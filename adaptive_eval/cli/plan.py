@@ -17,7 +17,12 @@ from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, wi
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.core.types import Reason
+from adaptive_eval.report.alarms import alarm_sentences
 from adaptive_eval.report.lines import safe_line
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
 from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.show.forecast import answer_line, forecast_lines
@@ -76,18 +81,37 @@ def plan(
     typer.echo(f"optimize  {safe_line(optimizing_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
-    first_round = chosen.first_round_problems
-    for problem in filter(None, [*first_round, obstacle]):
+    first_round, results = chosen.first_round_problems, _read_results(chosen.directory)
+    for problem in filter(None, [*first_round, obstacle, *_not_in_forecast(results)]):
         typer.echo(f"warning   {safe_line(problem, MAX_LINE)}")
     for hint in _hints(prepared):
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
     costs, spent = (forecast.capped or forecast.need).costs, forecast.spent
-    if spent is not None and costs.trials.high <= spent.trials:
+    if (spent is not None and costs.trials.high <= spent.trials) or _is_stopped(results):
         typer.echo(f"\n{NEXT}{shlex.join(['adaptive-eval', 'report', str(chosen.directory)])}")
     elif obstacle is None and not is_in_vain(first_round):
         typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
+
+
+def _read_results(directory: Path) -> Results | None:
+    """The newest results of a run that has begun; None before its first look."""
+    with RunReader.if_begun(directory) as reader:
+        return None if reader is None else StoredRun(reader).results(running=False, rows=False)
+
+
+def _is_stopped(results: Results | None) -> bool:
+    """Whether an alarm has ended the run, so that its next start requests nothing."""
+    return results is not None and results.run.reason == Reason.ALARM
+
+
+def _not_in_forecast(results: Results | None) -> Iterator[str]:
+    """What the forecast does not know of a run that has begun."""
+    if results is not None and _is_stopped(results):
+        yield f"the run requests nothing more, whatever the forecast says. {' '.join(alarm_sentences(results))}"
+    if results is not None and results.corrected:
+        yield "labels correct the verdicts of this run, and the forecast is by the grades alone"
 
 
 def _hints(prepared: PreparedRun) -> Iterator[str]:

@@ -77,13 +77,20 @@ def require_same_meaning(
     if changes or counts:
         lines = [*counts, *(_description(change, stored.meaning) for change in changes)]
         advice = f"Undo the change, give a changed model another name, or {NEW_RUN}."
-        if not counts and all(map(_concerns_grades, changes)):
+        if not counts and all(map(_concerns_grades, changes)) and not _counts_other_runs(stored):
             regrade = f"adaptive-eval regrade {directory} --config CONFIG"
             advice = f"Undo the change, or {NEW_RUN}. This grades the stored answers again:\n  {regrade}"
         raise RunChanged(
             f"{directory} has a run with other settings, so its answers cannot be used for this one:\n"
             + "\n".join((*first_lines(lines, SHOWN_CHANGES), advice))
         )
+
+
+def _counts_other_runs(header: RunHeader) -> bool:
+    """Whether the run counts outcomes of others, which cannot be graded again here."""
+    models = header.configuration.get("models", ())
+    assert isinstance(models, Sequence)
+    return bool(header.configuration.get("prior")) or any(model.get("recorded") for model in models)
 
 
 def _concerns_grades(change: Change) -> bool:

@@ -156,6 +156,7 @@ def corrected_look(
         order=order,
         pairs=pairs,
         verdicts=verdicts,
+        verdicts_of=by_labels,
         reversible=reversible,
         choice=choice,
     )

@@ -285,10 +285,14 @@ def recording_of_run(directory: Path) -> Recording:
     untried = np.argwhere(counts.sum(axis=-1) == 0)
     if len(untried):
         at_model, at_question = untried[0].tolist()
-        is_drawn = config.trials.draw is not None
-        hint = "it asked only some questions (trials.draw); use a run without" if is_drawn else "continue the run first"
+        name = list(header.models)[at_model]
+        hint = "continue the run first"
+        if config.trials.draw is not None:
+            hint = "it asked only some questions (trials.draw); use a run without"
+        elif any(model.recorded for model in config.models if model.name == name):
+            hint = "it is recorded there; replay the run that has asked it"
         raise ConfigError(
-            f"{directory}: {list(header.models)[at_model]} has no graded trial of question "
+            f"{directory}: {name} has no graded trial of question "
             f"{list(header.questions)[at_question]}, so its outcome is unknown; {hint}"
         )
     drawn = {model.name: model.freedom for model in config.models}

@@ -3,15 +3,18 @@
 An error that ended it is kept in its store: whoever looks at the run later has not seen the terminal.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from adaptive_eval.base.errors import ExitCode, first_line, stop_in_words
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
 from adaptive_eval.core.types import Cause, Lost
 from adaptive_eval.machine.records import ASKED_AGAIN
@@ -259,15 +262,27 @@ def build_ended(
     results: Results | None,
     status: Status,
     directory: Path,
-    decisions: Decisions,
+    config: RunConfig,
     *,
     servers_up: int = 0,
 ) -> Ended:
     """Build the `Ended` that displays show."""
     of_others = sum(row.trials for row in status.beside)
-    ending = find_ending(events, results, status.trials, decisions, of_others)
+    ending = find_ending(events, results, status.trials, config, of_others)
+    ending = in_folder(ending, directory, config.name, shlex.quote(str(directory)))
     shared = {field.name: getattr(ending, field.name) for field in fields(ending)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)
+
+
+def in_folder(ending: Ending, directory: Path, name: str, place: str) -> Ending:
+    """The end of the run called `name` that lies in this folder now; if it was begun in a folder of another name, the
+    command that continues it names the present one as `place`, quoted for a shell."""
+    words = [*(ending.arguments or ())]
+    given = dict(pairwise(words)).get("--run-dir")
+    if not words or directory.absolute().name == (name if given is None else PurePath(given).name):
+        return ending
+    at = len(words) if given is None else words.index("--run-dir")
+    return replace(ending, arguments=(*words[:at], "--run-dir", *shlex.split(place), *words[at + 2 :]))
 
 
 def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:

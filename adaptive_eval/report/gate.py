@@ -97,7 +97,7 @@ def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     return f"{'' if outcome == FAIL else 'not '}{behind} by more than {asked.scale.points(asked.delta)}"
 
 
-MISSING_DECIDE = "answers that are missing, cut off, without a grade or all alike could decide it"
+MISSING_DECIDE = "answers that are missing, cut off, not usable or without a grade could decide it"
 
 
 def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from adaptive_eval.machine.alarms import SEARCH_GROWTH
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.repeats import Repeats, find_repeats
 from adaptive_eval.machine.usage import TrialUsage
+from adaptive_eval.notes import Event, TrialsImported, events_of_kind
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.label_effect import RunLabels
@@ -40,13 +41,15 @@ class Reporter:
         config: RunConfig,
         questions: Sequence[Question],
         created: float,
+        events: Sequence[Event] = (),
         labels: Callable[[], RunLabels | None] = lambda: None,
         sums_every: int = STORED_EVERY,
     ) -> None:
-        """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now; `sums_every`:
-        trials after which a report stores sums anew."""
+        """`created`: when the run was begun, in seconds since 1970; `events`: those stored so far; `labels`: those of
+        its answers now; `sums_every`: trials after which a report stores sums anew."""
         self._config, self._labels = config, labels
         self._subject = run_subject(config, questions, created)
+        self._counts_repeats = any(event.repeats_count for event in events_of_kind(events, TrialsImported))
         self.sums_every = sums_every
         self.latest: Results | None = None
         """The newest report that was stored."""
@@ -57,7 +60,13 @@ class Reporter:
         """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
         controller = machine.controller
         usages = [usage_of(machine, number) for number in machine.setting.roster]
-        state = take_state(self._subject, controller, self._find_repeats(usages, is_over=is_over), self._labels())
+        state = take_state(
+            self._subject,
+            controller,
+            self._find_repeats(usages, is_over=is_over),
+            self._labels(),
+            counts_repeats=self._counts_repeats,
+        )
         if state is None:
             return None
         return Draft(self, state, usages, controller.taker.taken - 1, machine.setting.roster, is_over)

@@ -49,6 +49,8 @@ class NeedKind(StrEnum):
     """A model was set aside."""
     LABELS = "labels"
     """Most of its uncertainty is that of labels."""
+    LABELLED_ANSWERS = "labelled_answers"
+    """The same, and no answer is left here to label: recorded models have theirs elsewhere."""
     TRIALS = "trials"
     NEW_RUN = "new_run"
     """Its error is used up."""
@@ -80,10 +82,13 @@ class Need(NamedTuple):
             NeedKind.INDEPENDENT_ANSWERS: f"answers of {names} that do not come back word for word",
             NeedKind.GRADES: f"grades for the ungraded answers of {names}",
             NeedKind.MODEL: f"answers of {names}, which {'was' if len(self.models) == 1 else 'were'} set aside",
-            NeedKind.LABELS: f"at least {MIN_LABELS} labels of {names}" if names else "more labels",
+            NeedKind.LABELS: f"more labels of answers of {names}, at least {MIN_LABELS} of each",
+            NeedKind.LABELLED_ANSWERS: "more answers with labels, and none are left to label",
             NeedKind.TRIALS: trials_in_words(results, self.trials),
             NeedKind.NEW_RUN: "a new run, since the allowed error is used up",
-            NeedKind.TOO_CLOSE: "far more answers than this run at this difference",
+            NeedKind.TOO_CLOSE: "far more answers than this run at this difference"
+            if not names
+            else f"more answers of {names} than were recorded",
         }
         about = f", {trials_in_words(results, self.trials)}" if self.trials is not None else ""
         return words[self.kind] + (about if self.kind is NeedKind.TOO_CLOSE else "")
@@ -99,13 +104,18 @@ def need_of(results: Results, pair: PairRow) -> Need:
     if pair.verdict == Verdict.BLOCKED:
         return _need_of_blocked(results, pair)
     if lacks_labels(results, pair):
-        return Need(NeedKind.LABELS, _unlabelled(results, pair))
+        unlabelled = _unlabelled(results, pair)
+        return Need(NeedKind.LABELS if unlabelled else NeedKind.LABELLED_ANSWERS, unlabelled)
     if pair.verdict == Verdict.OPEN:
         return Need(NeedKind.TRIALS, trials=pair.trials_needed)
     if _has_spent_error(results, pair):
         return Need(NeedKind.NEW_RUN)
-    is_too_close = _can_be_too_close(results, pair) and not _is_plausible(results, pair)
-    return Need(NeedKind.TOO_CLOSE if is_too_close else NeedKind.TRIALS, trials=pair.trials_needed)
+    if not _can_be_too_close(results, pair):
+        return Need(NeedKind.TRIALS, trials=pair.trials_needed)
+    if not _is_plausible(results, pair):
+        return Need(NeedKind.TOO_CLOSE, trials=pair.trials_needed)
+    short = _short_recordings(results, pair)
+    return Need(NeedKind.TOO_CLOSE if short else NeedKind.TRIALS, short, pair.trials_needed)
 
 
 def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
@@ -153,9 +163,11 @@ def lacks_labels(results: Results, pair: PairRow) -> bool:
 
 
 def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
-    """Models of a pair with too few labels for a correction, whose answers can be labelled."""
-    rows = [row for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
-    return tuple(row.name for row in rows if row.name not in results.corrected)
+    """Models of a pair with answers that can still be labelled: those without a correction, or else all."""
+    labels = {} if results.labelled is None else {row.name: row.labels for row in results.labelled.models}
+    asked = [row for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
+    names = [row.name for row in asked if labels.get(row.name, 0) < row.trials - row.ungraded]
+    return tuple([name for name in names if name not in results.corrected] or names)
 
 
 def _has_spent_error(results: Results, pair: PairRow) -> bool:
@@ -174,13 +186,17 @@ def _can_be_too_close(results: Results, pair: PairRow) -> bool:
 
 
 def _is_plausible(results: Results, pair: PairRow) -> bool:
-    """Whether a larger `trials.max` can give what the pair needs; trial by trial, a recording has only so many."""
+    """Whether `trials.max` may be raised to what the pair needs."""
     largest = results.setting("trials", "max") or 0
-    if pair.trials_needed is None or RESERVE * pair.trials_needed > max(MAX_TIMES * largest, MAX_TRIALS):
-        return False
-    recorded = [row.trials for row in results.models if row.recorded and row.name in (pair.first, pair.second)]
-    needed = pair.trials_needed * results.max_trials_per_model / max(largest, 1)
-    return not pair.by_trial or all(trials >= needed for trials in recorded)
+    return pair.trials_needed is not None and RESERVE * pair.trials_needed <= max(MAX_TIMES * largest, MAX_TRIALS)
+
+
+def _short_recordings(results: Results, pair: PairRow) -> tuple[str, ...]:
+    """Recorded models of a pair that have fewer trials than it needs; trial by trial, each side has to have them."""
+    largest = max(results.setting("trials", "max") or 0, 1)
+    needed = (pair.trials_needed or 0.0) * results.max_trials_per_model / largest if pair.by_trial else 0.0
+    rows = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
+    return tuple(row.name for row in rows if row.trials < needed)
 
 
 def round_up(value: float) -> float:

@@ -249,18 +249,30 @@ def _mend(ending: Ending, run: str) -> Iterator[Advice]:
 
 
 def _label_more(ending: Ending, run: str) -> Iterator[Advice]:
-    pairs = _pairs_that_need(ending.results, NeedKind.LABELS)
-    names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second) if name is not None))
+    needs = [] if ending.results is None else [need for _, need in needs_of(ending.results)]
+    names = dict.fromkeys(name for need in needs if need.kind is NeedKind.LABELS for name in need.models)
     which = some_models(names, LONGEST_NAME)
     yield Advice(
         f"label more answers of {which}, a NUMBER fixed beforehand:", f"adaptive-eval label {run} --number NUMBER"
     )
 
 
+def _more_labelled_answers(ending: Ending, run: str) -> Iterator[Advice]:
+    results = ending.results
+    assert results is not None  # which have the pairs
+    anew = ", and ask recorded models anew" if any(row.recorded for row in results.models) else ""
+    settings = {"trials.max": RESERVE * results.setting("trials", "max")}
+    text = f"no answers are left to label: start over with a larger trials.max{anew}, and label more"
+    yield _step(ending, text, settings, fresh=True)
+
+
 def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
     results = ending.results
     if ending.reason is not Reason.OUT_OF_REACH or results is None:
         larger = _larger_caps(ending)
+        if results is not None and _exceeds_horizon(results):  # else a larger budget would find it in its way
+            horizon = _larger_horizon(ending, results, NeedKind.TRIALS)
+            larger |= {key: need for key, need in horizon.items() if not _is_at_least(larger.get(key), need)}
         which_round = " or more, for the first round" if ending.short_caps and results is None else ""
         raised = f"{_list_settings(larger)}{which_round}" if larger else "the budget, then"
         yield _step(ending, f"raise {raised}", larger)
@@ -277,6 +289,16 @@ def _independent_answers(ending: Ending, run: str) -> Iterator[Advice]:
     yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
 
 
+def _is_at_least(cap: float | str | None, need: float | str) -> bool:
+    return isinstance(cap, int | float) and isinstance(need, int | float) and cap >= need
+
+
+def _exceeds_horizon(results: Results) -> bool:
+    """Whether some pair that trials would decide needs more than `trials.max`."""
+    largest = results.setting("trials", "max")
+    return any((pair.trials_needed or 0.0) > largest for pair in _pairs_that_need(results, NeedKind.TRIALS))
+
+
 def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[str, float | str]:
     """A `trials.max` with a reserve for what plausible pairs need, and caps that allow it; where `trials.max` already
     does, these caps alone."""
@@ -285,16 +307,21 @@ def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[st
     names = {name for pair in pairs for name in (pair.first, pair.second)}
     asked = [row.trials for row in results.models if row.name in names and row.recorded is None]
     per_question = max(largest * min(asked, default=0) / max(results.max_trials_per_model, 1), 1.0)
-    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, RESERVE * most / per_question)):
+    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, RESERVE * most / per_question, largest)):
         return caps
     larger = math.ceil(round_up(RESERVE * max(largest, most)))
-    return _covering_caps(ending, results, larger / per_question) | {"trials.max": larger}
+    return _covering_caps(ending, results, larger / per_question, larger) | {"trials.max": larger}
 
 
-def _covering_caps(ending: Ending, results: Results, times: float) -> dict[str, float | str]:
-    """Caps that so many times the present use would exceed, as large as that use. Time cannot be known beforehand."""
+def _covering_caps(ending: Ending, results: Results, times: float, horizon: float) -> dict[str, float | str]:
+    """Caps that so many times the present use would exceed, as large as that use, but no more trials than `horizon`
+    allows. Time cannot be known beforehand."""
     cost = results.cost
     used = {key: times * cost.in_all(key) for key in ("trials", "tokens", "usd")}
+    asked = sum(row.recorded is None for row in results.models)
+    used["trials"] = min(
+        used["trials"], asked * results.max_trials_per_model * horizon / results.setting("trials", "max")
+    )
     used["gpu_hours"] = times * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     return {f"budget.{key}": round_up(used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap}
 
@@ -372,6 +399,7 @@ STEPS: Mapping[NeedKind, Callable[[Ending, str], Iterator[Advice]]] = {
     NeedKind.GRADES: _grade_again,
     NeedKind.MODEL: _mend,
     NeedKind.LABELS: _label_more,
+    NeedKind.LABELLED_ANSWERS: _more_labelled_answers,
     NeedKind.TRIALS: _more_trials,
     NeedKind.NEW_RUN: _start_over,
     NeedKind.TOO_CLOSE: _larger_delta,

@@ -149,10 +149,12 @@ def take_state(
     controller: Controller,
     repeats: Sequence[Repeats | None],
     labels: RunLabels | None = None,
+    *,
+    counts_repeats: bool = False,
 ) -> JudgedState | None:
     """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts, and models
-    whose answers certainly repeat have none."""
-    is_ignored = setting(subject.decisions, "stopping", "on_alarm") == "never"
+    whose answers certainly repeat have none, unless an import has counted these as samples (`counts_repeats`)."""
+    is_ignored = counts_repeats or setting(subject.decisions, "stopping", "on_alarm") == "never"
     certain = [model for model, found in enumerate(repeats) if found is not None and found.is_certain]
     void = [] if is_ignored else certain
     graded = result = controller.result(void=void)

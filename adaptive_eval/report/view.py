@@ -21,7 +21,7 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.build import finite_or_none
-from adaptive_eval.report.ending import find_ending
+from adaptive_eval.report.ending import find_ending, in_folder
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.finding import (
@@ -206,6 +206,7 @@ def assemble_view(
     horizons = [change.was for change in changed_horizons(events)]
     ending = find_ending(events, results, sums.spent().trials, config)
     place = _command_path(config.store, sums.directory)
+    ending = in_folder(hide_folders(ending), sums.directory, config.name, place)
     return RunView(
         results=results,
         name=config.name,
@@ -237,7 +238,7 @@ def assemble_view(
         has_tiers=results is None or has_tiers(results),
         elapsed=sums.elapsed,
         ended=None if running else ending.why,
-        next_steps=() if running else tuple(next_steps(hide_folders(ending), place)),
+        next_steps=() if running else tuple(next_steps(ending, place)),
         place=place,
         thresholds=None if thresholds is None else frozen_sentence(thresholds),
         by_trial=() if results is None else pairing_sentences(results.pairs),

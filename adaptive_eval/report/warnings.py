@@ -171,14 +171,16 @@ def label_cautions(models: Sequence[ModelRow], labelled: LabelledRun | None) -> 
         f"with {wrong:,} of them. The promise now covers the scores that labels of all answers would give. It assumes "
         "that labelled answers were not chosen by content, and that the number of labels was fixed beforehand",
     )
-    few = [row.name for row in models if row.score is not None and row.name not in labelled.corrected]
+    few = [row for row in models if row.score is not None and row.name not in labelled.corrected]
     if few:
+        is_asked = any(row.recorded is None for row in few)
+        advice = "label equally many answers of each model" if is_asked else "answers of recorded models have none here"
         yield Caution(
             "few_labels",
             None,
             f"fewer than {MIN_LABELS} labels, so their scores are not corrected: "
-            f"{first_few(few, NAMED)}. A comparison with such a model only keeps its verdict if the "
-            "corrected score of the other model supports it; label equally many answers of each model",
+            f"{first_few([row.name for row in few], NAMED)}. A comparison with such a model only keeps its verdict if "
+            f"the corrected score of the other model supports it; {advice}",
         )
 
 

@@ -245,7 +245,7 @@ class _Regrading:
         return in_order_of_joining(stored_config(header), header)
 
     def _reporter(self, config: RunConfig) -> Reporter:
-        return Reporter(config, self._questions, self._store.reader.created)
+        return Reporter(config, self._questions, self._store.reader.created, self._reader.events())
 
 
 class _Grades:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.core.types import Reason
+from adaptive_eval.report.alarms import alarm_sentences
 from adaptive_eval.report.finding import gate_line, gate_pair
 from adaptive_eval.report.gate import FAIL, OPEN, PASS, UNDECIDED, GateTerms, gate_terms
 from adaptive_eval.report.lines import Scale, safe_line
@@ -15,10 +17,13 @@ MAX_REASON = 1000
 
 
 def junit(view: RunView) -> str:
-    """Render the report; an undecided model is an error, so that it cannot be mistaken for a pass."""
+    """Render the report; an undecided model, and an alarm that has ended the run, is an error, not a pass."""
     if (terms := gate_terms(view.configuration, view.weights)) is None:
         raise ConfigError("this run has no gate; set objective.gate in its configuration, or choose another --format")
     cases = list(_cases(view, terms))
+    if view.results is not None and view.results.run.reason == Reason.ALARM:  # which no outcome may hide
+        row = GateRow(view.name, None, UNDECIDED, " ".join(alarm_sentences(view.results)))
+        cases.append((row, _case(view.name, "no alarm", row, safe_line(row.why, MAX_REASON), "")))
     outcomes = [row.outcome for row, _ in cases]
     counted = {
         "name": safe_line(view.name),

@@ -65,7 +65,7 @@ class Simulations:
     """Number of worlds used."""
     equal: Sequence[SimulatedRun]
     """Runs of a gate as configured in the same worlds, with every model exactly as good as the baseline.
-    Empty without a baseline."""
+    Empty without a baseline, and of a run that has answers."""
 
     @property
     def configured(self) -> Budget:
@@ -87,7 +87,10 @@ def simulate_all(
     *_, configured = budgets
     objective = scenario.plan(need).objective
     baseline = None if objective.margin is None or objective.reference is not None else objective.margin.baseline
-    equal_worlds = [] if baseline is None else [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]]
+    is_new = (
+        baseline is not None and scenario.served.recorded is None
+    )  # else verdicts of other models are there already
+    equal_worlds = [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]] if is_new else []
     workload.progress.expect(len(equal_worlds))
     equal = _Workload(scenario, equal_worlds, workload.progress)
     equal.do([configured], len(equal_worlds))

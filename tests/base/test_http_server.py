@@ -87,6 +87,13 @@ async def test_one_connection_carries_several_requests() -> None:
     assert last.endswith(b"\r\n\r\n") and b"Content-Length: 3" in last, "HEAD has no body"
 
 
+async def test_a_program_error_is_logged_and_its_text_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as asked:
+        reply = await exchange(asked.port, HEAD.replace(b"/ ", b"/fails "))
+    assert b" 500 " in reply and b"X-Ours: always" in reply and b"mistake" not in reply
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -123,13 +130,6 @@ async def test_what_is_refused_says_why_and_its_connection_is_closed(
     assert int(headers.split()[1]) == status and why.strip()
     assert b"X-Ours: always" in headers and b"Server: adaptive-eval" in headers and b"text/plain" in headers
     assert not caplog.records, "a client's mistakes are not told to the user"
-
-
-async def test_a_program_error_is_logged_and_its_text_not_sent(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving() as asked:
-        reply = await exchange(asked.port, HEAD.replace(b"/ ", b"/fails "))
-    assert b" 500 " in reply and b"X-Ours: always" in reply and b"mistake" not in reply
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
 # -- clients that take and never give back -----------------------------------------------------------------------------

@@ -25,11 +25,8 @@ def marked(site: Site) -> Path:
     (package / "__init__.py").touch()
     (package / "grader.py").write_text(GRADER)
     (package / "keys.py").write_text(KEYS)
-    return site.write(
-        trials={"min": 2, "max": 2},
-        grader={"kind": "python", "function": "marking.grader:grade"},
-        grading={"workers": 1},
-    )
+    grader = {"kind": "python", "function": "marking.grader:grade"}
+    return site.write(trials={"min": 2, "max": 2}, grader=grader, grading={"workers": 1})
 
 
 @pytest.mark.parametrize(
@@ -59,9 +56,8 @@ def test_an_edited_rule_goes_on_and_is_recorded(site: Site) -> None:
     rule.write_text(RULE + "\n# another\n")
     assert site.run(config).exit_code == ExitCode.SPENT
     changed = events_in(site.directory(), SettingsChanged)
-    assert [change.path for event in changed for change in event.changes] == [
-        "plug_ins.stopping.rule.sources.my_own_rule.py"
-    ]
+    paths = [change.path for event in changed for change in event.changes]
+    assert paths == ["plug_ins.stopping.rule.sources.my_own_rule.py"]
 
 
 def test_what_is_beside_a_module_belongs_to_it_and_nothing_is_imported(tmp_path: Path) -> None:
@@ -74,24 +70,11 @@ def test_what_is_beside_a_module_belongs_to_it_and_nothing_is_imported(tmp_path:
     (deep / "more" / "__init__.py").touch()
     (deep / "more" / "leaf.py").write_text("x = (")  # no source that could be read further
     (tmp_path / "unused.py").touch()
-    assert list(fingerprints("top:f", tmp_path)) == [
-        "deep/__init__.py",
-        "deep/cousin.py",
-        "deep/inner.py",
-        "deep/more/__init__.py",
-        "deep/more/leaf.py",
-        "top.py",
-    ]
+    inside = [f"deep/{name}.py" for name in ("__init__", "cousin", "inner", "more/__init__", "more/leaf")]
+    assert list(fingerprints("top:f", tmp_path)) == [*inside, "top.py"]
     assert fingerprints("nowhere_at_all:f", tmp_path) == {}
-
-
-def test_of_an_installed_package_its_own_files_count(tmp_path: Path) -> None:
-    digests = fingerprints("yaml.loader:Loader", tmp_path)
-    assert digests.keys() >= {"yaml/loader.py", "yaml/reader.py"}
-    assert all(name.startswith("yaml/") for name in digests)
-
-
-def test_the_first_words_of_a_plug_in(tmp_path: Path) -> None:
+    installed = fingerprints("yaml.loader:Loader", tmp_path)
+    assert installed.keys() >= {"yaml/loader.py", "yaml/reader.py"}
+    assert all(name.startswith("yaml/") for name in installed), "of a package its own files count"
     (tmp_path / "spoken.py").write_text("class Rule:\n    'One.\\n\\nTwo.'\n\ndef silent(): pass\n")
-    assert docstring_summary("spoken:Rule", tmp_path) == "One."
-    assert docstring_summary("spoken:silent", tmp_path) is None
+    assert docstring_summary("spoken:Rule", tmp_path) == "One." and docstring_summary("spoken:silent", tmp_path) is None

@@ -1,11 +1,14 @@
-"""The command line as a whole: `simulate` and `run` together, and the version."""
+"""The command line as a whole: `simulate` and `run` together, what is said and loaded, and stops while it begins."""
 
 import inspect
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from importlib import import_module
 from keyword import iskeyword
@@ -19,6 +22,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, Rejected
 from adaptive_eval.cli import COMMANDS, EXAMPLES, EXIT_CODES, app, load_command
+from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import report_errors
 
 ROOT = Path(__file__).parents[2]
@@ -126,12 +130,6 @@ def test_the_guide_and_the_help_have_the_same_table_of_exit_codes() -> None:
     assert all(f"{code.value} {meaning}" in shown for code, meaning in EXIT_CODES.items())
 
 
-def test_a_mistake_in_the_arguments_is_reported_with_the_usage() -> None:
-    result = CliRunner().invoke(app, ["validate", "--nothing"])
-    assert result.exit_code == 2
-    assert re.search(r"Usage: .*validate \[OPTIONS\]", result.stderr) and "--nothing" in result.stderr
-
-
 RUNNING = {"asyncio", "tenacity", "sqlite3", "rich.live", "adaptive_eval.store"}
 """What only those need who open endpoints and runs."""
 SLOW_TABLES = {"scipy.optimize", "scipy.interpolate", "scipy.stats", "scipy.ndimage", "scipy.sparse"}
@@ -176,3 +174,62 @@ def test_help_fits_on_a_screen(command: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "80"})
     lines = result.output.splitlines()
     assert len(lines) <= 42 and max(map(len, lines)) <= 80
+
+
+WATCH = """
+import sys
+
+# some modules run code that they make of a text, and Python treats Ctrl-C there in its own way
+TEXT = "import os; os.kill(os.getpid(), {number}); any(_ for _ in range(9))"
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            exec(TEXT)
+
+sys.meta_path.insert(0, Watch())
+"""
+"""A signal that comes when a module is about to be imported."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "module"),
+    [
+        (signal.SIGINT, "typer"),
+        (signal.SIGINT, "scipy"),
+        (signal.SIGTERM, "adaptive_eval.running.start"),
+        pytest.param(signal.SIGHUP, "typer", marks=pytest.mark.release),
+        pytest.param(signal.SIGTERM, "adaptive_eval.cli.run", marks=pytest.mark.release),
+        pytest.param(signal.SIGINT, "adaptive_eval.show.displays", marks=pytest.mark.release),
+    ],
+)
+def test_a_signal_while_a_command_begins_stops_it_as_any_other(tmp_path: Path, number: int, module: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WATCH.format(number=int(number), module=module))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", "adaptive_eval", "run", "missing.yaml"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.STOPPED, "", "stopped\n")
+
+
+def test_a_bar_on_a_terminal_is_drawn_when_there_is_news_and_has_no_thread(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    before = threading.active_count()
+    with Progress(10.0) as progress:
+        assert threading.active_count() == before
+        progress.to(4.0, "first figures")
+        shown = capsys.readouterr().err
+        assert "40%" in shown and "first figures" in shown
+
+
+def test_a_log_has_a_line_for_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(10.0) as progress:
+        for done, state in ((0.1, "begun"), (5.0, "half"), (5.1, "more")):
+            progress.to(done, state)
+    assert capsys.readouterr().err.splitlines() == [" 50%  half"]

@@ -188,11 +188,7 @@ QUICK = (
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "run"), [*((name, "RUN") for name in FORGERIES), ("servers", "OPEN")])
 def test_reading_a_forged_run_starts_no_program_and_sends_no_request(
-    workdir: Path,
-    evil: Evil,
-    name: str,
-    run: str,
-    full: bool,
+    workdir: Path, evil: Evil, name: str, run: str, full: bool
 ) -> None:
     forge(workdir / run, *forgery(name, evil.url, workdir))
     run = shutil.move(workdir / run, workdir / "FORGED").name

@@ -1,4 +1,4 @@
-"""A run directory that somebody has made up: every command that reads it says what is wrong, without a traceback."""
+"""Runs that somebody has made up or damaged: every command that reads one says what is wrong, without a traceback."""
 
 import json
 import random
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forging import reseal
+from contrary_server import listening, write_config
+from forging import forging, reseal
 from live_runs import ENDED, Site
 from typer.testing import CliRunner
 
@@ -39,11 +40,7 @@ LOOSE = {
 """Columns by table, of which SQLite keeps any value."""
 READING = [
     *("report RUN --format md --output OUT", "report RUN --format html --output OUT", "monitor RUN --once"),
-    *(
-        "export RUN --format jsonl --output OUT --force",
-        "compare RUN COPY",
-        "replay RUN --output REPLAY",
-    ),
+    *("export RUN --format jsonl --output OUT --force", "compare RUN COPY", "replay RUN --output REPLAY"),
     *("verify RUN", "rescore RUN", "label RUN --show", "regrade RUN --config run.yaml", "run run.yaml --run-dir RUN"),
 ]
 
@@ -99,14 +96,6 @@ def test_json_that_is_no_object_or_too_deep_is_reported(workdir: Path, table: st
             put(database, table, body)
         for line in ("report RUN --output OUT", "rescore RUN"):
             say(line)
-
-
-def test_looks_that_are_not_packed_are_reported(workdir: Path) -> None:
-    with closing(fresh(workdir, random.Random(1))) as database:
-        database.execute("UPDATE looks SET body = '{}'")
-        reseal(database)
-    done = CliRunner().invoke(app, ["report", "RUN", "--output", "OUT"])
-    assert done.exit_code == ExitCode.FAILED and "a stored look is not a JSON object" in done.stderr
 
 
 def spoiled(value: Any, rng: random.Random) -> Any:
@@ -171,3 +160,51 @@ def test_whatever_is_put_into_a_run_no_command_ends_in_a_traceback(workdir: Path
         for line in rng.sample(READING, 4):
             done = CliRunner().invoke(app, line.split())
             assert isinstance(done.exception, SystemExit | None), (what, line, done.exception)
+
+
+NO_LOOK = zlib.compress(json.dumps({"models": 3}).encode())
+DAMAGES = {
+    "text": (
+        "UPDATE trials SET text = ?, state = 'judging', category = NULL",
+        zlib.compress(b"x" * 99)[:-9],
+        "a stored text",
+    ),
+    "plain look": ("UPDATE looks SET body = ?", "{}", "a stored look is not a JSON object"),
+    "packed look": ("UPDATE looks SET body = ?", b"no zlib", "a stored text cannot be unpacked"),
+    "look": ("UPDATE looks SET body = ?", NO_LOOK, "is not a valid look"),
+    "configuration": ("UPDATE configurations SET body = ?", "[]", "the stored configuration is not a JSON object"),
+    "question": ("UPDATE questions SET body = ?", "7", "a stored question is not a JSON object"),
+    "number": ("UPDATE looks SET seq = ?", "seven", "a row has no number"),
+}
+
+
+@pytest.fixture(scope="module")
+def capped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that a cap has ended after its first look, and its configuration with a larger one."""
+    folder = tmp_path_factory.mktemp("made")
+    more = {"trials": {"min": 2, "max": 4}, "stopping": {"confidence": 0.999999, "on_alarm": "never"}}
+    with listening(lambda asked: None) as server:
+        config = write_config(folder, server, budget={"trials": 24}, **more)
+        words = ["run", str(config), "--display", "plain", "--run-dir", str(folder / "run")]
+        assert CliRunner().invoke(app, words).exit_code == ExitCode.SPENT
+        write_config(folder, server, **more)
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_value_is_told_with_its_file_and_what_to_do(capped: Path, tmp_path: Path, damage: str) -> None:
+    run, (sql, value, what) = tmp_path / "run", DAMAGES[damage]
+    shutil.copytree(capped / "run", run)
+    with forging(run) as database:
+        database.execute(sql, (value,))
+    words = ["run", str(capped / "run.yaml"), "--display", "plain", "--run-dir", str(run)]
+    if damage.endswith("look"):  # a resume derives it again
+        words = ["report", str(run), "--format", "md", "-o", "-"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == ExitCode.FAILED, result.output
+    told = result.output[result.output.index("error: ") :].replace("\n", " ")
+    assert told.startswith(f"error: {run}/run.sqlite is damaged: ") and what in told, told
+    assert (
+        f"`adaptive-eval verify {run}`" in told
+        and "restore a copy of it, or start a new run: another --run-dir" in told
+    )

@@ -62,19 +62,10 @@ def test_options_become_sections_of_the_configuration(monkeypatch: pytest.Monkey
         "name": "questions",
         "questions": {"path": "questions.jsonl"},
         "models": [
-            {
-                "name": "small-7b",
-                "base_url": "http://localhost:8000/v1",
-                "model": "org/small-7b",
-                "price": {"input": 0.0, "output": 0.0},
-            },
-            {
-                "name": "large",
-                "base_url": "http://localhost:8001/v1",
-                "model": "org/large-70b",
-                "api_key_env": "LARGE_KEY",
-                "price": {"input": 1.0, "output": 4.0},
-            },
+            {"name": "small-7b", "base_url": "http://localhost:8000/v1", "model": "org/small-7b"}
+            | {"price": {"input": 0.0, "output": 0.0}},
+            {"name": "large", "base_url": "http://localhost:8001/v1", "model": "org/large-70b"}
+            | {"api_key_env": "LARGE_KEY", "price": {"input": 1.0, "output": 4.0}},
         ],
         "grader": {"kind": "math"},
         "objective": {"kind": "best"},
@@ -229,6 +220,8 @@ def test_options_have_no_place_beside_a_configuration() -> None:
     assert "mine.yaml is the configuration; --print-config is for" in refused("--print-config", file="mine.yaml")
     message = refused("--model", SMALL, "--model", LARGE, file="questions.txt")
     assert "questions.txt would be a task of Inspect, which has no address as --model; a file of questions" in message
+    message = refused("--command", "a=x", file="inspect_evals/gpqa_diamond")
+    assert "--command is for files of questions, and inspect_evals/gpqa_diamond is a task of Inspect" in message
     message = refused("--model", "openai/gpt-x", "--key", "a=PATH", file="evals/task")
     assert "--key is for files of questions: evals/task is a task of Inspect" in message
 
@@ -286,10 +279,7 @@ def test_commands_and_servers_may_be_compared() -> None:
     [
         (("--command", "./agent"), "--command must be a name and a command, as in new='./agent --skill v2', but got"),
         (("--command", "a="), "--command must be a name and a command"),
-        (
-            ("--command", "a=./agent | tee log"),
-            "has |, which needs a shell, but got",
-        ),
+        (("--command", "a=./agent | tee log"), "has |, which needs a shell, but got"),
         (("--command", "a=./agent 'x"), "cannot be split into words"),
         (("--command", "a=x", "--command", "a=y"), "must have different names"),
         (("--command", "a=x", "--command", "b=y", "--price", "a=1/2"), "--price: a is a command; let it print the usd"),
@@ -298,8 +288,3 @@ def test_commands_and_servers_may_be_compared() -> None:
 )
 def test_commands_that_cannot_be_meant_are_refused(options: tuple[str, ...], message: str) -> None:
     assert message in refused(*options).replace("\n", " ")
-
-
-def test_commands_are_for_files_of_questions() -> None:
-    message = refused("--command", "a=x", file="inspect_evals/gpqa_diamond")
-    assert "--command is for files of questions, and inspect_evals/gpqa_diamond is a task of Inspect" in message

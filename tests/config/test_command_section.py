@@ -93,18 +93,20 @@ def test_keys_of_commands_and_reported_scores_are_for_commands(tmp_path: Path) -
 
 
 def test_words_that_begin_with_dots_are_paths_beside_the_configuration(tmp_path: Path) -> None:
-    keys = agent(tmp_path, command="bin/agent ./skills/v2.md ../x --out ./out -v plain a/b")
-    line = command_line(keys, tmp_path)
-    assert line == (f"{tmp_path}/bin/agent", f"{tmp_path}/skills/v2.md", f"{tmp_path}/../x", "--out", f"{tmp_path}/out",
-                    "-v", "plain", "a/b")  # fmt: skip
+    line = command_line(agent(tmp_path, command="bin/agent ./skills/v2.md ../x --out ./out -v plain a/b"), tmp_path)
+    assert " ".join(line).replace(str(tmp_path), "@") == "@/bin/agent @/skills/v2.md @/../x --out @/out -v plain a/b"
     assert command_line(agent(tmp_path, command="python3 -m agent"), tmp_path) == ("python3", "-m", "agent")
 
 
-def test_a_command_gets_what_every_program_needs_and_what_is_named(tmp_path: Path) -> None:
+def test_a_command_gets_what_every_program_needs_and_what_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "MY_KEY": KEY, "OTHER": "1", "LANG": KEY}
     assert command_environment(agent(tmp_path), environment) == {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C"}
     named = command_environment(agent(tmp_path, env=["MY_KEY", "UNSET"]), environment)
     assert named == {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "MY_KEY": KEY}
+    monkeypatch.setenv("MY_KEY", KEY)
+    assert KEY in run_redactor(config(tmp_path)).secrets, "what a command could read is removed"
 
 
 def test_what_cannot_run_here_is_told(tmp_path: Path) -> None:
@@ -120,11 +122,6 @@ def test_what_cannot_run_here_is_told(tmp_path: Path) -> None:
     assert problems("true", env=["MY_KEY"]) == [
         "env names the variable MY_KEY, which is not set; set it, or remove it from env"
     ]
-
-
-def test_secrets_that_a_command_could_read_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", KEY)
-    assert KEY in run_redactor(config(tmp_path)).secrets
 
 
 def test_its_words_and_fields_are_what_its_trials_mean_and_nothing_else(tmp_path: Path) -> None:
@@ -146,14 +143,11 @@ def test_questions_need_an_answer_only_for_graders_that_read_one(tmp_path: Path)
         prepare(config(tmp_path, questions={"path": "tasks.jsonl", "fields": {"answer": "key"}}))
 
 
-def test_a_cap_on_usd_needs_no_price_of_a_command(tmp_path: Path) -> None:
+def test_a_cap_on_usd_needs_no_price_of_a_command_and_one_on_gpu_hours_counts_nothing(tmp_path: Path) -> None:
+    text = refused(tmp_path, {"name": "agent", "command": ["./agent"]}, budget={"gpu_hours": 2})
+    assert "budget.gpu_hours counts nothing, since no model has GPUs of yours; limit usd" in text
     assert config(tmp_path, budget={"usd": 5}).budget.usd == 5
     mixed = [{"name": "a", "command": "true"}, {"name": "b", "base_url": "https://x.example/v1", "api_key_env": "K"}]
     assert "needs price of every model, to reserve what a trial may cost, but b has none" in refused(
         tmp_path, *mixed, budget={"usd": 5}, grader="exact"
     )
-
-
-def test_a_limit_on_gpu_hours_counts_nothing_of_commands(tmp_path: Path) -> None:
-    text = refused(tmp_path, {"name": "agent", "command": ["./agent"]}, budget={"gpu_hours": 2})
-    assert "budget.gpu_hours counts nothing, since no model has GPUs of yours; limit usd" in text

@@ -31,38 +31,25 @@ class TestScalars:
             ("2E6", 2e6),
             (".5", 0.5),
             ("1.", 1.0),
-            ("1:30", "1:30"),
-            ("12:30:45", "12:30:45"),
             ("true", True),
             ("False", False),
-            ("no", "no"),
-            ("on", "on"),
-            ("Y", "Y"),
             ("null", None),
             ("~", None),
             ("", None),
-            ("2024-01-31", "2024-01-31"),
-            ("0x1F", "0x1F"),
-            (".inf", ".inf"),
-            (".nan", ".nan"),
             ("'1'", "1"),
             ('"true"', "true"),
-            ("=", "="),
-            ("2h30m", "2h30m"),
-            ("1%", "1%"),
-            ("9" * 2000, "9" * 2000),
+            *((text, text) for text in ("1:30", "12:30:45", "no", "on", "Y", "2024-01-31", "0x1F", ".inf", ".nan")),
+            *((text, text) for text in ("=", "2h30m", "1%", "9" * 2000)),
         ],
     )
     def test_plain_values(self, written: str, value: Any) -> None:
         read = tree(f"key: {written}")["key"]
-        assert read == value
-        assert type(read) is type(value)
+        assert read == value and type(read) is type(value)
 
-    def test_keys_are_texts(self) -> None:
+    def test_keys_are_texts_and_those_of_a_mapping_go_before_merged_ones(self) -> None:
         assert tree("on: 1\n1: 2\nnull: 3") == {"on": 1, "1": 2, "null": 3}
-
-    def test_a_number_beyond_all_numbers(self) -> None:
-        assert problems("a: 1\nb: 1e999") == ["line 2: b is too large for a number"]
+        merged = tree("base: &b {x: 1, y: 2}\nmore: {<<: *b, y: 3}")
+        assert merged == {"base": {"x": 1, "y": 2}, "more": {"x": 1, "y": 3}}
 
 
 class TestPlaces:
@@ -110,12 +97,10 @@ class TestProblems:
             ("a: &x {b: *x}", "a.b contains itself"),
             ("? [a, b]\n: 1", "has a key that is not text"),
             ("a: [1", "line 1: is not YAML"),
+            ("a: 1\nb: 1e999", "line 2: b is too large for a number"),
             ("a: 1\n b: 2", "line 2: is not YAML: unexpected key: indent it like the key before it"),
             ("a:\n  - name m\n\n    b: 2", "line 2: is not YAML: unexpected key"),
-            (
-                "a:\n  - name m  # no colon\n    b: 2",
-                "line 2: is not YAML: it is indented by 4, but the block from line 2 by 2",
-            ),
+            ("a:\n  - name m  # no colon\n    b: 2", "line 2: is not YAML: it is indented by 4, but the block from"),
             ("a:\n  - m\n  b: 2", "line 3: is not YAML: it is indented like the dash in line 2"),
             ("a:\n  b: 1\n c: 2", "line 3: is not YAML: it is indented by 1, but the block from line 1 by 0: indent"),
             ("a: {b} c", "line 1: is not YAML: there is text after the end of a value: put all of it in quotes"),
@@ -146,10 +131,6 @@ class TestProblems:
         assert document.problems or isinstance(document.tree, dict)
 
 
-def test_merged_mappings_give_way_to_a_mappings_own_keys() -> None:
-    assert tree("base: &b {x: 1, y: 2}\nmore: {<<: *b, y: 3}") == {"base": {"x": 1, "y": 2}, "more": {"x": 1, "y": 3}}
-
-
 class TestVariables:
     @pytest.mark.parametrize(
         ("written", "value"),
@@ -174,8 +155,7 @@ class TestVariables:
     )
     def test_values(self, written: str, value: Any) -> None:
         read = tree(f"key: {written}", A="alpha", N="7", EMPTY="", FLAG="true")["key"]
-        assert read == value
-        assert type(read) is type(value)
+        assert read == value and type(read) is type(value)
 
     @pytest.mark.parametrize(
         "evil", ["a: 1", "{a: 1}", "[1, 2]", "x\nb: 2", "*anchor", "!!python/none", "# gone", "${A}"]
@@ -185,10 +165,9 @@ class TestVariables:
 
     def test_every_missing_one_is_named_where_it_stands(self) -> None:
         lines = problems("a: ${X}\nb:\n  - ${Y}-${Z}")
+        places = ("line 1: a", "X"), ("line 3: b[0]", "Y"), ("line 3: b[0]", "Z")
         assert [line.split(",")[0] for line in lines] == [
-            "line 1: a needs the environment variable X",
-            "line 3: b[0] needs the environment variable Y",
-            "line 3: b[0] needs the environment variable Z",
+            f"{at} needs the environment variable {of}" for at, of in places
         ]
 
     @given(st.text())

@@ -27,6 +27,7 @@ EXAMPLES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if not pat
 """All but those that need what a script puts into the environment: tests/sites/test_recipes.py has these."""
 STARTER = ROOT / "adaptive_eval" / "config" / "starter.yaml"
 WITH_QUESTIONS = [path for path in EXAMPLES if path.name != "vllm-aime.yaml"]
+QUICKSTART = ROOT / "configs" / "quickstart.yaml"
 by_name = {"ids": lambda path: path.name}
 
 
@@ -39,23 +40,6 @@ def uncommented(text: str) -> str:
 def no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-
-
-def test_these_are_all() -> None:
-    names = [
-        "best-of-candidates",
-        "models",
-        "pool",
-        "cluster",
-        "llama-server",
-        "one-gpu",
-        "vllm",
-        "quickstart",
-        "regression-gate",
-        "right-and-brief",
-        "vllm-aime",
-    ]
-    assert [path.stem for path in EXAMPLES] == names
 
 
 @pytest.mark.parametrize("path", WITH_QUESTIONS, **by_name)
@@ -91,18 +75,14 @@ def test_their_questions_can_be_asked_and_graded(path: Path) -> None:
             assert question.prompt in messages[-1].content
 
 
-def test_the_paper_protocol_is_that_of_the_paper() -> None:
+def test_the_quickstart_needs_nothing_and_the_paper_protocol_is_that_of_the_paper() -> None:
+    assert all(model.simulate for model in load_config(QUICKSTART).models)
     config = load_config(ROOT / "configs" / "vllm-aime.yaml")
     assert (config.seed, config.trials.seeds, config.trials.max) == (1234, "consecutive", 80)
     for model in config.models:
         assert (model.sampling.temperature, model.sampling.top_p, model.sampling.max_tokens) == (0.6, 0.95, 32768)
         sentence = r"Please reason step by step, and put your final answer within \boxed{}."
         assert model.prompt.template.endswith(sentence)
-
-
-def test_the_quickstart_needs_nothing() -> None:
-    config = load_config(ROOT / "configs" / "quickstart.yaml")
-    assert all(model.simulate for model in config.models)
 
 
 def test_what_the_starter_shows_in_comments_is_sound() -> None:
@@ -179,6 +159,13 @@ class TestSchema:
             if not value.get("description", "").strip()
         ]
         assert silent == []
+        assert known_schema()["required"] == ["models"], "what is filled in is not required"
+        assert known_schema()["$defs"]["ModelConfig"]["required"] == ["name"]
+        short = {
+            name: section["anyOf"][0] for name, section in known_schema()["properties"].items() if "anyOf" in section
+        }
+        assert short["grader"] == {"enum": sorted(set(GRADERS) - {"regex", "python"}) + ["reported"]}
+        assert short["objective"]["enum"][:2] == ["ranking", "best"] and short["concurrency"]["type"] == "integer"
 
     def unknown(self, value: Any, section: dict[str, Any], path: str = "") -> Iterator[str]:
         """The keys of a file that the schema does not know."""
@@ -195,23 +182,10 @@ class TestSchema:
                     yield from self.unknown(inner, properties[key], f"{path}.{key}")
 
     @pytest.mark.parametrize("text", [*(path.read_text() for path in EXAMPLES), starter(), short_starter()])
-    def test_it_knows_every_key_of_the_examples(self, text: str) -> None:
+    def test_it_knows_every_key_of_the_examples_and_no_others(self, text: str) -> None:
         assert list(self.unknown(read_document(text, {}).tree, known_schema())) == []
-
-    def test_it_does_not_know_others(self) -> None:
         tree = {"trials": {"mx": 1}, "models": [{"sampling": {"temp": 1}}], "x": 1}
         assert list(self.unknown(tree, known_schema())) == [".trials.mx", ".models[].sampling.temp", ".x"]
-
-    def test_short_forms_are_allowed(self) -> None:
-        sections = known_schema()["properties"]
-        alone = sorted(set(GRADERS) - {"regex", "python"}) + ["reported"]
-        assert sections["grader"]["anyOf"][0] == {"enum": alone}
-        assert sections["objective"]["anyOf"][0]["enum"][:2] == ["ranking", "best"]
-        assert sections["concurrency"]["anyOf"][0]["type"] == "integer"
-
-    def test_what_is_filled_in_is_not_required(self) -> None:
-        assert known_schema()["required"] == ["models"]
-        assert known_schema()["$defs"]["ModelConfig"]["required"] == ["name"]
 
 
 class TestCommands:
@@ -240,34 +214,24 @@ class TestCommands:
         assert (tmp_path / "other.yaml").read_text() == starter()
         assert self.run("init", "no/such/folder.yaml")[0] == 2
 
-    def test_validate(self) -> None:
-        code, out, err = self.run("validate", str(ROOT / "configs" / "quickstart.yaml"), "--set", "trials.max=10")
+    def test_validate_tells_what_would_be_asked_and_first_if_nothing_would(self) -> None:
+        words = "validate", str(QUICKSTART), "--set"
+        code, out, err = self.run(*words, "trials.max=10")
         assert (code, err) == (0, "")
         assert "6 models, 30 questions, objective ranking, up to 10 trials per question, first look after 4, " in out
         assert ", 1,800 trials at most" in out
-
-    def test_validate_tells_the_first_round_that_a_cap_leaves(self) -> None:
-        """Without one it has 12 trials, which 4,000 trials do not pay for twice."""
-        file = str(ROOT / "configs" / "quickstart.yaml")
-        code, out, _ = self.run("validate", file, "--set", "trials.optimize=time", "--set", "budget.trials=4000")
-        assert code == 0 and "up to 80 trials per question, first look after 4, 4,000 trials at most" in out
-
-    def test_validate_says_first_where_nothing_would_be_asked(self) -> None:
-        words = "validate", str(ROOT / "configs" / "quickstart.yaml"), "--set"
+        _, out, _ = self.run(*words, "trials.optimize=time", "--set", "budget.trials=4000")
+        # without a cap the first round has 12, which 4,000 trials do not pay for twice
+        assert "up to 80 trials per question, first look after 4, 4,000 trials at most" in out
         for cap in ("budget.trials=1", "budget.tokens=1"):
             code, out, _ = self.run(*words, cap, "--set", "sampling.max_tokens=100")
             assert code == 0 and "quickstart.yaml is valid, but a run of it would request no answers: 6 models" in out
         assert "no answers" not in self.run(*words, "budget.trials=1000000")[1]
 
-    def test_validate_names_questions_that_are_there_again(self, tmp_path: Path) -> None:
-        rows = [
-            ("a", "1 + 1?", "2"),
-            ("b", "2 + 2?", "4"),
-            ("c", "1 +  1?", "2"),
-            ("d", "2 + 2?", "5"),
-            ("e", "?", "1"),
-        ]
-        lines = [json.dumps({"id": key, "prompt": prompt, "answer": answer}) for key, prompt, answer in rows]
+    def test_validate_looks_at_the_questions_and_names_those_that_are_there_again(self, tmp_path: Path) -> None:
+        asked = {"a": "1 + 1?", "b": "2 + 2?", "c": "1 +  1?", "d": "2 + 2?", "e": "?"}
+        rows = [{"id": key, "prompt": asked[key], "answer": answer} for key, answer in zip(asked, "24251", strict=True)]
+        lines = [json.dumps(row) for row in rows]
         (tmp_path / "q.jsonl").write_text("\n".join(lines))
         (tmp_path / "c.yaml").write_text(
             "questions: q.jsonl\ngrader: numeric\n"
@@ -276,13 +240,6 @@ class TestCommands:
         code, out, _ = self.run("validate", "c.yaml")
         assert code == 0
         assert "warning: 2 questions repeat the text of another one: a = c, b = d (with different answer keys)" in out
-
-    def test_validate_looks_at_the_questions(self, tmp_path: Path) -> None:
         (tmp_path / "q.jsonl").write_text('{"prompt": "?", "answer": "seven"}')
-        (tmp_path / "c.yaml").write_text(
-            "questions: q.jsonl\ngrader: numeric\n"
-            "models: [{name: a, base_url: http://a/v1}, {name: b, base_url: http://b/v1}]"
-        )
         code, _, err = self.run("validate", "c.yaml")
-        assert code == 2
-        assert "needs a number as its answer, but has 'seven'" in err
+        assert code == 2 and "needs a number as its answer, but has 'seven'" in err

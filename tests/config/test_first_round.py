@@ -26,6 +26,7 @@ models:
   - {name: one, model: coin-01, simulate: true, price: {input: 1.0, output: 2.0}}
   - {name: two, model: coin-02, simulate: true, price: {input: 1.0, output: 2.0}}
 """
+LENGTHS = "sampling.max_tokens, grader.max_answer_bytes"
 JUDGE = """
   kind: judge
   server: {base_url: "http://127.0.0.1:9/v1", model: judge, price: {input: 1.0, output: 2.0}, gpus: 1}
@@ -34,9 +35,13 @@ JUDGE = """
 
 
 def prepared(
-    budget: str, grader: str = "math", max_tokens: int = 1000, trials: str = "{min: 4, max: 8}"
+    budget: str,
+    grader: str = "math",
+    max_tokens: int = 1000,
+    trials: str = "{min: 4, max: 8}",
+    config: str = CONFIG,
 ) -> PreparedRun:
-    text = CONFIG.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(max_tokens))
+    text = config.replace("BUDGET", budget).replace("GRADER", grader).replace("MAX", str(max_tokens))
     text = text.replace("TRIALS", trials)
     checked = check_text(text, Path("run.yaml"))
     assert checked.config is not None, checked.problems
@@ -48,12 +53,7 @@ def prepared(
     [
         ("trials", "math", TOO_FEW, "the number of questions (questions.limit)"),
         ("tokens", "math", NO_ANSWERS, "sampling.max_tokens"),
-        (
-            "usd",
-            JUDGE,
-            IN_PARTS,
-            "sampling.max_tokens, grader.max_answer_bytes, grader.sampling.max_tokens, grader.votes or trials.min",
-        ),
+        ("usd", JUDGE, IN_PARTS, f"{LENGTHS}, grader.sampling.max_tokens, grader.votes or trials.min"),
     ],
 )
 def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: str, lowers: str) -> None:
@@ -69,13 +69,6 @@ def test_the_sum_that_is_named_is_just_enough(key: str, grader: str, follows: st
     assert not list(first_round_problems(prepared(f"{key}: {enough}", grader)))
     less = f"{float(enough) - 0.01:.2f}" if key == "usd" else f"{int(enough) - 1}"
     assert len(list(first_round_problems(prepared(f"{key}: {less}", grader)))) == 1
-
-
-def test_fewer_trials_are_proposed_only_where_they_would_do() -> None:
-    run = prepared("trials: 100")
-    each = len(run.models) * len(run.questions)
-    below, enough = (next(first_round_problems(prepared(f"trials: {cap}"))) for cap in (each - 1, each))
-    assert below.endswith("lower the number of questions (questions.limit)") and enough.endswith("lower trials.min")
 
 
 @pytest.mark.parametrize(
@@ -97,21 +90,11 @@ def test_a_budget_for_a_smaller_first_round_makes_it_smaller_by_default(
     assert prepared(budget, trials=trials).plan.trials.min == min_trials
 
 
-@pytest.mark.parametrize("budget", ["usd: 0.1", "tokens: 20000", "trials: 100"])
-def test_who_follows_the_advice_for_a_small_budget_is_not_warned_again(budget: str) -> None:
-    (message,) = first_round_problems(prepared(budget, trials="{max: 20}"))
-    match = re.search(r"Set budget\.(\w+) to ([\d,.]+)", message)
-    assert match is not None
-    assert not list(first_round_problems(prepared(f"{match[1]}: {match[2].replace(',', '')}", trials="{max: 20}")))
-
-
 def test_how_long_answers_take_makes_no_first_round_smaller() -> None:
     """A request may take half an hour, and hardly any does."""
-    config = CONFIG.replace("simulate: true", "simulate: true, gpus: 1").replace("GRADER", "math")
-    text = config.replace("BUDGET", "gpu_hours: 1").replace("TRIALS", "{max: 20, optimize: cost}").replace("MAX", "100")
-    checked = check_text(text, Path("run.yaml"))
-    assert checked.config is not None, checked.problems
-    assert prepare(checked.config).plan.trials.min == 4
+    trials = "{max: 20, optimize: cost}"
+    run = prepared("gpu_hours: 1", max_tokens=100, trials=trials, config=CONFIG.replace("true", "true, gpus: 1"))
+    assert run.plan.trials.min == 4
 
 
 def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named() -> None:
@@ -126,10 +109,19 @@ def test_where_one_answer_of_each_model_is_too_much_no_number_of_trials_is_named
     assert next(first_round_problems(prepared(f"tokens: {cap}"))).startswith(IN_PARTS)
 
 
-def test_each_cap_that_is_too_small_is_named_and_others_are_not() -> None:
+def test_each_cap_that_is_too_small_is_named_with_what_would_do() -> None:
     messages = list(first_round_problems(prepared("tokens: 5, usd: 0.001, trials: 100000")))
     assert [re.findall(r"Set (budget\.\w+)", message) for message in messages] == [["budget.tokens"], ["budget.usd"]]
     assert not list(first_round_problems(prepared("wall_time: 1h")))
+    for budget in ("usd: 0.1", "tokens: 20000", "trials: 100"):
+        (message,) = first_round_problems(prepared(budget, trials="{max: 20}"))
+        ((key, sum_),) = re.findall(r"Set budget\.(\w+) to ([\d,.]+)", message)
+        mended = prepared(f"{key}: {sum_.replace(',', '')}", trials="{max: 20}")
+        assert not list(first_round_problems(mended)), "who follows the advice is not warned again"
+    run = prepared("trials: 100")
+    each = len(run.models) * len(run.questions)
+    below, enough = (next(first_round_problems(prepared(f"trials: {cap}"))) for cap in (each - 1, each))
+    assert below.endswith("lower the number of questions (questions.limit)") and enough.endswith("lower trials.min")
 
 
 def test_a_judge_sees_no_more_of_an_answer_than_its_tokens_can_have() -> None:

@@ -126,34 +126,25 @@ def test_a_rule_is_made_of_its_options_and_of_what_it_asks_for(
     assert (rule.height, rule.confidence) == (height, confidence)  # type: ignore[attr-defined]
 
 
-def test_a_policy_and_an_objective_too(folder: Path) -> None:
+def test_a_policy_and_an_objective_too_which_may_bring_its_rule(folder: Path) -> None:
     result = plan(folder, "trials: {policy: 'mine:Frugal', options: {share: 0.5}}\nobjective: mine:Against")
     assert result.policy.share == 0.5  # type: ignore[attr-defined]
     assert result.objective.comparisons(np.arange(4)).tolist() == [[0, 1], [0, 2], [0, 3]]
     two = plan(folder, "objective: {kind: 'mine:Against', options: {named: [b, d]}}")
     assert two.objective.comparisons(np.arange(4)).tolist() == [[1, 0], [1, 2], [3, 0], [3, 2]]
-
-
-def test_an_objective_brings_its_rule(folder: Path) -> None:
     assert type(plan(folder, "objective: mine:Narrow").deciding_rule).__name__ == "Precision"
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (
-            "stopping: {rule: 'mine:Strict', options: {hight: 4}}",
-            "the options {'hight': 4}: Strict.__init__() got an unexpected keyword argument 'hight'",
-        ),
+        ("stopping: {rule: 'mine:Strict', options: {hight: 4}}", "got an unexpected keyword argument 'hight'"),
         (
             "stopping: {rule: 'mine:Strict', options: {height: -1}}",
             "stopping.rule: mine:Strict could not be created with the options {'height': -1}: height must be positive",
         ),
         ("stopping: {rule: 'mine:strict'}", "stopping.rule: mine:strict could not be created without options"),
-        (
-            "stopping: {rule: 'mine:ready', options: {height: 2}}",
-            "mine:ready has no options, since it is an object and not a class; name its class instead",
-        ),
+        ("stopping: {rule: 'mine:ready', options: {height: 2}}", "mine:ready has no options, since it is an object"),
         ("stopping: 'mine:Frugal'", "stopping.rule: mine:Frugal is not a valid rule: it has no boundary"),
         ("trials: {policy: 'mine:Strict'}", "trials.policy: mine:Strict is not a valid policy: it has no allocate"),
         ("objective: 'mine:Frugal'", "objective.kind: mine:Frugal is not a valid objective: it has no comparisons"),
@@ -173,14 +164,8 @@ def test_settings_that_do_not_fit_are_reported(folder: Path, text: str, problem:
     ("line", "problem"),
     [
         ("objective: {kind: 'mine:Against', k: 1}", "objective.k is an option of top_k, not of a plug-in"),
-        (
-            "stopping: {rule: optimal, options: {wort: 4}}",
-            "stopping.options must not have wort, which is not an option",
-        ),
-        (
-            "stopping: {rule: optimal, options: {worth: 99}}",
-            "stopping.options has an invalid value: input should be less",
-        ),
+        ("stopping: {rule: optimal, options: {wort: 4}}", "options must not have wort, which is not an option"),
+        ("stopping: {rule: optimal, options: {worth: 99}}", "options has an invalid value: input should be less"),
         ("trials: {options: {share: 1}}", "trials.options must not have share, which is not an option of weighted"),
         ("stopping: {rule: [published]}", "stopping.rule must be a text"),
         ("trials: {policy: weigthed}", "did you mean `weighted`?"),

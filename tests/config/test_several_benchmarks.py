@@ -35,9 +35,15 @@ benchmarks:
 grader: math
 prompt: "Q: {prompt}"
 """
-JUDGE = "{kind: judge, server: {base_url: 'http://j/v1', model: j}}"
+JUDGE = "{kind: judge, server: {base_url: 'http://j/v1', model: j}"
+KEYED = JUDGE.replace("base_url", "api_key_env: KEY, base_url")
 SCORE = "{name: depth, levels: {low: 0, high: 1}}"
+TASK = TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}")
 GATED = TWO.replace("weight: 3", "gate: 5%") + "objective: {kind: baseline, baseline: a, gate: true}\n"
+
+
+def graded(grader: str) -> str:
+    return TWO.replace("grader: numeric", f"grader: {grader}")
 
 
 def rows(folder: Path) -> Path:
@@ -55,26 +61,16 @@ def rows(folder: Path) -> Path:
 def test_questions_and_graders_of_all_are_one_section_each() -> None:
     config = load(TWO + MODELS)
     assert [(part.name, part.weight) for part in config.benchmarks] == [("easy", 3.0), ("hard", 1.0)]
-    assert {name: str(source.path) for name, source in config.questions.benchmarks.items()} == {
-        "easy": "e.jsonl",
-        "hard": "h.jsonl",
-    }
+    paths = {name: str(source.path) for name, source in config.questions.benchmarks.items()}
+    assert paths == {"easy": "e.jsonl", "hard": "h.jsonl"}
     assert isinstance(config.grader, ByBenchmark)
-    assert isinstance(config.grader.graders["easy"], Math)
-    assert isinstance(config.grader.graders["hard"], Numeric)
-
-
-def test_an_override_reaches_an_entry() -> None:
-    assert load(TWO + MODELS, "benchmarks.1.weight=7").benchmarks[1].weight == 7.0
-    assert load(TWO + MODELS, "benchmarks[1].questions.limit=2").questions.benchmarks["hard"].limit == 2
-
-
-def test_a_task_of_another_harness_may_be_one_of_them() -> None:
-    config = load("benchmarks:\n  - {name: gsm, benchmark: {lm_eval: gsm8k_cot}, questions: {limit: 5}}\n" + MODELS)
-    assert config.questions.benchmarks["gsm"].limit == 5
-    assert config.questions.benchmarks["gsm"].options == {"task": "gsm8k_cot", "limit": 5}
-    assert isinstance(config.grader, ByBenchmark)
-    assert config.grader.functions == ("adaptive_eval.lm_eval.tasks:grade",)
+    assert {name: type(grader) for name, grader in config.grader.graders.items()} == {"easy": Math, "hard": Numeric}
+    changed = load(TWO + MODELS, "benchmarks.1.weight=7", "benchmarks[1].questions.limit=2")
+    assert changed.benchmarks[1].weight == 7.0 and changed.questions.benchmarks["hard"].limit == 2
+    task = load("benchmarks:\n  - {name: gsm, benchmark: {lm_eval: gsm8k_cot}, questions: {limit: 5}}\n" + MODELS)
+    assert task.questions.benchmarks["gsm"].limit == 5
+    assert task.questions.benchmarks["gsm"].options == {"task": "gsm8k_cot", "limit": 5}
+    assert isinstance(task.grader, ByBenchmark) and task.grader.functions == ("adaptive_eval.lm_eval.tasks:grade",)
 
 
 def test_all_graders_share_the_limits_of_the_run() -> None:
@@ -87,7 +83,7 @@ def test_all_graders_share_the_limits_of_the_run() -> None:
     assert load(both, "grading={workers: 2, memory: 4}").grading == GradingLimits(workers=2, timeout=60.0, memory=4.0)
     assert load("benchmark: {lm_eval: gsm8k_cot}\n" + MODELS, "grading.timeout=5").grading.timeout == 5.0
     hint = "benchmarks[1].grader.timeout is not a known key; did you mean grading.timeout?"
-    assert hint in problems_in(TWO.replace("grader: numeric", "grader: {kind: numeric, timeout: 3}") + MODELS)[0]
+    assert hint in problems_in(graded("{kind: numeric, timeout: 3}") + MODELS)[0]
 
 
 def test_ids_clusters_prompts_and_weights_are_those_of_the_benchmark(tmp_path: Path) -> None:
@@ -102,6 +98,8 @@ def test_ids_clusters_prompts_and_weights_are_those_of_the_benchmark(tmp_path: P
     assert bench.question_weights is not None
     assert bench.benchmark_of.tolist() == [0, 0, 1, 1, 1]
     np.testing.assert_allclose(bench.question_weights / 5, [3 / 8, 3 / 8, 1 / 12, 1 / 12, 1 / 12])
+    read = stored_setup(prepared.header)
+    assert (read.config, read.questions) == (prepared.config, prepared.questions), "a stored run is read as written"
 
 
 def test_gates_of_benchmarks_are_those_of_the_plan(tmp_path: Path) -> None:
@@ -111,13 +109,6 @@ def test_gates_of_benchmarks_are_those_of_the_plan(tmp_path: Path) -> None:
     assert plan.objective.margin == Margin(0, 0.0, (0.05,))
     meaning = run_header(load_config(path), ()).meaning
     assert run_header(load_config(path, ["benchmarks.0.gate=0.2"]), ()).meaning == meaning
-
-
-def test_a_stored_run_is_read_as_it_was_written(tmp_path: Path) -> None:
-    prepared = prepare(load_config(rows(tmp_path)))
-    read = stored_setup(prepared.header)
-    assert read.config == prepared.config
-    assert read.questions == prepared.questions
 
 
 @pytest.mark.parametrize(
@@ -153,50 +144,29 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
     [
         (TWO + "questions: q.jsonl\n", "line 9: questions cannot be combined with benchmarks"),
         (TWO + "benchmark: {inspect: a/b}\n", "benchmark cannot be combined with benchmarks"),
+        ("benchmarks: []\ngrader: math\n", "line 1: questions must be given; add `questions:`"),
         (TWO.replace("hard", "easy"), "benchmarks[1].name must differ from the other names"),
         (TWO.replace("name: hard", "name: a/b"), "line 3: benchmarks[1].name must consist of letters"),
         (TWO.replace("weight: 3", "weight: 0"), "line 2: benchmarks[0].weight must be greater than 0"),
         (TWO.replace("path: h.jsonl, ", ""), "line 4: benchmarks[1].questions.world or path"),
         (TWO.replace("e.jsonl", "{path: e.jsonl, limit: 0}"), "line 2: benchmarks[0].questions.limit must"),
-        (TWO.replace("grader: numeric", "grader: numerix"), "line 5: benchmarks[1].grader must be one of"),
-        (
-            TWO.replace("grader: numeric", "grader: {kind: verifier}"),
-            "line 5: benchmarks[1].grader.kind cannot grade one of several benchmarks: a verifier, or a judge",
-        ),
-        (
-            TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, compare_to: reference}}"),
-            "line 5: benchmarks[1].grader.compare_to cannot grade one of several benchmarks",
-        ),
-        (
-            TWO.replace("grader: numeric", f"grader: {JUDGE[:-1]}, scores: [{SCORE}]}}"),
-            "rubric needs the signal is_correct, which no answer to hard will have",
-        ),
-        (
-            TWO.replace("grader: numeric", f"grader: {JUDGE.replace('base_url', 'api_key_env: KEY, base_url')}")
-            + "budget: {usd: 5}\n",
-            "budget.usd needs price of the judge of hard, to reserve the cost of a verdict",
-        ),
+        (graded("numerix"), "line 5: benchmarks[1].grader must be one of"),
+        (graded("{kind: verifier}"), "line 5: benchmarks[1].grader.kind cannot grade one of several benchmarks: a"),
+        (graded(f"{JUDGE}, compare_to: reference}}"), "line 5: benchmarks[1].grader.compare_to cannot grade one of"),
+        (graded(f"{JUDGE}, scores: [{SCORE}]}}"), "rubric needs the signal is_correct, which no answer to hard will"),
+        (graded(f"{KEYED}}}") + "budget: {usd: 5}\n", "budget.usd needs price of the judge of hard, to reserve the"),
         (TWO.replace("grader: math\n", ""), "line 2: benchmarks[0].grader must be given"),
         (TWO.replace(", questions: e.jsonl", ""), "line 2: benchmarks[0].questions must be given"),
-        (TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}"), "models[0].inspect must be set"),
-        (
-            TWO.replace(", questions: e.jsonl", ", benchmark: {inspect: a/b}, grader: math"),
-            "line 2: benchmarks[0].grader has no effect: the task's own scorer grades",
-        ),
+        (TASK, "models[0].inspect must be set"),
+        (TASK.replace("b}", "b}, grader: math"), "benchmarks[0].grader has no effect: the task's own scorer grades"),
         (
             re.sub("questions: .*topic.*\n    grader: numeric", "benchmark: {inspect: a/b}", TWO),
             "benchmarks[1].prompt has no effect: the Inspect task has its own prompts",
         ),
         (TWO.replace("weight: 3", "gate: 5%"), "line 2: benchmarks[0].gate needs objective.gate as well"),
         (GATED.replace("gate: 5%", "gate: -0.1"), "line 2: benchmarks[0].gate must be"),
-        (
-            GATED + "stopping: {rule: published}\n",
-            "benchmarks[0].gate needs a rule with a valid p-value",
-        ),
-        (
-            GATED + "stopping: {familywise: holm}\n",
-            "benchmarks[0].gate already shares the error with a model's other gates",
-        ),
+        (GATED + "stopping: {rule: published}\n", "benchmarks[0].gate needs a rule with a valid p-value"),
+        (GATED + "stopping: {familywise: holm}\n", "benchmarks[0].gate already shares the error with a model's"),
         (GATED + "trials: {seeds: coupled}\n", "benchmarks[0].gate cannot be combined with coupled seeds"),
         (
             GATED.replace("baseline, baseline: a", "threshold, value: 0.6"),
@@ -207,22 +177,13 @@ def test_weights_are_shared_by_the_questions_that_are_there() -> None:
         (TWO + "report: {metrics: [pass@2]}\n", "report.metrics cannot be combined with several benchmarks"),
         (TWO + "report: {group_by: [level]}\n", "report.group_by must be fields of the questions that are kept"),
         (TWO.replace("e.jsonl", "{world: coins}"), "has several worlds, but the simulator serves one"),
-        (
-            "questions: {benchmarks: {easy: {path: e.jsonl}}}\ngrader: math\n",
-            "questions.benchmarks is set by `benchmarks`, but there is none",
-        ),
+        ("questions: {benchmarks: {e: {path: e.jsonl}}}\ngrader: math\n", "questions.benchmarks is set by `benchm"),
         (TWO.replace("e.jsonl", "{path: e.jsonl, fields: {answer: null}}"), "questions.fields.answer must be set"),
     ],
 )
 def test_impossible_settings_are_reported_with_their_line(text: str, problem: str) -> None:
     lines = problems_in(text + MODELS)
     assert any(problem in line for line in lines), lines
-
-
-def test_an_empty_list_of_benchmarks_is_none() -> None:
-    assert problems_in("benchmarks: []\ngrader: math\n" + MODELS) == [
-        "line 1: questions must be given; add `questions:`"
-    ]
 
 
 def test_the_schema_for_editors_has_every_setting_of_an_entry() -> None:

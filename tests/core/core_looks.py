@@ -1,17 +1,16 @@
-"""A look taken on given counts, without a run."""
+"""A look taken on given counts, without a run, and evidence on pairs built by hand."""
 
 import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from adaptive_eval.core import Bench, PairVerdict, Plan
-from adaptive_eval.core.evidence import Estimates, Prior, update
+from adaptive_eval.core import Bench, Objective, PairVerdict, Plan, Ranking, Rule
+from adaptive_eval.core.evidence import Estimates, Evidence, Prior, update
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, evidence_readings, judge_look
-from adaptive_eval.core.objectives import Objective, Ranking
-from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.testing.rules import made_evidence
 
 BINARY = (0.0, 1.0)
 
@@ -69,3 +68,11 @@ class Looker:
 def binary(right: Sequence[int], trials: int) -> list[list[int]]:
     """One model's counts: how many of `trials` were right, question by question."""
     return [[trials - count, count] for count in right]
+
+
+def evidence(
+    models: int, z: list[float], information: list[float], sigmas: list[float] | None = None, reference: bool = False
+) -> Evidence:
+    """The pairs of `models` models, or each against a fixed value, with these z and information."""
+    values = (np.array(numbers, dtype=float) for numbers in (z, information, sigmas or [0.03] * models))
+    return made_evidence(models, reference, *values)

@@ -10,17 +10,17 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Look, Outcome, Pace, Plan, SetAside, Trials
+from adaptive_eval.core import Anytime, Controller, Judging, NearBest, Optimal, Plan, Rule, StageBefore, ZScore
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.near_best import NearBest
+from adaptive_eval.core.corrected import ScoreCorrection
+from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.optimal import Optimal
 from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import Rule, ZScore
+from adaptive_eval.core.result import Result
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.stages import StageBefore
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, SetAside
+from scorio.sinf import difference_values, paired_counts, paired_moments
 
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
 RULES: tuple[Rule, ...] = (
@@ -113,6 +113,7 @@ def play(
     run: Controller,
     grades: Callable[[Ask], int | None | tuple[int | None, int]] | NDArray[Any],
     looks: float = math.inf,
+    cost: Callable[[Ask], Cost] = lambda ask: NO_COST,
 ) -> Controller:
     """Tell a run the grade of every trial, or the grade and the kinds of its answer, up to a number of looks or to its
     end. In an array (L, M, N) a negative number is no grade."""
@@ -121,7 +122,8 @@ def play(
         for ask in run.ask(1 << 20):
             graded = grades(ask) if callable(grades) else int(grades[ask[:3]])
             category, kinds = graded if isinstance(graded, tuple) else (graded, 0)
-            outcomes.append(Outcome(*ask[:3], None if category is None or category < 0 else category, kinds=int(kinds)))
+            grade = None if category is None or category < 0 else category
+            outcomes.append(Outcome(*ask[:3], grade, cost(ask), kinds=int(kinds)))
         run.tell(outcomes)
     return run
 
@@ -135,10 +137,38 @@ def play_chances(run: Controller, chances: NDArray[np.float64] | float, rng: np.
     return run
 
 
+def result_of(run: Controller, correction: ScoreCorrection | None = None) -> Result:
+    """The result of a run that has one."""
+    result = run.result() if correction is None else run.result(correction)
+    assert result is not None
+    return result
+
+
+def look_of(run: Controller) -> Look:
+    """The last look of a run that has one, as it is reported."""
+    look = run.latest_look()
+    assert look is not None
+    return look
+
+
+def standing_of(run: Controller) -> JudgedLook:
+    """The last look of a run that has one, with its evidence."""
+    assert run.last_look is not None
+    return run.last_look
+
+
 def after(run: Controller, plan: Plan, models: Sequence[int | None] | None = None, stands: bool = True) -> Plan:
     """The plan, going on from a run; by default with the same models."""
     numbers = range(run.plan.bench.models) if models is None else models
     return replace(plan, before=StageBefore(run, tuple(numbers), stands))
+
+
+def paired_z(first: NDArray[Any], second: NDArray[Any], horizon: float) -> float:
+    """z of the differences between two models on the trials (M, N) of shared seeds, where 1 is right and 0 wrong."""
+    weights = np.array([0.0, 1.0])
+    differences = difference_values(weights)
+    moments = paired_moments(paired_counts(first, second, differences), weights, differences.values, horizon)
+    return float(moments.mean / np.sqrt(moments.var))
 
 
 class Shell:

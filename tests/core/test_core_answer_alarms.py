@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples, in_turns
 
-from adaptive_eval.core import Ask, Bench, Controller, Judging, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core import Bench, Controller, Judging, Pace, Pairs, Plan, Trials, ZScore
 from adaptive_eval.core.answer_alarms import AnswerAlarm, log_chances, tried_moments
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.core.objectives import Pairs
 from adaptive_eval.core.rounds import TrialSlots
-from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.same_questions import pairs_by_question
-from adaptive_eval.core.types import Cause
+from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from scorio.moments import IntArray
 
 BINARY = np.array([0.0, 1.0])
@@ -126,11 +124,6 @@ def test_answers_to_hard_questions_raise_no_alarm() -> None:
     assert np.all(log_chances(trials, trials * always, np.array([1, 2])) == 0.0)
 
 
-def test_a_share_that_is_constant_from_the_start_raises_no_alarm() -> None:
-    controller = run(plan_for(), lambda ask: (0, AnswerKind.REFUSAL * ((ask.question + ask.trial) % 3 == 0)))
-    assert controller.alarms == []
-
-
 def test_the_most_specific_of_two_kinds_is_named() -> None:
     both = AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
     controller = run(plan_for(), lambda ask: (0, both) if ask.model and ask.trial >= 3 else (fair(ask), 0))
@@ -154,14 +147,6 @@ def test_an_alarm_on_drawn_questions_keeps_the_first_of_the_sample() -> None:
     assert controller.last_look is not None and controller.last_look.evidence.difference[0] == pytest.approx(
         fresh[0].moments.mean[0]
     )
-
-
-def test_a_run_configured_to_continue_does_not_end_on_an_alarm() -> None:
-    controller = run(
-        plan_for(stops_on_alarm=False), lambda ask: (0, AnswerKind.EMPTY * (ask.model == 1 and ask.trial >= 3))
-    )
-    assert controller.finished is not Reason.ALARM and not controller.set_aside
-    assert [(alarm.model, alarm.kind) for alarm in controller.alarms] == [(1, AnswerKind.EMPTY)]
 
 
 def test_the_reason_says_since_which_answer() -> None:

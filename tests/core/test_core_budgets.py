@@ -5,32 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, never_called, plans, restore, straight
+from core_runs import Answers, Shell, after, exact, never_called, plans, play, restore, result_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import (
-    Ask,
-    Bench,
-    Budget,
-    Controller,
-    Cost,
-    Outcome,
-    Pace,
-    Plan,
-    Reason,
-    SetAside,
-    Trials,
-    Verdict,
-)
+from adaptive_eval.core import Controller, Pairs, Plan, StageBefore, UnresolvedPairs, ZScore
 from adaptive_eval.core.conclusions import UNPAID
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Pairs
-from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.rules import ZScore
-from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cause, Lost
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Lost, Outcome, Reason, SetAside, Verdict
 
 seeds = st.integers(0, 2**20)
 CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
@@ -214,12 +197,20 @@ def test_a_first_round_whose_worst_cost_exceeds_the_caps_is_asked_in_parts(budge
         assert np.array_equal(controller.arrived, controllers[0].arrived)
 
 
-def test_a_first_round_over_budget_ends_after_the_same_trials_in_any_order() -> None:
+def test_a_round_over_budget_ends_after_the_same_trials_in_any_order() -> None:
     controllers = [asked_in_parts(never(Budget(usd=2.0)), seed, 0.8) for seed in range(9)]
     for controller in controllers:
         assert controller.finished is Reason.BUDGET and not controller.looks
         assert np.array_equal(controller.arrived, controllers[0].arrived)
     assert controllers[0].arrived.sum() == 2 * 6  # of ten each: 6 x 0.32 is spent, and 0.4 is not there
+    plan = never_called(MANY, trials=Trials(min=2, max=50), budget=Budget(tokens=8_000))
+    controllers = [asked_in_parts(plan, seed, 0.1, later=0.9) for seed in range(9)]
+    for controller in controllers:
+        assert controller.finished is Reason.BUDGET and controller.trials.sum() == 400, "four of each question"
+        assert np.array_equal(controller.arrived, controllers[0].arrived)
+        spent = 400 * 10 + (controller.arrived.sum() - 400) * 90
+        assert 8_000 - 2 * 100 < spent <= 8_000
+        assert controller.short_caps["tokens"] > 8_000
 
 
 MANY = replace(BENCH, questions=50)
@@ -243,17 +234,6 @@ def test_a_later_round_that_probably_fits_is_asked_in_parts(pace: Pace) -> None:
         assert exact(controller.looks) == exact(controllers[0].looks)
     # one round more, its mean cost known to a tenth, and a trial of each model at its worst
     assert controllers[0].short_caps == {"tokens": pytest.approx(8_000 + 1_000 * (1 + 2.5 / 10) + 2 * 100)}
-
-
-def test_a_later_round_that_costs_more_than_those_before_ends_after_the_same_trials_in_any_order() -> None:
-    plan = never_called(MANY, trials=Trials(min=2, max=50), budget=Budget(tokens=8_000))
-    controllers = [asked_in_parts(plan, seed, 0.1, later=0.9) for seed in range(9)]
-    for controller in controllers:
-        assert controller.finished is Reason.BUDGET and controller.trials.sum() == 400, "four of each question"
-        assert np.array_equal(controller.arrived, controllers[0].arrived)
-        spent = 400 * 10 + (controller.arrived.sum() - 400) * 90
-        assert 8_000 - 2 * 100 < spent <= 8_000
-        assert controller.short_caps["tokens"] > 8_000
 
 
 @pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=1), Pace(lookahead=1, dedicated_servers=True)])
@@ -289,13 +269,9 @@ def test_lost_trials_of_a_part_do_not_end_a_run_that_can_continue() -> None:
 def test_unused_reservations_are_spent_on_further_trials() -> None:
     """At half the worst cost, about twice the trials are asked; only the last round's reserve remains."""
     plan = never(Budget(tokens=10_000))
-    controller = Controller(plan)
-    while controller.finished is None:
-        controller.tell(Outcome(*ask[:3], 0, Cost(tokens=50)) for ask in controller.ask(100))
+    controller = play(Controller(plan), lambda ask: 0, cost=lambda ask: Cost(tokens=50))
     assert controller.trials.sum() == 190  # 9,500 are spent, and the next ten may cost 1,000
-    result = controller.result()
-    assert result is not None
-    assert result.spent == Cost(9_500)
+    assert result_of(controller).spent == Cost(9_500)
 
 
 def test_losses_may_leave_exactly_what_the_round_in_flight_needs() -> None:
@@ -314,19 +290,9 @@ def test_rounds_ahead_are_reserved_at_their_worst() -> None:
 
 def test_a_tight_budget_serves_the_comparison_closest_to_a_call() -> None:
     """Models 2 and 3 are nearly separated, 0 and 1 hardly differ: the last affordable trials go to 2 and 3."""
-    bench = Bench(4, 10, np.array([0.0, 1.0]))
-    pairs = Pairs(((0, 1), (2, 3)))
-    plan = Plan(
-        bench,
-        objective=pairs,
-        rule=ZScore(6.0),
-        policy=UnresolvedPairs(),
-        judging=Judging(futility=None),
-        prior="uniform",
-        trials=Trials(min=4, max=90),
-        pace=Pace(),
-        budget=Budget(trials=185),
-    )
+    choices = {"objective": Pairs(((0, 1), (2, 3))), "rule": ZScore(6.0), "policy": UnresolvedPairs()}
+    bench, budget = Bench(4, 10, np.array([0.0, 1.0])), Budget(trials=185)
+    plan = never_called(bench, trials=Trials(min=4, max=90), budget=budget, **choices)
     skills = (0.50, 0.50, 0.45, 0.60)
     controller = straight(plan, Answers(plan, 1, skill=lambda model, question: skills[model]))
     assert controller.trials.tolist() == [40, 40, 50, 50]
@@ -360,18 +326,6 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
         again.tick(61.0)
         assert restore(again, shell.outcomes) == []
         assert again.finished is Reason.WALL_TIME
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_first_round_in_parts_continues_after_a_restart(seed: int) -> None:
-    """A start with more stored answers than its first part asks for opens the next part at once."""
-    bench = Bench(models=2, questions=2, weights=np.array([0.0, 1.0]), worst_cost=(Cost(0, 0.0, 1.0),) * 2)
-    plan = Plan(bench, trials=Trials(min=3, max=3), budget=Budget(gpu_seconds=8.2))
-    answers = Answers(plan, seed)
-    expected = straight(plan, answers)
-    killed = Shell(plan, answers, np.random.default_rng(seed), restarts=0.3).run()
-    assert exact(killed.looks) == exact(expected.looks)
-    assert killed.finished is expected.finished
 
 
 @pytest.mark.parametrize("name", [*CURRENCIES, "wall_seconds"])

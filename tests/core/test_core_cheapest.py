@@ -1,35 +1,22 @@
 """The choice of the cheapest model that will do: how often it is too weak, what it names, and whom it asks."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+import core_runs
 import numpy as np
 import pytest
+from core_runs import result_of, standing_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_eval.core import (
-    Bench,
-    Best,
-    Cheapest,
-    Controller,
-    Cost,
-    Optimal,
-    Outcome,
-    Pace,
-    Plan,
-    SetAside,
-    StageBefore,
-    Trials,
-    Verdict,
-)
+from adaptive_eval.core import Best, Cheapest, Controller, Optimal, Plan, StageBefore
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.cheapest import NOBODY, Part, choose
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.evidence import Evidence, judged_pairs
-from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import VERDICTS, Reason
+from adaptive_eval.core.types import VERDICTS, Ask, Cost, Reason, SetAside, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 from scorio.moments import FloatArray
@@ -47,13 +34,8 @@ def chances(scores: Sequence[float]) -> FloatArray:
 
 
 def plan(models: int, delta: float = DELTA, **more: object) -> Plan:
-    first = Plan(
-        Bench(models, QUESTIONS, W),
-        objective=Cheapest(delta),
-        rule=Optimal(start=4 / MAX),
-        trials=Trials(min=4, max=MAX),
-    )
-    return replace(first, **more)  # type: ignore[arg-type]
+    usual = {"objective": Cheapest(delta), "rule": Optimal(start=4 / MAX), "trials": Trials(min=4, max=MAX)}
+    return Plan(Bench(models, QUESTIONS, W), **(usual | more))  # type: ignore[arg-type]
 
 
 def play(
@@ -66,8 +48,7 @@ def play(
 
 
 def parts(controller: Controller) -> dict[int, Part]:
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     return {row.model: row.part for row in result.costs}
 
 
@@ -131,19 +112,13 @@ def test_the_cheapest_model_within_delta_is_chosen_and_weaker_ones_are_ruled_out
     assert judge_replay(0, controller, np.array([0.2, 0.75, 0.78, 0.4])).wrong == 0
 
 
-def test_of_equal_costs_the_better_one_is_chosen() -> None:
+def test_the_better_of_equal_costs_the_next_one_or_nothing_is_chosen() -> None:
     controller = play([0.6, 0.9, 0.2], [0.01] * 3, 1, plan(3, 0.1))
     assert chosen(controller) == 1
-
-
-def test_the_next_one_is_chosen_if_a_cheaper_one_is_too_close_to_delta_to_tell() -> None:
     controller = play([0.72, 0.82, 0.2], RISING[:3], 3, plan(3, 0.10))
     assert parts(controller)[0] is Part.UNDECIDED
     assert chosen(controller) == 1
     assert controller.finished is Reason.OUT_OF_REACH
-
-
-def test_nothing_is_chosen_if_trials_end_first() -> None:
     controller = play([0.6, 0.6, 0.6], RISING[:3], 1, plan(3, 0.01))
     assert chosen(controller) is None
     assert parts(controller)[0] is Part.CANDIDATE
@@ -152,15 +127,11 @@ def test_nothing_is_chosen_if_trials_end_first() -> None:
 
 def test_costs_are_those_of_the_first_round_with_their_standard_errors() -> None:
     controller, costs = Controller(plan(2)), {0: (0.01, 0.03), 1: (0.05, 0.05)}
-    while controller.finished is None:
-        asks = controller.ask(1000)
-        first = not controller.looks
-        controller.tell(
-            Outcome(a.model, a.question, a.trial, a.model, Cost(1, costs[a.model][a.trial % 2] if first else 9.0))
-            for a in asks
-        )
-    result = controller.result()
-    assert result is not None
+
+    def cost(ask: Ask) -> Cost:
+        return Cost(1, 9.0 if controller.looks else costs[ask.model][ask.trial % 2])
+
+    result = result_of(core_runs.play(controller, lambda ask: ask.model, cost=cost))
     assert [(row.model, row.usd) for row in result.costs] == [(0, pytest.approx(0.02)), (1, pytest.approx(0.05))]
     trials = 4 * QUESTIONS
     within = trials * 0.01**2 / (trials - QUESTIONS)
@@ -172,8 +143,7 @@ def test_gpu_time_has_the_price_of_a_gpu_hour() -> None:
     controller = Controller(asked)
     tape = Tape.from_chances(chances([0.6, 0.6]), W, np.random.default_rng(0))
     drive_rounds(controller, tape, [[Cost(1, 0.0, 0.5)] * 2, [Cost(1, 0.25, 0.0)] * 2])
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert {row.model: row.usd for row in result.costs} == {0: pytest.approx(0.5), 1: pytest.approx(0.25)}
 
 
@@ -232,15 +202,13 @@ def test_models_that_cannot_change_the_choice_get_no_trials() -> None:
 
 def test_a_candidate_that_is_likely_to_be_ruled_out_goes_on_against_one_model() -> None:
     controller = Controller(plan(4, 0.02))
-    tape = Tape.from_chances(chances([0.55, 0.6, 0.62, 0.66]), W, np.random.default_rng(5))
     (asked,) = controller.ask_rounds()
     right = np.array([[0.55], [0.6], [0.62], [0.66]])
     counts = np.zeros((4, QUESTIONS, 2), dtype=np.int64)
     counts[:, :, 1] = np.where(np.arange(QUESTIONS) < np.rint(right * QUESTIONS), 4, 0)
     counts[:, :, 0] = asked.extra - counts[:, :, 1]
     controller.tell_round(asked, counts, [[Cost(1, price)] * 2 for price in RISING[:4]])
-    look = controller.last_look
-    assert tape is not None and look is not None
+    look = standing_of(controller)
     assert [sorted(pair) for pair in look.open_pairs().tolist()] == [[0, 3]]
 
 
@@ -249,15 +217,8 @@ def test_a_candidate_that_is_likely_to_be_ruled_out_goes_on_against_one_model() 
 
 def test_a_cheaper_model_that_was_set_aside_leaves_the_run_blocked() -> None:
     controller = Controller(plan(3, 0.15))
-    while controller.finished is None:
-        asks = controller.ask(10_000)
-        if controller.looks == [] and 0 not in controller.set_aside:
-            controller.tell([SetAside(0, "its server is gone")])
-        controller.tell(
-            Outcome(a.model, a.question, a.trial, int(a.model > 0), Cost(1, RISING[a.model]))
-            for a in asks
-            if a.model not in controller.set_aside
-        )
+    controller.tell([SetAside(0, "its server is gone")])
+    core_runs.play(controller, lambda ask: int(ask.model > 0), cost=lambda ask: Cost(1, RISING[ask.model]))
     assert controller.finished is Reason.BLOCKED
     assert chosen(controller) is None
 
@@ -265,21 +226,13 @@ def test_a_cheaper_model_that_was_set_aside_leaves_the_run_blocked() -> None:
 def answered_cut(may_be_right: bool) -> Controller:
     """The cheap model's wrong answers are cut off; the other one is right always."""
     bits = int(AnswerKind.TRUNCATED) if may_be_right else 0
-    controller = Controller(plan(2, 0.3, may_be_right=bits, stops_on_alarm=False))
-    while controller.finished is None:
-        asks = controller.ask(10_000)
-        controller.tell(
-            Outcome(
-                a.model,
-                a.question,
-                a.trial,
-                int(a.model == 1 or a.question >= 16),
-                Cost(1, RISING[a.model]),
-                kinds=int(AnswerKind.TRUNCATED) if a.model == 0 and a.question < 16 else 0,
-            )
-            for a in asks
-        )
-    return controller
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        is_cut = ask.model == 0 and ask.question < 16
+        return int(not is_cut), int(AnswerKind.TRUNCATED) * is_cut
+
+    run = Controller(plan(2, 0.3, may_be_right=bits, stops_on_alarm=False))
+    return core_runs.play(run, grade, cost=lambda ask: Cost(1, RISING[ask.model]))
 
 
 def test_cut_answers_neither_rule_a_model_out_nor_choose_it() -> None:
@@ -291,36 +244,27 @@ def test_labels_that_lower_a_score_take_the_choice_back() -> None:
     controller = play([0.75, 0.78, 0.3], RISING[:3], 1, plan(3, 0.15))
     assert chosen(controller) == 0
     lower = np.array([[-0.3], [0.0], [0.0]])
-    result = controller.result(ScoreCorrection(lower, np.zeros((3, 1))))
-    assert result is not None
+    result = result_of(controller, ScoreCorrection(lower, np.zeros((3, 1))))
     assert next(row.part for row in result.costs if row.model == 0) is not Part.CHOSEN
 
 
 # -- settings that change ----------------------------------------------------------------------------------------------
 
 
-def followed(asked: Plan, scores: Sequence[float], usd: Sequence[float]) -> Controller:
-    controller = Controller(asked)
-    tape = Tape.from_chances(chances(scores), W, np.random.default_rng(4))
-    return drive_rounds(controller, tape, [[Cost(100, price)] * 2 for price in usd])
-
-
 def test_a_larger_horizon_goes_on_with_the_costs_and_calls_that_there_are() -> None:
     scores, usd = [0.2, 0.70, 0.75], RISING[:3]
-    before = followed(plan(3, 0.08, trials=Trials(min=4, max=8)), scores, usd)
-    earlier = before.result()
-    assert earlier is not None
+    before = play(scores, usd, 4, plan(3, 0.08, trials=Trials(min=4, max=8)))
+    earlier = result_of(before)
     wider = plan(3, 0.08, trials=Trials(min=4, max=60), before=StageBefore(before, (0, 1, 2)))
-    controller = followed(wider, scores, [9.0, 1.0, 1.0])
-    result = controller.result()
-    assert result is not None
+    controller = play(scores, [9.0, 1.0, 1.0], 4, wider)
+    result = result_of(controller)
     assert [row.usd for row in result.costs] == [row.usd for row in earlier.costs]
     assert parts(controller)[0] is Part.RULED_OUT
 
 
 def test_another_objective_before_leaves_the_costs_of_all_trials() -> None:
     scores, usd = [0.2, 0.70, 0.75], RISING[:3]
-    before = followed(plan(3, objective=Best(), trials=Trials(min=4, max=8)), scores, usd)
+    before = play(scores, usd, 4, plan(3, objective=Best(), trials=Trials(min=4, max=8)))
     on = plan(3, trials=Trials(min=4, max=8), before=StageBefore(before, (0, 1, 2), verdicts_stand=False))
     controller = Controller(on)
     assert controller.available.costs is not None

@@ -4,18 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, exact, play, play_chances, straight
+from core_runs import Answers, Shell, exact, play, play_chances, result_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples
 
-from adaptive_eval.core import Ask, Baseline, Bench, Controller, Judging, Pace, Plan, Threshold, Trials, Verdict
-from adaptive_eval.core.objectives import Gate
-from adaptive_eval.core.policies import Uniform
+from adaptive_eval.core import Ask, Controller, Judging, Plan, Uniform, Verdict
+from adaptive_eval.core.objectives import Baseline, Gate, Threshold
 from adaptive_eval.core.same_questions import estimates_of_drawn, pairs_by_question
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.core.tally import UnknownGrades
 from scorio.sinf.prior import EVENTS
 
@@ -119,9 +118,7 @@ def test_being_asked_only_easy_questions_raises_no_score() -> None:
 
 @settings(max_examples=examples(12))
 @given(st.integers(0, 2**20), st.integers(2, 4), st.sampled_from([BLOCK, 130, 200]))
-def test_models_are_asked_the_first_so_many_and_looks_are_the_same_in_any_order(
-    seed: int, models: int, questions: int
-) -> None:
+def test_models_are_asked_the_first_ones_and_looks_are_so_in_any_order(seed: int, models: int, questions: int) -> None:
     """One trial of each, told in any order and resumed after kills."""
     plan = plan_for(models, questions, judging=Judging(futility=None))
     answers = Answers(plan, seed)
@@ -139,8 +136,7 @@ def test_it_ends_long_before_every_question_was_asked() -> None:
     controller = straight(plan, Answers(plan, 1, lambda model, question: 0.2 + 0.2 * model))
     assert controller.finished is not None and controller.finished.value == "settled"
     assert controller.trials.sum() <= 0.2 * 4 * 4000
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert [row.model for row in result.models] == [3, 2, 1, 0]
     assert not any(comparison.by_trial for comparison in result.comparisons)
     for comparison in result.comparisons:
@@ -155,8 +151,7 @@ def test_questions_of_clusters_are_fewer_than_they_look_where_clusters_are_a_sam
     results = []
     for clusters in (None, passages):
         plan = plan_for(2, 600, bench=Bench(2, 600, BINARY, clusters=clusters))
-        result = straight(plan, Answers(plan, 1, lambda model, question: float(right[question]))).result()
-        assert result is not None
+        result = result_of(straight(plan, Answers(plan, 1, lambda model, question: float(right[question]))))
         results.append(result)
     plain, clustered = results
     for plain_row, clustered_row in zip(plain.models, clustered.models, strict=True):
@@ -169,8 +164,7 @@ def test_a_gate_counts_its_margin() -> None:
     plan = plan_for(2, 3000, objective=Gate(Margin(0, 0.1)))
     controller = straight(plan, Answers(plan, 1, lambda model, question: 0.5 + 0.05 * model))
     assert controller.finished is not None and controller.finished.value == "settled"
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     (comparison,) = result.comparisons
     assert comparison.verdict.first == 1 and controller.looks[0].trials == (BLOCK, BLOCK)
     assert comparison.difference + 0.1 == pytest.approx(comparison.verdict.z * comparison.sigma)
@@ -184,8 +178,7 @@ def test_answers_without_a_grade_are_neither_wrong_nor_the_end() -> None:
     )
     assert not controller.set_aside
     assert all(pair.z == 0.0 for look in controller.looks for pair in look.comparisons)
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert result.models[0].lowest <= result.models[0].score <= result.models[0].highest
 
 

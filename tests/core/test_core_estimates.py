@@ -1,15 +1,28 @@
-"""Scores and their uncertainty: both priors, outcomes known beforehand, and models without a trial."""
+"""Scores and their uncertainty: both priors, outcomes known beforehand, and questions with weights."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import core_oracle as oracle
 import numpy as np
 import pytest
+from core_runs import Answers, result_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Bench
-from adaptive_eval.core.evidence import Estimates, Prior, estimate, update
-from scorio.moments import FloatArray
+from adaptive_eval.core import Baseline, Bench, Best, Plan, PrecisionOf, Threshold, Trials
+from adaptive_eval.core.evidence import Estimates, Prior, estimate, update, weigh_evidence
+from adaptive_eval.core.evidence_source import EvidenceSource
+from adaptive_eval.core.policies import Weighted, question_weights
+from scorio.moments import FloatArray, average_moments, bayes_moments, relative_weights
+from scorio.sinf import (
+    coupling,
+    difference_values,
+    paired_moments,
+    sampled_covariance,
+    sampled_variance,
+)
 
 PRIORS: tuple[Prior, ...] = ("uniform", "self")
 BINARY = np.array([0.0, 1.0])
@@ -41,25 +54,12 @@ def test_the_prior_supplies_the_variance_only(prior: Prior, weights: list[float]
 @priors
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100.0), shift=st.floats(-10.0, 10.0))
-def test_another_unit_of_the_weights_is_another_unit_of_the_scores(
-    prior: Prior, seed: int, scale: float, shift: float
-) -> None:
+def test_another_unit_of_weights_is_one_of_scores(prior: Prior, seed: int, scale: float, shift: float) -> None:
     counts, weights = some_counts(3, 4, 3, seed), np.array([0.0, 0.5, 1.0])
     plain = estimate(counts, weights, prior, np.array(80))
     other = estimate(counts, shift + scale * weights, prior, np.array(80))
     np.testing.assert_allclose(other.score, shift + scale * plain.score, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(other.var, scale**2 * plain.var, rtol=1e-6)
-
-
-@priors
-def test_a_model_is_estimated_from_its_own_counts_alone(prior: Prior) -> None:
-    """The other models in a block make no difference."""
-    counts = some_counts(9, 7)
-    together = estimate(counts, BINARY, prior, np.array(80))
-    for model in range(9):
-        alone = estimate(counts[[model]], BINARY, prior, np.array(80))
-        for name in NAMES:
-            np.testing.assert_allclose(getattr(alone, name)[0], getattr(together, name)[model], rtol=1e-9)
 
 
 def test_only_the_models_of_a_round_are_estimated_anew() -> None:
@@ -86,13 +86,13 @@ def test_outcomes_known_beforehand_count_as_trials(prior: Prior) -> None:
     np.testing.assert_allclose(at_end.noise, at_end.noise_at_horizon, rtol=1e-12)
 
 
-def test_blocks_of_models_make_no_difference() -> None:
+@priors
+def test_a_model_is_estimated_from_its_own_counts_alone(prior: Prior) -> None:
     """Enough models for several blocks, compared with one model at a time."""
-    bench = Bench(40, 9_000, BINARY)
-    counts = some_counts(40, 9_000)
-    estimates = update(Estimates.nothing(bench), np.arange(40), counts, bench, "self", 80)
+    bench, counts = Bench(40, 9_000, BINARY), some_counts(40, 9_000)
+    estimates = update(Estimates.nothing(bench), np.arange(40), counts, bench, prior, 80)
     for model in (0, 13, 14, 15, 28, 39):
-        alone = estimate(counts[[model]], BINARY, "self", np.array(80))
+        alone = estimate(counts[[model]], BINARY, prior, np.array(80))
         for name in NAMES:
             np.testing.assert_allclose(getattr(estimates, name)[model], getattr(alone, name)[0], rtol=1e-9)
 
@@ -113,3 +113,225 @@ def test_with_six_categories_only_the_interval_that_decides_holds_the_truth_as_o
     assert coverage(uniform.bayes, np.sqrt(uniform.bayes_var)) <= 0.15
     assert coverage(uniform.score, uniform.sigma()) == 1.0
     assert 0.93 <= coverage(empirical.score, empirical.sigma()) <= 0.99
+
+
+HALVES = np.array([0.0, 0.5, 1.0])
+LABELS = np.repeat([0, 1], [4, 7])
+WEIGHTS = np.where(LABELS == 0, 0.75 / 4, 0.25 / 7)
+"""Two benchmarks of four and of seven questions, the first with three times the weight of the second."""
+
+
+def estimated(counts: np.ndarray, prior: Prior) -> Estimates:
+    """The estimates of both benchmarks as one."""
+    return estimate(counts, HALVES, prior, np.array(80), g=relative_weights(WEIGHTS), groups=LABELS)
+
+
+def test_moments_are_those_by_loops() -> None:
+    weights = np.random.default_rng(1).uniform(0.1, 5.0, 11)
+    for tally in some_counts(3, 11, 3).tolist():
+        mean = var = bayes = bayes_var = 0.0
+        for share, row in zip((weights / weights.sum()).tolist(), tally, strict=True):
+            t, n = sum(row) + 3, sum(row)
+            mean += share * oracle.average([row], HALVES.tolist())
+            bayes += share * oracle.bayes([row], HALVES.tolist())[0]
+            bayes_var += share**2 * oracle.trial_var(row, HALVES.tolist()) / (t + 1)
+            var += share**2 * (t / n) ** 2 * oracle.trial_var(row, HALVES.tolist()) / (t + 1)
+        n = np.array(tally)
+        of = relative_weights(weights)
+        np.testing.assert_allclose(average_moments(n, n + 1.0, HALVES, of), (mean, var), rtol=1e-12)
+        np.testing.assert_allclose(bayes_moments(n + 1.0, HALVES, of), (bayes, bayes_var), rtol=1e-12)
+
+
+def test_scores_of_simulated_trials_spread_as_the_self_centred_sigma_says() -> None:
+    """Easy and hard benchmarks of unequal weight: each benchmark's variance is estimated from itself alone."""
+    rng, labels, n = np.random.default_rng(3), np.repeat([0, 1], [30, 300]), 4
+    g = relative_weights(np.where(labels == 0, 10.0, 1.0))
+    chance = np.where(labels == 0, rng.beta(40.0, 40.0, 330), rng.beta(38.0, 2.0, 330))
+    right = rng.binomial(n, chance, (1500, 330))
+    counts = np.stack([n - right, right], axis=-1)
+    truth = float((g**2 * chance * (1.0 - chance) / n).sum()) / 330**2
+    apart = estimate(counts, BINARY, "self", np.array(80), g=g, groups=labels).var.mean()
+    assert apart == pytest.approx(truth, rel=0.12)
+    assert estimate(counts, BINARY, "self", np.array(80), g=g).var.mean() < 0.85 * truth, "one prior for both is not"
+
+
+@pytest.mark.parametrize("prior", ["uniform", "self"])
+def test_equal_weights_change_no_digit(prior: Prior) -> None:
+    counts = some_counts(3, 11, 3)
+    plain = estimate(counts, HALVES, prior, np.array(80))
+    equal = estimate(counts, HALVES, prior, np.array(80), g=np.ones(11), groups=np.zeros(11, dtype=int))
+    for name in plain.__slots__:
+        assert np.array_equal(getattr(plain, name), getattr(equal, name)), name
+    d, pairs = np.random.default_rng(4).normal(size=(3, 11)), counts[..., ::-1]
+    assert np.array_equal(sampled_variance(d), sampled_variance(d, g=np.ones(11)))
+    assert np.array_equal(sampled_covariance(d), sampled_covariance(d, g=np.ones(11)))
+    values = difference_values(BINARY).values
+    for unweighted, weighted in zip(
+        paired_moments(pairs, BINARY, values, 80),
+        paired_moments(pairs, BINARY, values, 80, np.ones(11), np.zeros(11, dtype=int)),
+        strict=True,
+    ):
+        assert np.array_equal(unweighted, weighted)
+
+
+SHARES = (0.75, 0.25)
+
+
+def of_each(counts: np.ndarray, prior: Prior) -> list[Estimates]:
+    """The estimates of each benchmark by itself."""
+    return [estimate(counts[:, label == LABELS], HALVES, prior, np.array(80)) for label in (0, 1)]
+
+
+def summed(parts: Iterable[FloatArray], power: int = 1) -> FloatArray:
+    return np.sum([share**power * part for share, part in zip(SHARES, parts, strict=True)], axis=0)
+
+
+@pytest.mark.parametrize("prior", ["uniform", "self"])
+def test_several_benchmarks_are_the_weighted_sum_of_each_by_itself(prior: Prior) -> None:
+    counts = some_counts(3, 11, 3)
+    together, by_benchmark = estimated(counts, prior), of_each(counts, prior)
+    np.testing.assert_allclose(together.score, summed(estimates.score for estimates in by_benchmark))
+    np.testing.assert_allclose(together.bayes, summed(estimates.bayes for estimates in by_benchmark))
+    np.testing.assert_allclose(together.bayes_var, summed((estimates.bayes_var for estimates in by_benchmark), 2))
+    np.testing.assert_allclose(
+        together.trial_var, np.concatenate([estimates.trial_var for estimates in by_benchmark], axis=1)
+    )
+
+
+def test_variance_and_information_are_those_of_both_benchmarks() -> None:
+    counts = some_counts(3, 11, 3)
+    together, by_benchmark = estimated(counts, "uniform"), of_each(counts, "uniform")
+    sizes = (4.0, 7.0)
+    np.testing.assert_allclose(together.var, summed((estimates.var for estimates in by_benchmark), 2))
+    noise = summed((estimates.noise / size**2 for estimates, size in zip(by_benchmark, sizes, strict=True)), 2)
+    at_end = summed(
+        (estimates.noise_at_horizon / size**2 for estimates, size in zip(by_benchmark, sizes, strict=True)), 2
+    )
+    np.testing.assert_allclose((together.noise / 121.0, together.noise_at_horizon / 121.0), (noise, at_end))
+    information = weigh_evidence(together).information
+    assert information[0] == pytest.approx((at_end[0] + at_end[1]) / (noise[0] + noise[1]))
+
+
+def test_variances_on_questions_like_these_are_those_of_each_benchmark() -> None:
+    d = np.random.default_rng(5).normal(size=(2, 11)) + 3.0 * LABELS
+    bench = Bench(2, 11, BINARY, question_weights=WEIGHTS, benchmark_of=LABELS)
+    by_hand = [0.75**2 * row[:4].var(ddof=1) / 4 + 0.25**2 * row[4:].var(ddof=1) / 7 for row in d]
+    np.testing.assert_allclose(EvidenceSource().sampled_variance(d, bench), by_hand)
+    clusters = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4])
+    variances = EvidenceSource().sampled_variance(d, replace(bench, clusters=clusters))
+    apart = [sampled_variance(d[:, label == LABELS], clusters[label == LABELS]) for label in (0, 1)]
+    np.testing.assert_allclose(variances, 0.75**2 * apart[0] + 0.25**2 * apart[1])
+
+
+def test_the_variance_of_a_weighted_sample_matches_repeated_draws() -> None:
+    """The variance of a weighted mean of questions drawn together with their weights."""
+    rng = np.random.default_rng(6)
+    weights = rng.uniform(0.2, 3.0, (4000, 60))
+    d = rng.normal(0.3, 1.0, weights.shape) + 0.5 * weights
+    means = (weights * d).sum(axis=1) / weights.sum(axis=1)
+    variances = [
+        sampled_variance(differences, g=relative_weights(row_weights))
+        for differences, row_weights in zip(d, weights, strict=True)
+    ]
+    assert np.mean(variances) == pytest.approx(means.var(), rel=0.08)
+    both = sampled_covariance(d[:2], g=relative_weights(weights[0]))
+    alone = sampled_variance(d[0] - d[1], g=relative_weights(weights[0]))
+    assert both[0, 0] + both[1, 1] - 2.0 * both[0, 1] == pytest.approx(float(alone))
+
+
+def test_trials_with_shared_seeds_are_weighed_too() -> None:
+    rng, g = np.random.default_rng(7), relative_weights([4.0, 1.0, 1.0])
+    x, y = rng.integers(0, 2, (2, 3, 6)).astype(float)
+    d, questions = x - y, np.repeat(np.arange(3), 6)
+    counts = np.stack([(d == value).sum(axis=1) for value in (-1, 0, 1)], axis=-1)
+    values = difference_values(BINARY).values
+    moments, flat = (paired_moments(counts, BINARY, values, 80, weights) for weights in (g, None))
+    assert moments.mean == pytest.approx((g * d.mean(axis=1)).mean())
+    assert moments.unit_var == pytest.approx((g**2 / 6).sum() / 9)
+    single = [paired_moments(counts[:, None][at], BINARY, values, 80) for at in range(3)]
+    assert flat.mean == pytest.approx(np.mean([part.mean for part in single]))
+    assert moments.noise != pytest.approx(flat.noise)
+    coupled = coupling(questions, x.ravel(), y.ravel(), g)
+    terms = [[((part - part.mean()) ** 2).sum() / 30 for part in rows] for rows in (x, y, d)]
+    of_x, of_y, of_both = (g**2 @ np.array(part) for part in terms)
+    assert coupled.variance == pytest.approx(of_both / (of_x + of_y))
+    root = np.sqrt(sum(g[q] ** 4 * terms[0][q] * terms[1][q] * 900 / (900 * 5) for q in range(3)))
+    assert coupled.sigma == pytest.approx(2.0 * root / (of_x + of_y))
+
+
+def test_trials_go_where_weight_times_spread_is() -> None:
+    v = np.full((3, 11), 0.25)
+    given = question_weights(v, relative_weights(WEIGHTS))
+    np.testing.assert_allclose(given, np.tile(relative_weights(WEIGHTS), (3, 1)))
+    assert question_weights(v[:1], relative_weights(WEIGHTS))[0, 0] > 2.0, "of a model alone, too"
+    v[:, 0] = 0.04
+    given = question_weights(v, relative_weights(WEIGHTS))
+    low, high = (0.75 * sd / (5.2 / 11) + 0.25 for sd in (0.2, 0.5))
+    assert given[0, 0] / given[0, 1] == pytest.approx(low / high)
+
+
+def weighted_plan(**changed: object) -> Plan:
+    bench = Bench(3, 11, BINARY, question_weights=WEIGHTS, benchmark_of=LABELS)
+    base = Plan(bench, policy=Weighted(), trials=Trials(min=4, max=40))
+    return replace(base, **changed)  # type: ignore[arg-type]
+
+
+def test_a_run_with_equal_weights_takes_the_looks_of_one_without() -> None:
+    plain = replace(weighted_plan(), bench=Bench(3, 11, BINARY))
+    equal = replace(plain, bench=Bench(3, 11, BINARY, question_weights=np.full(11, 0.1)))
+    plain_run, equal_run = (straight(plan, Answers(plan, 5)) for plan in (plain, equal))
+    assert plain_run.looks == equal_run.looks
+    assert plain_run.result() == equal_run.result()
+
+
+@pytest.mark.parametrize("objective", [Best(), Baseline(0), Threshold(0.55), PrecisionOf(0.08)])
+def test_a_look_is_at_weighted_scores_and_a_run_asks_more_where_the_weight_is(objective) -> None:  # type: ignore[no-untyped-def]
+    plan = weighted_plan(objective=objective)
+    run = straight(plan, Answers(plan, 2, lambda model, question: (0.5, 0.55, 0.6)[model]))
+    result, share = result_of(run), WEIGHTS / WEIGHTS.sum()
+    means = run.counts[..., 1] / run.counts.sum(axis=-1)
+    for row in result.models:
+        assert row.score == pytest.approx(float(means[row.model] @ share))
+    for comparison in result.comparisons:
+        if comparison.verdict.second is not None and objective.reference is None:
+            apart = (means[comparison.verdict.first] - means[comparison.verdict.second]) @ share
+            assert comparison.difference == pytest.approx(float(apart))
+    trials = run.counts.sum(axis=-1)
+    heavy, light = trials[:, LABELS == 0].mean(), trials[:, LABELS == 1].mean()
+    assert heavy > 2.0 * light
+
+
+@pytest.mark.parametrize("trials", [(6, 60), (20, 20)])
+def test_equal_models_are_called_no_more_often_than_promised(trials: tuple[int, int]) -> None:
+    """Rare failures in the heavy benchmark, and models with unequal numbers of trials; promised: 10%."""
+    rng, runs = np.random.default_rng(9), 4000
+    labels = np.repeat([0, 1], [30, 120])
+    g, chance = relative_weights(np.where(labels == 0, 4.0, 1.0)), np.where(labels == 0, 0.02, 0.5)
+    right = [rng.binomial(n, chance, (runs, 150)) for n in trials]
+    first, second = (
+        estimate(np.stack([n - successes, successes], axis=-1), BINARY, "self", np.array(80), g=g, groups=labels)
+        for n, successes in zip(trials, right, strict=True)
+    )
+    z = (first.score - second.score) / np.sqrt(first.var + second.var)
+    assert np.mean(z > 1.645) < 0.056
+    assert np.mean(z < -1.645) < 0.056
+
+
+REFUSED: tuple[tuple[Callable[[], object], str], ...] = (
+    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0, 0.0])), "a vector of positive numbers"),
+    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0, np.nan])), "a vector of positive numbers"),
+    (lambda: Bench(2, 2, BINARY, question_weights=np.array([1.0])), "one weight a question"),
+    (lambda: Bench(2, 2, BINARY, benchmark_of=np.array([0, 2])), "labels of benchmark_of must be 0, 1"),
+    (
+        lambda: Plan(
+            Bench(2, 60, BINARY, question_weights=np.arange(1.0, 61.0)), trials=Trials(min=1, max=1), drawn=50
+        ),
+        "drawn needs questions that weigh alike",
+    ),
+)
+
+
+@pytest.mark.parametrize(("make", "rule"), REFUSED)
+def test_weights_are_checked_where_they_are_given(make: Callable[[], object], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        make()

@@ -1,25 +1,22 @@
-"""A gate tests whether a model is less than delta worse than a baseline or a value: its error rates and its cost."""
+"""A gate tests whether a model is less than delta worse than a baseline or a value, on all questions and on single
+benchmarks: its error rates and its cost."""
 
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import play, play_chances
+from core_runs import look_of, play, play_chances, result_of
 from numpy.typing import NDArray
 from scipy.stats import binom
-from thoroughness import sizes
+from thoroughness import first_of, sizes
 
-from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
-from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Gate, Threshold
-from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
-from adaptive_eval.core.rules import Rule
+from adaptive_eval.core import Anytime, Controller, Judging, Optimal, Plan, Rule, StageBefore, Verdict, ZScore
+from adaptive_eval.core.evidence import estimate
+from adaptive_eval.core.objectives import Gate, Ranking, Threshold
+from adaptive_eval.core.policies import Uniform, UnresolvedPairs
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin
-from adaptive_eval.core.stages import StageBefore
+from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.study.judged import compared_scores
 
 BINARY = np.array([0.0, 1.0])
@@ -40,40 +37,28 @@ def carry_out(plan: Plan, chances: NDArray[np.float64], seed: int, *, keep_looks
 
 
 def outcome(controller: Controller) -> str:
-    look = controller.latest_look()
-    assert look is not None
+    look = look_of(controller)
     (pair,) = look.comparisons
     if pair.verdict is not Verdict.RESOLVED or pair.reversed:
         return UNDECIDED
     return PASS if pair.first == 1 else FAIL
 
 
-def outcomes(plan: Plan, baseline: float, build: float, runs: int) -> dict[str, float]:
-    """The share of runs with each outcome."""
-    chances = np.stack([questions(baseline), questions(build)])
-    endings = [outcome(carry_out(plan, chances, seed)) for seed in range(runs)]
+def shares(plan: Plan, true: NDArray[np.float64], runs: int) -> dict[str, float]:
+    """The share of runs with each outcome, on these chances."""
+    endings = [outcome(carry_out(plan, true, seed)) for seed in range(runs)]
     return {name: endings.count(name) / runs for name in (PASS, FAIL, UNDECIDED)}
 
 
-def gate(
-    delta: float = DELTA,
-    *,
-    rule: Rule | None = None,
-    policy: Policy | None = None,
-    pace: Pace | None = None,
-    trials: Trials | None = None,
-    judging: Judging | None = None,
-) -> Plan:
-    trials = trials or Trials(min=4, max=40)
-    return Plan(
-        Bench(2, QUESTIONS, BINARY),
-        objective=Gate(Margin(0, delta)),
-        rule=rule or Sequential(start=trials.min / trials.max),
-        policy=policy or Weighted(),
-        pace=pace or Pace(),
-        trials=trials,
-        judging=judging or Judging(),
-    )
+def outcomes(plan: Plan, baseline: float, build: float, runs: int) -> dict[str, float]:
+    return shares(plan, np.stack([questions(baseline), questions(build)]), runs)
+
+
+def gate(delta: float = DELTA, **changes: object) -> Plan:
+    trials = changes.get("trials", Trials(min=4, max=40))
+    assert isinstance(trials, Trials)
+    usual = {"rule": Sequential(start=trials.min / trials.max), "trials": trials}
+    return Plan(Bench(2, QUESTIONS, BINARY), objective=Gate(Margin(0, delta)), **(usual | changes))  # type: ignore[arg-type]
 
 
 def allowed(promise: float, runs: int) -> float:
@@ -84,15 +69,14 @@ def allowed(promise: float, runs: int) -> float:
 @pytest.mark.parametrize("runs", sizes(15, 40))
 def test_a_build_that_is_a_point_worse_passes_a_delta_of_five_points_within_the_horizon(runs: int) -> None:
     """The baseline at 0.86 and a build at 0.85: certifying a tie takes thousands of trials, and passing does not."""
-    shares = outcomes(gate(trials=Trials(min=4, max=80)), 0.86, 0.85, runs)
-    assert shares[PASS] >= 0.7 and shares[FAIL] == 0.0
+    measured = outcomes(gate(trials=Trials(min=4, max=80)), 0.86, 0.85, runs)
+    assert measured[PASS] >= 0.7 and measured[FAIL] == 0.0
 
 
 @pytest.mark.parametrize("runs", sizes(60, 200))
 def test_at_the_edge_hardly_any_run_passes_and_hardly_any_fails(runs: int) -> None:
-    shares = outcomes(gate(), 0.80, 0.75, runs)
-    assert shares[PASS] <= allowed(0.05, runs)
-    assert shares[FAIL] <= allowed(0.05, runs)
+    measured = outcomes(gate(), 0.80, 0.75, runs)
+    assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
 
 
 @pytest.mark.slow
@@ -134,26 +118,18 @@ def test_the_edge_holds_at_every_schedule_of_looks(changes: dict[str, object]) -
     """The true difference is exactly -delta: PASS and FAIL each in at most 5%, at whatever looks."""
     runs = 600
     for baseline in (0.80, 0.55):
-        shares = outcomes(gate(**changes), baseline, baseline - DELTA, runs)  # type: ignore[arg-type]
-        assert shares[PASS] <= allowed(0.05, runs)
-        assert shares[FAIL] <= allowed(0.05, runs)
+        measured = outcomes(gate(**changes), baseline, baseline - DELTA, runs)  # type: ignore[arg-type]
+        assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
 
 
 @pytest.mark.release
 def test_several_builds_at_the_edge_keep_the_promise_together() -> None:
     runs = 300
-    plan = Plan(
-        Bench(5, QUESTIONS, BINARY),
-        objective=Gate(Margin(0, DELTA)),
-        rule=Sequential(start=0.1),
-        trials=Trials(min=4, max=40),
-        judging=Judging(familywise=True),
-    )
+    plan = replace(gate(judging=Judging(familywise=True)), bench=Bench(5, QUESTIONS, BINARY))
     chances = np.stack([questions(0.8), *[questions(0.75)] * 4])
     wrong = 0
     for seed in range(runs):
-        look = carry_out(plan, chances, seed).latest_look()
-        assert look is not None
+        look = look_of(carry_out(plan, chances, seed))
         wrong += any(pair.verdict is Verdict.RESOLVED for pair in look.comparisons)
     assert wrong / runs <= allowed(0.05, runs)
 
@@ -163,8 +139,7 @@ def test_a_gate_reports_the_difference_with_its_margin() -> None:
     plan = gate(0.2, trials=Trials(min=10, max=10))
     # the baseline is right in 7 of 10, the build on every other question in 6
     controller = play(Controller(plan), lambda ask: int(ask.trial < 7 - ask.model * (ask.question % 2)))
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     (comparison,) = result.comparisons
     baseline, build = (next(row for row in result.models if row.model == at) for at in (0, 1))
     sigma = math.hypot(baseline.sigma, build.sigma)
@@ -187,22 +162,17 @@ def test_only_the_baseline_is_compared() -> None:
 VALUE = 0.62
 
 
-def gate_on_value(models: int, delta: float = DELTA, *, trials: Trials | None = None, rule: Rule | None = None) -> Plan:
+def gate_on_value(models: int, delta: float = DELTA, **changes: object) -> Plan:
     """Models that are judged each by itself."""
-    trials = trials or Trials(min=4, max=40)
-    return Plan(
-        Bench(models, QUESTIONS, BINARY),
-        objective=Gate(Margin(models, delta), VALUE),
-        rule=rule or Sequential(start=trials.min / trials.max),
-        policy=UnresolvedPairs(),
-        trials=trials,
+    objective = Gate(Margin(models, delta), VALUE)
+    return replace(
+        gate(policy=UnresolvedPairs(), **changes), bench=Bench(models, QUESTIONS, BINARY), objective=objective
     )
 
 
 def shares_on_value(plan: Plan, score: float) -> dict[str, float]:
     """The share of the models with each outcome, if all have this true score."""
-    look = carry_out(plan, np.tile(questions(score), (plan.bench.models, 1)), 1).latest_look()
-    assert look is not None
+    look = look_of(carry_out(plan, np.tile(questions(score), (plan.bench.models, 1)), 1))
     assert all(pair.second is None for pair in look.comparisons)
     endings = [
         UNDECIDED if pair.verdict is not Verdict.RESOLVED or pair.reversed else PASS if pair.z > 0.0 else FAIL
@@ -215,13 +185,12 @@ def shares_on_value(plan: Plan, score: float) -> dict[str, float]:
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("runs", sizes(60, 400))
 def test_a_model_exactly_delta_below_the_value_hardly_ever_passes_or_fails(runs: int, delta: float) -> None:
-    shares = shares_on_value(gate_on_value(runs, delta), VALUE - delta)
-    assert shares[PASS] <= allowed(0.05, runs)
-    assert shares[FAIL] <= allowed(0.05, runs)
+    measured = shares_on_value(gate_on_value(runs, delta), VALUE - delta)
+    assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
 
 
-@pytest.mark.parametrize("rule", [None, Optimal(start=0.1)], ids=["sequential", "optimal"])
-def test_a_model_at_the_value_passes_and_one_far_below_it_fails(rule: Rule | None) -> None:
+@pytest.mark.parametrize("rule", [Sequential(start=0.1), Optimal(start=0.1)])
+def test_a_model_at_the_value_passes_and_one_far_below_it_fails(rule: Rule) -> None:
     assert shares_on_value(gate_on_value(20, 0.1, rule=rule), VALUE) == {PASS: 1.0, FAIL: 0.0, UNDECIDED: 0.0}
     assert shares_on_value(gate_on_value(20, 0.1, rule=rule), VALUE - 0.2)[FAIL] == 1.0
 
@@ -234,8 +203,7 @@ def test_a_gate_on_a_value_calls_as_a_threshold_at_the_value_less_delta(models: 
     for seed in range(2):
         comparisons = []
         for plan in (gate_plan, threshold):
-            look = carry_out(plan, chances, seed).latest_look()
-            assert look is not None
+            look = look_of(carry_out(plan, chances, seed))
             pairs = [pair._replace(rho=0.0) for pair in look.comparisons]
             comparisons.append([tuple(round(x, 9) if isinstance(x, float) else x for x in pair) for pair in pairs])
         assert comparisons[0] == comparisons[1]
@@ -246,8 +214,7 @@ def test_a_gate_on_a_value_reports_the_difference_without_its_margin(models: int
     """Every model has its margin, also the first; tiers are those against the value itself."""
     controller = Controller(gate_on_value(models, 0.15, trials=Trials(min=10, max=10)))
     play(controller, lambda ask: int(ask.trial < 5 + 4 * ask.model))  # right in 5 of 10, and the second in 9
-    result, look = controller.result(), controller.latest_look()
-    assert result is not None and look is not None
+    result, look = result_of(controller), look_of(controller)
     assert len(look.tiers) == models
     by_model = {comparison.verdict.first: comparison for comparison in result.comparisons}
     sigmas = {row.model: row.sigma for row in result.models}
@@ -288,3 +255,197 @@ def test_a_raised_horizon_counts_only_the_comparisons_of_the_gate(on_value: bool
     before = StageBefore(short, tuple(range(plan.bench.models)))
     longer = Controller(replace(plan, trials=Trials(min=4, max=20), before=before))
     assert [len(extension.boundary) for extension in longer.extensions] == [1]
+
+
+SIZES = (10, 30)
+BENCHMARK = np.repeat([0, 1], SIZES)
+WEIGHT = np.array([1.0, 2.0])
+BUILD_DELTA, DELTAS = 0.05, (0.10, 0.08)
+
+
+def bench(models: int = 2, deltas: tuple[float, ...] = DELTAS) -> Bench:
+    shares = (WEIGHT / np.array(SIZES))[BENCHMARK]
+    return Bench(
+        models, len(BENCHMARK), BINARY, question_weights=shares, benchmark_of=BENCHMARK, gates=tuple(enumerate(deltas))
+    )
+
+
+def gate_of_benchmarks(*, deltas: tuple[float, ...] = DELTAS, models: int = 2, **changes: object) -> Plan:
+    given = {"rule": Optimal(start=0.05), "trials": Trials(min=4, max=40)} | changes
+    return Plan(bench(models, deltas), objective=Gate(Margin(0, BUILD_DELTA, deltas)), **given)  # type: ignore[arg-type]
+
+
+def chances(*means: tuple[float, float]) -> NDArray[np.float64]:
+    """The chances of each model (L, M), from its mean on each benchmark."""
+    spread = np.concatenate([np.linspace(-0.1, 0.1, size) for size in SIZES])
+    return np.array([np.array(mean)[BENCHMARK] + spread for mean in means])
+
+
+PRODUCTION = (0.8, 0.7)
+EDGES = {
+    "one benchmark": (0.7, 0.72),
+    "the other": (0.9, 0.62),
+    "all questions": (0.75, 0.65),
+    "everything": (0.75, 0.65),
+}
+"""A build that is at the edge of one gate, or of all, and within the others."""
+
+
+@pytest.mark.parametrize(
+    ("edge", "runs"),
+    [
+        *(pytest.param(edge, 40, marks=pytest.mark.slow) for edge in ("one benchmark", "everything")),
+        *(pytest.param(edge, 200, marks=pytest.mark.release) for edge in EDGES),
+    ],
+)
+def test_at_the_edge_of_any_gate_hardly_any_run_passes_or_fails(edge: str, runs: int) -> None:
+    deltas = (BUILD_DELTA, BUILD_DELTA) if edge == "everything" else DELTAS
+    measured = shares(gate_of_benchmarks(deltas=deltas), chances(PRODUCTION, EDGES[edge]), runs)
+    assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"rule": Anytime(start=0.1)},
+        {"pace": Pace(2)},
+        {"trials": Trials(min=1, max=40)},
+        {"judging": Judging(futility=None)},
+    ],
+    ids=["default", "anytime", "ahead", "from the first", "no futility"],
+)
+@pytest.mark.parametrize("edge", EDGES)
+def test_the_edge_of_any_gate_holds_at_every_schedule_of_looks(edge: str, changes: dict[str, object]) -> None:
+    runs, deltas = 600, (BUILD_DELTA, BUILD_DELTA) if edge == "everything" else DELTAS
+    measured = shares(gate_of_benchmarks(deltas=deltas, **changes), chances(PRODUCTION, EDGES[edge]), runs)
+    assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
+
+
+@pytest.mark.parametrize("runs", sizes(6, 60))
+def test_an_equal_build_passes_and_one_that_is_bad_on_a_benchmark_fails(runs: int) -> None:
+    """Over all questions the bad build is even better."""
+    wide = (0.2, 0.15)
+    plan = gate_of_benchmarks(deltas=wide, trials=Trials(min=4, max=80))
+    assert shares(plan, chances(PRODUCTION, PRODUCTION), runs)[PASS] >= 0.7
+    bad = chances(PRODUCTION, (0.4, 0.89))
+    assert shares(plan, bad, runs)[FAIL] == 1.0
+    single = Plan(
+        bench(deltas=()), objective=Gate(Margin(0, BUILD_DELTA)), rule=Optimal(start=0.05), trials=Trials(min=4, max=80)
+    )
+    assert shares(single, bad, runs)[FAIL] == 0.0
+
+
+class ByHand:
+    """The decision on one build, look by look, with each gate from the counts of its own questions."""
+
+    def __init__(self, plan: Plan) -> None:
+        assert plan.bench.question_weights is not None and isinstance(plan.rule, Sequential)
+        self.most, self.g, alpha = plan.trials.max, plan.bench.question_weights, 1.0 - plan.rule.confidence
+        self.passing = plan.rule.critical
+        self.failing = Sequential(1.0 - alpha / 3, plan.rule.start).critical
+        self.called = [0, 0, 0]
+
+    def look(self, counts: NDArray[np.integer]) -> str:
+        for at, (questions, delta) in enumerate(
+            zip((BENCHMARK >= 0, BENCHMARK == 0, BENCHMARK == 1), (BUILD_DELTA, *DELTAS), strict=True)
+        ):
+            part_counts = counts[:, questions]
+            if not part_counts.sum(axis=-1).all():
+                continue
+            weighting = {"g": self.g, "groups": BENCHMARK} if at == 0 else {}
+            horizon = np.array(self.most) if at == 0 else self.most * self.g[questions]
+            estimates = estimate(part_counts, BINARY, "self", horizon, **weighting)  # type: ignore[arg-type]
+            z = (estimates.score[1] - estimates.score[0] + delta) / np.sqrt(estimates.var.sum())
+            t = estimates.noise_at_horizon.sum() / estimates.noise.sum()
+            height = abs(z) * min(t, 1.0) ** 0.25
+            if not self.called[at] and t >= 0.05 * (1 - 1e-9) and height >= (self.passing if z > 0 else self.failing):
+                self.called[at] = int(np.sign(z))
+        return FAIL if min(self.called) < 0 else PASS if min(self.called) > 0 else UNDECIDED
+
+
+@pytest.mark.parametrize("build", first_of([(0.8, 0.7), (0.62, 0.75), (0.9, 0.5), (0.7, 0.66)], 1))
+@pytest.mark.parametrize("seed", first_of(range(3), 1))
+def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) -> None:
+    plan = gate_of_benchmarks(rule=Sequential(start=0.05), judging=Judging(futility=None), trials=Trials(min=4, max=60))
+    rng, controller, oracle = np.random.default_rng(seed), Controller(plan), ByHand(plan)
+    true = chances(PRODUCTION, build)
+    while controller.finished is None:
+        for asked in controller.ask_rounds():
+            right = rng.binomial(asked.extra, true)
+            for _ in controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1)):
+                by_hand = oracle.look(controller.counts)
+                look = look_of(controller)
+                (pair,) = look.comparisons
+                decided = str(pair.verdict) == "resolved"
+                assert (by_hand != UNDECIDED) == decided
+                result = result_of(controller)
+                assert [decision.call for decision in result.gates] == oracle.called
+    assert len(controller.looks) > 3
+
+
+def test_each_model_has_its_own_decision_and_figures() -> None:
+    plan = gate_of_benchmarks(models=3, deltas=(0.2, 0.15), trials=Trials(min=4, max=80))
+    true = chances(PRODUCTION, (0.4, 0.89), PRODUCTION)
+    controller = carry_out(plan, true, 1, keep_looks=True)
+    result = result_of(controller)
+    decisions = {(decision.model, decision.part): decision for decision in result.gates}
+    assert sorted(decisions) == [(model, part) for model in (1, 2) for part in (0, 1, 2)]
+    assert decisions[1, 1].call == -1 and all(decisions[2, part].call == 1 for part in (0, 1, 2))
+    assert {comparison.verdict.first: comparison.verdict.second for comparison in result.comparisons} == {0: 1, 2: 0}
+    scores = controller.counts[..., 1] / controller.counts.sum(axis=-1)
+    for (model, part), decision in decisions.items():
+        part_scores = scores[:, part - 1 == BENCHMARK].mean(axis=1) if part else plan.bench.mean(scores)
+        assert (decision.model_score.score, decision.baseline.score) == pytest.approx(
+            (part_scores[model], part_scores[0])
+        )
+        assert decision.model_score.lowest == decision.model_score.score == decision.model_score.highest
+
+
+@pytest.mark.slow
+def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
+    """Calls stand, and each part keeps the error guarantee of the rule."""
+    first = Trials(min=4, max=10)
+    true = chances(PRODUCTION, PRODUCTION)
+    short = carry_out(gate_of_benchmarks(rule=Sequential(start=0.4), trials=first), true, 3, keep_looks=True)
+    assert outcome(short) == UNDECIDED
+    before = StageBefore(short, (0, 1))
+    longer = carry_out(
+        gate_of_benchmarks(rule=Sequential(start=0.4), trials=Trials(min=4, max=200), before=before), true, 3
+    )
+    assert outcome(longer) == PASS
+    assert longer.extensions[0].leaves_error
+
+
+def test_a_recorded_baseline_is_known_from_the_start() -> None:
+    counts = np.zeros((2, len(BENCHMARK), 2))
+    counts[0] = [12, 28]
+    plan = Plan(
+        Bench(
+            2, len(BENCHMARK), BINARY, prior_counts=counts, recorded=frozenset({0}), benchmark_of=BENCHMARK,
+            question_weights=(WEIGHT / np.array(SIZES))[BENCHMARK], gates=((0, 0.3), (1, 0.25)),
+        ),
+        objective=Gate(Margin(0, 0.2, (0.3, 0.25))),
+        trials=Trials(min=4, max=80),
+    )  # fmt: skip
+    controller = carry_out(plan, chances((0.7, 0.7), (0.7, 0.7)), 2)
+    assert outcome(controller) == PASS
+    assert controller.trials[0] == 0
+    assert outcome(carry_out(plan, chances((0.7, 0.7), (0.2, 0.7)), 2)) == FAIL
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"rule": ZScore()}, "p-values"),
+        ({"judging": Judging(familywise=True)}, "share their error"),
+        ({"coupled": True}, "seeds"),
+        ({"objective": Ranking()}, "parts of a gate"),
+        ({"objective": Gate(Margin(0, BUILD_DELTA))}, "parts of a gate"),
+    ],
+)
+def test_gates_without_an_error_guarantee_are_refused(changes: dict[str, object], problem: str) -> None:
+    given: dict[str, object] = {"objective": Gate(Margin(0, BUILD_DELTA, DELTAS))} | changes
+    with pytest.raises(ValueError, match=problem):
+        Plan(bench(), **given)  # type: ignore[arg-type]

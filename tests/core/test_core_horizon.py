@@ -1,18 +1,18 @@
-"""A horizon changed after looks: false calls stay within the guarantee, calls stand, and restarts change nothing."""
+"""A horizon changed after looks: false calls stay within the guarantee, calls stand, and a run asks for more."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ceil, isfinite
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, play, straight
+from core_runs import Answers, Shell, after, exact, look_of, play, straight
 
-from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.policies import Uniform
-from adaptive_eval.core.rules import Rule
+from adaptive_eval.core import Controller, Judging, NearBest, Plan, Reason, Rule, Uniform, Verdict
+from adaptive_eval.core.objectives import Best, Gate, Threshold
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 
 BINARY = np.array([0.0, 1.0])
 HORIZONS = (8, 16, 32, 64)
@@ -148,7 +148,7 @@ def allowed(runs: int) -> float:
 @pytest.mark.release
 @pytest.mark.parametrize("ungraded", [ungraded_at_random, ungraded_in_favour])
 @pytest.mark.parametrize("shape", [0.6, 400.0], ids=["spread", "alike"])
-def test_raising_the_horizon_keeps_the_promise_with_ungraded_answers(shape: float, ungraded: Ungraded) -> None:
+def test_a_raised_horizon_keeps_the_promise_with_ungraded_answers(shape: float, ungraded: Ungraded) -> None:
     """8 -> 16 -> 32 -> 64, in small steps where z looks promising, and 2% of the answers without a grade."""
     p = np.random.default_rng(7).beta(shape, shape, 30)
     assert false_winners(200, 0.3, p, adaptive=True, ungraded=ungraded) <= allowed(200)
@@ -158,9 +158,7 @@ def test_raising_the_horizon_keeps_the_promise_with_ungraded_answers(shape: floa
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize("futility", [0.3, None])
 @pytest.mark.parametrize("shape", [0.6, 0.1, 400.0], ids=["spread", "near-deterministic", "alike"])
-def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
-    shape: float, futility: float | None, adaptive: bool
-) -> None:
+def test_a_raised_horizon_keeps_the_promise_on_exact_ties(shape: float, futility: float | None, adaptive: bool) -> None:
     """8 -> 16 -> 32 -> 64, or in small steps where z looks promising: a winner in at most 10% of runs."""
     p = np.random.default_rng(7).beta(shape, shape, 30)
     assert false_winners(300, futility, p, adaptive) <= allowed(300)
@@ -170,19 +168,11 @@ def test_raising_the_horizon_keeps_the_promise_on_exact_ties(
     ("max_trials", "lookahead"),
     [pytest.param(10, 8, marks=pytest.mark.release), pytest.param(8, 4, marks=pytest.mark.slow)],
 )
-def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_copies(
-    max_trials: int, lookahead: int
-) -> None:
+def test_a_horizon_lowered_with_rounds_in_flight_makes_no_winners_of_copies(max_trials: int, lookahead: int) -> None:
     """Trials in flight still arrive, beyond the new horizon or just before it, and count in looks."""
-    pace, runs, called = Pace(lookahead=lookahead), 30, 0
-    plan = Plan(
-        Bench(2, 10, BINARY),
-        rule=Sequential(start=0.1),
-        judging=Judging(futility=None),
-        policy=Uniform(),
-        pace=pace,
-        trials=Trials(min=4, max=40),
-    )
+    runs, called, judging = 30, 0, Judging(futility=None)
+    plan = Plan(Bench(2, 10, BINARY), rule=Sequential(start=0.1), judging=judging, policy=Uniform())
+    plan = replace(plan, pace=Pace(lookahead=lookahead), trials=Trials(min=4, max=40))
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         run = Controller(plan)
@@ -199,3 +189,67 @@ def test_a_horizon_that_is_lowered_with_rounds_in_flight_makes_no_winners_of_cop
             "what was issued before, after the seventh look too"
         )
     assert called / runs <= allowed(runs)
+
+
+OF_TWELVE, MAX_TRIALS, MAX_PLAUSIBLE = 12, 12, 1000
+PLANS = {
+    "plain": {},
+    "ties": {"judging": Judging(delta=0.05)},
+    "any looks": {"rule": Sequential(start=0.3)},
+    "shared error": {"judging": Judging(familywise=True), "rule": Sequential(start=0.3)},
+    "near best": {"objective": Best(), "rule": NearBest(0.02, start=0.3)},
+    "gate": {"objective": Gate(Margin(2, 0.02))},
+    "value": {"objective": Threshold(0.55)},
+    "ahead of looks": {"pace": Pace(lookahead=3, dedicated_servers=True)},
+    "same seeds": {"coupled": True},
+}
+
+
+def life(plan: Plan, seed: int) -> Controller:
+    """The run until it has nothing to ask."""
+    rng, models = np.random.default_rng(seed), plan.bench.models
+    chances = np.clip(rng.random(OF_TWELVE) + rng.normal(0.0, 0.05, (models, 1)), 0.02, 0.98)
+    right = rng.random((400, models, OF_TWELVE)) < chances
+    return play(Controller(plan), np.moveaxis(right, 0, -1))
+
+
+def plan_of(**settings: object) -> Plan:
+    usual = {"bench": Bench(3, OF_TWELVE, np.array([0.0, 1.0])), "trials": Trials(min=4, max=MAX_TRIALS)}
+    return Plan(**(usual | settings))  # type: ignore[arg-type]
+
+
+RESERVE = 2
+
+
+def with_larger_horizon(run: Controller) -> Plan | None:
+    """The plan with the horizon that is advised; None if no plausible one is."""
+    look = look_of(run)
+    needed = [pair.trials_needed for pair in look.comparisons if pair.verdict is Verdict.OUT_OF_REACH]
+    plausible = [trials for trials in needed if isfinite(trials) and RESERVE * trials <= MAX_PLAUSIBLE]
+    if not plausible:
+        return None
+    horizon = ceil(RESERVE * max(run.plan.trials.max, *plausible))
+    return after(run, replace(run.plan, trials=replace(run.plan.trials, max=horizon)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(settings, id=name, marks=pytest.mark.slow if name != "ties" else ())
+        for name, settings in PLANS.items()
+    ],
+)
+def test_a_run_asks_for_more_with_the_horizon_that_it_needs(settings: dict[str, object]) -> None:
+    plan = plan_of(**settings)
+    ended = [run for seed in range(5) if (run := life(plan, seed)).finished is Reason.OUT_OF_REACH]
+    plans = [longer for run in ended if (longer := with_larger_horizon(run)) is not None]
+    assert len(plans) >= 2 and all(Controller(longer).ask(1) for longer in plans), "the pairs are given up at once"
+
+
+@pytest.mark.slow
+def test_a_model_that_joins_has_a_rule_of_its_own() -> None:
+    two, plan = plan_of(bench=Bench(2, OF_TWELVE, np.array([0.0, 1.0]))), plan_of()
+    for seed in range(4):
+        joined = life(after(life(two, seed), plan, (0, 1, None)), seed)
+        if joined.finished is Reason.OUT_OF_REACH and (longer := with_larger_horizon(joined)) is not None:
+            assert Controller(longer).ask(1)

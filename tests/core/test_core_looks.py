@@ -1,20 +1,23 @@
-"""One look at constructed counts, compared with the same statistics in plain loops."""
+"""A look at given counts: estimates, comparisons, verdicts and what latches, futility, and the trials still needed."""
 
 import math
+from typing import Any
 
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_looks import Looker, binary
+from core_looks import Looker, binary, evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 from thoroughness import examples
 
-from adaptive_eval.core import Verdict
-from adaptive_eval.core.judge import Judging
+from adaptive_eval.core import Anytime, Correctable, NearBest, Rule, Verdict, ZScore
+from adaptive_eval.core.judge import Judging, forecast, times_needed
+from adaptive_eval.core.look import tiers
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.rules import ZScore
+from adaptive_eval.core.sequential import Sequential
+from scorio.sinf.boundary import WangTsiatis
 
 RUBRICS = ([0.0, 1.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0], [2.0, -2.0, 0.5, 1.0])
 
@@ -35,9 +38,7 @@ def tallies(draw: st.DrawFn) -> Case:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(tallies())
-def test_scores_z_information_and_outlook_are_those_of_plain_loops(
-    case: tuple[list[list[list[int]]], list[float]],
-) -> None:
+def test_scores_z_information_and_outlook_are_those_of_plain_loops(case: Case) -> None:
     counts, w = case
     standing, pairs = Looker(weights=w, rule=ZScore(2.0)).look(counts)
     for model, tally in enumerate(counts):
@@ -58,14 +59,6 @@ def test_scores_z_information_and_outlook_are_those_of_plain_loops(
         trials = (np.sum(ahead) + np.sum(behind)) / (2 * len(ahead))
         needed = trials * (2.0 / pair.z) ** 2 if pair.z > 1e-9 else math.inf
         assert pair.trials_needed == pytest.approx(needed, rel=1e-6)
-
-
-def test_information_is_the_share_of_the_trials_when_they_are_equal() -> None:
-    counts = [binary([3, 9, 0], 12), binary([5, 5, 12], 12)]
-    _, pairs = Looker(horizon=48).look(counts)
-    (pair,) = pairs.values()
-    assert pair.information == pytest.approx(0.25, rel=1e-12)
-    assert pair.boundary == pytest.approx(Looker(horizon=12).look(counts)[1][1, 0].boundary * 4**0.25, rel=1e-9)
 
 
 def test_a_smaller_budget_is_a_nearer_horizon() -> None:
@@ -110,12 +103,8 @@ def test_a_threshold_has_no_uncertainty_of_its_own() -> None:
         expected = (oracle.average(COUNTS[model], w) - 0.5) / oracle.sigma(COUNTS[model], w)
         assert pair.z == pytest.approx(expected, abs=1e-12)
         assert pair.information == pytest.approx(10 / 80)
-    assert [pairs[model, None].verdict for model in (1, 3, 0, 2)] == [
-        Verdict.RESOLVED,
-        Verdict.OPEN,
-        Verdict.OPEN,
-        Verdict.RESOLVED,
-    ]
+    called = {model: pairs[model, None].verdict is Verdict.RESOLVED for model in range(4)}
+    assert called == {0: False, 1: True, 2: True, 3: False}
     assert pairs[3, None].z == 0.0
     assert pairs[3, None].trials_needed == math.inf
 
@@ -158,3 +147,204 @@ def test_a_model_without_a_trial_stands_last_and_open() -> None:
     assert (pair.z, pair.rho, pair.information, pair.power) == (0.0, 0.5, 0.0, 1.0)
     assert pair.verdict is Verdict.OPEN
     assert math.isnan(standing.estimates.score[0])
+
+
+FAR = [binary([19, 18, 19], 20), binary([2, 1, 1], 20)]
+NEAR = [binary([11, 10, 10], 20), binary([10, 10, 10], 20)]
+SAME = [binary([10, 10, 10], 20)] * 2
+
+
+def verdict(looker: Looker, counts: list[list[list[int]]], pair: tuple[int, int] = (0, 1), **how: object) -> Verdict:
+    return looker.look(counts, **how)[1][pair].verdict  # type: ignore[arg-type]
+
+
+def test_verdicts_take_precedence_in_order() -> None:
+    def looker(delta: float = 0.0, futility: float | None = None) -> Looker:
+        return Looker(rule=ZScore(2.5), judging=Judging(delta=delta, futility=futility), horizon=25)
+
+    assert verdict(looker(), NEAR) is Verdict.OPEN
+    assert verdict(looker(futility=0.5), NEAR) is Verdict.OUT_OF_REACH
+    assert verdict(looker(futility=0.5), NEAR, set_aside={1}) is Verdict.BLOCKED
+    assert verdict(looker(), NEAR, set_aside={0}) is Verdict.BLOCKED
+    assert verdict(looker(delta=0.5, futility=0.5), NEAR, set_aside={1}) is Verdict.TIED
+    assert verdict(looker(delta=0.99, futility=0.5), FAR, set_aside={1}) is Verdict.RESOLVED
+
+
+FREED = {"affordable": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("judging", "horizon", "first", "then", "verdicts"),
+    [
+        pytest.param({}, 80, (FAR, FREED), (NEAR, FREED), (Verdict.RESOLVED, Verdict.RESOLVED), id="a call"),
+        pytest.param({"delta": 0.25}, 80, (SAME, FREED), (FAR, FREED), (Verdict.TIED, Verdict.TIED), id="a tie"),
+        pytest.param(
+            {"futility": 0.2}, 21, (NEAR, FREED), (FAR, FREED), (Verdict.OUT_OF_REACH, Verdict.RESOLVED), id="giving up"
+        ),
+        pytest.param(
+            {"futility": 0.2}, 400, (NEAR, {"affordable": 10.0}), (NEAR, FREED),
+            (Verdict.OUT_OF_REACH, Verdict.OPEN), id="a freed budget",
+        ),
+    ],
+)  # fmt: skip
+def test_calls_and_ties_latch_and_giving_up_does_not(
+    judging: dict[str, float], horizon: int, first: Any, then: Any, verdicts: tuple[Verdict, Verdict]
+) -> None:
+    looker = Looker(rule=ZScore(), judging=Judging(**({"futility": None} | judging)), horizon=horizon)  # type: ignore[arg-type]
+    assert tuple(verdict(looker, counts, **how) for counts, how in (first, then)) == verdicts
+
+
+def test_a_tie_is_the_interval_inside_the_zone() -> None:
+    """|d| + b s <= delta, within a few last digits."""
+    gap = oracle.average(NEAR[0], [0.0, 1.0]) - oracle.average(NEAR[1], [0.0, 1.0])
+    reach = 2.0 * math.hypot(*(oracle.sigma(tally, [0.0, 1.0]) for tally in NEAR))
+    for delta, expected in ((gap + reach - 1e-9, Verdict.OPEN), (gap + reach + 1e-9, Verdict.TIED)):
+        assert verdict(Looker(rule=ZScore(2.0), judging=Judging(delta=delta)), NEAR) is expected
+
+
+def test_a_reversed_lead_is_flagged_and_separates_no_models() -> None:
+    looker = Looker(rule=ZScore())
+    standing, _ = looker.look(FAR)
+    assert tiers(standing) == (1, 2)
+    standing, pairs = looker.look([NEAR[1], NEAR[0]])
+    assert standing.order.tolist() == [1, 0]
+    pair = pairs[1, 0]
+    assert pair.reversed
+    assert pair.verdict is Verdict.RESOLVED
+    assert pair.z > 0.0
+    assert tiers(standing) == (1, 1)
+    standing, pairs = looker.look(SAME)
+    assert not pairs[0, 1].reversed  # a difference of exactly 0 points nowhere
+
+
+def test_against_a_fixed_value_a_turn_is_flagged_too() -> None:
+    looker = Looker(Threshold(0.5), rule=ZScore())
+    standing, pairs = looker.look([FAR[0], SAME[0], FAR[1]])
+    assert [pairs[model, None].reversed for model in range(3)] == [False] * 3
+    assert tiers(standing) == (1, 2, 3)
+    standing, pairs = looker.look([FAR[1], SAME[0], FAR[0]])
+    assert [pairs[model, None].reversed for model in range(3)] == [True, False, True]
+    assert tiers(standing) == (1, 1, 1)
+
+
+def test_tiers_chain_through_neighbours() -> None:
+    """Unseparated neighbours share a tier though the ends differ; one gap separates all models on its two sides."""
+    chain = [binary([right] * 3, 20) for right in (13, 11, 9, 7)]
+    standing, _ = Looker(rule=ZScore(1.2)).look(chain)
+    assert tiers(standing) == (1, 1, 1, 1)
+    assert standing.memory.call.tolist() == [0, 1, 1, 0, 1, 0]
+    standing, _ = Looker(rule=ZScore(1.2)).look([chain[2], FAR[0], chain[3], FAR[0]])
+    assert tiers(standing) == (2, 1, 2, 1)
+
+
+def test_near_best_ties_two_perfect_models() -> None:
+    """Two models that never fail, neither far behind the other: nothing is left to find out."""
+    perfect = [binary([40] * 30, 40)] * 2
+    assert verdict(Looker(Best(), NearBest(0.1)), perfect) is Verdict.TIED
+    assert verdict(Looker(Best(), NearBest(1e-6)), perfect) is Verdict.OPEN
+    assert verdict(Looker(Best(), ZScore()), perfect) is Verdict.OPEN
+
+
+def test_the_smallest_certifiable_delta_certifies_at_the_horizon() -> None:
+    """At the horizon, with ten times the trials, equal models are tied within it, and not within less."""
+    counts = [binary([5, 5, 5], 10)] * 2
+    standing, _ = Looker(rule=ZScore(2.0), prior="uniform", horizon=100).look(counts)
+    delta = float(standing.forecast.certifiable[0])
+    later = [binary([50, 50, 50], 100)] * 2
+    assert delta == pytest.approx(2.0 * math.hypot(*(oracle.sigma(tally, [0.0, 1.0]) for tally in later)), rel=0.05)
+
+
+def test_power_counts_ties_where_there_can_be_ties() -> None:
+    """Equal models are hardly ever called within the horizon, but are certainly tied within half of the scale."""
+    counts = [binary([20, 20, 20], 40)] * 2
+    without = Looker(rule=ZScore(3.0)).look(counts)[1][0, 1].power
+    with_ties = Looker(rule=ZScore(3.0), judging=Judging(delta=0.45, futility=None)).look(counts)
+    assert without < 0.05
+    assert with_ties[1][0, 1].verdict is Verdict.TIED
+    assert Looker(rule=ZScore(3.0), judging=Judging(delta=0.25)).look(counts)[1][0, 1].power > 0.9
+
+
+History = list[list[list[list[int]]]]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Growing counts of 4 models, look after look."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    skill = rng.random((4, 3))
+    wins = np.cumsum(rng.random((20, 4, 3)) < skill, axis=0)
+    looks = [4, 8, 12, 20]
+    return [np.stack([n - wins[n - 1], wins[n - 1]], axis=-1).tolist() for n in looks]
+
+
+@pytest.mark.parametrize("rule", [Sequential(), Anytime()], ids=["sequential", "anytime"])
+@pytest.mark.parametrize(
+    "objective", [Ranking(), Baseline(2), Pairs(((0, 3), (1, 2)))], ids=["all", "baseline", "pairs"]
+)
+@settings(max_examples=examples(25), deadline=None)
+@given(history=histories())
+def test_familywise_is_holm_on_running_minima(rule: Correctable, objective: Objective, history: History) -> None:
+    looker = Looker(objective, rule, Judging(futility=None, familywise=True), horizon=20)
+    family = np.asarray(objective.family(4))
+    smallest = np.ones(2 * len(family))
+    calls: dict[int, int] = {}
+    for counts in history:
+        standing, _ = looker.look(counts)
+        at = standing.evidence.positions(family)
+        now = np.concatenate([rule.p_value(standing.evidence, 1)[at], rule.p_value(standing.evidence, -1)[at]])
+        smallest = np.minimum(smallest, now)
+        for place in sorted(oracle.holm(smallest.tolist(), 0.05)):
+            pair = int(at[place % len(family)])
+            calls.setdefault(pair, 1 if place < len(family) else -1)
+        expected = [calls.get(pair, 0) for pair in range(6)]
+        assert standing.memory.call.tolist() == expected
+
+
+@pytest.mark.parametrize(("objective", "divisor"), [(Best(), 3), (TopK(2), 4), (TopK(3), 3)])
+def test_where_the_data_choose_the_pairs_the_level_is_divided(objective: Objective, divisor: int) -> None:
+    looker = Looker(objective, Sequential(), Judging(futility=None, familywise=True))
+    standing, pairs = looker.look([FAR[0], NEAR[0], SAME[0], FAR[1]])
+    plain = Sequential(confidence=1.0 - 0.05 / divisor).boundary(standing.evidence)
+    at = standing.evidence.positions(standing.pairs)
+    assert [pair.boundary for pair in pairs.values()] == pytest.approx(plain[at].tolist(), rel=1e-9)
+    assert (
+        standing.memory.call.tolist()
+        == (np.sign(standing.evidence.z) * (np.abs(standing.evidence.z) >= plain)).tolist()
+    )
+
+
+def test_the_boundary_of_a_family_falls_as_others_are_called() -> None:
+    open_look = Looker(judging=Judging(futility=None, familywise=True)).look([NEAR[0], NEAR[1], SAME[0]])
+    called_look = Looker(judging=Judging(futility=None, familywise=True)).look([NEAR[0], NEAR[1], FAR[1]])
+    assert open_look[1][0, 1].boundary > called_look[1][0, 1].boundary
+
+
+def needed(z: float, information: float, rule: Rule, delta: float = 0.0) -> float:
+    """The trials needed as a multiple of today's, for a difference of 0.02."""
+    pair = evidence(2, [z], [information], [0.02 / z / math.sqrt(2.0)] * 2)
+    return float(times_needed(forecast(pair, rule, delta, np.ones(1)), pair, rule)[0])
+
+
+@pytest.mark.parametrize(("trials", "max_trials", "z"), [(5, 60, 1.87), (5, 80, 2.5), (10, 80, 2.0), (40, 80, 1.8)])
+def test_before_the_horizon_the_boundary_is_higher(trials: int, max_trials: int, z: float) -> None:
+    """z sqrt(n/N) = c (n/N_max)^(-1/4) has the root n = (c sqrt(N) N_max^(1/4) / z)^(4/3)."""
+    start = 4 / max_trials
+    c = WangTsiatis(0.25, start).critical(0.10)
+    root = (c * trials**0.5 * max_trials**0.25 / z) ** (4 / 3)
+    assert root < max_trials
+    assert needed(z, trials / max_trials, Sequential(start=start)) * trials == pytest.approx(root, rel=0.01)
+
+
+def test_beyond_the_horizon_the_boundary_stays_and_a_tie_goes_by_that_of_its_information() -> None:
+    c = WangTsiatis(0.25, 0.05).critical(0.10)
+    assert needed(0.5, 0.5, Sequential()) == pytest.approx((c / 0.5) ** 2, rel=0.01)
+    assert needed(0.1, 0.5, Sequential(), 0.06) == pytest.approx((c * 0.2 / 0.04) ** 2, rel=0.01)
+    assert needed(0.9, 0.5, ZScore(1.645)) == pytest.approx((1.645 / 0.9) ** 2), "a constant is met at once"
+
+
+@pytest.mark.parametrize("delta", [0.021, 0.03, 0.06])
+def test_a_tie_within_delta_counts_where_it_is_sooner(delta: float) -> None:
+    """|d| + b s/sqrt(u) = delta has the root u = (b s/(delta - |d|))^2."""
+    tie = (1.645 * (0.02 / 0.5) / (delta - 0.02)) ** 2
+    assert needed(0.5, 0.5, ZScore(1.645), delta) == pytest.approx(min(tie, (1.645 / 0.5) ** 2))
+    assert needed(0.5, 0.5, ZScore(1.645), 0.02) == pytest.approx((1.645 / 0.5) ** 2)

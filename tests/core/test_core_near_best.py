@@ -1,21 +1,19 @@
 """`near_best`: how often a pick trails the best by the margin or more, and when no pick may be made."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from core_runs import play
+from core_runs import play, result_of
 from thoroughness import first_of
 
-from adaptive_eval.core import Ask, Bench, Best, Controller, NearBest, Pace, Plan, StageBefore, TopK, Trials
+from adaptive_eval.core import Ask, Bench, Controller, NearBest, Pace, Plan, Reason, StageBefore, Trials, Verdict
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.look import tiers
-from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.objectives import Best, Objective, TopK
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.study.drive import drive_rounds
 from adaptive_eval.study.judged import judge_replay
 from scorio.moments import FloatArray
@@ -31,15 +29,9 @@ def chances(scores: list[float]) -> FloatArray:
     return np.stack([1.0 - right, right], axis=-1)
 
 
-def plan(models: int, objective: Objective | None = None, max_trials: int = 60, **more: object) -> Plan:
-    chosen = Plan(
-        Bench(models, QUESTIONS, W),
-        objective=objective or Best(),
-        rule=NearBest(MARGIN, start=4 / max_trials),
-        trials=Trials(min=4, max=max_trials),
-        pace=Pace(lookahead=0),
-    )
-    return replace(chosen, **more)  # type: ignore[arg-type]
+def plan(models: int, max_trials: int = 60, **more: object) -> Plan:
+    usual = {"objective": Best(), "rule": NearBest(MARGIN, start=4 / max_trials), "pace": Pace(lookahead=0)}
+    return Plan(Bench(models, QUESTIONS, W), trials=Trials(min=4, max=max_trials), **(usual | more))  # type: ignore[arg-type]
 
 
 def played(asked: Plan, tapes: Sequence[Tape]) -> list[Controller]:
@@ -54,7 +46,7 @@ def wrong_picks(scores: list[float], objective: Objective, picks: int, confidenc
     """The shares of finished runs in which a model was picked that another, left out, is better than by the margin: for
     each two such models, and of any."""
     models, truth = len(scores), np.array(scores)
-    asked = plan(models, objective, rule=NearBest(MARGIN, confidence, 4 / 60))
+    asked = plan(models, objective=objective, rule=NearBest(MARGIN, confidence, 4 / 60))
     tapes = [Tape.from_chances(chances(scores), W, np.random.default_rng(seed)) for seed in range(RUNS)]
     pairs, wrong_runs = dict[tuple[int, int], float](), 0
     for end in played(asked, tapes):
@@ -85,17 +77,13 @@ def some(*long: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(("scores", "objective", "picks"), some(0, 4))
-def test_a_pick_is_seldom_behind_another_model_by_the_margin(
-    scores: list[float], objective: Objective, picks: int
-) -> None:
+def test_a_pick_is_seldom_behind_another_by_the_margin(scores: list[float], objective: Objective, picks: int) -> None:
     pairs, _ = wrong_picks(scores, objective, picks, 0.95)
     assert max(pairs.values(), default=0.0) <= ALLOWED
 
 
 @pytest.mark.parametrize(("scores", "objective", "picks"), some(4))
-def test_a_confidence_shared_among_rivals_holds_for_the_pick(
-    scores: list[float], objective: Objective, picks: int
-) -> None:
+def test_confidence_shared_by_rivals_holds_for_the_pick(scores: list[float], objective: Objective, picks: int) -> None:
     family = objective.family(len(scores))
     assert isinstance(family, int)
     _, wrong_share = wrong_picks(scores, objective, picks, 1.0 - 0.05 / family)
@@ -128,8 +116,7 @@ def finished_run(asked: Plan, scores: list[float], seed: int, cut: float = 0.0, 
 
 
 def verdict(run: Controller) -> Verdict:
-    result = run.result()
-    assert result is not None
+    result = result_of(run)
     (comparison,) = result.comparisons
     return comparison.verdict.verdict
 
@@ -139,8 +126,8 @@ def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int
     """The second model is better, and trails only because a fifth of its answers were cut off."""
     scores, unsure = [0.56, 0.64], {"may_be_right": int(AnswerKind.TRUNCATED), "stops_on_alarm": False}
     cut = finished_run(plan(2, **unsure), scores, seed, cut=0.2)
-    result = cut.result()
-    assert result is not None and result.models[0].model == 0, "by the grades the first is ahead"
+    result = result_of(cut)
+    assert result.models[0].model == 0, "by the grades the first is ahead"
     assert verdict(cut) is Verdict.BLOCKED
     complete = finished_run(plan(2, **unsure), scores, seed)
     complete_result = complete.result()
@@ -170,12 +157,10 @@ def test_labels_that_say_little_leave_no_pick() -> None:
     """A call had a low boundary because its standard error was small; it does not hold for less precise scores."""
     run = finished_run(plan(2), [0.6, 0.5], 0)
     assert verdict(run) is Verdict.RESOLVED
-    plain = run.result()
-    assert plain is not None
+    plain = result_of(run)
     lead = plain.models[0].score - plain.models[1].score
     for shift in (0.0, -lead - 0.001, -lead - 0.2):
-        result = run.result(corrections([shift, 0.0], 0.5))
-        assert result is not None
+        result = result_of(run, corrections([shift, 0.0], 0.5))
         assert result.comparisons[0].verdict.verdict is Verdict.UNDECIDED_BY_LABELS
 
 
@@ -187,8 +172,7 @@ def test_labelled_picks_keep_the_promise() -> None:
     for seed in range(runs):
         run = finished_run(plan(2, max_trials=16), [0.50 + bias - MARGIN, 0.50], seed)
         measured = -bias + sigma * np.random.default_rng(10_000 + seed).standard_normal()
-        result = run.result(ScoreCorrection(np.array([[measured], [0.0]]), np.array([[sigma**2], [0.0]])))
-        assert result is not None
+        result = result_of(run, ScoreCorrection(np.array([[measured], [0.0]]), np.array([[sigma**2], [0.0]])))
         wrong += result.comparisons[0].verdict.verdict is Verdict.RESOLVED and result.models[0].model == 0
     assert wrong / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
 
@@ -213,8 +197,7 @@ def test_a_raised_horizon_keeps_the_promise(horizons: tuple[int, ...], margin: f
                     controller.tell_round(asked, rng.multinomial(asked.extra, chances(scores)))
             before = controller
         assert before is not None
-        result = before.result()
-        assert result is not None
+        result = result_of(before)
         wrong += verdict(before) is Verdict.RESOLVED and result.models[0].model == 1
     assert wrong / runs <= 0.05 + 2.0 * np.sqrt(0.05 * 0.95 / runs)
 

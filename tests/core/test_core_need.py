@@ -1,50 +1,38 @@
-"""Rounds sized by need: large far from a decision, small near one, and separate for each model."""
+"""Rounds: when they are composed, how large they are, and which are issued ahead of looks."""
 
 import numpy as np
 import pytest
-from core_runs import Answers, play_chances, straight
-from scipy.stats import binom
+from core_looks import evidence
+from core_runs import Answers, look_of, never_called, play_chances, standing_of, straight
+from scipy.stats import binom, norm
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core import Controller, Evidence, Judging, Plan, UnresolvedPairs, ZScore
 from adaptive_eval.core.compose import times_to_decision
-from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.in_flight import clock_seconds
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.core.look import likely_open
 from adaptive_eval.core.rounds import Batch
-from adaptive_eval.core.rules import ZScore
 from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.core.types import Ask, Outcome, Reason, Verdict
+from adaptive_eval.study.drive import drive
 
 QUESTIONS = 10
 BINARY = np.array([0.0, 1.0])
 
 
-def evidence(z: float, information: float) -> Evidence:
-    """One pair."""
-    ones = np.ones(1)
-    return Evidence(
-        models=2,
-        against_reference=False,
-        first=np.array([0]),
-        second=np.array([1]),
-        difference=0.1 * z * ones,
-        sigma=0.1 * ones,
-        z=z * ones,
-        information=information * ones,
-    )
+def pair(z: float, information: float) -> Evidence:
+    return evidence(2, [z], [information], [0.1 / np.sqrt(2.0)] * 2)
 
 
 def times(z: float, information: float, **judging: float | None) -> float:
-    return float(times_to_decision(evidence(z, information), Sequential(), Judging(**judging))[0])  # type: ignore[arg-type]
+    return float(times_to_decision(pair(z, information), Sequential(), Judging(**judging))[0])  # type: ignore[arg-type]
 
 
-def test_the_soonest_is_where_todays_difference_would_reach_the_boundary() -> None:
+def test_the_soonest_is_where_a_pair_would_be_called_or_given_up() -> None:
     """A constant boundary b is reached with (b/z)^2 times the trials, here searched in twelve steps to the horizon."""
-    soonest = times_to_decision(evidence(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
+    soonest = times_to_decision(pair(1.2, 0.1), ZScore(2.4), Judging(futility=None))[0]
     assert 4.0 <= soonest <= 4.0 * 10.0 ** (1.0 / 12.0)
-
-
-def test_without_a_difference_the_soonest_is_where_it_is_given_up() -> None:
     given_up, horizon = times(0.0, 0.1, futility=0.3), times(0.0, 0.1, futility=None)
     assert 1.0 < given_up < horizon == pytest.approx(10.0)
 
@@ -77,7 +65,7 @@ def test_rounds_are_whole_sets_of_questions_and_few() -> None:
     assert len(rounds) < len(one_each.looks) / 3
 
 
-def test_the_first_round_of_a_pace_shrinks_to_fit_caps() -> None:
+def test_rounds_shrink_to_fit_caps_before_anyone_goes_without() -> None:
     """A cap that pays for the smallest first round, but not for that of the pace."""
     chosen = plan(Pace(share=0.8, opening=16), budget=Budget(trials=2 * QUESTIONS * 6))
     controller = Controller(chosen)
@@ -85,9 +73,6 @@ def test_the_first_round_of_a_pace_shrinks_to_fit_caps() -> None:
     ended = straight(chosen, Answers(chosen, 0, skill=lambda *_: 0.5))
     assert ended.finished in (Reason.BUDGET, Reason.OUT_OF_REACH)
     assert ended.trials.sum() <= 2 * QUESTIONS * 6
-
-
-def test_rounds_that_do_not_fit_a_cap_become_small_before_anyone_goes_without() -> None:
     cap = 2 * QUESTIONS * 19
     chosen = plan(Pace(share=1.0, opening=16), budget=Budget(trials=cap), judging=Judging(futility=None))
     controller = straight(chosen, Answers(chosen, 1, skill=lambda *_: 0.5))
@@ -170,7 +155,90 @@ def test_exact_ties_are_called_no_more_often_than_promised(pace: Pace, profile: 
     for seed in range(runs):
         rng = np.random.default_rng([seed, 5])
         controller = Controller(Plan(Bench(2, questions, BINARY), rule=rule, pace=pace), keep_looks=False)
-        look = play_chances(controller, p, rng).latest_look()
-        assert look is not None
+        look = look_of(play_chances(controller, p, rng))
         called += look.count(Verdict.RESOLVED)
     assert called <= binom.ppf(0.999, runs, 0.10)
+
+
+def never_told_apart(pace: Pace, trials: Trials, threshold: float = 99.0) -> Plan:
+    """Two models, by default never told apart."""
+    bench = Bench(2, 3, BINARY)
+    return never_called(bench, rule=ZScore(threshold), policy=UnresolvedPairs(), trials=trials, pace=pace)
+
+
+def half_right(trials: list[Ask]) -> list[Outcome]:
+    return [Outcome(*ask[:3], ask.trial % 2) for ask in trials]
+
+
+@pytest.mark.parametrize("lookahead", [0, 1, 3])
+def test_rounds_in_flight_are_one_more_than_the_lookahead(lookahead: int) -> None:
+    controller = Controller(never_told_apart(Pace(lookahead=lookahead), Trials(min=2, max=30)))
+    in_flight = controller.ask(1000)
+    assert {ask.round for ask in in_flight} == set(range(1 + lookahead))
+    for look in range(5):
+        now = [ask for ask in in_flight if ask.round == look]
+        later = [ask for ask in in_flight if ask.round != look]
+        assert controller.tell(half_right(now[:-1])) == []
+        assert controller.ask(1000) == []  # nothing useful to issue until the round is complete
+        assert len(controller.tell(half_right(now[-1:]))) == 1
+        composed = controller.ask(1000)
+        assert {ask.round for ask in composed} == {look + lookahead + 1}
+        in_flight = later + composed
+
+
+def test_at_the_stop_what_is_in_flight_is_drained_and_counted() -> None:
+    chosen = never_told_apart(Pace(lookahead=2), Trials(min=4, max=30), threshold=2.0)
+    answers = Answers(chosen, 0, skill=lambda model, question: float(model))
+    controller = Controller(chosen)
+    requested = controller.ask(1000)
+    (look,) = controller.tell(answers.of(ask for ask in requested if ask.round == 0))
+    assert controller.finished is None
+    assert controller.ask(1000) == []
+    looks = controller.tell(answers.of(ask for ask in requested if ask.round > 0))
+    assert len(looks) == 2
+    assert controller.finished is Reason.SETTLED
+    assert sum(looks[-1].trials) == sum(look.trials) + 12
+
+
+OF_TWENTY = 20
+START = 0.2
+
+
+def plan_ahead(lookahead: int, **choices: object) -> Plan:
+    """No call before a fifth of the horizon of 80 trials, that is before 16 trials a question."""
+    settings: dict[str, object] = {
+        "rule": Sequential(start=START),
+        "policy": UnresolvedPairs(),
+        "prior": "uniform",
+        "judging": Judging(futility=None),
+        "pace": Pace(lookahead),
+    }
+    return Plan(Bench(3, OF_TWENTY, BINARY), **(settings | choices))  # type: ignore[arg-type]
+
+
+def tape(*means: float) -> Tape:
+    p = np.repeat(np.array(means)[:, None], OF_TWENTY, axis=1)
+    return Tape.from_chances(np.stack([1.0 - p, p], axis=-1), BINARY, np.random.default_rng(11))
+
+
+@pytest.mark.parametrize("lookahead", [4, 12])
+def test_nothing_runs_ahead_for_a_difference_that_the_next_allowed_look_will_call(lookahead: int) -> None:
+    """The first model leads clearly from the start: 16 trials, or those before the first look if more."""
+    controller = drive(Controller(plan_ahead(lookahead)), tape(0.9, 0.2, 0.2))
+    per_question = controller.trials / OF_TWENTY
+    assert max(16, 4 + lookahead) <= per_question[0] <= max(17, 4 + lookahead)
+    assert per_question[1] >= 40, "the two equals stay open, and rounds run ahead for them"
+
+
+@pytest.mark.parametrize(("times", "stay"), [(1.0, [True, True]), (1.5, [True, True]), (2.5, [True, False])])
+def test_likely_is_more_likely_than_not_by_the_normal_forecast(times: float, stay: list[bool]) -> None:
+    """With q times the information, z is normal around z sqrt(q) with variance q - 1."""
+    bound, outcomes = 2.5, tape(0.5, 0.45, 0.3)
+    controller = Controller(plan_ahead(0, rule=ZScore(bound)))
+    controller.tell([Outcome(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(1000)])
+    standing, held = standing_of(controller), controller.trials
+    z = np.abs(standing.evidence.z[standing.evidence.positions(standing.open_pairs())])
+    centre, spread = z * np.sqrt(times), np.sqrt(times - 1.0) + 1e-12
+    called = norm.sf((bound - centre) / spread) + norm.cdf((-bound - centre) / spread)
+    assert (called <= 0.5).tolist() == stay
+    assert likely_open(standing, held, np.rint(held * times).astype(np.int64), 0.0).tolist() == stay

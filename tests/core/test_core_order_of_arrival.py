@@ -1,6 +1,10 @@
 """Looks are the same to the last bit in any order of arrival, any batches, and after any restarts."""
 
+import math
+import random
+from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Reason, Trials
+from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan, UnresolvedPairs
+from adaptive_eval.core import early_outcomes as early
 from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.policies import UnresolvedPairs
+from adaptive_eval.core.early_outcomes import EarlyOutcomes
+from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, exact_sum, trillionths
+from adaptive_eval.core.settings import Bench, Pace, Trials
 
 seeds = st.integers(0, 2**20)
 
@@ -54,16 +60,8 @@ def test_nor_do_they_where_answers_have_faults(
 @given(plans(), plans(capped=False), seeds)
 def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -> None:
     """A run resumed with other rules, budgets or paces continues as if run so from the start, asking nothing twice."""
-    other = Plan(
-        plan.bench,
-        objective=plan.objective,
-        rule=other.rule,
-        policy=other.policy,
-        judging=Judging(),
-        prior=other.prior,
-        trials=other.trials,
-        pace=other.pace,
-    )
+    kept = {name: getattr(other, name) for name in ("rule", "policy", "prior", "trials", "pace")}
+    other = Plan(plan.bench, objective=plan.objective, judging=Judging(), **kept)
     answers = Answers(plan, seed)
     shell = Shell(plan, answers, np.random.default_rng(seed))
     shell.run()
@@ -78,27 +76,9 @@ def test_other_plans_reuse_stored_outcomes(plan: Plan, other: Plan, seed: int) -
     assert exact(resumed.looks) == exact(expected.looks)
 
 
-def endless(pace: Pace, budget: Budget) -> Plan:
-    """Two models that are never called and never given up."""
-    bench = Bench(2, 3, np.array([0.0, 1.0]))
-    return never_called(bench, policy=UnresolvedPairs(), trials=Trials(min=1, max=20), pace=pace, budget=budget)
-
-
-def test_a_larger_budget_goes_on_where_a_smaller_one_ended() -> None:
-    small, large = endless(Pace(), Budget(trials=40)), endless(Pace(), Budget(trials=50))
-    answers = Answers(small, 7)
-    shell = Shell(small, answers, np.random.default_rng(0))
-    ended = shell.run()
-    assert ended.finished is Reason.BUDGET
-    assert ended.trials.sum() == 36
-    resumed = Controller(large)
-    assert [look.scores for look in restore(resumed, shell.outcomes)] == [look.scores for look in ended.looks]
-    assert resumed.finished is None
-    assert {ask.trial for ask in resumed.ask(100)} == {6}
-
-
 def test_trials_that_ran_further_ahead_wait_until_a_round_needs_them() -> None:
-    ahead, plain = endless(Pace(lookahead=3), Budget()), endless(Pace(), Budget())
+    plain = never_called(Bench(2, 3, np.array([0.0, 1.0])), policy=UnresolvedPairs(), trials=Trials(min=1, max=20))
+    ahead = replace(plain, pace=Pace(lookahead=3))
     answers = Answers(ahead, 3)
     outcomes = answers.of(Controller(ahead).ask(1000))
     assert {outcome.trial for outcome in outcomes} == {0, 1, 2, 3}
@@ -106,3 +86,68 @@ def test_trials_that_ran_further_ahead_wait_until_a_round_needs_them() -> None:
     looks = restore(resumed, outcomes)
     assert [sum(look.trials) for look in looks] == [6, 12, 18, 24]
     assert exact(straight(plain, answers).looks[:4]) == exact(looks)
+
+
+MODELS, QUESTIONS = 3, 5
+
+
+def outcomes(rng: random.Random) -> Iterator[Outcome]:
+    places = [
+        (model, question, trial) for model in range(MODELS) for question in range(QUESTIONS) for trial in range(9)
+    ]
+    rng.shuffle(places)
+    for place in places[:100]:
+        cost = Cost(rng.randrange(2**40), rng.random(), 1e3 * rng.random())
+        yield Outcome(*place, rng.choice([0, 1, None]), cost, rng.choice([0, 0, 16, 32]), rng.random())
+
+
+@pytest.mark.parametrize("at_once", [7, 10**6])
+def test_a_batch_takes_the_early_outcomes_that_belong_to_it(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early, "_CHUNK_RECORDS", at_once)
+    rng = random.Random(4)
+    early_outcomes, remaining = EarlyOutcomes(), {}
+    for outcome in outcomes(rng):
+        early_outcomes.keep(outcome)
+        remaining[outcome[:3]] = outcome
+    issued = np.zeros((MODELS, QUESTIONS), np.int32)
+    while remaining:
+        model = rng.randrange(MODELS)
+        extra = np.array([rng.randrange(3) for _ in range(QUESTIONS)])
+        batch = Batch(model, 0, issued[model].copy(), extra)
+        issued[model] += extra.astype(np.int32)
+        expected = {
+            place: remaining.pop(place)
+            for question in range(QUESTIONS)
+            for trial in range(int(batch.slots.first[question]), int(batch.slots.first[question] + extra[question]))
+            if (place := (model, question, trial)) in remaining
+        }
+        part = early_outcomes.take(batch)
+        assert len(early_outcomes) == len(remaining) and early_outcomes.kept_outcomes(model) == sum(
+            place[0] == model for place in remaining
+        )
+        if part is None:
+            assert not expected
+            continue
+        in_order = [expected[place] for place in sorted(expected, key=lambda place: batch.slots.slot(*place[1:]) or 0)]
+        triples = list(zip(part.questions.tolist(), part.trials.tolist(), part.categories.tolist(), strict=True))
+        assert triples == [
+            (item.question, item.trial, UNGRADED if item.category is None else item.category) for item in in_order
+        ]
+        assert part.kinds.tolist() == [item.kinds for item in in_order]
+        assert part.spent.tokens == sum(item.cost.tokens for item in expected.values())
+        assert part.spent.usd == sum(round(item.cost.usd * PER_UNIT) for item in expected.values())
+        assert part.spent.seconds == sum(round(item.seconds * PER_UNIT) for item in expected.values())
+        assert batch.store_part(part) and batch.missing == batch.size - len(expected)
+        assert not batch.store_part(part), "the same trials were told twice"
+        remaining_cost = sum(round(item.cost.gpu_seconds * PER_UNIT) for item in remaining.values())
+        assert early_outcomes.cost.gpu_seconds == remaining_cost / PER_UNIT
+    assert not early_outcomes and early_outcomes.cost == Cost()
+
+
+def test_sums_are_exact_however_large() -> None:
+    rng = np.random.default_rng(1)
+    for values in (rng.random(1000), rng.random(1000) * 1e9, np.array([2.0**53, -1.0, 0.5, 1e-12]), np.empty(0)):
+        assert trillionths(values) == sum(round(value * PER_UNIT) for value in values.tolist())
+    numbers = np.array([2**62, 2**62, 2**62, -5], dtype=np.int64)
+    assert exact_sum(numbers) == 3 * 2**62 - 5
+    assert math.isclose(trillionths(np.array([0.1] * 10)), Fraction(PER_UNIT))

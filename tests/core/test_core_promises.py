@@ -9,12 +9,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from thoroughness import sizes
 
-from adaptive_eval.core import Bench, Controller, Pace, Plan, Trials, Verdict
-from adaptive_eval.core.anytime import Anytime
+from adaptive_eval.core import Anytime, Bench, Controller, Judging, Pace, Plan, Rule, Trials, Verdict
 from adaptive_eval.core.evidence import Estimates, Evidence, Prior, estimate
-from adaptive_eval.core.judge import Judging
 from adaptive_eval.core.policies import Policy, Uniform, Weighted
-from adaptive_eval.core.rules import Rule
 from adaptive_eval.core.sequential import Sequential
 
 BINARY = np.array([0.0, 1.0])
@@ -65,23 +62,11 @@ def test_80_trials_against_8_do_not_separate_identical_models(prior: Prior, name
 
 def side_by_side(estimates: Estimates) -> Evidence:
     """Evidence on the independent pairs 0 and 1, 2 and 3, and so on."""
-    pairs = len(estimates.score) // 2
-    score, var, noise, at_end = (
-        values.reshape(pairs, 2)
-        for values in (estimates.score, estimates.var, estimates.noise, estimates.noise_at_horizon)
-    )
-    sigma = np.sqrt(var.sum(axis=1))
-    z = (score[:, 0] - score[:, 1]) / sigma
-    return Evidence(
-        models=2 * pairs,
-        against_reference=False,
-        first=np.arange(0, 2 * pairs, 2),
-        second=np.arange(1, 2 * pairs, 2),
-        difference=score[:, 0] - score[:, 1],
-        sigma=sigma,
-        z=z,
-        information=at_end.sum(axis=1) / noise.sum(axis=1),
-    )
+    names = ("score", "var", "noise", "noise_at_horizon")
+    score, var, noise, at_end = (getattr(estimates, name).reshape(-1, 2) for name in names)
+    difference, sigma, first = score[:, 0] - score[:, 1], np.sqrt(var.sum(axis=1)), np.arange(0, score.size, 2)
+    information = at_end.sum(axis=1) / noise.sum(axis=1)
+    return Evidence(score.size, False, first, first + 1, difference, sigma, difference / sigma, information)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +78,7 @@ def side_by_side(estimates: Estimates) -> Evidence:
         (Anytime(), "spread", "self"),
     ],
 )
-def test_looking_at_every_round_calls_exact_ties_no_more_often_than_promised(
-    rule: Rule, name: str, prior: Prior
-) -> None:
+def test_looks_at_every_round_call_exact_ties_no_more_often_than_promised(rule: Rule, name: str, prior: Prior) -> None:
     """Pairs of copies, looked at after every trial from 4 to 80: at most 10% of them are ever called."""
     pairs = 300
     rng = np.random.default_rng(2)
@@ -114,7 +97,7 @@ def test_looking_at_every_round_calls_exact_ties_no_more_often_than_promised(
 def test_whole_runs_keep_the_promise_on_exact_ties(policy: Policy, pace: Pace) -> None:
     """Two copies on spread questions, all the way to the horizon: called in at most 10% of runs, and no lean.
 
-    As many of them, side by side, are among the long tests: `tests/study/test_side_by_side.py`.
+    Fewer of them are among the default and the long tests: `tests/study/test_simulated.py`.
     """
     p = profile("spread")
     plan = Plan(Bench(2, QUESTIONS, BINARY), policy=policy, judging=Judging(futility=None), pace=pace)

@@ -1,16 +1,26 @@
-"""The registry describes each rule, policy and objective as it behaves."""
+"""The surface of the core: what the registry says of it, examples that run, and what it refuses."""
 
+import doctest
+import inspect
+import re
 import string
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from core_runs import Answers
 
 from adaptive_eval import core
-from adaptive_eval.core.entries import Entry, Option
-from adaptive_eval.core.objectives import ObjectiveEntry
+from adaptive_eval.core import Anytime, Bench, Controller, Entry, Judging, NearBest, Option, Pace, Plan, Trials, View
+from adaptive_eval.core.objectives import Baseline, Best, Objective, ObjectiveEntry, Pairs, PrecisionOf, Threshold, TopK
+from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES, make, parameter_names
-from adaptive_eval.core.rules import Correctable, Extendable, RuleEntry, ZScore, has_error_left, is_giving_up
+from adaptive_eval.core.rules import Correctable, Extendable, Precision, RuleEntry, ZScore, has_error_left, is_giving_up
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.types import Cost, Look, Outcome, SetAside
 from adaptive_eval.testing.rules import evidence_cases
+from scorio.moments import IntArray
 
 MODELS = ("model-a", "model-b", "model-c")
 EVERY: list[Entry[object]] = [*RULES.values(), *POLICIES.values(), *OBJECTIVES.values()]  # type: ignore[list-item]
@@ -80,6 +90,7 @@ def test_one_option_key_has_one_meaning() -> None:
 def test_the_core_exports_everything_a_harness_needs() -> None:
     assert all(hasattr(core, name) for name in core.__all__)
     assert set(core.__all__) == set(core._HOME_OF)
+    assert dir(core) == sorted(core.__all__) and not any(name.startswith("_") for name in dir(core))
     assert sorted(core.__all__) == sorted(set(core.__all__))
     made = [make(entry.make, examples(entry), KNOWN) for entry in EVERY]
     assert all(getattr(core, type(value).__name__) is type(value) for value in made)
@@ -95,3 +106,200 @@ def test_a_line_in_the_registry_is_all_that_a_new_rule_needs(monkeypatch: pytest
     monkeypatch.setitem(RULES, "unheard", entry)
     assert core.Unheard is Unheard  # type: ignore[attr-defined]
     del core.Unheard  # type: ignore[attr-defined]
+
+
+BUILT = (
+    core.Baseline, core.Bench, core.Best, core.Budget, core.Controller, core.Judging, core.Optimal, core.Outcome,
+    core.Pairs, core.Plan, core.Ranking, core.Threshold, core.TopK, core.Trials,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("built", BUILT, ids=lambda built: built.__name__)
+def test_the_embedding_api_has_working_examples(built: type) -> None:
+    docstring = inspect.getdoc(built) or ""
+    test = doctest.DocTestParser().get_doctest(docstring, {}, built.__name__, None, 0)
+    assert "Examples:" in docstring and test.examples
+    output: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=output.append)
+    assert "".join(output) == ""
+
+
+BENCH = Bench(3, 4, np.array([0.0, 0.5, 1.0]))
+
+
+def started_controller() -> Controller:
+    """Two rounds in flight, trials 0 and 1 of every question."""
+    return Controller(Plan(BENCH, trials=Trials(min=1, max=8), pace=Pace(lookahead=1)))
+
+
+@pytest.mark.parametrize(
+    "place", [(3, 0, 0, 0), (-1, 0, 0, 0), (0, 4, 0, 0), (0, -1, 0, 0), (0, 0, 0, 3), (0, 0, 0, -1)]
+)
+@pytest.mark.parametrize("give", [Controller.tell, Controller.take])
+def test_an_outcome_outside_the_plan_is_refused(
+    place: tuple[int, int, int, int], give: Callable[[Controller, list[Outcome]], list[Look]]
+) -> None:
+    controller, outcome = started_controller(), Outcome(*place)
+    rule = "one of 3 models, 4 questions and 3 categories, each counted from 0, but got " + re.escape(str(outcome))
+    with pytest.raises(ValueError, match=rule):
+        give(controller, [outcome])
+    assert controller.arrived.sum() == 0
+    assert len(controller.ask(1000)) == 24
+
+
+@pytest.mark.parametrize("trial", [2, 7, -1])
+def test_a_trial_that_was_never_issued_is_refused(trial: int) -> None:
+    with pytest.raises(ValueError, match=f"no round in flight holds this trial: Outcome.*trial={trial}"):
+        started_controller().tell([Outcome(0, 0, trial, 0)])
+
+
+def test_a_trial_is_told_once() -> None:
+    controller = started_controller()
+    outcomes = Answers(controller.plan, 0).of(controller.ask(1000))
+    controller.tell(outcomes[:1])
+    with pytest.raises(ValueError, match="the same trial was told twice: Outcome"):
+        controller.tell(outcomes[:1])
+    controller.tell(outcome for outcome in outcomes[1:] if outcome.trial == 0)
+    assert len(controller.looks) == 1
+    with pytest.raises(ValueError, match="no round in flight holds this trial"):
+        controller.tell(outcomes[:1])
+
+
+def test_a_refused_outcome_does_no_harm() -> None:
+    controller = started_controller()
+    outcomes = Answers(controller.plan, 0).of(controller.ask(1000))
+    with pytest.raises(ValueError, match="categories"):
+        controller.tell([*outcomes[:5], Outcome(0, 0, 1, 9), *outcomes[5:]])
+    assert controller.in_flight == 19
+    assert len(controller.tell(outcomes[5:])) == 2
+
+
+@pytest.mark.parametrize("cost", [Cost(usd=float("nan")), Cost(gpu_seconds=float("inf"))])
+def test_a_non_finite_cost_is_refused(cost: Cost) -> None:
+    controller = started_controller()
+    ask = controller.ask(1)[0]
+    with pytest.raises((ValueError, OverflowError), match="cannot convert float"):
+        controller.tell([Outcome(*ask[:3], 0, cost)])
+    assert controller.in_flight == 1
+
+
+@pytest.mark.parametrize(
+    ("objective", "rule"),
+    [
+        (Baseline(3), "compare two of the models 0 to 2, but got [[3, 0]]"),
+        (Baseline(-1), "compare two of the models 0 to 2, but got [[-1, 0]]"),
+        (Pairs(((0, 1), (1, 3))), "compare two of the models 0 to 2, but got [[1, 3]]"),
+        (Pairs(((0, 1), (2, 2))), "compare two of the models 0 to 2, but got [[2, 2]]"),
+        (Pairs(()), "an objective must compare something"),
+        (TopK(3), "an objective must compare something"),
+        (TopK(4), "an objective must compare something"),
+    ],
+)
+def test_an_objective_naming_unknown_models_is_refused(objective: Objective, rule: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(rule)):
+        Plan(BENCH, objective=objective)
+
+
+@pytest.mark.parametrize("changes", [{"rule": ZScore()}, {"rule": NearBest()}, {"objective": PrecisionOf(0.1)}])
+def test_familywise_needs_p_values(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="familywise needs a rule with p-values"):
+        Plan(BENCH, judging=Judging(familywise=True), **changes)
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (lambda: Trials(min=0, max=5), "trials must hold 1 <= min <= max"),
+        (lambda: Trials(min=6, max=5), "trials must hold 1 <= min <= max"),
+        (lambda: Pace(lookahead=-1), "lookahead must not be negative"),
+        (lambda: Judging(delta=-0.01), "delta must not be negative"),
+        (lambda: Judging(futility=1.0), "futility must lie in [0, 1)"),
+        (lambda: TopK(0), "k must be at least 1"),
+        (lambda: PrecisionOf(0.0), "half_width must be positive"),
+        (lambda: Precision(-1.0), "half_width must be positive"),
+        (lambda: ZScore(0.0), "threshold must be positive"),
+        (lambda: Sequential(confidence=1.0), "confidence must lie in [0.5, 1)"),
+        (lambda: Sequential(start=0.0), "start must lie in (0, 1]"),
+        (lambda: Sequential(kappa=0.6), "kappa must lie in [0, 0.5]"),
+        (lambda: Anytime(confidence=0.4), "confidence must lie in [0.5, 1)"),
+        (lambda: Anytime(start=-0.1), "start must lie in [0, 1]"),
+        (lambda: Anytime(optimum=0.0), "optimum must be positive"),
+        (lambda: NearBest(0.0), "margin must be positive"),
+        *(
+            (lambda wrong=wrong: Optimal(**wrong), "but got")
+            for wrong in (
+                {"confidence": 0.5},
+                {"start": 0.0},
+                {"worth": 0.05},
+                {"spacing": Spacing(0.0)},
+                {"spacing": Spacing(-0.1, 0.1)},
+                {"spacing": Spacing(step=-0.1)},
+                {"spacing": Spacing(finest=1.0)},
+            )
+        ),
+        (lambda: Bench(0, 1, np.array([0.0, 1.0])), "at least one model"),
+        (lambda: Bench(1, 0, np.array([0.0, 1.0])), "at least one question"),
+        (lambda: Bench(1, 1, np.array([1.0])), "a rubric has 2 to 254 categories"),
+        (lambda: Bench(1, 1, np.arange(256.0)), "a rubric has 2 to 254 categories"),
+        (lambda: Bench(1, 1, np.array([1.0, np.nan])), "weights must be finite"),
+        (lambda: Bench(1, 1, np.array([0.5, 0.5])), "weights must not all be equal"),
+        (lambda: Bench(2, 1, np.array([0.0, 1.0]), (Cost(),)), "worst_cost needs one entry a model"),
+        (lambda: Bench(1, 1, np.array([0.0, 1.0]), (Cost(usd=-1.0),)), "worst_cost must not be negative"),
+        (lambda: Bench(1, 1, np.array([0.0, 1.0]), (), np.zeros((1, 1, 3), int)), "prior_counts must have shape"),
+        (lambda: Bench(1, 1, np.array([0.0, 1.0]), (), np.full((1, 1, 2), -1)), "prior_counts must not be negative"),
+        (lambda: Bench(1, 2, np.array([0.0, 1.0]), clusters=np.array([0])), "clusters needs one label a question"),
+        (lambda: Bench(1, 2, np.array([0.0, 1.0]), clusters=np.array([0, 2])), "labels of clusters must be 0, 1, ..."),
+    ],
+)
+def test_values_are_checked_where_they_are_given(make: Callable[[], object], rule: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(rule)):
+        make()
+
+
+class Greedy:
+    """A custom policy that allocates too many or negative trials."""
+
+    def __init__(self, trials: int) -> None:
+        self.trials = trials
+
+    def allocate(self, view: View) -> IntArray:
+        return np.full_like(view.issued, self.trials)
+
+
+@pytest.mark.parametrize("trials", [-1, 2])
+def test_a_policy_that_exceeds_its_sizes_is_refused(trials: int) -> None:
+    plan = Plan(BENCH, objective=Threshold(0.5), policy=Greedy(trials), trials=Trials(min=1, max=8))
+    controller = Controller(plan)
+    with pytest.raises(ValueError, match="must give each model 0 to view.sizes trials"):
+        controller.tell(Answers(plan, 0).of(controller.ask(1000)))
+
+
+def test_a_policy_cannot_bring_back_a_model_set_aside() -> None:
+    plan = Plan(BENCH, objective=Best(), policy=Greedy(1), trials=Trials(min=1, max=8))
+    controller = Controller(plan)
+    answers = Answers(plan, 0, skill=lambda model, question: 0.5)
+    outcomes = answers.of(controller.ask(1000))
+    with pytest.raises(ValueError, match="must give each model 0 to view.sizes trials"):
+        controller.tell([SetAside(2, "gone"), *outcomes])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Trials(min="4"), "trials.min must be a whole number"),
+        (lambda: Trials(max=8.5), "trials.max must be a whole number"),
+        (lambda: Trials(min=True), "trials.min must be a whole number"),
+        (lambda: Plan(BENCH, objective=Trials()), "objective of a plan must have `comparisons`"),
+        (lambda: Plan(BENCH, trials=(4, 8)), "trials of a plan must be of type Trials"),
+        (lambda: Plan("bench"), "bench of a plan must be of type Bench"),
+    ],
+)
+def test_values_of_another_type_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+def test_a_plan_shows_what_differs_from_the_defaults() -> None:
+    bench = Bench(2, 30, np.array([0.0, 1.0]), question_weights=np.arange(1.0, 31.0))
+    shown = "Bench(models=2, questions=30, weights=[0.0, 1.0], question_weights=<array of shape (30,)>)"
+    assert repr(Plan(bench, trials=Trials(max=8))) == f"Plan(bench={shown}, trials=Trials(min=4, max=8))"

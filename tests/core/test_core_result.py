@@ -1,19 +1,24 @@
-"""The result of a run as plain values."""
+"""The result of a run as plain values, and its verdicts on scores corrected for the grader's errors."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_runs import Answers, never_called, play
+from core_runs import Answers, never_called, play, result_of, standing_of, straight
+from numpy.typing import NDArray
 
-from adaptive_eval.core import Bench, Controller, Cost, Outcome, PairVerdict, Plan, Reason, Result, Trials, Verdict
-from adaptive_eval.core.judge import Judging
-from adaptive_eval.core.objectives import Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
-from adaptive_eval.core.policies import UnresolvedPairs
-from adaptive_eval.core.rules import Rule, ZScore
+from adaptive_eval.core import Controller, Evidence, NearBest, Optimal, Plan, Rule, StageBefore, UnresolvedPairs, ZScore
+from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
+from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
+from adaptive_eval.core.objectives import Best, Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
+from adaptive_eval.core.result import ComparisonResult, Result
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.settings import Margin
+from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
+from adaptive_eval.core.types import Ask, Cost, PairVerdict, Reason, Verdict
 from scorio.sinf.compare import sampled_variance
 
 W = [0.0, 1.0]
@@ -22,30 +27,18 @@ RIGHT = [[9, 8, 7, 9], [5, 6, 4, 5], [4, 6, 5, 4]]
 
 def plan(rule: Rule | None = None, **bench: object) -> Plan:
     """Three models, ten trials of each of four questions, and one look."""
-    return Plan(
-        Bench(3, 4, np.array(W), **bench),
-        objective=Ranking(),
-        rule=rule or Sequential(start=1.0),
-        policy=UnresolvedPairs(),
-        judging=Judging(futility=None),
-        prior="uniform",
-        trials=Trials(min=10, max=10),
-    )  # type: ignore[arg-type]
+    made = Bench(3, 4, np.array(W), **bench)  # type: ignore[arg-type]
+    return never_called(
+        made, rule=rule or Sequential(start=1.0), policy=UnresolvedPairs(), trials=Trials(min=10, max=10)
+    )
 
 
 def run_to_end(chosen: Plan, right: list[list[int]] = RIGHT) -> Controller:
-    controller = Controller(chosen)
-    cost = Cost(7, 0.01, 0.5)
-    controller.tell(
-        Outcome(*ask[:3], int(ask.trial < right[ask.model][ask.question]), cost) for ask in controller.ask(1000)
+    return play(
+        Controller(chosen),
+        lambda ask: int(ask.trial < right[ask.model][ask.question]),
+        cost=lambda ask: Cost(7, 0.01, 0.5),
     )
-    return controller
-
-
-def result_of(controller: Controller) -> Result:
-    result = controller.result()
-    assert result is not None
-    return result
 
 
 TALLIES = [[[10 - right, right] for right in row] for row in RIGHT]
@@ -95,40 +88,17 @@ def test_questions_of_a_cluster_count_together() -> None:
     assert first.sampled_sigma == pytest.approx(math.sqrt(sum(s * s for s in sums) * 2 / (1 * 16)))
 
 
-def test_one_question_says_nothing_of_others_like_it() -> None:
-    result = result_of(
-        run_to_end(
-            Plan(
-                Bench(2, 1, np.array(W)),
-                objective=Ranking(),
-                rule=ZScore(),
-                policy=UnresolvedPairs(),
-                judging=Judging(),
-                prior="uniform",
-                trials=Trials(min=10, max=10),
-            ),
-            [[9], [1]],
-        )
-    )
-    assert result.models[0].sampled_sigma == math.inf
-    (comparison,) = result.comparisons
-    assert (comparison.sampled_z, comparison.difference) == (0.0, pytest.approx(0.8)), "of these it says something"
-
-
-def test_one_question_says_nothing_of_others_where_pairs_are_many() -> None:
-    bench = Bench(5, 1, np.array(W))
-    chosen = Plan(
-        bench,
-        objective=TopK(2),
-        rule=ZScore(),
-        policy=UnresolvedPairs(),
-        judging=Judging(),
-        prior="uniform",
-        trials=Trials(min=10, max=10),
-    )
-    result = result_of(run_to_end(chosen, [[9], [7], [5], [3], [1]]))
-    assert [comparison.sampled_z for comparison in result.comparisons] == [0.0] * 6
-    assert all(comparison.difference > 0.1 for comparison in result.comparisons)
+@pytest.mark.parametrize(
+    ("objective", "right"),
+    [(Ranking(), [[9], [1]]), (TopK(2), [[9], [7], [5], [3], [1]])],
+    ids=["a pair", "many pairs"],
+)
+def test_one_question_says_nothing_of_others_like_it(objective: Objective, right: list[list[int]]) -> None:
+    bench = Bench(len(right), 1, np.array(W))
+    result = result_of(run_to_end(replace(plan(ZScore()), bench=bench, objective=objective, judging=Judging()), right))
+    assert {row.sampled_sigma for row in result.models} == {math.inf}
+    assert {comparison.sampled_z for comparison in result.comparisons} == {0.0}
+    assert all(comparison.difference > 0.1 for comparison in result.comparisons), "of these it says something"
 
 
 def test_outcomes_known_beforehand_are_in_every_score() -> None:
@@ -158,9 +128,6 @@ def test_reversals_are_all_that_were_called_and_turned() -> None:
     assert [(pair.first, pair.second) for pair in result.reversals] == turned
     assert all(pair.reversed and pair.z > 0.0 and pair.verdict is Verdict.RESOLVED for pair in result.reversals)
     assert {row.tier for row in result.models} == {1}
-
-
-def test_a_reversal_against_a_fixed_value_names_the_model() -> None:
     result = result_of(reversing(Threshold(0.5)))
     assert [(pair.first, pair.second) for pair in result.reversals] == [(1, None), (2, None)]
     assert [pair.z > 0.0 for pair in result.reversals] == [False, True]
@@ -210,21 +177,15 @@ def test_batched_comparisons_equal_single_ones(
 
 @pytest.mark.slow
 def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
-    chosen = Plan(
-        Bench(5, 10, np.array(W)),
-        objective=Ranking(),
-        rule=Sequential(0.8),
-        policy=UnresolvedPairs(),
-        trials=Trials(min=4, max=30),
-    )
+    bench, trials = Bench(5, 10, np.array(W)), Trials(min=4, max=30)
+    chosen = Plan(bench, objective=Ranking(), rule=Sequential(0.8), policy=UnresolvedPairs(), trials=trials)
     unseen = 0
     for seed in range(6):
         answers = Answers(chosen, seed, lambda model, question: 0.5 + 0.04 * model)
         controller, crossed = Controller(chosen), dict[frozenset[int | None], tuple[int, float]]()
         while controller.finished is None:
             controller.tell(answers.of(controller.ask(10**6)))
-            standing = controller.last_look
-            assert standing is not None
+            standing = standing_of(controller)
             evidence, call = standing.evidence, standing.memory.call
             for at in np.flatnonzero(call).tolist():
                 members = frozenset((int(evidence.first[at]), int(evidence.second[at])))
@@ -241,18 +202,270 @@ def test_each_call_names_the_look_that_crossed_the_boundary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "z", "is_reversed", "winner"),
+    ("second", "verdict", "z", "is_reversed", "winner"),
     [
-        (Verdict.RESOLVED, 3.0, False, 0),
-        (Verdict.RESOLVED, 0.5, True, 1),
-        (Verdict.OPEN, 3.0, False, None),
-        (Verdict.TIED, 0.1, False, None),
+        (1, Verdict.RESOLVED, 3.0, False, 0),
+        (1, Verdict.RESOLVED, 0.5, True, 1),
+        (1, Verdict.OPEN, 3.0, False, None),
+        (1, Verdict.TIED, 0.1, False, None),
+        (None, Verdict.RESOLVED, 3.0, False, 0),
+        (None, Verdict.RESOLVED, -3.0, False, None),
     ],
 )
-def test_only_a_call_has_a_winner(verdict: Verdict, z: float, is_reversed: bool, winner: int | None) -> None:
-    assert PairVerdict(0, 1, verdict, z, 0.99, 2.0, 0.5, 0.9, 10.0, is_reversed).winner == winner
+def test_only_a_call_has_a_winner_and_a_fixed_value_is_none(
+    second: int | None, verdict: Verdict, z: float, is_reversed: bool, winner: int | None
+) -> None:
+    assert PairVerdict(0, second, verdict, z, 0.99, 2.0, 0.5, 0.9, 10.0, is_reversed).winner == winner
 
 
-@pytest.mark.parametrize(("z", "winner"), [(3.0, 0), (-3.0, None)])
-def test_a_fixed_value_is_no_winner(z: float, winner: int | None) -> None:
-    assert PairVerdict(0, None, Verdict.RESOLVED, z, 0.99, 2.0, 0.5, 0.9, 10.0, reversed=False).winner == winner
+SKILLS = (0.7, 0.5, 0.2)
+"""True shares of right answers: by the grades each model is better than the next."""
+NONE = math.nan
+
+
+def finished_run(skills: Sequence[float] = SKILLS, seed: int = 1, **changes: object) -> Controller:
+    """A finished run of these models."""
+    usual = {"rule": Optimal(), "trials": Trials(min=4, max=40), "prior": "uniform"}
+    plan = Plan(Bench(len(skills), 20, np.array([0.0, 1.0])), **(usual | changes))  # type: ignore[arg-type]
+    return straight(plan, Answers(plan, seed, lambda model, question: skills[model]))
+
+
+def correction(shift: Sequence[float], sigma: float | Sequence[float] = 0.01) -> ScoreCorrection:
+    """Score corrections with their standard errors; nan where a model has none."""
+    shifts = np.array(shift, dtype=float)
+    variance = np.where(np.isfinite(shifts), np.square(np.broadcast_to(sigma, shifts.shape)), np.nan)
+    return ScoreCorrection(shifts[:, None], variance[:, None])
+
+
+def order(result: Result) -> list[int]:
+    return [row.model for row in result.models]
+
+
+def verdicts(result: Result) -> dict[tuple[int, int | None], Verdict]:
+    """Verdicts by the better and the worse model of each comparison."""
+    pairs = [comparison.verdict for comparison in result.comparisons]
+    return {(pair.first, pair.second): pair.verdict for pair in pairs}
+
+
+def only(result: Result) -> ComparisonResult:
+    (pair,) = result.comparisons
+    return pair
+
+
+RESOLVED, UNDECIDED = Verdict.RESOLVED, Verdict.UNDECIDED_BY_LABELS
+
+
+def test_a_correction_without_shift_or_variance_changes_no_result() -> None:
+    run = finished_run()
+    plain, corrected = result_of(run), result_of(run, correction([0.0, 0.0, 0.0], 0.0))
+    assert corrected.models == plain.models and verdicts(corrected) == verdicts(plain)
+    assert [comparison.called for comparison in corrected.comparisons] == [
+        comparison.called for comparison in plain.comparisons
+    ]
+
+
+def test_scores_order_tiers_and_differences_are_those_of_corrected_scores() -> None:
+    run = finished_run()
+    plain, corrected = result_of(run), result_of(run, correction([-0.4, 0.0, 0.0]))
+    assert order(plain) == [0, 1, 2] and order(corrected) == [1, 0, 2]
+    scores = {row.model: row for row in plain.models}
+    for row in corrected.models:
+        shift = -0.4 if row.model == 0 else 0.0
+        assert row.score == pytest.approx(scores[row.model].score + shift)
+        assert row.sigma == pytest.approx(math.hypot(scores[row.model].sigma, 0.01))
+        assert row.bayes == pytest.approx(scores[row.model].bayes + shift)
+        assert (row.lowest, row.highest) == (pytest.approx(row.score), pytest.approx(row.score))
+    assert verdicts(corrected) == {(1, 0): RESOLVED, (0, 2): UNDECIDED}
+    first = corrected.comparisons[0]
+    assert first.difference == pytest.approx(corrected.models[0].score - corrected.models[1].score)
+    assert first.sigma == pytest.approx(math.hypot(corrected.models[0].sigma, corrected.models[1].sigma))
+    assert first.verdict.z == pytest.approx(first.difference / first.sigma)
+    assert [row.tier for row in corrected.models] == [1, 2, 2]
+    assert first.called is not None and first.called.look == len(run.looks)
+    assert first.called.z == pytest.approx(first.verdict.z)
+    assert not corrected.reversals
+    assert corrected.trials == plain.trials and corrected.reason == plain.reason
+
+
+def test_a_call_that_the_corrected_difference_does_not_support_is_undecided() -> None:
+    run = finished_run()
+    corrected = result_of(run, correction([-0.2, 0.0, 0.0]))
+    assert verdicts(corrected)[order(corrected)[0], order(corrected)[1]] is UNDECIDED
+    assert [row.tier for row in corrected.models] == [1, 1, 2]
+    assert corrected.comparisons[0].called is None
+    wide = result_of(run, correction([0.0, 0.0, 0.0], 0.3))
+    assert order(wide) == [0, 1, 2]
+    assert set(verdicts(wide).values()) == {UNDECIDED} and [row.tier for row in wide.models] == [1, 1, 1]
+
+
+def test_labels_never_newly_decide_a_comparison_with_an_unlabelled_model() -> None:
+    run = finished_run()
+    corrected = result_of(run, correction([-0.3, NONE, NONE]))
+    assert verdicts(corrected) == {(1, 0): UNDECIDED, (0, 2): RESOLVED}
+    corrected = result_of(run, correction([0.0, NONE, NONE]))
+    assert verdicts(corrected) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
+    open_ = finished_run(skills=(0.5, 0.5), seed=1)
+    plain, moved = result_of(open_), result_of(open_, correction([0.4, NONE]))
+    assert only(plain).verdict.verdict is only(moved).verdict.verdict is Verdict.OUT_OF_REACH
+    both = result_of(open_, correction([0.4, 0.0]))
+    assert verdicts(both) == {(0, 1): RESOLVED}, "labels of both decide"
+
+
+def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> None:
+    """Half the difference takes four times the trials, more if labels leave some variance, and too much of that leaves
+    no number that would do."""
+    run, limit = finished_run(rule=ZScore(9.0), skills=(0.55, 0.6)), 9.0
+    graded = only(result_of(run))
+    halved = [graded.difference / 4 * (1 if model == graded.verdict.second else -1) for model in range(2)]
+    exact, some, most = (
+        only(result_of(run, correction(halved, sigma))).verdict.trials_needed for sigma in (1e-7, 1e-3, 0.1)
+    )
+    today = graded.verdict.trials_needed
+    assert exact == pytest.approx(4 * today, rel=1e-3)
+    # a variance of (d / z)^2 is what a call takes, and labels keep their part of it
+    allowed = (graded.difference / 2 / limit) ** 2
+    assert some == pytest.approx(4 * today * allowed / (allowed - 2 * 1e-3**2), rel=1e-3)
+    assert most == math.inf
+
+
+def test_a_tie_is_judged_by_the_corrected_difference() -> None:
+    run = finished_run(judging=Judging(delta=0.15), skills=(0.5, 0.5), seed=2)
+    plain = result_of(run)
+    assert only(plain).verdict.verdict is Verdict.TIED
+    for shift, sigma, verdict in ((0.0, 0.01, Verdict.TIED), (0.0, 0.2, UNDECIDED), (0.5, 0.01, RESOLVED)):
+        corrected = result_of(run, correction([shift, 0.0], sigma))
+        assert only(corrected).verdict.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("rule", "judging"),
+    [
+        (Optimal(), Judging(familywise=True)),
+        (Sequential(), Judging(familywise=True)),
+        (ZScore(), Judging(latch=False)),
+        (NearBest(0.05), Judging()),
+    ],
+)
+def test_every_rule_judges_corrected_scores(rule: Rule, judging: Judging) -> None:
+    run = finished_run(objective=Best(), rule=rule, judging=judging)
+    corrected = result_of(run, correction([-0.6, 0.0, 0.0]))
+    assert verdicts(corrected)[1, 0] is RESOLVED
+    wide = result_of(run, correction([0.0, 0.0, 0.0], 1.0))
+    assert RESOLVED not in verdicts(wide).values()
+
+
+def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores() -> None:
+    run = finished_run(objective=Threshold(0.6))
+    assert verdicts(result_of(run)) == {(0, None): RESOLVED, (1, None): RESOLVED, (2, None): RESOLVED}
+    corrected = result_of(run, correction([-0.1, NONE, 0.7]))
+    assert verdicts(corrected) == {
+        (0, None): UNDECIDED,
+        (1, None): RESOLVED,
+        (2, None): RESOLVED,
+    }
+    assert {comparison.verdict.first: comparison.verdict.z > 0.0 for comparison in corrected.comparisons}[2]
+    precise = finished_run(objective=PrecisionOf(0.05))
+    assert set(verdicts(result_of(precise)).values()) == {RESOLVED}
+    wide = result_of(precise, correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
+    assert verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
+
+
+def test_a_gate_follows_the_corrected_scores() -> None:
+    run = finished_run(objective=Gate(Margin(1, 0.1)))
+    plain, corrected = result_of(run), result_of(run, correction([-0.6, 0.0, 0.5]))
+    assert verdicts(plain) == {(0, 1): RESOLVED, (1, 2): RESOLVED}
+    assert verdicts(corrected) == {(1, 0): RESOLVED, (2, 1): RESOLVED}
+    undecided = result_of(run, correction([-0.3, 0.0, 0.0], 0.05))
+    assert UNDECIDED in verdicts(undecided).values()
+
+
+def test_a_call_from_before_a_longer_horizon_can_be_confirmed_by_labels() -> None:
+    skills = (0.9, 0.4, 0.1)
+    short = finished_run(skills=skills, trials=Trials(min=4, max=10))
+    run = finished_run(skills=skills, before=StageBefore(short, (0, 1, 2)))
+    plain, corrected = result_of(run), result_of(run, correction([0.0, 0.0, 0.0]))
+    assert verdicts(plain)[0, 1] is verdicts(corrected)[0, 1] is RESOLVED
+    turned = result_of(run, correction([-0.75, 0.0, 0.0]))
+    assert verdicts(turned)[1, 0] is RESOLVED
+
+
+def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool = True) -> Controller:
+    """A run of two models that are right in half of their trials, to its end. Of the first, answers to this many of the
+    20 questions are cut off, and all are empty from some trial on."""
+    bench, judging = Bench(2, 20, np.array([0.0, 1.0])), Judging(futility=None)
+    plan = Plan(bench, rule=ZScore(4.0), judging=judging, trials=Trials(min=8, max=24), pace=Pace(lookahead=0))
+    truncated = int(AnswerKind.TRUNCATED)
+    controller = Controller(replace(plan, may_be_right=truncated, stops_on_alarm=stops))
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        bad = ask.model == 0 and empty_from is not None and ask.trial >= empty_from
+        kinds = int(AnswerKind.EMPTY) if bad else truncated * (ask.model == 0 and ask.question < cut)
+        return int((ask.question + ask.trial) % 2 and not kinds), kinds
+
+    return play(controller, grade)
+
+
+@pytest.mark.parametrize(("cut", "verdict"), [(0, RESOLVED), (8, Verdict.BLOCKED)])
+def test_labels_make_no_call_that_cut_answers_could_reverse(cut: int, verdict: Verdict) -> None:
+    run = run_with_cut_answers(cut, stops=False)
+    corrected = result_of(run, correction([-0.3, 0.0]))
+    assert only(corrected).verdict.verdict is verdict
+
+
+def test_labels_make_no_new_call_after_an_alarm() -> None:
+    run = run_with_cut_answers(0, empty_from=12)
+    corrected = result_of(run, correction([-0.3, 0.0]))
+    assert run.finished is Reason.ALARM
+    assert only(corrected).verdict.verdict is Verdict.BLOCKED
+
+
+def paths(
+    drift: float, information: NDArray[np.float64], rule: Rule, runs: int
+) -> tuple[Evidence, LatchedVerdicts, DecidingLooks]:
+    """Runs of two models with this drift of the graded difference: the evidence at the end, and the calls."""
+    rng = np.random.default_rng(3)
+    steps = np.sqrt(np.diff(information, prepend=0.0))
+    difference = drift + (rng.standard_normal((runs, len(steps))) * steps).cumsum(axis=1) / information
+    criteria, memory = Criteria(Ranking(), rule, Judging(), p_values=False), LatchedVerdicts.blank(runs)
+    decided, ended, over = DecidingLooks.blank(runs), evidence_of(difference[:, -1], 1.0), np.zeros(runs, bool)
+    for look, share in enumerate(information.tolist()):
+        now = evidence_of(difference[:, look], share)
+        judged, level = judge(memory, [now], criteria)
+        call = np.where(over, memory.call, judged.call).astype(np.int8)
+        ended = chosen(over, ended, now)
+        memory = replace(judged, call=call)
+        decided = decided.with_look(look + 1, memory, ended, level)
+        over = (call != 0) | judged.given_up
+    return ended, memory, decided
+
+
+def evidence_of(difference: NDArray[np.float64], information: float) -> Evidence:
+    """Evidence on this many pairs whose difference has a standard error of 1 at the horizon."""
+    pairs, none = len(difference), np.zeros(len(difference), np.intp)
+    sigma = np.full(pairs, information**-0.5)
+    share = np.full(pairs, information)
+    return Evidence(2, False, none, none + 1, difference, sigma, difference / sigma, share)
+
+
+def chosen(over: NDArray[np.bool_], before: Evidence, now: Evidence) -> Evidence:
+    """The final evidence of finished runs, and the current evidence of the others."""
+    names = ("difference", "sigma", "z", "information")
+    return replace(now, **{name: np.where(over, getattr(before, name), getattr(now, name)) for name in names})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [Optimal(start=0.15), Sequential(start=0.15)])
+@pytest.mark.parametrize("looks", [6, 40])
+def test_equal_models_are_called_no_more_often_than_the_module_says(rule: Rule, looks: int) -> None:
+    """Models that labels would score alike, under a grader that is more or less lenient with one of them."""
+    runs, rng, criteria = 20_000, np.random.default_rng(5), Criteria(Ranking(), rule, Judging(), p_values=False)
+    slack = 2.0 * math.sqrt(0.1 * 0.9 / runs)
+    for drift in (0.0, 1.0, 1.5, 2.5, 4.0):
+        ended, memory, decided = paths(drift, np.linspace(0.15, 1.0, looks), rule, runs)
+        for noise in (0.1, 0.3, 1.0, 2.0):
+            difference = ended.difference - drift + noise * rng.standard_normal(runs)
+            sigma = np.hypot(ended.sigma, noise)
+            moved = replace(ended, difference=difference, sigma=sigma, z=difference / sigma)
+            judged, _, _ = judge_corrected(memory, [moved], criteria, decided)
+            assert max((judged.call > 0).mean(), (judged.call < 0).mean()) <= 0.046 + slack
+            assert (judged.call != 0).mean() <= 0.08 + slack

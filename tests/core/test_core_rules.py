@@ -1,22 +1,30 @@
-"""The boundaries of each rule on given evidence, computed independently."""
+"""The boundaries of each rule on given evidence, computed independently; pairs given up, and pairs judged by trial."""
 
 import math
+from dataclasses import replace
+from itertools import cycle
+from typing import Any
 
 import numpy as np
 import pytest
-from core_evidence import evidence
+from core_looks import Looker, binary, evidence
+from core_runs import look_of, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from thoroughness import examples
 
-from adaptive_eval.core.anytime import Anytime
-from adaptive_eval.core.evidence import Evidence
-from adaptive_eval.core.near_best import NearBest
+from adaptive_eval.core import Anytime, Ask, Controller, Evidence, NearBest, Outcome, Plan, Verdict
+from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, judge
+from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, Pairs, Ranking, Threshold, TopK
+from adaptive_eval.core.optimal import MOST_LEFT, ContinuedOptimal, Optimal, Spacing
 from adaptive_eval.core.registry import RULES, make
-from adaptive_eval.core.rules import Correctable, Precision, Rule, ZScore
-from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.core.rules import Correctable, Precision, Rule, ZScore, is_correctable, is_giving_up
+from adaptive_eval.core.sequential import KAPPA_BY_TRIAL, Coupled, Sequential
+from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
+from adaptive_eval.core.stages import StageBefore, extended
 from adaptive_eval.testing.rules import check_boundary, check_p_values
 
 
@@ -35,14 +43,11 @@ def test_sequential_holds_at_every_look_of_a_fine_schedule(kappa: float, at_look
     np.testing.assert_allclose(rising, [constant * t**-kappa for t in (0.05, 0.3, 1.0)], rtol=1e-8)
 
 
-def test_sequential_calls_nothing_before_its_start() -> None:
+def test_sequential_calls_nothing_before_its_start_and_with_one_look_is_the_plain_test() -> None:
     on = evidence(3, [9.0] * 3, [0.0, 0.0499, 0.05])
     assert np.isinf(Sequential().boundary(on)).tolist() == [True, True, False]
     assert Sequential().p_value(on, 1).tolist()[:2] == [1.0, 1.0]
     assert Sequential().p_value(on, 1)[2] < 1e-4
-
-
-def test_with_one_look_sequential_is_the_plain_test() -> None:
     on = evidence(2, [1.7], [1.0])
     assert Sequential(start=1.0).boundary(on)[0] == pytest.approx(norm.ppf(0.95), abs=1e-3)
     assert Sequential(start=1.0).p_value(on, 1)[0] == pytest.approx(norm.sf(1.7), abs=1e-4)
@@ -116,3 +121,287 @@ def test_any_evidence_passes_the_published_checks_at_any_level(rule: Rule, on: E
     finite = np.isfinite(rule.boundary(on))
     assert np.all(stricter.boundary(on)[finite] > rule.boundary(on)[finite])
     np.testing.assert_allclose(stricter.p_value(on, 1), rule.p_value(on, 1), rtol=1e-9)
+
+
+OF_TEN = 10
+OPTIMAL = Optimal(spacing=Spacing(1.0))
+
+
+def half_way(first: int, second: int, trials: int) -> list[list[list[int]]]:
+    """Two models that were right so often on each question."""
+    return [binary([first] * OF_TEN, trials), binary([second] * OF_TEN, trials)]
+
+
+def test_a_pair_that_was_given_up_is_never_called_whatever_comes() -> None:
+    looker = Looker(rule=OPTIMAL)
+    _, pairs = looker.look(half_way(20, 20, 40))
+    assert pairs[0, 1].verdict is Verdict.OUT_OF_REACH
+    standing, pairs = looker.look(half_way(60, 20, 70))
+    assert abs(standing.evidence.z[0]) > 5.0 and pairs[0, 1].verdict is Verdict.OUT_OF_REACH
+    assert pairs[0, 1].power == 0.0
+    fresh, pairs = Looker(rule=OPTIMAL).look(half_way(60, 20, 70))
+    assert fresh.memory.call[0] == 1 and pairs[0, 1].verdict is Verdict.RESOLVED
+
+
+def test_a_pair_that_was_given_up_can_still_be_certified_as_tied() -> None:
+    looker = Looker(rule=OPTIMAL, judging=Judging(delta=0.07))
+    _, pairs = looker.look(half_way(20, 20, 40))
+    assert looker.memory is not None and looker.memory.given_up[0]
+    assert pairs[0, 1].verdict is Verdict.OPEN and pairs[0, 1].power > 0.3
+    _, pairs = looker.look(half_way(40, 40, 80))
+    assert pairs[0, 1].verdict is Verdict.TIED
+    bound = OPTIMAL.ties.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))
+    assert bound[0] > OPTIMAL.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], "a tie's test gives nothing up"
+
+
+def test_a_pair_is_given_up_if_it_may_have_been_under_the_grades_that_are_unknown() -> None:
+    close, apart = (evidence(2, [z], [0.5]) for z in (0.0, 1.8))
+    assert OPTIMAL.gives_up(close).tolist() == [True] and OPTIMAL.gives_up(apart).tolist() == [False]
+    criteria = Criteria(Ranking(), OPTIMAL, Judging(), p_values=False)
+    judged, _ = judge(LatchedVerdicts.blank(1), [apart, close, apart], criteria)
+    assert judged.given_up.tolist() == [True]
+
+
+def test_a_cap_gives_up_what_the_rule_would_go_on_with() -> None:
+    counts = half_way(6, 5, 10)
+    _, pairs = Looker(rule=OPTIMAL, judging=Judging()).look(counts)
+    assert pairs[0, 1].verdict is Verdict.OPEN
+    _, pairs = Looker(rule=OPTIMAL, judging=Judging()).look(counts, affordable=2.0)
+    assert pairs[0, 1].verdict is Verdict.OUT_OF_REACH
+
+
+EVERY_OBJECTIVE: tuple[Objective, ...] = (
+    Ranking(),
+    Best(),
+    TopK(2),
+    Baseline(1),
+    Pairs(((0, 1), (0, 2))),
+    Threshold(0.5),
+    Gate(Margin(1, 0.05)),
+)
+PACES = (Pace(), Pace(2), Pace(share=0.5))
+
+
+@pytest.mark.parametrize(
+    ("objective", "pace"),
+    [*zip(EVERY_OBJECTIVE, cycle(PACES), strict=False), *((Ranking(), pace) for pace in PACES[1:])],
+    ids=lambda value: type(value).__name__,
+)
+def test_runs_of_every_objective_and_pace_end_and_part_the_far_ones(objective: Objective, pace: Pace) -> None:
+    before = np.zeros((3, OF_TEN, 2), np.int64)
+    before[2] = 1  # R0
+    bench = Bench(3, OF_TEN, np.array([0.0, 1.0]), prior_counts=before)
+    controller = Controller(
+        Plan(bench, objective=objective, rule=Optimal(spacing=Spacing(2.0)), trials=Trials(min=4, max=30), pace=pace)
+    )
+    rng, needed = np.random.default_rng(0), np.ones(3, bool)
+    while controller.finished is None:
+        requested = controller.ask(1 << 20)
+        assert all(needed[ask.model] for ask in requested), "who is not wanted again is not asked"
+        looks = controller.tell(Outcome(*ask[:3], int(rng.random() < (0.9, 0.5, 0.5)[ask.model])) for ask in requested)
+        needed = controller.needed_models() if looks else needed
+    assert controller.last_look is not None
+    last = {(pair.first, pair.second): pair.verdict for pair in controller.looks[-1].comparisons}
+    assert Verdict.OPEN not in last.values()
+    assert controller.last_look.memory.call[0] == 1, "0.9 against 0.5, or against the value 0.5"
+
+
+@pytest.mark.parametrize("shared", [{"judging": Judging(familywise=True)}, {"coupled": True}], ids=str)
+def test_the_variant_without_futility_decides_for_shared_errors_or_seeds(shared: dict[str, Any]) -> None:
+    plan = Plan(Bench(3, OF_TEN, np.array([0.0, 1.0])), rule=OPTIMAL, **shared)
+    rule = plan.deciding_rule
+    assert is_correctable(rule) and not is_giving_up(rule) and rule.confidence == OPTIMAL.confidence
+
+
+def paths(pairs: int, times: NDArray[np.float64], start: NDArray[np.float64], at: float, seed: int) -> list[Evidence]:
+    """Exact ties against fixed values, looked at these times of a horizon."""
+    rng, x, before, looks = np.random.default_rng(seed), start.copy(), at, []
+    for t in times:
+        x = x + np.sqrt(t - before) * rng.standard_normal(pairs)
+        before = t
+        z = (x / np.sqrt(t)).tolist()
+        looks.append(evidence(pairs, z, [t] * pairs, [0.05] * pairs, reference=True))
+    return looks
+
+
+@pytest.mark.parametrize(("confidence", "more"), [(0.99, 0.1824), (0.95, 0.152), (0.8, 0.038), (0.75, 0.0), (0.6, 0.0)])
+def test_resting_leaves_more_error_unspent_at_smaller_levels(confidence: float, more: float) -> None:
+    assert np.isclose(Optimal(confidence, rests=True).unspent, more) and Optimal(confidence).unspent == 0.0
+    assert np.isclose(Optimal(confidence, worth=6.0, rests=True).unspent, more / 2), "half as many rest"
+    assert np.isclose(Optimal(confidence, 0.525, rests=True).unspent, more / 2), "there is half as much time for it"
+
+
+def test_a_single_look_spends_the_error_that_is_allowed_and_no_more() -> None:
+    single_look = Optimal(start=1.0, spacing=Spacing(1.0), rests=True)
+    assert np.isclose(single_look.boundary(evidence(2, [0.0], [1.0], [0.1, 0.1]))[0], 1.6449, rtol=1e-4)
+    assert Optimal(start=1.0).reserve == 0.0, "nothing is kept for later"
+
+
+@pytest.mark.slow
+def test_error_saved_by_resting_lowers_the_boundary_and_is_not_reused_by_a_longer_horizon() -> None:
+    """The reference is the rule itself without rests, at the confidence that spends as much."""
+    for confidence, more in ((0.95, 0.152), (0.75, 0.0)):
+        resting = replace(OPTIMAL, confidence=confidence, rests=True)
+        plain = replace(OPTIMAL, confidence=1.0 - (1.0 - confidence) * (1.0 + more))
+        looks = paths(200, np.linspace(0.05, 0.6, 12), np.zeros(200), 0.0, 5)
+        for look in looks:
+            assert np.allclose(resting.boundary(look), plain.boundary(look), atol=1e-3)
+        now = replace(looks[-1], information=looks[-1].information / 2.0)
+        given_up = np.any([plain.gives_up(look) for look in looks], axis=0)
+        expected = np.where(given_up, 0.0, plain.chance_left(looks[-1]) / (1.0 + more)) + resting.reserve
+        remaining = resting.extended(looks, now, 0.0).remaining_error(now)
+        assert np.allclose(remaining, np.minimum(expected, MOST_LEFT), atol=2e-3)
+
+
+@pytest.mark.release
+def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than_promised() -> None:
+    """Extended halfway, and again; pairs that were given up have only the reserved error."""
+    pairs = 800
+    looks = paths(pairs, np.linspace(0.05, 0.5, 37), np.zeros(pairs), 0.0, 1)
+    called, given_up = np.zeros(pairs, bool), np.zeros(pairs, bool)
+    for look in looks:
+        called |= ~given_up & (np.abs(look.z) >= OPTIMAL.boundary(look))
+        given_up |= ~called & OPTIMAL.gives_up(look)
+    now = replace(looks[-1], information=looks[-1].information / 3.0)
+    rule = extended(OPTIMAL, looks, now, 0.0)
+    assert isinstance(rule, ContinuedOptimal)
+    assert given_up.mean() > 0.3 and np.all(np.isfinite(rule.boundary(now)[~called]))
+    remaining = rule.remaining_error(now)
+    assert np.allclose(remaining[given_up], OPTIMAL.reserve) and np.all(
+        remaining[~given_up & ~called] > OPTIMAL.reserve
+    )
+    first = np.linspace(1 / 6, 0.5, 15)[1:]
+    further = paths(pairs, first, looks[-1].z * np.sqrt(1 / 6), 1 / 6, 2)
+    for look in further:
+        called |= np.abs(look.z) >= rule.boundary(look)
+    again = replace(further[-1], information=further[-1].information / 2.0)
+    rule = extended(rule, further, again, 0.0)
+    for look in paths(pairs, np.linspace(0.25, 1.0, 25)[1:], further[-1].z * 0.5, 0.25, 3):
+        called |= np.abs(look.z) >= rule.boundary(look)
+    assert 0.03 <= called.mean() <= binom.ppf(0.999, pairs, 0.1) / pairs
+
+
+def test_an_extended_run_continues_with_the_remaining_error() -> None:
+    bench, rng = Bench(2, OF_TEN, np.array([0.0, 1.0])), np.random.default_rng(4)
+    plan = Plan(bench, rule=Optimal(start=1 / 3, spacing=Spacing(2.0)), trials=Trials(min=4, max=12))
+
+    def grade(ask: Ask) -> int:
+        return int(rng.random() < (0.7, 0.5)[ask.model])
+
+    before = StageBefore(play(Controller(plan), grade, looks=1), (0, 1))
+    controller = play(Controller(replace(plan, trials=Trials(min=4, max=60), before=before)), grade)
+    assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
+    assert 0.0 < controller.extensions[0].error_left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
+
+
+def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
+    """No difference in the first rounds, and a large one from then on."""
+    bench, rule = Bench(2, OF_TEN, np.array([0.0, 1.0])), Optimal(start=0.5, spacing=Spacing(2.0))
+    small = Plan(bench, rule=rule, trials=Trials(min=4, max=8))
+
+    def grade(ask: Ask) -> int:
+        return int(ask.trial % 2 if ask.trial < 6 else ask.model == 0)
+
+    before = play(Controller(small), grade)
+    assert before.last_look is not None and before.last_look.memory.given_up[0]
+    assert before.looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
+    after = play(Controller(replace(small, trials=Trials(min=4, max=80), before=StageBefore(before, (0, 1)))), grade)
+    assert after.extensions[0].error_left[0] == pytest.approx(rule.reserve)
+    assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
+
+
+COUPLED = Coupled.from_rule(Sequential(start=0.05))
+OF_TWENTY = 20
+
+
+def two_pairs(z: float, information: float, paired: tuple[bool, bool] | None) -> Evidence:
+    """Two pairs that differ in nothing but how they are judged."""
+    three = evidence(3, [z] * 3, [information] * 3, [0.01] * 3).at_positions(np.array([0, 1]))
+    return replace(three, paired=None if paired is None else np.array(paired))
+
+
+@pytest.mark.parametrize("information", [0.05, 0.2, 1.0])
+def test_each_pair_has_the_boundary_of_its_kind(information: float) -> None:
+    flat, steep = Sequential(start=0.05, kappa=KAPPA_BY_TRIAL), Sequential(start=0.05)
+    seen = two_pairs(2.5, information, (True, False))
+    expected = [flat.boundary(seen)[0], steep.boundary(seen)[1]]
+    assert COUPLED.boundary(seen) == pytest.approx(expected)
+    assert COUPLED.p_value(seen, 1) == pytest.approx([flat.p_value(seen, 1)[0], steep.p_value(seen, 1)[1]])
+    assert COUPLED.at_level(0.01).boundary(seen)[1] == pytest.approx(replace(steep, confidence=0.99).boundary(seen)[1])
+    alone = seen.at_positions(np.array([0]))
+    assert COUPLED.boundary(alone) == pytest.approx(expected[:1])
+    nobody = two_pairs(2.5, information, None)
+    assert COUPLED.boundary(nobody) == pytest.approx(steep.boundary(nobody))
+
+
+def test_the_boundary_is_lower_where_near_copies_settle_and_higher_at_the_horizon() -> None:
+    """Both boundaries spend the same error, so that neither can be lower everywhere."""
+    early, late = (COUPLED.boundary(two_pairs(0.0, t, (True, False))) for t in (0.05, 1.0))
+    assert early[0] < 0.7 * early[1]
+    assert late[1] < late[0] < 1.2 * late[1]
+
+
+def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None:
+    looks = [two_pairs(1.0, t, (True, False)) for t in (0.1, 0.5, 0.9)]
+    now = two_pairs(1.0, 0.45, (True, False))
+    after = COUPLED.extended(looks, now, 0.02)
+    apart = [Sequential(start=0.05, kappa=kappa).extended(looks, now, 0.02) for kappa in (KAPPA_BY_TRIAL, 0.25)]
+    at_end = two_pairs(1.0, 1.0, (True, False))
+    for of_each, ask in (
+        (after.boundary(at_end), lambda rule: rule.boundary(at_end)),
+        (after.p_value(at_end, 1), lambda rule: rule.p_value(at_end, 1)),
+        (after.remaining_error(now), lambda rule: rule.remaining_error(now)),
+        (after.exhausted(now), lambda rule: rule.exhausted(now)),
+        (after.tied(at_end, 0.02), lambda rule: rule.tied(at_end, 0.02)),
+    ):
+        assert of_each.tolist() == [ask(rule)[number] for number, rule in enumerate(apart)]
+    again = after.extended(looks, now, 0.02).at_level(0.01)
+    assert isinstance(again, Coupled) and not again.by_pair and again.confidence == 0.99
+
+
+def test_a_run_has_it_where_seeds_are_shared_and_the_rule_is_its_own() -> None:
+    bench = Bench(2, OF_TWENTY, weights=np.array([0.0, 1.0]))
+    plan = Plan(bench, objective=Pairs(((0, 1),)), coupled=True)
+    assert plan.deciding_rule == Coupled.from_rule(Sequential())
+    alone = replace(plan, coupled=False)
+    assert alone.deciding_rule == Optimal(spacing=alone.spacing, rests=True)
+
+
+def gated(plan: Plan, seed: int, earlier: bool) -> int:
+    """Whether a copy worse by exactly delta passes (1) or fails (-1); it only loses trials and never gains any."""
+    rng, delta = np.random.default_rng(seed), plan.objective.margin.delta if plan.objective.margin else 0.0
+    u = rng.random((OF_TWENTY, plan.trials.max))
+    base = np.random.default_rng(8).beta(0.7, 0.7, (OF_TWENTY, 1)).clip(0.1)
+    outcomes = np.stack([u < base, (u < base) & (u >= delta)]).astype(int)
+    controller = Controller(plan)
+    if earlier:
+        shorter = replace(plan, trials=Trials(min=4, max=15))
+        controller = Controller(shorter)
+    while controller.finished is None:
+        if earlier and controller.taker.taken == 8:
+            before = StageBefore(controller, (0, 1))
+            controller, earlier = Controller(replace(plan, before=before), keep_looks=False), False
+        requested = controller.ask(10**6)
+        controller.tell(Outcome(*ask[:3], int(outcomes[ask[:3]])) for ask in requested)
+    look = look_of(controller)
+    (pair,) = look.comparisons
+    return 0 if pair.verdict is not Verdict.RESOLVED else 1 if pair.first == 1 else -1
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("runs", [600])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_copy_at_the_edge_passes_in_a_twentieth_of_runs_at_most(earlier: bool, runs: int) -> None:
+    """Pure losses are the hardest case: few losses look like none."""
+    bench = Bench(2, OF_TWENTY, weights=np.array([0.0, 1.0]))
+    plan = Plan(
+        bench,
+        objective=Gate(Margin(0, 0.03)),
+        rule=Sequential(start=4 / 15 if earlier else 4 / 60),
+        judging=Judging(),
+        trials=Trials(min=4, max=60),
+        coupled=True,
+    )
+    decisions = [gated(plan, seed, earlier) for seed in range(runs)]
+    for side in (1, -1):
+        assert decisions.count(side) / runs <= 0.05 + 2.0 * np.sqrt(0.0475 / runs)

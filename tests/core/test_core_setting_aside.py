@@ -1,17 +1,16 @@
-"""Models set aside because their trials fail: the run continues without waiting for them."""
+"""Models set aside because their trials fail, or never answer: the run continues without waiting for them."""
 
 import numpy as np
 import pytest
-from core_runs import RULES, Answers, Shell, drained, exact, objectives, plans, restore
+from core_runs import RULES, Answers, Shell, drained, exact, never_called, objectives, plans, restore, result_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Reason, SetAside, Trials, Verdict
-from adaptive_eval.core.judge import Judging
+from adaptive_eval.core import Bench, Budget, Controller, Pace, Plan, Trials, Weighted
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking
-from adaptive_eval.core.rules import ZScore
-from adaptive_eval.core.types import Cause, Lost
+from adaptive_eval.core.types import Ask, Cause, Lost, Outcome, Reason, SetAside, Verdict
 
 seeds = st.integers(0, 2**20)
 
@@ -40,7 +39,7 @@ def test_models_set_aside_at_any_moment_never_stall_the_run(plan: Plan, seed: in
 
 @settings(max_examples=examples(40), deadline=None)
 @given(plans(capped=False), seeds, st.integers(0, 4), st.data())
-def test_setting_a_model_aside_at_the_same_look_has_the_same_effect(
+def test_setting_aside_at_the_same_look_has_the_same_effect(
     plan: Plan, seed: int, after: int, data: st.DataObject
 ) -> None:
     """Later decisions depend on when the model was set aside, not on which of its outcomes had arrived by then."""
@@ -72,8 +71,7 @@ def test_everyone_set_aside_before_the_first_round(rule: object, data: st.DataOb
     assert {pair.verdict for pair in looks[0].comparisons} == {Verdict.BLOCKED}
     assert np.isnan(looks[0].scores).all()
     assert looks[0].tiers == (1, 1, 1)
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert result.trials == 0
 
 
@@ -85,16 +83,8 @@ def test_rounds_that_ran_ahead_of_models_set_aside_are_no_looks() -> None:
 
 
 def never(objective: Objective, models: int, pace: Pace | None = None) -> Plan:
-    """Nothing is ever called or given up."""
     bench = Bench(models, 3, np.array([0.0, 1.0]))
-    return Plan(
-        bench,
-        objective=objective,
-        rule=ZScore(99.0),
-        judging=Judging(futility=None),
-        trials=Trials(min=2, max=6),
-        pace=pace or Pace(),
-    )
+    return never_called(bench, objective=objective, policy=Weighted(), trials=Trials(min=2, max=6), pace=pace or Pace())
 
 
 def told_once(plan: Plan) -> tuple[Controller, Answers]:
@@ -154,20 +144,6 @@ def test_without_its_baseline_a_run_is_blocked() -> None:
     assert set(pairs_at(controller).values()) == {Verdict.BLOCKED}
 
 
-def test_what_was_called_before_stays_called() -> None:
-    plan = Plan(
-        Bench(2, 8, np.array([0.0, 1.0])), rule=ZScore(0.5), trials=Trials(min=2, max=6), pace=Pace(lookahead=1)
-    )
-    answers = Answers(plan, 0, skill=lambda model, question: float(model))
-    controller = Controller(plan)
-    requested = controller.ask(1000)
-    controller.tell(answers.of(ask for ask in requested if ask.trial < 2))
-    controller.tell([SetAside(0, "gone"), *answers.of(ask for ask in requested if ask.trial == 2)])
-    drained(controller, answers)
-    assert [pair.verdict for pair in controller.looks[-1].comparisons] == [Verdict.RESOLVED]
-    assert controller.finished is Reason.SETTLED
-
-
 def test_late_answers_of_a_model_set_aside_change_nothing() -> None:
     plan = never(Ranking(), 3, Pace(lookahead=1))
     answers = Answers(plan, 1)
@@ -200,30 +176,20 @@ def test_a_model_set_aside_earlier_is_in_play_again_after_a_restart() -> None:
     assert exact(restore(told_before, outcomes)) == exact(first.looks)
 
 
-def test_setting_a_model_aside_twice_changes_nothing() -> None:
+def test_a_model_is_set_aside_once_and_by_its_number() -> None:
     controller, answers = told_once(never(Ranking(), 3))
     controller.tell([SetAside(1, "first"), SetAside(1, "second")])
     assert controller.set_aside == {1: Lost(Cause.SERVER, "first")}
+    for unknown in (-1, 3):
+        with pytest.raises(ValueError, match=rf"by its number, 0 to 2, but got SetAside\(model={unknown}"):
+            controller.tell([SetAside(unknown, "gone")])
     drained(controller, answers)
-
-
-@pytest.mark.parametrize("model", [-1, 3])
-def test_setting_aside_an_unknown_model_is_refused(model: int) -> None:
-    controller, _ = told_once(never(Ranking(), 3))
-    with pytest.raises(ValueError, match=rf"by its number, 0 to 2, but got SetAside\(model={model}"):
-        controller.tell([SetAside(model, "gone")])
 
 
 def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
     """Requested trials may have been run: a cap on trials counts them, whether or not they arrived."""
     bench = Bench(3, 10, np.array([0.0, 1.0]))
-    plan = Plan(
-        bench,
-        rule=ZScore(99.0),
-        judging=Judging(futility=None),
-        trials=Trials(min=1, max=50),
-        budget=Budget(trials=104),
-    )
+    plan = never_called(bench, policy=Weighted(), trials=Trials(min=1, max=50), budget=Budget(trials=104))
     answers = Answers(plan, 2)
     controller = Controller(plan)
     requested = controller.ask(25)
@@ -232,3 +198,45 @@ def test_trials_asked_of_a_model_set_aside_stay_paid_for() -> None:
     drained(controller, answers)
     assert controller.finished is Reason.BUDGET
     assert controller.trials.tolist() == [40, 40, 0]  # 80 and 5 asked of model 2: 20 more would be 105
+
+
+QUESTIONS = 6
+
+
+def two_models(lookahead: int = 0) -> Controller:
+    bench = Bench(2, QUESTIONS, np.array([0.0, 1.0]))
+    return Controller(Plan(bench, trials=Trials(min=2, max=12), pace=Pace(lookahead=lookahead)))
+
+
+def outcome_of(ask: Ask, timed_out: bool) -> Outcome:
+    right = not timed_out and (ask.model == 0 or ask.trial % 2 == 0)
+    return Outcome(*ask[:3], int(right), kinds=AnswerKind.TIMED_OUT * timed_out)
+
+
+def test_a_model_that_never_answers_has_no_score_and_no_verdict() -> None:
+    run = two_models()
+    run.tell(outcome_of(ask, ask.model == 1) for ask in run.ask(100))
+    assert run.finished is Reason.BLOCKED
+    assert run.set_aside[1].cause is Cause.SERVER and "12 of the 12 requests" in run.set_aside[1].reason
+    assert not run.counts[1].any() and not run.arrived[1].any() and run.counts[0].any()
+    (look,) = run.looks
+    assert np.isnan(look.scores[1]) and look.count(Verdict.BLOCKED) == 1
+
+
+@pytest.mark.parametrize(("late", "aside"), [(0, False), (1, False), (6, False), (7, True), (12, True)])
+def test_half_of_a_round_must_be_real_answers(late: int, aside: bool) -> None:
+    run = two_models()
+    requested = run.ask(100)
+    mine = [ask for ask in requested if ask.model == 1]
+    run.tell(outcome_of(ask, ask in mine[:late]) for ask in requested)
+    assert (1 in run.set_aside) == aside
+    assert run.timed_out[1].sum() == (0 if aside else late)
+
+
+def test_answers_of_earlier_rounds_do_not_vouch_for_a_server_that_hangs() -> None:
+    run = two_models()
+    run.tell(outcome_of(ask, False) for ask in run.ask(100))
+    scores = run.looks[-1].scores
+    run.tell(outcome_of(ask, ask.model == 1) for ask in run.ask(100))
+    assert 1 in run.set_aside
+    assert run.looks[-1].scores[1] == scores[1], "what was answered stands"

@@ -1,19 +1,27 @@
-"""Models that can no longer be needed are never asked again, and some are settled early."""
+"""Models that can no longer be needed are never asked again; with dedicated servers they are parked, and none waits."""
+
+import math
+from heapq import heappop, heappush
 
 import numpy as np
 import pytest
-from core_plugins import OneByOne, OneByOneOnly
+from core_runs import result_of
 
-from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.judge import Judging
+from adaptive_eval.core import Ask, Controller, Judging, Look, Outcome, Plan, Reason, Uniform, UnresolvedPairs, Verdict
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Ranking, TopK
-from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.policies import Uniform, UnresolvedPairs
-from adaptive_eval.core.settings import Bench, Pace, Trials
-from adaptive_eval.core.types import Ask, Outcome
+from adaptive_eval.core.policies import View
+from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget, Pace, Trials
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.study.drive import drive
+from scorio.moments import IntArray
 
 SKILLS = np.array([0.9, 0.72, 0.68, 0.5, 0.47, 0.2])
 PACES = (Pace(), Pace(lookahead=2), Pace(share=0.5))
+
+
+def plan_of(**choices: object) -> Plan:
+    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
+    return Plan(bench, trials=Trials(min=4, max=40), **choices)  # type: ignore[arg-type]
 
 
 def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
@@ -42,8 +50,7 @@ def looks_wanted(plan: Plan, seed: int) -> list[np.ndarray]:
 )
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.release)], ids=["one", "more"])
 def test_a_model_no_longer_needed_is_never_needed_again(objective: Objective, pace: Pace, seeds: range) -> None:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    plan = Plan(bench, objective=objective, trials=Trials(min=4, max=40), pace=pace)
+    plan = plan_of(objective=objective, pace=pace)
     for seed in seeds:
         needed = looks_wanted(plan, seed)
         for before, after in zip(needed, needed[1:], strict=False):
@@ -51,26 +58,39 @@ def test_a_model_no_longer_needed_is_never_needed_again(objective: Objective, pa
 
 
 def test_distant_models_settle_early_unless_the_policy_may_still_ask_them() -> None:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    plan = Plan(bench, trials=Trials(min=4, max=40), policy=UnresolvedPairs())
+    plan = plan_of(policy=UnresolvedPairs())
     needed = looks_wanted(plan, 1)
     half = needed[len(needed) // 2]
     assert not half[-1], "the last one is far from all others"
     assert half.any()
     for changed in (
-        Plan(bench, trials=Trials(min=4, max=40), policy=Uniform()),
-        Plan(bench, trials=Trials(min=4, max=40), judging=Judging(latch=False, futility=None)),
+        plan_of(policy=Uniform()),
+        plan_of(judging=Judging(latch=False, futility=None)),
     ):
         assert all(mask.all() for mask in looks_wanted(changed, 1))
 
 
+class OneByOne:
+    """Serve the open pair that is most likely to be settled, with one more trial a question where possible."""
+
+    def allocate(self, view: View) -> IntArray:
+        plan = np.zeros_like(view.issued)
+        if len(view.open_pairs):
+            pair = view.open_pairs[np.argmax(view.power)]
+            for model in pair[pair < len(plan)]:
+                plan[model, : view.sizes[model]] = 1
+        return plan
+
+
+class OneByOneOnly(OneByOne):
+    """The same policy, declaring that it serves only open comparisons."""
+
+    only_open = True
+
+
 @pytest.mark.slow
 def test_a_custom_policy_releases_models_only_if_it_declares_only_open() -> None:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    silent, declared = (
-        looks_wanted(Plan(bench, trials=Trials(min=4, max=40), policy=policy), 1)
-        for policy in (OneByOne(), OneByOneOnly())
-    )
+    silent, declared = (looks_wanted(plan_of(policy=policy), 1) for policy in (OneByOne(), OneByOneOnly()))
     assert all(mask.all() for mask in silent), "who does not say so may ask anybody"
     assert not declared[-1].all(), "and who does is believed, as a built-in is"
 
@@ -96,17 +116,14 @@ def rests_of(plan: Plan, seed: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_models_without_open_comparisons_rest_when_servers_are_held(seed: int) -> None:
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    trials = Trials(min=4, max=40)
-    rests = rests_of(Plan(bench, trials=trials, pace=HELD), seed)
+    rests = rests_of(plan_of(pace=HELD), seed)
     assert any(0 < resting.sum() < len(SKILLS) for resting in rests), "some rest while others go on"
 
 
 @pytest.mark.parametrize("pace", [*PACES, HELD, Pace(share=0.7, opening=6)], ids=str)
 def test_no_look_is_taken_before_awaited_outcomes_arrive(pace: Pace) -> None:
     """One awaited model answers late, as from a batch service: no look is taken before its outcomes arrive."""
-    bench = Bench(models=len(SKILLS), questions=6, weights=np.array([0.0, 1.0]))
-    controller, rng = Controller(Plan(bench, trials=Trials(min=4, max=40), pace=pace)), np.random.default_rng(0)
+    controller, rng = Controller(plan_of(pace=pace)), np.random.default_rng(0)
     held_back, late = list[Ask](), -1
     while controller.finished is None:
         requested = controller.ask(64)
@@ -123,3 +140,195 @@ def test_no_look_is_taken_before_awaited_outcomes_arrive(pace: Pace) -> None:
             Outcome(*ask[:3], category) for ask, category in zip(answered, right.tolist(), strict=True)
         )
         assert not (awaited and looks)
+
+
+FOUR_SKILLS, OF_EIGHT = (0.95, 0.6, 0.55, 0.05), 8
+DRAWN = np.random.default_rng(3).random((len(FOUR_SKILLS), OF_EIGHT, 90))
+THREE_AHEAD = Pace(lookahead=3, dedicated_servers=True)
+
+
+def controller(**choices: object) -> Controller:
+    bench = Bench(len(FOUR_SKILLS), OF_EIGHT, np.array([0.0, 1.0]))
+    return Controller(Plan(bench, pace=THREE_AHEAD, trials=Trials(min=4, max=60), **choices))  # type: ignore[arg-type]
+
+
+def answer(ask: Ask, seconds: float = 1.0) -> Outcome:
+    return Outcome(*ask[:3], int(DRAWN[ask[:3]] < FOUR_SKILLS[ask.model]), seconds=seconds)
+
+
+def carry_out(run: Controller, slots: int, *, wrong_take: float = 1.0, seed: int = 0) -> list[Look]:
+    """Each model has this many slots; answers arrive when done, and wrong ones take longer."""
+    rng, flying = np.random.default_rng(seed), list[tuple[float, Ask]]()
+    now, looks = 0.0, list[Look]()
+    while run.finished is None:
+        for model in range(len(FOUR_SKILLS)):
+            room = slots - sum(ask.model == model for _, ask in flying)
+            for ask in run.ask(room, model):
+                right = DRAWN[ask[:3]] < FOUR_SKILLS[ask.model]
+                flying.append((now + rng.exponential() * (1.0 if right else wrong_take), ask))
+        flying.sort(key=lambda entry: entry[0])
+        now, ask = flying.pop(0)
+        looks += run.tell([answer(ask)])
+    run.tell(answer(ask) for _, ask in flying)
+    return looks
+
+
+@pytest.mark.parametrize(("slots", "wrong_take"), [(1, 1.0), (40, 10.0)])
+def test_looks_depend_neither_on_slots_nor_on_how_long_wrong_answers_take(slots: int, wrong_take: float) -> None:
+    reference = carry_out(controller(), 7)
+    run = controller()
+    assert carry_out(run, slots, wrong_take=wrong_take, seed=slots) == reference
+    assert run.arrived.sum() == run.counts.sum() + run.parked.sum()
+
+
+def test_a_model_in_no_open_comparison_is_paused_and_its_late_answers_are_kept() -> None:
+    run = controller()
+    looks: list[Look] = []
+    waiting = run.ask(10**6)
+    while not any(map(run.is_paused, range(len(FOUR_SKILLS)))):
+        looks += run.tell([answer(waiting.pop(0))])
+        waiting += run.ask(10**6)
+    (model, *_) = [model for model in range(len(FOUR_SKILLS)) if run.is_paused(model)]
+    assert run.finished is None and run.ask(10**6, model) == []
+    late, before = [ask for ask in waiting if ask.model == model], run.trials[model]
+    assert late and not run.tell(map(answer, late)), "no look waits for them"
+    assert run.trials[model] == before and run.parked[model].sum() >= len(late)
+    with pytest.raises(ValueError, match="told twice"):
+        run.tell([answer(late[0])])
+
+
+def test_under_a_cap_on_trials_models_are_parked_as_without_one_and_the_cap_holds() -> None:
+    """Parked trials stay reserved: how many of them were sent makes no difference."""
+    free, enough = controller(), controller(budget=Budget(trials=len(FOUR_SKILLS) * OF_EIGHT * 60))
+    assert carry_out(enough, 40) == carry_out(free, 40) and enough.parked.sum() == free.parked.sum() > 0
+    few = 2 * int(free.counts.sum())
+    ended = [controller(budget=Budget(trials=few)) for _ in range(2)]
+    looks = [carry_out(run, slots, seed=slots) for run, slots in zip(ended, (2, 40), strict=True)]
+    assert looks[0] == looks[1] and ended[0].finished is ended[1].finished
+    assert ended[1].parked.sum() > ended[0].parked.sum() > 0 and all(run.arrived.sum() <= few for run in ended)
+
+
+@pytest.mark.slow
+def test_a_cap_on_trials_is_left_to_the_comparisons_that_looks_leave_open() -> None:
+    """Asked ahead without limit, all of the cap was reserved before the first look, and every comparison out of reach:
+    half as many were called."""
+    trials, answers, held = Trials(min=4, max=80), Pace(), Pace(lookahead=12, opening=12, dedicated_servers=True)
+    called, unspent = {answers: 0, held: 0}, list[float]()
+    for seed in range(6):
+        rng, budget = np.random.default_rng(seed), Budget(trials=1000)
+        right = np.clip(np.linspace(0.3, 0.7, 4)[:, None] + rng.normal(0.0, 0.1, 12), 0.02, 0.98)
+        chances, bench = np.stack([1.0 - right, right], axis=-1), Bench(4, 12, np.array([0.0, 1.0]))
+        for pace in called:
+            tape = Tape.from_chances(chances, bench.weights, np.random.default_rng(seed))
+            run = drive(Controller(Plan(bench, pace=pace, trials=trials, budget=budget)), tape)
+            called[pace] += run.looks[-1].count(Verdict.RESOLVED)
+            assert run.looks[0].trials == (4 * 12,) * 4, "twice its opening is not paid for"
+        unspent.append(float(run.available.reserved.sum()))
+    assert called[held] >= 0.9 * called[answers] > 9 and max(unspent) <= MAX_SHARE_AHEAD * 1000
+
+
+@pytest.mark.parametrize(("ahead", "payable"), [(12, math.inf), (12, 48 * 30), (5, 20 * 30), (0, 3 * 30), (0, 0)])
+def test_at_most_a_quarter_of_a_capped_budget_is_asked_ahead(ahead: int, payable: float) -> None:
+    assert Pace(lookahead=12, dedicated_servers=True).rounds_ahead(payable, 30) == ahead
+    assert Pace(lookahead=12).rounds_ahead(payable, 30) == 12, "a lookahead that was chosen"
+
+
+def test_nothing_is_parked_under_a_cap_on_tokens() -> None:
+    """Parking would reserve sent trials at their worst cost, but looks pay only for the trials they use."""
+    run = controller(budget=Budget(tokens=10**9))
+    carry_out(run, 40)
+    assert not run.parked.any() and run.arrived.sum() == run.counts.sum()
+
+
+@pytest.mark.parametrize("wrong_take", [1.0, 10.0])
+def test_the_overrun_of_models_that_were_waited_for_enters_scores_and_calls_stand(wrong_take: float) -> None:
+    run = controller()
+    carry_out(run, 40, wrong_take=wrong_take)
+    before, late = run.result(), run.parked.copy()
+    assert before is not None and late.sum() > 0
+    (waited, *_) = np.flatnonzero(late.sum(axis=(1, 2))).tolist()
+    run.count_overrun([waited])
+    after = result_of(run)
+    assert run.overrun.sum() == late[waited].sum() and not run.parked[waited].any()
+    assert after.trials == before.trials + late[waited].sum()
+    rows, old = ({row.model: row for row in result.models} for result in (after, before))
+    assert rows[waited].sigma < old[waited].sigma
+    assert all(rows[model] == old[model] for model in rows if model != waited and rows[model].rank == old[model].rank)
+    then, now = (
+        {(p.verdict.first, p.verdict.second): p.called for p in result.comparisons} for result in (before, after)
+    )
+    assert all(then[pair] == now[pair] for pair in then.keys() & now.keys())
+    assert run.last_look is not None
+    called = run.last_look.memory.call.reshape(-1)
+    signs = dict(
+        zip(zip(*(side.tolist() for side in run.plan.judged_pairs), strict=True), called.tolist(), strict=True)
+    )
+    for better, worse in now:  # the order may have changed, and with it who is next to whom
+        assert worse is not None
+        sign = signs[better, worse] if better < worse else -signs[worse, better]
+        assert sign == (0 if now[better, worse] is None else 1)
+    assert not any(pair.verdict.verdict is Verdict.OPEN for pair in after.comparisons), "nothing more is asked"
+
+
+@pytest.mark.parametrize("seed", [1, 9, 41])
+def test_why_a_run_ended_is_told_of_the_look_with_its_overrun(seed: int) -> None:
+    """Ungraded answers blocked a pair; with the trials that came later it is out of reach, whatever their grades."""
+    rng, skills = np.random.default_rng(seed), np.array([0.79, 0.83, 0.80])
+    right = rng.random((3, OF_EIGHT, 90)) < skills[:, None, None]
+    is_ungraded = rng.random(right.shape) < 0.03
+    is_ungraded[:2] = False
+
+    def outcome(ask: Ask) -> Outcome:
+        return Outcome(*ask[:3], None if is_ungraded[ask[:3]] else int(right[ask[:3]]), seconds=1.0)
+
+    run = Controller(Plan(Bench(3, OF_EIGHT, np.array([0.0, 1.0])), pace=THREE_AHEAD, trials=Trials(min=4, max=30)))
+    flying: list[Ask] = []
+    while run.finished is None:
+        flying += run.ask(40)
+        run.tell([outcome(flying.pop(0))])
+    run.tell(map(outcome, flying))
+    assert run.finished is Reason.BLOCKED
+    run.count_overrun(range(3))
+    result = result_of(run)
+    assert result.reason is Reason.OUT_OF_REACH
+    assert Verdict.BLOCKED not in {pair.verdict.verdict for pair in result.comparisons}
+
+
+def test_overrun_counts_only_after_the_end() -> None:
+    run = controller()
+    run.tell(map(answer, run.ask(10**6)))
+    run.count_overrun(range(len(FOUR_SKILLS)))
+    assert run.finished is None and not run.overrun.any()
+
+
+@pytest.mark.slow
+def test_the_overrun_is_unbiased_when_wrong_answers_take_ten_times_as_long() -> None:
+    """What was sent until a look ended it, and is waited for, is no choice of short answers; what had come by then is:
+    a model whose last requests were cut off has no overrun."""
+    model, slots = 2, 12
+    waited, came = [], []
+    for seed in range(50):
+        rng, run = np.random.default_rng(seed), controller()
+        flying, room, now, cut = list[tuple[float, Ask, int]](), [slots] * len(FOUR_SKILLS), 0.0, False
+        while run.finished is None or flying:
+            for at in range(len(FOUR_SKILLS)):
+                for ask in run.ask(room[at], at):
+                    right, room[at] = int(rng.random() < FOUR_SKILLS[at]), room[at] - 1
+                    heappush(flying, (now + rng.exponential() * (1.0 if right else 10.0), ask, right))
+            now, ask, right = heappop(flying)
+            room[ask.model] += 1
+            run.tell([Outcome(*ask[:3], right, seconds=1.0)])
+            if not cut and run.is_paused(model):
+                cut, in_time = True, run.parked[model].sum(axis=0)
+        run.count_overrun(range(len(FOUR_SKILLS)))
+        if cut and run.overrun[model].any():
+            waited.append(run.overrun[model].sum(axis=0))
+            came.append(in_time)
+    assert abs(_off(waited, FOUR_SKILLS[model])) < 3.0
+    assert _off(came, FOUR_SKILLS[model]) > 3.0
+
+
+def _off(counts: list[np.ndarray], share: float) -> float:
+    """How many standard errors the share of right trials is above this share."""
+    surplus = np.array([right - share * (wrong + right) for wrong, right in counts])
+    return float(surplus.mean() / (surplus.std() / math.sqrt(len(surplus))))

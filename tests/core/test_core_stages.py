@@ -6,17 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, restore, straight
+from core_runs import Answers, Shell, after, exact, play, restore, result_of, straight
 
-from adaptive_eval.core import Ask, Bench, Budget, Controller, Cost, Outcome, Pace, Plan, SetAside, Trials, Verdict
+from adaptive_eval.core import Bench, Budget, Controller, Optimal, Pace, Plan, Ranking, Trials, Uniform
 from adaptive_eval.core.judge import Judging, rule_shared_among
-from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.policies import Uniform
 from adaptive_eval.core.rules import is_giving_up
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.stages import JoinedRule, StageBefore
-from adaptive_eval.core.types import Cause, Reason
+from adaptive_eval.core.types import Ask, Cause, Cost, Outcome, Reason, SetAside, Verdict
 
 BINARY = np.array([0.0, 1.0])
 QUESTIONS = 12
@@ -180,8 +177,8 @@ def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) 
 
     first = priced(3, 0.3 * full_cost)
     before = straight(first, Answers(first, 3))
-    used = before.result()
-    assert used is not None and used.spent.usd <= 0.3 * full_cost
+    used = result_of(before)
+    assert used.spent.usd <= 0.3 * full_cost
     second = after(before, priced(4, max(share * full_cost, used.spent.usd)), (0, 1, 2, None))
     run, answers = Controller(second), Answers(replace(second, before=None), 3)
     bought = used.spent.usd
@@ -189,8 +186,8 @@ def test_no_cap_is_exceeded_by_what_a_change_asks_for(pace: Pace, share: float) 
         came = answers.of(run.ask(1 << 30))
         bought += sum(outcome.cost.usd for outcome in came)
         run.tell(came)
-    result = run.result()
-    assert result is not None and result.spent.usd <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
+    result = result_of(run)
+    assert result.spent.usd <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
     assert bought <= max(share * full_cost, used.spent.usd) * (1 + 1e-9)
 
 
@@ -220,8 +217,7 @@ def test_a_joining_model_that_cannot_be_paid_for_is_set_aside() -> None:
     costs = (Cost(0, 0.1, 0.0),) * 4
     first = replace(plan(3), bench=Bench(3, QUESTIONS, BINARY, worst_cost=costs[:3]), budget=Budget(usd=30.0))
     before = straight(first, Answers(first, 3))
-    spent = before.result()
-    assert spent is not None
+    spent = result_of(before)
     second = replace(plan(4), bench=Bench(4, QUESTIONS, BINARY, worst_cost=costs), budget=Budget(usd=spent.spent.usd))
     run = Controller(after(before, second, (0, 1, 2, None)))
     assert run.finished is Reason.BUDGET and run.set_aside[3].cause is Cause.BUDGET
@@ -318,15 +314,12 @@ def false_calls(runs: int, rule: Optimal | Sequential, p: np.ndarray) -> dict[st
     for seed in range(runs):
         rng = np.random.default_rng(seed)
 
-        def play(run: Controller, rng: np.random.Generator = rng) -> Controller:
-            while run.finished is None:
-                run.tell(Outcome(*ask[:3], int(rng.random() < p[ask.question])) for ask in run.ask(1 << 20))
-            return run
+        def grade(ask: Ask, rng: np.random.Generator = rng) -> int:
+            return int(rng.random() < p[ask.question])
 
-        before = play(Controller(first))
-        joined = play(Controller(after(before, second, (0, 1, None))))
-        longer = play(Controller(after(joined, replace(second, trials=Trials(min=4, max=40)))))
-        called = calls(longer)
+        before = play(Controller(first), grade)
+        joined = play(Controller(after(before, second, (0, 1, None))), grade)
+        called = calls(play(Controller(after(joined, replace(second, trials=Trials(min=4, max=40)))), grade))
         counts["before"] += called[0, 1] != 0
         counts["joined"] += called[0, 2] != 0
     return {name: number / runs for name, number in counts.items()}
@@ -338,24 +331,15 @@ def false_calls_of_returned(runs: int, rule: Optimal | Sequential, p: np.ndarray
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         table = rng.random((3, len(p), 40)) < p[:, None]
-
-        def play(plan: Plan, names: Sequence[int], table: np.ndarray = table) -> Controller:
-            run = Controller(plan)
-            while run.finished is None:
-                run.tell(
-                    Outcome(*ask[:3], int(table[names[ask.model], ask.question, ask.trial])) for ask in run.ask(9999)
-                )
-            return run
-
-        before = play(three, (0, 1, 2))
+        before = play(Controller(three), table)
         two = Plan(Bench(2, len(p), BINARY), rule=rule, trials=Trials(min=4, max=20))
-        without = play(after(before, two, (0, 1)), (0, 1))
+        without = play(Controller(after(before, two, (0, 1))), table)
         known = [
             Outcome(2, question, trial, int(table[2, question, trial]))
             for question, number in enumerate(before.counts[2].sum(axis=1).tolist())
             for trial in range(number)
         ]
-        called += calls(play(came_back(before, without, three, 2, known), (0, 1, 2)))[0, 2] != 0
+        called += calls(play(Controller(came_back(before, without, three, 2, known)), table))[0, 2] != 0
     return called / runs
 
 

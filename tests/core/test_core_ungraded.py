@@ -1,39 +1,55 @@
-"""Ungraded answers: rounds and looks continue, and no call is made that these answers could reverse."""
+"""Ungraded and cut-off answers: rounds and looks continue, and no call is made that these answers could reverse."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
-from core_runs import Answers, Faulty, after, plans, play, straight
+from core_runs import Answers, Faulty, after, look_of, plans, play, result_of, standing_of, straight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples
 
-from adaptive_eval.core import Bench, Controller, Outcome, Pace, Plan, Reason, Trials, Verdict
+from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Ranking, Rule, Trials, ZScore
+from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, judge
-from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.optimal import Optimal
-from adaptive_eval.core.rules import Rule, ZScore
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
+from adaptive_eval.core.shared_trials import SharedTrials, UnsureGrades
 from adaptive_eval.core.tally import UnknownGrades, score_bounds, why_unjudgeable
+from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
+from adaptive_eval.graders.types import FLAGS
 
 seeds = st.integers(0, 2**20)
 Table = Sequence[Sequence[Sequence[int | None]]]
 
 
+def told(plan: Plan, grade: Callable[[Ask], int | None | tuple[int, int]]) -> Controller:
+    """A run that was told the grade of every trial, or its grade and its kinds."""
+    return play(Controller(plan), grade)
+
+
 def run_to_end(plan: Plan, table: Table) -> Controller:
-    """A controller told all its trials, by model and question."""
-    return play(Controller(plan), lambda ask: table[ask.model][ask.question][ask.trial])
+    """The same with the grades by model and question."""
+    return told(plan, lambda ask: table[ask.model][ask.question][ask.trial])
 
 
-def one_look(questions: int, trials: int, bound: float, delta: float = 0.0) -> Plan:
-    bench = Bench(3, questions, np.array([0.0, 1.0]))
-    judging = Judging(delta=delta, futility=None)
-    return Plan(bench, rule=ZScore(bound), trials=Trials(min=trials, max=trials), judging=judging, prior="uniform")
+def one_look(
+    bound: float,
+    trials: int = 4,
+    questions: int = 2,
+    delta: float = 0.0,
+    weights: NDArray[np.float64] = np.array([0.0, 1.0]),  # noqa: B008
+    **more: object,
+) -> Plan:
+    """A plan with one look at all trials."""
+    bench, judging = Bench(3, questions, weights), Judging(delta=delta, futility=None)
+    plan = Plan(bench, rule=ZScore(bound), trials=Trials(min=trials, max=trials), judging=judging, prior="uniform")
+    return replace(plan, **more)  # type: ignore[arg-type]
 
 
 def filled(table: Table, values: Sequence[int]) -> Table:
@@ -102,8 +118,7 @@ def test_a_comparison_that_depends_on_missing_grades_is_blocked() -> None:
     assert verdicts == {(0, 1): Verdict.BLOCKED, (1, 2): Verdict.RESOLVED}
     assert run.finished is Reason.BLOCKED
     assert run.set_aside == {}
-    result = run.result()
-    assert result is not None
+    result = result_of(run)
     assert (result.models[0].lowest, result.models[0].highest) == (29 / 40, 31 / 40)
     assert result.models[0].score == 29 / 38
     assert run_to_end(plan, filled(table, (0, 0, 0))).looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
@@ -135,9 +150,7 @@ def test_a_first_look_may_call_though_an_answer_has_no_grade(rule: Rule, lost: i
         ([0, 100], [1, 0], "no trial of question 1 of 2 has a grade, so there is no score"),
     ],
 )
-def test_models_with_too_many_ungraded_answers_are_set_aside(
-    graded: list[int], ungraded: list[int], why: str | None
-) -> None:
+def test_models_with_too_many_ungraded_are_set_aside(graded: list[int], ungraded: list[int], why: str | None) -> None:
     assert why_unjudgeable(np.array(graded), np.array(ungraded)) == why
 
 
@@ -177,8 +190,7 @@ def test_time_outs_do_not_block_a_call() -> None:
         for ask in controller.ask(1000)
     )
     assert controller.looks[-1].count(Verdict.RESOLVED) == 2
-    result = controller.result()
-    assert result is not None
+    result = result_of(controller)
     assert (result.models[0].lowest, result.models[0].highest) == (31 / 40, 33 / 40)
 
 
@@ -195,3 +207,217 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
     near, _ = judge(blank, [replace(evidence, z=0.0 * evidence.z)], criteria)
     both, _ = judge(blank, [replace(variant, z=0.0 * evidence.z) for variant in (evidence, apart)], criteria)
     assert near.tie.any() and not both.tie.any()
+
+
+CUT = int(AnswerKind.TRUNCATED)
+BINARY = np.array([0.0, 1.0])
+one_look_with_cuts = partial(one_look, may_be_right=CUT)
+REVERSED = np.array([1.0, 0.0])
+"""The share of wrong answers; category 0 is wrong, as in BINARY."""
+
+
+def test_every_signal_of_an_answer_is_a_kind() -> None:
+    assert {kind.signal for kind in AnswerKind} == set(FLAGS)
+    assert answer_kinds("empty truncated") == AnswerKind.EMPTY | AnswerKind.TRUNCATED
+    assert answer_kinds("") == answer_kinds("a_signal_of_a_later_version") == 0
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.data(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from([0.0, 0.3, 0.6]), st.booleans())
+def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
+    data: st.DataObject, bound: float, delta: float, lower_is_better: bool
+) -> None:
+    cell = st.sampled_from([(0, 0), (1, 0), (1, 0), (0, CUT), (0, 0), (1, CUT)])
+    table = [[[data.draw(cell) for _ in range(4)] for _ in range(2)] for _ in range(3)]
+    weights = REVERSED if lower_is_better else BINARY
+    plan = one_look_with_cuts(
+        bound, delta=delta, weights=weights, stops_on_alarm=False, best_is_sure=not lower_is_better
+    )
+
+    def judged(right: Sequence[bool]) -> Controller:
+        """The run if all cut-off answers of some models had been complete and right."""
+
+        def grade(ask: Ask) -> tuple[int, int]:
+            category, kinds = table[ask.model][ask.question][ask.trial]
+            return (1, 0) if right[ask.model] and kinds else (category, kinds if not any(right) else 0)
+
+        return told(plan, grade)
+
+    look = standing_of(judged((False, False, False)))
+    for right in product((False, True), repeat=3):
+        look_if_right = standing_of(judged(right))
+        for pair, (first, second) in enumerate(((0, 1), (0, 2), (1, 2))):
+            if right[first] == right[second]:
+                continue
+            if look.memory.call[pair]:
+                assert look_if_right.memory.call[pair] == look.memory.call[pair]
+            if look.memory.tie[pair]:
+                assert look_if_right.memory.tie[pair] or look_if_right.memory.call[pair]
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled: bool) -> None:
+    plan = Plan(Bench(3, 20, BINARY), trials=Trials(min=8, max=40), coupled=coupled, may_be_right=CUT)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        if ask.model == 0:
+            return (0, CUT) if (ask.trial + ask.question) % 10 else (1, 0)
+        return int((ask.trial + ask.question) % 3 == 0) if ask.model == 1 else 0, 0
+
+    controller = told(plan, grade)
+    assert controller.finished is Reason.ALARM and controller.set_aside[0].cause is Cause.ANSWERS
+    (alarm,) = controller.alarms
+    assert (alarm.model, alarm.kind, alarm.since) == (0, AnswerKind.TRUNCATED, None)
+    assert controller.set_aside[0].reason == alarm.reason and f"{alarm.answers} of its {alarm.of} " in alarm.reason
+    assert all(controller.looks[-1].count(verdict) == 0 for verdict in (Verdict.RESOLVED, Verdict.TIED))
+    result = result_of(controller)
+    (row,) = (row for row in result.models if row.model == 0)
+    assert row.lowest == row.score and row.highest == 1.0 and row.cut == alarm.answers
+    assert told(replace(plan, may_be_right=0), grade).finished is not Reason.ALARM
+
+
+@pytest.mark.parametrize(
+    ("cut", "of", "alarmed"),
+    [(2, 8, False), (3, 8, True), (4, 40, False), (5, 40, True), (40, 40, True)],
+)
+def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarmed: bool) -> None:
+    plan = one_look_with_cuts(99.0, trials=of, questions=1)
+    controller = told(plan, lambda ask: (0, CUT if ask.model == 1 and ask.trial < cut else 0))
+    assert (controller.finished is Reason.ALARM) == alarmed == bool(controller.alarms)
+    right = told(plan, lambda ask: (1, CUT if ask.model == 1 and ask.trial < cut else 0))
+    assert not right.alarms  # nothing better can have been lost
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_cut_answers_decide_nothing_when_wrong_answers_weigh_most(coupled: bool) -> None:
+    """Model 0 would be as often right as model 1 if none of its answers had been cut off."""
+    bench = Bench(2, 20, REVERSED)
+    plan = Plan(bench, trials=Trials(min=8, max=40), coupled=coupled, may_be_right=CUT, best_is_sure=False)
+    plan = replace(plan, stops_on_alarm=False)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        right = (ask.trial + ask.question) % 2
+        return (0, CUT) if ask.model == 0 and right and ask.question % 2 else (right, 0)
+
+    controller = told(plan, grade)
+    assert all(look.count(verdict) == 0 for look in controller.looks for verdict in (Verdict.RESOLVED, Verdict.TIED))
+    assert controller.looks[-1].count(Verdict.BLOCKED) == 1
+    result = result_of(controller)
+    assert {row.model: (row.lowest, row.highest) for row in result.models}[0] == pytest.approx((0.5, 0.75))
+    assert told(replace(plan, may_be_right=0), grade).looks[-1].count(Verdict.RESOLVED) == 1
+
+
+def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either() -> None:
+    plan = replace(one_look_with_cuts(99.0), bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])), stops_on_alarm=False)
+    result = told(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))).result()
+    assert result is not None
+    rows = {row.model: (row.lowest, row.score, row.highest) for row in result.models}
+    assert rows[0] == pytest.approx((0.375, 0.5, 0.625)) and rows[1] == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_shared_trials_stay_unsure_when_settings_change() -> None:
+    """The bounds of a pair that is judged by shared trials are the same after `trials.max` was raised."""
+    bench = Bench(2, 20, BINARY)
+
+    def told_of(shared: SharedTrials) -> list[str]:
+        return [str(part) for part in shared.paired(np.array([0]), np.array([1]), 40, bounded=True)]
+
+    before, after = (SharedTrials(bench, UnsureGrades(CUT, 1)) for _ in range(2))
+    questions = np.repeat(np.arange(20), 4)
+    for model in range(2):
+        batch = Batch(model, 0, np.zeros(20, np.int32), np.full(20, 4, np.int32))
+        for question, trial in zip(questions.tolist(), np.tile(np.arange(4), 20).tolist(), strict=True):
+            right = int((question + trial) % 3 > 0)
+            batch.place(Outcome(model, question, trial, right, kinds=CUT * (1 - right) * (model == 0)))
+        before.take([batch])
+    after.take_over(before, (0, 1))
+    as_graded, ahead, behind = told_of(before)
+    assert ahead != as_graded and told_of(after) == [as_graded, ahead, behind]
+
+
+@pytest.mark.parametrize("familywise", [False, True])
+def test_cut_answers_decide_nothing_in_a_run_that_continues_after_an_alarm(familywise: bool) -> None:
+    plan = one_look_with_cuts(1.0, trials=20, stops_on_alarm=False)
+    if familywise:
+        plan = replace(plan, rule=Sequential(), judging=Judging(futility=None, familywise=True))
+    controller = told(plan, lambda ask: (int(ask.model == 1), CUT * (ask.model == 0)))
+    assert controller.finished is Reason.BLOCKED and not controller.set_aside and len(controller.alarms) == 1
+    verdicts = {frozenset((pair.first, pair.second)): pair.verdict for pair in controller.looks[-1].comparisons}
+    assert verdicts[frozenset((1, 0))] is Verdict.BLOCKED
+
+
+def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
+    """As graded it would be open, and with all grades as they could be no number of trials decides it."""
+    bench = Bench(2, 20, BINARY)
+    plan = Plan(bench, trials=Trials(min=8, max=40), may_be_right=CUT, stops_on_alarm=False)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        place = (7 * ask.question + 3 * ask.trial) % 20
+        return int(place < (10 if ask.model else 9)), CUT * (ask.model == 0 and place >= 18)
+
+    controller = told(plan, grade)
+    (pair,) = controller.looks[-1].comparisons
+    assert pair.verdict is Verdict.BLOCKED and controller.finished is Reason.BLOCKED
+    assert told(replace(plan, may_be_right=0), grade).looks[-1].comparisons[0].verdict is not Verdict.BLOCKED
+
+
+def test_a_model_that_cut_answers_could_make_the_best_is_compared_though_it_is_no_neighbour() -> None:
+    plan = Plan(Bench(3, 100, BINARY), trials=Trials(min=8, max=60), may_be_right=CUT)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        place = (37 * ask.question + 11 * ask.trial + 50 * ask.model) % 100
+        return int(place < (78, 84, 76)[ask.model]), CUT * (ask.model == 2 and 76 <= place < 86)
+
+    controller = told(plan, grade)
+    look = controller.looks[-1]
+    verdicts = {(pair.first, pair.second): pair.verdict for pair in look.comparisons}
+    assert verdicts[1, 0] is Verdict.RESOLVED and verdicts[1, 2] is Verdict.BLOCKED
+    assert look.tiers == (1, 1, 1), "no model is shown to be best while another could be"
+    as_graded = told(replace(plan, may_be_right=0), grade).looks[-1]
+    assert as_graded.tiers[1] == 1 and as_graded.tiers[0] == 2
+
+
+@pytest.mark.parametrize("are_known", [False, True], ids=["wrong", "cut off"])
+def test_cut_answers_of_an_earlier_run_call_no_winner_between_equal_models(are_known: bool) -> None:
+    """Of 16 prior outcomes of a question one is cut off, which counts as wrong: without it the models are equal."""
+    plan = one_look_with_cuts(0.8, trials=2, questions=12)
+    prior, unsure = np.zeros((3, 12, 2), dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
+    prior[:] = [8, 8]
+    prior[1] = [9, 7]
+    unsure[1, :, 0] = int(are_known)
+    plan = replace(plan, bench=replace(plan.bench, prior_counts=prior, prior_unsure=unsure))
+    look = look_of(told(plan, lambda ask: (ask.trial % 2, 0)))
+    verdicts = {(pair.first, pair.second): pair.verdict for pair in look.comparisons if 1 in (pair.first, pair.second)}
+    assert set(verdicts.values()) == {Verdict.BLOCKED if are_known else Verdict.RESOLVED}
+
+
+@pytest.mark.parametrize("models", [(0, 1, 2), (1, 2)], ids=["same numbers", "other numbers"])
+@pytest.mark.parametrize("is_removed", [False, True], ids=["added", "removed"])
+def test_cut_answers_of_a_prior_changed_after_looks_count_once(is_removed: bool, models: tuple[int, ...]) -> None:
+    without = one_look_with_cuts(0.8, questions=12, stops_on_alarm=False)
+    prior, unsure = np.full((3, 12, 2), 8, dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
+    unsure[:, :, 0] = [[3], [2], [1]]
+
+    def stage(numbers: tuple[int, ...], *, has_prior: bool) -> Plan:
+        known, cut = (prior[[*numbers]], unsure[[*numbers]]) if has_prior else (None, None)
+        return replace(without, bench=Bench(len(numbers), 12, BINARY, prior_counts=known, prior_unsure=cut))
+
+    first = stage((0, 1, 2), has_prior=is_removed)
+    before = told(first, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0)))
+    tally = Controller(after(before, stage(models, has_prior=not is_removed), models)).taker.tally
+    of_run = [12 * (old_number == 1) for old_number in models]
+    assert [tally.share_unsure(model) for model in range(len(models))] == [(cut, 48) for cut in of_run]
+    of_prior = [0] * len(models) if is_removed else unsure[[*models]].sum(axis=(1, 2)).tolist()
+    assert tally.unsure.sum(axis=(1, 2)).tolist() == [a + b for a, b in zip(of_run, of_prior, strict=True)]
+    assert tally.unsure.min() == 0 and (bounds := tally.bounds()) is not None
+    assert bool((bounds.lowest.score <= bounds.highest.score).all())
+
+
+def test_a_result_counts_cut_answers_of_this_run_and_of_recorded_models_and_none_of_r0() -> None:
+    prior, unsure = np.full((3, 12, 2), 8, dtype=np.int64), np.zeros((3, 12, 2), dtype=np.int64)
+    unsure[:, :, 0] = [[3], [2], [1]]
+    bench = Bench(3, 12, BINARY, prior_counts=prior, prior_unsure=unsure, recorded=frozenset({2}))
+    plan = replace(one_look_with_cuts(0.8, stops_on_alarm=False), bench=bench)
+    result = told(plan, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0))).result()
+    assert result is not None
+    assert {row.model: row.cut for row in result.models} == {0: 0, 1: 12, 2: 12}

@@ -4,8 +4,8 @@ from core_runs import Answers, plans, straight
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_core_cheapest import parts, play
-from test_core_gate import carry_out
-from test_core_gates import chances, gate
+from test_core_gate import carry_out, chances, gate_of_benchmarks
+from test_core_result import correction, finished_run
 
 from adaptive_eval.core import Plan, Verdict
 from adaptive_eval.core.cheapest import Part
@@ -37,7 +37,7 @@ def test_no_comparison_of_such_a_model_is_decided(plan: Plan, seed: int, data: s
 
 
 def test_no_gate_passes_against_such_a_baseline() -> None:
-    run = carry_out(gate(models=3), chances((0.8, 0.7), (0.8, 0.75), (0.2, 0.3)), seed=1, keep_looks=True)
+    run = carry_out(gate_of_benchmarks(models=3), chances((0.8, 0.7), (0.8, 0.75), (0.2, 0.3)), seed=1, keep_looks=True)
     plain = run.result()
     assert plain is not None and {row.call for row in plain.gates} == {1, -1}
     for void, expected in ([0], {0}), ([1], {0, -1}):
@@ -53,3 +53,13 @@ def test_such_a_model_is_not_chosen_as_the_cheapest() -> None:
         assert result is not None and result.costs
         chosen = [row.model for row in result.costs if row.part is Part.CHOSEN]
         assert void not in chosen and not (void == 0 and chosen)
+
+
+def test_verdicts_by_labels_stand_between_the_other_models() -> None:
+    run = finished_run()
+    by_labels = correction([-0.2, 0.0, 0.0])
+    for void in ([], [2]):
+        result = run.result(by_labels, void)
+        assert result is not None
+        found = {(row.verdict.first, row.verdict.second): row.verdict.verdict for row in result.comparisons}
+        assert found.get((0, 1), found.get((1, 0))) is Verdict.UNDECIDED_BY_LABELS

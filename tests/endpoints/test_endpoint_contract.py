@@ -1,6 +1,7 @@
 """What counts as an answer, and what is asked again: the same for both clients, whole or streamed."""
 
 import asyncio
+from codecs import BOM_UTF8
 from typing import Any
 
 import orjson
@@ -10,6 +11,10 @@ from raw_servers import CHAT, Exchange, raw_server
 from thoroughness import in_turns
 
 from adaptive_eval.base.errors import LaunchFailed, Rejected
+from adaptive_eval.endpoints.failures import Failure
+from adaptive_eval.endpoints.response_ids import MAX_IDS, REPEATED, ResponseIds
+from adaptive_eval.endpoints.traffic import AttemptedRequest
+from adaptive_eval.endpoints.types import Message, Notice, Prompt
 from adaptive_eval.launch.server import read_version, wait_until_ready
 
 WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -29,10 +34,7 @@ def as_events(payload: dict[str, Any]) -> bytes:
 
 
 async def reply(asked: Exchange, payload: dict[str, Any]) -> None:
-    if asked.body.get("stream"):
-        await asked.reply(200, as_events(payload), "Content-Type: text/event-stream")
-    else:
-        await asked.reply(200, payload)
+    await asked.reply(200, as_events(payload) if asked.body.get("stream") else payload)
 
 
 async def right(asked: Exchange) -> None:
@@ -42,16 +44,8 @@ async def right(asked: Exchange) -> None:
 NO_ANSWERS: dict[str, dict[str, Any]] = {
     "out of resources": {"choices": [choice("half an ans", "insufficient_system_resource")]},
     "unfinished": {"choices": [choice("half an ans", None)]},
-    "error beside an empty choice": {"choices": [choice("", "stop")], "error": {"message": "upstream", "code": 502}},
     "error in a choice": {"choices": [choice("half", "stop", error={"message": "upstream", "code": 502})]},
-    "error in what a choice says": {
-        "choices": [choice("", "stop", message={"content": "", "error": {"message": "upstream", "code": 502}})]
-    },
-    "all of it is an error": {"choices": [choice("", "stop")], "object": "error", "message": "out of memory"},
-    "null, and no tokens": {
-        "choices": [choice(None, "stop")],
-        "usage": {"prompt_tokens": 5, "completion_tokens": 0},
-    },
+    "null, and no tokens": {"choices": [choice(None, "stop")], "usage": USAGE | {"completion_tokens": 0}},
 }
 
 
@@ -89,26 +83,24 @@ async def test_a_stream_that_does_not_end_well_is_asked_again(endpoint: Opener, 
 
 @CLIENTS
 @WAYS
-async def test_an_unknown_finish_reason_of_all_answers_is_named_at_once(
-    endpoint: Opener, client: str, stream: bool
-) -> None:
-    strange = {"choices": [choice("42", "flux_capacitor")], "model": "m"}
+async def test_an_unknown_finish_reason_of_all_is_named_at_once(endpoint: Opener, client: str, stream: bool) -> None:
+    strange = {"choices": [choice("42", "flux-capacitor")], "model": "m"}
     async with raw_server(lambda asked: reply(asked, strange)) as server:
         model = endpoint(server.base_url, client=client, stream=stream)
-        with pytest.raises(Rejected, match=r"finish_reasons: \[flux_capacitor\]"):
+        with pytest.raises(Rejected, match=r"'flux_capacitor'.*set `finish_reasons: \[flux_capacitor\]` on this model"):
             await model.sample(CHAT, range(1))
-        assert len(server.seen) == 2
+        assert model.stats.lost == len(server.seen) == 2, "whether it is finished nobody knows: it is paid, twice"
         health = await model.check()
         assert not health.ok
         assert "finish_reasons: [flux_capacitor]" in health.replicas[0].detail
-        declared = endpoint(server.base_url, client=client, stream=stream, finish_reasons=("flux_capacitor",))
+        declared = endpoint(server.base_url, client=client, stream=stream, finish_reasons=("Flux_Capacitor",))
         assert (await declared.check()).ok
         (answer,) = await declared.sample(CHAT, range(1))
-    assert (answer.text, answer.finish_reason) == ("42", "flux_capacitor")
+    assert (answer.text, answer.finish_reason) == ("42", "flux-capacitor")
 
 
 @pytest.mark.parametrize(("reason", "client", "stream"), in_turns(["preempted", ""], EACH_CLIENT, [False, True]))
-async def test_a_rare_unknown_finish_reason_costs_one_answer_at_most(
+async def test_a_rare_unknown_finish_reason_costs_one_answer(
     endpoint: Opener, client: str, stream: bool, reason: str
 ) -> None:
     """The first answer and another one end so once, a third at every attempt."""
@@ -134,17 +126,6 @@ async def test_a_rare_unknown_finish_reason_costs_one_answer_at_most(
 
 
 @CLIENTS
-async def test_a_server_that_does_not_stream_has_answered_nevertheless(endpoint: Opener, client: str) -> None:
-    async def script(asked: Exchange) -> None:
-        assert asked.body["stream"] is True
-        await asked.answer("42")
-
-    async with raw_server(script) as server:
-        (answer,) = await endpoint(server.base_url, client=client, stream=True).sample(CHAT, range(1))
-    assert (answer.text, answer.attempts, answer.completion_tokens, answer.ttft) == ("42", 1, 3, None)
-
-
-@CLIENTS
 async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, client: str) -> None:
     """Where the list of models has other names, the name of the answer decides; and an exchanged model is noticed."""
 
@@ -159,6 +140,7 @@ async def test_a_streamed_answer_says_which_model_it_is_from(endpoint: Opener, c
         for seed in range(3):
             await model.sample(CHAT, range(seed, seed + 1))
     assert [notice.kind for notice in model.stats.notices] == ["no_usage", "renamed"]
+    assert "'m-2027'" in model.stats.notices[1].text and "'m-2026'" in model.stats.notices[1].text
 
 
 @pytest.mark.parametrize(("code", "client", "stream"), in_turns([301, 302, 303, 307, 308], EACH_CLIENT, [False, True]))
@@ -198,3 +180,106 @@ async def test_a_server_that_is_started_is_not_looked_for_elsewhere() -> None:
                 await wait_until_ready(root, asyncio.get_running_loop().create_future(), 30.0)
             assert await read_version(root) is None
         assert other.connections == 0
+
+
+def question(number: int) -> Prompt:
+    return Prompt(messages=(Message("user", f"question {number}"),))
+
+
+def response(name: str | None, text: str) -> dict[str, object]:
+    named = {} if name is None else {"id": name}
+    return named | {"choices": [choice(text, "stop")], "usage": {"prompt_tokens": 5, "completion_tokens": 3}}
+
+
+def asked_number(asked: Exchange) -> int:
+    messages = asked.body["messages"]
+    assert isinstance(messages, list)
+    return int(str(messages[-1]["content"]).split()[-1])
+
+
+class Received:
+    """Which responses count, by their ids."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+        self.ids = ResponseIds(self.notices.append)
+        self.requests: dict[int, AttemptedRequest] = {}
+
+    def counts(self, name: str | None, text: str, number: int, *, replica: str = "a") -> bool:
+        """Whether a response to the request of this number counts."""
+        request = self.requests.setdefault(number, AttemptedRequest(question(number), range(1), {}, None))
+        try:
+            self.ids.require_new(replica, response(name, text), request)
+        except Failure:
+            return False
+        return True
+
+
+def test_a_response_to_another_request_is_refused_once() -> None:
+    came = Received()
+    assert came.counts("x1", "A", 1) and came.counts("x2", "A", 2)
+    assert not came.counts("x2", "A", 3) and came.notices == [REPEATED]
+    assert not came.counts("x1", "A", 3), "of yet another request"
+    assert came.counts("x3", "A", 3), "its own"
+    assert not came.counts("x1", "A", 4)
+    assert came.counts("x1", "A", 4), "there is no other: as from a cache"
+
+
+def test_ids_that_mean_nothing_refuse_nothing_for_long() -> None:
+    for missing in (None, ""):
+        came = Received()
+        assert all(came.counts(missing, "A", number) for number in range(20))
+    one_for_all = Received()
+    assert one_for_all.counts("chatcmpl-1", "A", 0)
+    assert not one_for_all.counts("chatcmpl-1", "A", 1) and one_for_all.counts("chatcmpl-1", "A", 1), "asked again once"
+    assert all(one_for_all.counts("chatcmpl-1", text, number) for number, text in enumerate("BAAA", 2))
+    two_contents = Received()
+    assert all(two_contents.counts(name, f"{number}", number) for number, name in enumerate(("1", "2", "1", "2")))
+    assert all(two_contents.counts("2", "A", number) for number in range(5))
+
+
+def test_few_ids_are_kept_and_replicas_number_theirs_apart() -> None:
+    came = Received()
+    for number, name in enumerate(("1", "2", "3")):
+        assert came.counts(name, "A", number) and came.counts(name, "A", 10 + number, replica="b")
+    came = Received()
+    assert all(came.counts(f"x{number}", "A", number) for number in range(MAX_IDS + 1))
+    assert came.counts("x0", "A", -1), "forgotten"
+    assert not came.counts(f"x{MAX_IDS}", "A", -2)
+
+
+@CLIENTS
+@WAYS
+async def test_proxy_that_doubles_responses_adds_no_answer(endpoint: Opener, client: str, stream: bool) -> None:
+    """Each third response comes again in place of the next one."""
+    previous: list[dict[str, object]] = []
+
+    async def script(asked: Exchange) -> None:
+        number = asked_number(asked)
+        correct = response(f"id-{number}", f"answer {number}")
+        repeated = asked.index % 3 == 2
+        await reply(asked, previous[-1] if repeated else correct)
+        previous.append(correct)
+
+    async with raw_server(script) as server:
+        asking = endpoint(server.base_url, client=client, stream=stream)
+        answers = [(await asking.sample(question(number), range(number, number + 1)))[0] for number in range(9)]
+        assert [answer.text for answer in answers] == [f"answer {number}" for number in range(9)]
+        assert len(server.seen) > 9
+        assert REPEATED in asking.stats.notices and asking.stats.lost == len(server.seen) - 9
+
+
+PAGE = b"<!DOCTYPE html>\n<html><head><title>Welcome to\n nginx!</title></head><body>It works</body></html>"
+
+
+@pytest.mark.parametrize(("before", "client", "stream"), in_turns([b"", BOM_UTF8 + b" \n"], EACH_CLIENT, [True, False]))
+async def test_web_page_ends_at_once(endpoint: Opener, client: str, stream: bool, before: bytes) -> None:
+    async def script(asked: Exchange) -> None:
+        await asked.reply(200, before + PAGE, "Content-Type: text/html")
+
+    async with raw_server(script, pages={"/v1/models": script}) as server:
+        asking = endpoint(server.base_url, client=client, stream=stream)
+        with pytest.raises(Rejected, match=r"HTTP 200 with a web page \('Welcome to nginx!'\).*check base_url"):
+            await asking.sample(CHAT, range(1))
+        health = await asking.check()
+        assert not health.ok and health.replicas[0].refuses and "web page" in health.replicas[0].detail

@@ -1,10 +1,21 @@
-"""What an error means: repeat it, make an answer of it, or stop."""
+"""Failures and refusals: what is read from an error, what is waited for or asked again, and what is believed."""
+
+import asyncio
+import errno
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 import pytest
+from endpoint_opener import CLIENTS, Opener, answer, first
+from raw_servers import CHAT, Exchange, Script, raw_server
+from thoroughness import in_turns
 
-from adaptive_eval.base.errors import Rejected
+from adaptive_eval.base.errors import Rejected, Unavailable
+from adaptive_eval.endpoints import open_files
 from adaptive_eval.endpoints.client import decode_payload
+from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.failures import (
     HANDLING,
     Failure,
@@ -14,7 +25,10 @@ from adaptive_eval.endpoints.failures import (
     find_error,
     read_retry_after,
 )
+from adaptive_eval.endpoints.open_files import files_needed
 from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.retry import believed_wait
+from adaptive_eval.endpoints.settings import DEFAULT, EndpointSettings
 
 
 def error(message: str, **fields: object) -> bytes:
@@ -22,38 +36,20 @@ def error(message: str, **fields: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "kind"),
+    ("status", "body", "kind"),
     [
-        ((500, 502, 504, 520, 408, 409, 425), FailureKind.SERVER_ERROR),
-        ((503, 529), FailureKind.OVERLOADED),
+        *((status, b"<html>oops</html>", FailureKind.SERVER_ERROR) for status in (500, 502, 504, 520, 408, 409, 425)),
+        *((status, b"<html>oops</html>", FailureKind.OVERLOADED) for status in (503, 529)),
+        (429, error("no capacity"), FailureKind.RATE_LIMITED),
+        (429, error("no capacity", code="resource_unavailable"), FailureKind.TIER_FULL),
+        (429, error("no capacity", type="resource_unavailable"), FailureKind.TIER_FULL),
+        (498, error("no capacity", code="capacity_exceeded"), FailureKind.TIER_FULL),
     ],
 )
-def test_server_errors_are_repeated(statuses: tuple[int, ...], kind: FailureKind) -> None:
-    for status in statuses:
-        with pytest.raises(Failure) as caught:
-            error_signal(status, b"<html>oops</html>", {})
-        assert caught.value.kind is kind
-
-
-@pytest.mark.parametrize(
-    ("status", "fields"),
-    [
-        (429, {"code": "resource_unavailable"}),
-        (429, {"type": "resource_unavailable"}),
-        (498, {"code": "capacity_exceeded"}),
-    ],
-)
-def test_a_service_tier_without_capacity_is_no_rate_limit(status: int, fields: dict[str, object]) -> None:
+def test_what_passes_is_a_failure_of_its_kind(status: int, body: bytes, kind: FailureKind) -> None:
     with pytest.raises(Failure) as caught:
-        error_signal(status, error("no capacity", **fields), {"retry-after": "7"})
-    assert caught.value.kind is FailureKind.TIER_FULL
-    assert caught.value.retry_after == 7.0
-
-
-@pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 405, 422])
-def test_other_errors_are_not_mended_by_a_retry(status: int) -> None:
-    with pytest.raises(Rejected, match=f"HTTP {status}: what happened"):
-        error_signal(status, error("what happened"), {})
+        error_signal(status, body, {"retry-after": "7"})
+    assert (caught.value.kind, caught.value.retry_after) == (kind, 7.0)
 
 
 def test_a_used_up_quota_is_no_passing_refusal() -> None:
@@ -186,3 +182,252 @@ def test_where_no_error_is_none_is_found(payload: object) -> None:
 
 def test_it_is_said_of_every_kind_of_failure_what_is_done() -> None:
     assert HANDLING.keys() == set(FailureKind)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited"),
+    [(0.0, 0.0), (30.0, 30.0), (DEFAULT.longest_wait + 1, DEFAULT.longest_wait), (601.0, 0.0), (float("inf"), 0.0)],
+)
+def test_a_wait_is_believed_up_to_a_minute_at_a_time(seconds: float, waited: float) -> None:
+    failure = Failure(FailureKind.RATE_LIMITED, "HTTP 429", seconds)
+    assert believed_wait(failure, 600.0, DEFAULT) == waited
+
+
+@CLIENTS
+async def test_nobody_waits_for_tomorrow_and_asks_ever_less(endpoint: Opener, client: str) -> None:
+    async with raw_server(lambda asked: asked.reply(429, b"{}", "Retry-After: 86400")) as server:
+        model = endpoint(server.base_url, client=client, timeout=1.0)
+        with pytest.raises(Unavailable, match="rate_limited"):
+            await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(8)))
+        assert 8 < len(server.seen) < 40
+
+
+FULL: dict[str, object] = {"error": {"message": "Resource unavailable", "code": "resource_unavailable"}}
+
+
+def full(times: int) -> Script:
+    """A script whose tier is full so many times."""
+    return first(times, lambda asked: asked.reply(429, FULL))
+
+
+@CLIENTS
+async def test_a_request_waits_for_capacity_whatever_its_attempts(endpoint: Opener, client: str) -> None:
+    async with raw_server(full(12)) as server:
+        model = endpoint(server.base_url, client=client, attempts=1, extra_body={"service_tier": "flex"})
+        (answer,) = await model.sample(CHAT, range(1))
+    assert answer.attempts == 13 and {asked.body["service_tier"] for asked in server.seen} == {"flex"}
+    assert model.stats.errors == {"tier_full": 12} and model.stats.lost == 0
+    assert all(replica.healthy for replica in model.stats.replicas)
+
+
+async def test_pauses_of_a_full_tier_grow(
+    endpoint: Opener, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    settings = EndpointSettings(backoff=0.01, longest_backoff=0.02, longest_wait=0.1)
+    async with raw_server(full(6)) as server:
+        await endpoint(server.base_url, settings=settings).sample(CHAT, range(1))
+    assert waits == [0.01, 0.02, 0.04, 0.08, 0.1, 0.1]
+
+
+async def test_capacity_that_never_comes_is_waited_for_as_long_as_an_answer_may_take(endpoint: Opener) -> None:
+    async with raw_server(full(10**6)) as server:
+        model = endpoint(server.base_url, timeout=0.2)
+        with pytest.raises(Unavailable, match="tier_full: HTTP 429: Resource unavailable"):
+            async with asyncio.timeout(4.0):
+                await model.sample(CHAT, range(1))
+
+
+async def test_a_check_accepts_a_server_whose_tier_is_full(endpoint: Opener) -> None:
+    async with raw_server(full(10**6)) as server:
+        health = await endpoint(server.base_url).check()
+    assert health.ok and "Resource unavailable" in health.replicas[0].detail
+
+
+OUT = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many open files in system")]
+
+
+async def slowly(asked: Exchange) -> None:
+    await asyncio.sleep(0.02)
+    await asked.answer("42")
+
+
+@pytest.mark.parametrize("error", OUT, ids=["process", "machine"])
+async def test_a_passing_shortage_costs_no_answer(
+    endpoint: Opener, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """No request finds a file for a while; the model has never answered."""
+    loop, tries = asyncio.get_running_loop(), [0]
+    connect = loop.create_connection
+
+    async def refuse(*arguments: Any, **options: Any) -> Any:
+        tries[0] += 1
+        if tries[0] <= 6:
+            raise error
+        return await connect(*arguments, **options)
+
+    monkeypatch.setattr(loop, "create_connection", refuse)
+    async with raw_server(slowly) as server:
+        model = endpoint(server.base_url, in_flight=4, attempts=1)
+        answers = await asyncio.gather(*(model.sample(CHAT, range(i, i + 1)) for i in range(4)))
+    assert [answer.text for (answer,) in answers] == ["42"] * 4
+    stats = model.stats
+    assert "this machine has no open file left" in stats.last_error and stats.lost == 0
+    assert all(replica.healthy for replica in stats.replicas)
+
+
+def test_too_few_files_are_told_with_how_to_mend_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_files, "limits", lambda: (256, 256))
+    message = open_files.too_few_message(files_needed(512, 1), 256)
+    assert "578 open files" in message and "this process may have only 256" in message
+    assert "`ulimit -n 578`" in message and "hard limit of 256" in message and "concurrency" in message
+
+
+LATER = DEFAULT.refusals
+AT_FIRST = LATER // 2
+TWO_CLIENTS = pytest.mark.parametrize("client", ["http", "openai"])
+
+
+def refusing(when: Callable[[Exchange], bool], status: int = 403) -> Script:
+    """A script that refuses then."""
+
+    async def script(asked: Exchange) -> None:
+        if when(asked):
+            await asked.reply(status, {"error": {"message": f"no ({asked.index})"}})
+        else:
+            await answer(asked)
+
+    return script
+
+
+async def ask(model: ModelEndpoint, number: int) -> list[object]:
+    """What comes of so many requests at once."""
+    tasks = (model.sample(CHAT, range(seed, seed + 1)) for seed in range(number))
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "client"), in_turns([301, 400, 401, 402, 403, 404, 405, 410, 418, 422, 451], ["http", "openai"])
+)
+async def test_one_stray_refusal_costs_one_request(endpoint: Opener, client: str, status: int) -> None:
+    async with raw_server(refusing(lambda asked: asked.index == 3, status)) as server:
+        model = endpoint(server.base_url, client=client, in_flight=4)
+        assert not [result for result in await ask(model, 12) if isinstance(result, BaseException)]
+    assert len(server.seen) == 13
+    assert model.stats.errors == {"refused": 1} and f"HTTP {status}: no (3)" in model.stats.last_error
+    assert model.stats.replicas[0].limit == 4
+
+
+async def test_who_refuses_everything_is_believed_soon_and_asked_again_once_mended(endpoint: Opener) -> None:
+    wrong = [True]
+    async with raw_server(refusing(lambda asked: wrong[0], 401)) as server:
+        model = endpoint(server.base_url, in_flight=64)
+        results = await ask(model, 200)
+        assert all(isinstance(result, Rejected) and "HTTP 401: no" in str(result) for result in results)
+        assert len(server.seen) <= 64 + 2 * AT_FIRST
+        await asyncio.sleep(0.05)
+        assert all(isinstance(result, Rejected) for result in await ask(model, 2))
+        wrong[0] = False
+        assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
+        assert model.stats.replicas[0].healthy
+
+
+async def test_one_that_has_answered_gets_more_time(endpoint: Opener) -> None:
+    async with raw_server(refusing(lambda asked: asked.index >= 3)) as server:
+        model = endpoint(server.base_url)
+        assert not [result for result in await ask(model, 3) if isinstance(result, BaseException)]
+        with pytest.raises(Rejected, match="HTTP 403"):
+            await model.sample(CHAT, range(1))
+    assert len(server.seen) == 3 + LATER
+    async with raw_server(refusing(lambda asked: 3 <= asked.index < 3 + LATER - 1)) as server:
+        model = endpoint(server.base_url)
+        assert not [result for result in await ask(model, 8) if isinstance(result, BaseException)]
+
+
+async def test_a_request_that_is_refused_alone_fails_and_others_go_on(endpoint: Opener) -> None:
+    async with raw_server(refusing(lambda asked: asked.body["seed"] == 7, 422)) as server:
+        model = endpoint(server.base_url, in_flight=4)
+        results = await ask(model, 60)
+        more = await ask(model, 6)
+    assert [seed for seed, result in enumerate(results + more) if isinstance(result, Rejected)] == [7]
+    counts = Counter(asked.body["seed"] for asked in server.seen)
+    assert counts[7] == LATER
+
+
+async def test_a_replica_that_refuses_everything_is_left_alone_until_it_does_not(endpoint: Opener) -> None:
+    wrong = [True]
+    async with raw_server(refusing(lambda asked: wrong[0], 404)) as bad, raw_server(refusing(lambda _: False)) as good:
+        model = endpoint(bad.base_url, good.base_url, in_flight=4)
+        assert not [result for result in await ask(model, 200) if isinstance(result, BaseException)]
+        assert len(bad.seen) < 30 and len(good.seen) == 200
+        assert [replica.healthy for replica in model.stats.replicas] == [len(bad.seen) < 4 + AT_FIRST - 1, True]
+        wrong[0] = False
+        async with asyncio.timeout(10.0):
+            while len(bad.seen) < 100:
+                await ask(model, 20)
+                await asyncio.sleep(0.01)
+        assert [replica.healthy for replica in model.stats.replicas] == [True, True]
+
+
+async def test_where_one_refuses_and_the_other_is_dead_nobody_waits(endpoint: Opener, unused_tcp_port: int) -> None:
+    dead = f"http://127.0.0.1:{unused_tcp_port}/v1"
+    async with raw_server(refusing(lambda asked: True)) as server:
+        model = endpoint(server.base_url, dead)
+        async with asyncio.timeout(10.0):
+            with pytest.raises((Rejected, Unavailable)):
+                await model.sample(CHAT, range(1))
+
+
+@TWO_CLIENTS
+async def test_a_stray_refusal_of_the_list_of_models_hides_nothing(endpoint: Opener, client: str) -> None:
+    seen = []
+
+    async def models(asked: Exchange) -> None:
+        seen.append(asked)
+        stray = len(seen) == 1
+        await asked.reply(403 if stray else 200, {"data": [{"id": "other"}]})
+
+    async with raw_server(refusing(lambda asked: True, 404), pages={"/v1/models": models}) as server:
+        with pytest.raises(Rejected, match="has no model 'm', only other"):
+            await endpoint(server.base_url, client=client).sample(CHAT, range(1))
+    assert len(seen) >= 2 and len(server.seen) == 3
+
+
+async def test_a_check_asks_again_after_an_error_of_the_server(endpoint: Opener) -> None:
+    for failures, detail in ((1, "it answers, asked again after: HTTP 500: hiccup"), (2, "HTTP 500: hiccup")):
+        async with raw_server(first(failures, lambda asked: asked.reply(500, b"hiccup"))) as server:
+            health = await endpoint(server.base_url).check()
+        assert (health.ok, health.replicas[0].detail) == (failures == 1, detail)
+
+
+async def test_a_stray_refusal_of_several_answers_leaves_them_together(endpoint: Opener) -> None:
+    async with raw_server(refusing(lambda asked: asked.index == 2, 400)) as server:
+        model = endpoint(server.base_url, samples_per_request=3)
+        for start in range(0, 15, 3):
+            assert len(await model.sample(CHAT, range(start, start + 3))) == 3
+    assert [asked.body.get("n") for asked in server.seen] == [3] * 6
+
+
+async def test_a_stream_that_goes_on_is_a_sign_that_requests_are_accepted(endpoint: Opener) -> None:
+    """Others are not held back until a long answer is at its end."""
+    released, enough = asyncio.Event(), asyncio.Event()
+
+    async def script(asked: Exchange) -> None:
+        if asked.index == 9:
+            enough.set()
+        if asked.index in (0, 1):
+            await asked.reply(403, b"no")
+            return
+        piece = b'data: {"choices": [{"index": 0, "delta": {"content": "42"}}]}\n\n'
+        await asked.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + piece)
+        await released.wait()
+        await asked.send(b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n')
+        asked.close()
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, stream=True, in_flight=8)
+        asking = asyncio.create_task(ask(model, 8))
+        async with asyncio.timeout(3.0):
+            await enough.wait()
+        released.set()
+        assert not [result for result in await asking if isinstance(result, BaseException)]

@@ -43,9 +43,7 @@ async def test_a_request_in_flight_on_a_stuck_replica_is_sent_elsewhere(endpoint
 
 
 @pytest.mark.slow
-async def test_a_replica_that_dies_leaves_its_work_to_the_other_and_comes_back(
-    endpoint: Opener, unused_tcp_port: int
-) -> None:
+async def test_a_replica_that_dies_leaves_its_work_and_comes_back(endpoint: Opener, unused_tcp_port: int) -> None:
     async with SimulatedServer(WORLD, port=unused_tcp_port) as first, SimulatedServer(WORLD) as second:
         model = endpoint(first.base_url, second.base_url, in_flight=4, retry_for=60.0)
         work = [asyncio.create_task(model.sample(question(1 + i % 4), range(i, i + 1))) for i in range(60)]
@@ -80,10 +78,15 @@ async def test_a_single_replica_that_restarts_is_waited_for(endpoint: Opener, un
     assert [answer[0].seed for answer in answers] == list(range(30))
 
 
-async def test_a_model_that_never_answered_gets_no_patience(endpoint: Opener, unused_tcp_port: int) -> None:
-    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=3600.0)
+@pytest.mark.parametrize(("ready", "retry_for"), [(False, 3600.0), (True, 0.4)])
+async def test_a_model_that_never_answered_gets_no_patience_unless_it_was_known_to_be_ready(
+    endpoint: Opener, unused_tcp_port: int, ready: bool, retry_for: float
+) -> None:
+    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=retry_for, ready=ready)
+    began = asyncio.get_running_loop().time()
     with pytest.raises(Unavailable, match="no connection"):
         await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
+    assert (asyncio.get_running_loop().time() - began >= 0.4) is ready
 
 
 # -- servers that are slow, and not dead ----------------------------------------------------------------------------
@@ -114,9 +117,7 @@ def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PROBE_SECONDS", 0.05)
 
 
-async def test_a_slow_server_keeps_its_requests_where_nobody_else_can_have_them(
-    endpoint: Opener, short_probes: None
-) -> None:
+async def test_a_slow_server_keeps_its_requests_where_nobody_else_can(endpoint: Opener, short_probes: None) -> None:
     """Silent for most of the time, it has answered in the end all that it was asked, once each."""
     starved = Starved()
     async with starved.server() as server:
@@ -135,7 +136,7 @@ async def test_a_slow_server_keeps_its_requests_where_nobody_else_can_have_them(
     assert model.stats.errors == {} and model.stats.lost == 0
 
 
-async def test_what_a_silent_server_kept_goes_to_the_one_that_comes_back(
+async def test_what_a_silent_server_kept_goes_to_another(
     endpoint: Opener, short_probes: None, unused_tcp_port: int
 ) -> None:
     async with Starved().server() as silent, SimulatedServer(WORLD, port=unused_tcp_port) as other:
@@ -159,9 +160,7 @@ async def test_a_silent_server_is_given_up_with_all_that_it_has(endpoint: Opener
 
 
 @pytest.mark.slow
-async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
-    endpoint: Opener, short_probes: None
-) -> None:
+async def test_answers_are_signs_of_life_where_no_health_check_is(endpoint: Opener, short_probes: None) -> None:
     """They take 8 s together, and the model's patience is 3."""
 
     async def slowly(asked: Exchange) -> None:
@@ -175,7 +174,7 @@ async def test_answers_are_signs_of_life_where_no_health_check_is_answered(
 
 
 @pytest.mark.slow
-async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(
+async def test_a_request_ended_once_gets_twice_as_many_probes(
     endpoint: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two servers on a starved machine, one speaks while the other one is silent."""
@@ -197,14 +196,6 @@ async def test_a_request_that_was_ended_once_is_given_twice_as_many_probes(
         await until(lambda: len(first.seen) == 2)
         asking.cancel()
     assert silences == [first.base_url] * DEFAULT.probe_misses + [second.base_url] * 2 * DEFAULT.probe_misses
-
-
-async def test_one_that_was_known_to_be_ready_does(endpoint: Opener, unused_tcp_port: int) -> None:
-    model = endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1", retry_for=0.4, ready=True)
-    began = asyncio.get_running_loop().time()
-    with pytest.raises(Unavailable, match="no connection"):
-        await asyncio.wait_for(model.sample(question(1), range(1)), 10.0)
-    assert asyncio.get_running_loop().time() - began >= 0.4
 
 
 async def test_a_server_without_health_lives_by_its_models(endpoint: Opener) -> None:
@@ -236,14 +227,6 @@ async def test_a_health_check_that_breaks_gives_the_model_up(
 
 
 @pytest.mark.parametrize("client", ["http", "openai"])
-async def test_check_of_a_replica_that_answers(endpoint: Opener, client: str) -> None:
-    async with SimulatedServer(WORLD) as server:
-        health = await endpoint(server.base_url, client=client).check()
-    assert health.ok
-    assert health.replicas[0].served == ("m", "other")
-
-
-@pytest.mark.parametrize("client", ["http", "openai"])
 async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tcp_port: int) -> None:
     async def refuse(asked: Exchange) -> None:
         await asked.reply(401, {"error": {"message": "no such key: sk-12345678"}})
@@ -252,6 +235,8 @@ async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tc
     async with SimulatedServer(WORLD) as server, raw_server(refuse) as refusing:
         health = await endpoint(server.base_url, nobody, client=client, model="x").check()
         refused = await endpoint(refusing.base_url, client=client, key="sk-12345678").check()
+        well = await endpoint(server.base_url, client=client).check()
+    assert well.ok and well.replicas[0].served == ("m", "other")
     assert not health.ok
     assert health.replicas[0].detail.startswith(
         "its server has no model 'x', only m, other: set `model` to one of these"
@@ -260,9 +245,7 @@ async def test_check_says_what_is_wrong(endpoint: Opener, client: str, unused_tc
     assert "no such key: ***" in refused.replicas[0].detail
 
 
-async def test_check_does_not_wait_for_a_server_that_is_silent(
-    endpoint: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_check_does_not_wait_for_a_silent_server(endpoint: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(asked: Exchange) -> None:
         await asyncio.sleep(5)
 

@@ -1,4 +1,4 @@
-"""What takes far longer than any answer is sent a second time beside the first; no long answer is lost for it."""
+"""What takes far longer than any answer, or stops, is sent a second time; no long answer is lost for it."""
 
 import asyncio
 from collections import Counter
@@ -8,10 +8,12 @@ from math import inf, sqrt
 from typing import Any
 
 import pytest
+from endpoint_opener import Opener
 from hypothesis import given
 from hypothesis import strategies as st
-from patient_time import PatientLoop
-from raw_servers import CHAT
+from patient_time import HANGS, PatientLoop, until
+from raw_servers import CHAT, Exchange, raw_server
+from thoroughness import first_of
 
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.context import EndpointContext
@@ -130,16 +132,8 @@ def carry_out(
     async def run() -> float:
         wire = Wire(lambda seed, attempt: SECONDS if seed < KNOWN else times(seed, attempt), counts)
         config = EndpointConfig.model_validate({"base_url": "http://one/v1", "model": "m", "stream": stream})
-        values = Sampling(max_tokens=max_tokens, **sampling)
-        context = EndpointContext(
-            config,
-            values,
-            Limits(in_flight=places),
-            wire,  # type: ignore[arg-type]
-            settings=settings,
-            earlier=earlier,
-        )
-        model = ModelEndpoint(context)
+        values, limits = Sampling(max_tokens=max_tokens, **sampling), Limits(in_flight=places)
+        model = ModelEndpoint(EndpointContext(config, values, limits, wire, settings=settings, earlier=earlier))  # type: ignore[arg-type]
         asked = Asked(wire, model)
         if earlier is None:
             await asyncio.gather(*map(asked.answer, range(KNOWN)))
@@ -285,16 +279,24 @@ def test_a_server_that_stalls_as_a_whole_is_not_sent_everything_twice() -> None:
     carry_out(test, once(0.0))
 
 
-def test_several_that_hang_are_soon_sent_together() -> None:
-    """After one second request was answered, two may be in flight, then four."""
+MANY = {"places": 16, "settings": replace(DEFAULT, late_free=100)}
 
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        # after one second request was answered, two may be in flight, then four
+        pytest.param(MANY, LATE * SECONDS / 2.0 + LOOK + 3.0 * (SECONDS + LOOK), id="several"),
+        # answers of three tokens at most, and of two seconds: none takes longer than eight
+        pytest.param({"max_tokens": 3}, 60.0, id="longer than any answer can take"),
+    ],
+)
+def test_all_that_hang_are_soon_sent_a_second_time(options: dict[str, Any], most: float) -> None:
     async def test(asked: Asked) -> None:
         answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
         assert [answer.attempts for answer in answers] == [2] * 7
 
-    many = replace(DEFAULT, late_free=100)
-    seconds = carry_out(test, once(inf), places=16, settings=many)
-    assert seconds <= LATE * SECONDS / 2.0 + LOOK + 3.0 * (SECONDS + LOOK)
+    assert carry_out(test, once(inf), **options) <= most
 
 
 def test_few_answers_come_from_second_requests_for_whole_answers_and_the_user_is_told() -> None:
@@ -342,16 +344,6 @@ def test_a_request_that_is_cancelled_takes_its_second_one_with_it() -> None:
     carry_out(test, lambda seed, attempt: inf)
 
 
-def test_what_takes_longer_than_any_answer_can_is_sent_a_second_time_however_many_were() -> None:
-    """Answers have three tokens at most, and take two seconds: none takes longer than eight."""
-
-    async def test(asked: Asked) -> None:
-        answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
-        assert [answer.attempts for answer in answers] == [2] * 7
-
-    assert carry_out(test, once(inf), max_tokens=3) <= 60.0
-
-
 # -- when an answer is late --------------------------------------------------------------------------------------
 
 
@@ -381,11 +373,13 @@ def test_the_fewer_answers_are_known_the_longer_one_may_take(number: int, factor
     assert times_after(number, seconds=10.0).response_limit == pytest.approx(10.0 * factor)
 
 
-def test_the_first_pieces_of_earlier_streams_say_when_one_is_late() -> None:
+def test_the_first_pieces_of_streams_say_when_one_is_late_unless_they_are_held_back() -> None:
     assert ResponseTimes(4000, DEFAULT, EarlierTimes()).first_piece_limit == inf
     times = ResponseTimes(4000, DEFAULT, EarlierTimes(1000, 30.0, 1000, 10.0))
     assert (times.first_piece_limit, times.response_limit) == (20.0, 60.0)
     assert times.longest_plausible == inf  # their pace is not known
+    times = times_after(KNOWN, first=0.99)
+    assert times.is_buffered and times.first_piece_limit == times.response_limit
 
 
 def test_until_answers_are_known_only_a_silent_stream_is_late() -> None:
@@ -407,15 +401,152 @@ def test_until_answers_are_known_only_a_silent_stream_is_late() -> None:
     answers=st.lists(st.tuples(st.integers(1, 4000), st.floats(0.001, 0.2)), min_size=KNOWN, max_size=600),
     slowest=st.floats(0.001, 0.2),
 )
-def test_no_full_length_answer_at_the_slowest_known_pace_is_hopeless(
-    answers: list[tuple[int, float]], slowest: float
-) -> None:
+def test_no_full_answer_at_the_slowest_known_pace_is_hopeless(answers: list[tuple[int, float]], slowest: float) -> None:
     times = ResponseTimes(4000, DEFAULT, EarlierTimes())
     for tokens, pace in answers:
         record(times, tokens, tokens * max(pace, slowest))
     assert times.longest_plausible >= 4000 * slowest
 
 
-def test_streams_that_are_held_back_until_the_end_are_given_the_time_of_a_whole_response() -> None:
-    times = times_after(KNOWN, first=0.99)
-    assert times.is_buffered and times.first_piece_limit == times.response_limit
+SOON = EndpointSettings(tick=0.02, backoff=0.01, min_late=0.2, probe_every=0.1, probe_again=0.02)
+"""Silence is noticed after a fraction of a second."""
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def piece(text: str, reason: str = "null") -> bytes:
+    return chunk(
+        b'data: {"choices": [{"index": 0, "delta": {"content": "%s"}, "finish_reason": %s}]}\n\n'
+        % (text.encode(), reason.encode())
+    )
+
+
+END = piece(" 42", '"stop"') + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("pings", [False, True])
+@pytest.mark.parametrize("client", first_of(["http", "httpx2", "openai"], 1))
+async def test_a_stream_that_stops_while_others_speak_is_asked_again(
+    endpoint: Opener, client: str, pings: bool
+) -> None:
+    """Comments that a proxy sends for a server that hangs are no sign of life."""
+    hung: list[int] = []
+
+    async def script(asked: Exchange) -> None:
+        seed = int(str(asked.body["seed"]))
+        await asked.send(STREAM_HEAD + piece("6 times 7 is"))
+        if seed == KNOWN and len(hung) < 2:
+            hung.append(asked.index)
+            for _ in range(1200):
+                await asyncio.sleep(0.05)
+                if pings:
+                    await asked.send(chunk(b": ping\n\n"))
+        await asked.send(END)
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, client=client, stream=None, timeout=1800.0, settings=SOON)
+        for seed in range(KNOWN):
+            await model.sample(CHAT, range(seed, seed + 1))
+        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(KNOWN, KNOWN + 1)), 20.0)
+    assert (answer.text, answer.attempts, answer.signals) == ("6 times 7 is 42", 3, frozenset())
+    assert (model.stats.errors, model.stats.lost) == ({"stalled": 1}, 2)
+
+
+@pytest.mark.parametrize(("silent", "attempts"), [(True, 1), (False, 2)])
+async def test_time_in_which_its_server_shows_no_sign_of_life_makes_no_request_late(
+    endpoint: Opener, silent: bool, attempts: int
+) -> None:
+    """As of a machine that stood still: neither others nor the health check heard of it. Of one that answers
+    health checks meanwhile, a request that hangs is sent a second time."""
+    awake = asyncio.Event()
+
+    async def script(asked: Exchange) -> None:
+        if asked.index == KNOWN:
+            await awake.wait()
+            await asyncio.sleep(1.0)
+        await asked.answer("42")
+
+    async def health(asked: Exchange) -> None:
+        if silent and len(server.seen) > KNOWN:
+            await awake.wait()
+        await asked.reply(200, b"", "Connection: close")
+
+    async with raw_server(script, pages={"/health": health}) as server:
+        model = endpoint(server.base_url, timeout=1800.0, retry_for=300.0, max_tokens=100)
+        for seed in range(KNOWN):
+            await model.sample(CHAT, range(seed, seed + 1))
+        assert model._sender._second.times.response_limit == DEFAULT.min_late
+        asking = asyncio.create_task(model.sample(CHAT, range(KNOWN, KNOWN + 1)))
+        await asyncio.sleep(2.0 * DEFAULT.min_late)
+        awake.set()
+        (answer,) = await asking
+    assert (answer.text, answer.attempts) == ("42", attempts)
+
+
+async def test_it_is_known_how_long_the_oldest_attempt_has_been_waited_for(endpoint: Opener) -> None:
+    over = asyncio.Event()
+
+    async def script(asked: Exchange) -> None:
+        await over.wait()
+        await asked.answer("42")
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, timeout=1800.0)
+        assert model.stats.oldest == 0.0
+        first = asyncio.create_task(model.sample(CHAT, range(1)))
+        await asyncio.sleep(3.0)
+        second = asyncio.create_task(model.sample(CHAT, range(1, 2)))
+        await asyncio.sleep(1.0)
+        assert 3.9 < model.stats.oldest < 4.1
+        over.set()
+        await asyncio.gather(first, second)
+        assert model.stats.oldest == 0.0
+
+
+@pytest.mark.parametrize(("breaks", "streamed"), [(False, [True, True, False, False, False]), (True, None)])
+async def test_a_server_whose_streams_are_refused_or_break_is_asked_without(
+    endpoint: Opener, breaks: bool, streamed: list[bool] | None
+) -> None:
+    async def script(asked: Exchange) -> None:
+        if "stream" not in asked.body:
+            await asked.answer("42")
+        elif breaks:
+            await asked.send(STREAM_HEAD + piece("6 times") + b"0\r\n\r\n")
+            asked.close()
+        else:
+            await asked.reply(400, {"error": {"message": "stream_options is not supported"}})
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, stream=None)
+        for seed in range(3):
+            assert (await model.sample(CHAT, range(seed, seed + 1)))[0].text == "42"
+    assert streamed in (None, ["stream" in asked.body for asked in server.seen])
+
+
+async def test_what_failed_before_it_was_known_that_its_server_streams_is_streamed_again(endpoint: Opener) -> None:
+    """A request that is asked for in one piece would hang unseen until its time limit."""
+    asked_twice = asyncio.Event()
+    bodies: list[bool] = []
+
+    async def script(asked: Exchange) -> None:
+        if asked.body["seed"] == 1:
+            bodies.append("stream" in asked.body)
+            if len(bodies) == 2:
+                asked_twice.set()
+                await until(lambda: bool(model._sender.streaming))
+            if len(bodies) < 3:
+                await asked.reply(500, {"error": {"message": "overloaded"}})
+                return
+        else:
+            await asked_twice.wait()
+        await asked.send(STREAM_HEAD + piece("6 times 7 is") + END)
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, stream=None, timeout=1800.0)
+        both = asyncio.gather(*(model.sample(CHAT, range(seed, seed + 1)) for seed in range(2)))
+        answers = await asyncio.wait_for(both, HANGS)
+    assert [answer.text for (answer,) in answers] == ["6 times 7 is 42"] * 2
+    assert bodies[0] and bodies[2]

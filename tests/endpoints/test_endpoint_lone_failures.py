@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from endpoint_opener import CLIENTS, Opener
+from conftest import QUICK
+from endpoint_opener import CLIENTS, Opener, first
 from patient_time import HANGS
 from raw_servers import CHAT, Exchange, Script, raw_server
 
@@ -35,6 +36,10 @@ async def with_leave() -> bool:
     return True
 
 
+async def without_leave() -> bool:
+    return False
+
+
 async def ask(model: ModelEndpoint, number: int) -> list[Answer]:
     tasks = (model.sample(CHAT, range(seed, seed + 1)) for seed in range(number))
     return [answer for answers in await asyncio.gather(*tasks) for answer in answers]
@@ -54,9 +59,7 @@ async def test_it_has_no_answer_and_others_have_theirs(endpoint: Opener, client:
 
 
 @pytest.mark.parametrize("at_an_earlier_start", [False, True])
-async def test_where_nothing_else_is_asked_a_tiny_request_stands_for_others(
-    endpoint: Opener, at_an_earlier_start: bool
-) -> None:
+async def test_where_nothing_else_is_asked_a_tiny_request_is(endpoint: Opener, at_an_earlier_start: bool) -> None:
     async with raw_server(failing(BAD)) as server:
         model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, has_answered=at_an_earlier_start)
         if not at_an_earlier_start:
@@ -96,7 +99,15 @@ async def test_answers_that_come_while_a_tiny_request_is_asked_count(endpoint: O
     assert [answer.signals for (answer,) in answers] == [{"unanswered"}] * 2
 
 
-async def test_under_caps_one_tiny_request_is_asked_and_counted(endpoint: Opener) -> None:
+UNPAUSED = EndpointSettings(tick=0.1, backoff=0.01, longest_pause=0.001, probe_every=0.1, probe_again=0.02)
+"""A server that only fails is asked again at once."""
+
+
+@pytest.mark.parametrize(("retry_for", "settings", "attempts"), [(0.0, QUICK, 5), (300.0, UNPAUSED, 6)])
+async def test_under_caps_one_tiny_request_is_asked_and_counted(
+    endpoint: Opener, retry_for: float, settings: EndpointSettings, attempts: int
+) -> None:
+    """Five attempts, and with patience one after the tiny request, not as many as the patience would allow."""
     counted: list[int] = []
 
     async def again() -> bool:
@@ -104,24 +115,11 @@ async def test_under_caps_one_tiny_request_is_asked_and_counted(endpoint: Opener
         return True
 
     async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500)
+        model = endpoint(server.base_url, max_tokens=500, retry_for=retry_for, settings=settings)
         await model.sample(CHAT, range(1), again)
-        (answer,) = await model.sample(CHAT, range(BAD, BAD + 1), again)
-    assert answer.signals == {"unanswered"} and answer.attempts == 5
-    assert model.stats.lost == 1 and set(counted) == {0}, "it is counted before it is asked"
-    assert sum(asked.body["max_tokens"] != 500 for asked in server.seen) == 1
-
-
-UNPAUSED = EndpointSettings(tick=0.1, backoff=0.01, longest_pause=0.001, probe_every=0.1, probe_again=0.02)
-"""A server that only fails is asked again at once."""
-
-
-async def test_under_caps_a_request_that_fails_alone_does_not_take_all_the_patience(endpoint: Opener) -> None:
-    async with raw_server(failing(BAD)) as server:
-        model = endpoint(server.base_url, max_tokens=500, retry_for=300.0, settings=UNPAUSED)
-        await model.sample(CHAT, range(1), with_leave)
-        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), with_leave), HANGS)
-    assert answer.signals == {"unanswered"} and answer.attempts == 6, "five, and one after the tiny request"
+        (answer,) = await asyncio.wait_for(model.sample(CHAT, range(BAD, BAD + 1), again), HANGS)
+    assert answer.signals == {"unanswered"} and answer.attempts == attempts
+    assert counted[0] == 0, "it is counted before it is asked"
     assert model.stats.lost == 1 == sum(asked.body["max_tokens"] != 500 for asked in server.seen)
 
 
@@ -164,14 +162,11 @@ async def test_under_caps_requests_that_fail_at_the_same_time_go_by_one_tiny_req
 
 
 async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opener) -> None:
-    async def again() -> bool:
-        return False
-
     async with raw_server(failing(BAD)) as server:
         model = endpoint(server.base_url, max_tokens=500)
-        await model.sample(CHAT, range(1), again)
+        await model.sample(CHAT, range(1), without_leave)
         with pytest.raises(RetryNotAllowed):
-            await model.sample(CHAT, range(BAD, BAD + 1), again)
+            await model.sample(CHAT, range(BAD, BAD + 1), without_leave)
     assert all(asked.body["max_tokens"] == 500 for asked in server.seen)
 
 
@@ -180,7 +175,7 @@ async def test_under_caps_that_are_reached_nothing_more_is_asked(endpoint: Opene
     [(False, None), (True, None), (True, with_leave)],
     ids=["never answered", "answered before", "under caps"],
 )
-async def test_a_server_that_fails_everything_loses_the_model(
+async def test_who_fails_everything_loses_the_model(
     endpoint: Opener, answered_before: bool, leave: RetryGate | None
 ) -> None:
     async def script(asked: Exchange) -> None:
@@ -296,3 +291,73 @@ def test_requests_that_stand_aside_are_counted_until_they_end() -> None:
     assert played.traffic.stuck_requests == 1
     played.retries.close()
     assert played.traffic.stuck_requests == 0
+
+
+class Leave:
+    """Gives leave so often."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.asked = 0
+
+    async def __call__(self) -> bool:
+        self.asked += 1
+        return self.asked <= self.times
+
+
+async def reset(asked: Exchange) -> None:
+    asked.reset()
+
+
+async def garbled(asked: Exchange) -> None:
+    await asked.reply(200, {"choices": []})
+
+
+async def broken(asked: Exchange) -> None:
+    await asked.reply(500, {"error": {"message": "oops"}})
+
+
+async def hang(asked: Exchange) -> None:
+    await asyncio.sleep(5)
+
+
+@pytest.mark.parametrize("what", [reset, garbled, hang])
+@pytest.mark.parametrize("seeds", [range(1), range(3)])
+async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, what: Script, seeds: range) -> None:
+    async with raw_server(first(9, what)) as server:
+        model = endpoint(server.base_url, timeout=0.2, samples_per_request=3)
+        leave = Leave(1)
+        with pytest.raises(RetryNotAllowed):
+            await model.sample(CHAT, seeds, leave)
+        before = len(server.seen)
+        lost = sum(int(str(asked.body.get("n", 1))) for asked in server.seen)
+        assert model.stats.lost == lost >= 2 * len(seeds)
+        assert leave.asked >= 2
+        assert len(server.seen) == before, "nothing is asked after that"
+
+
+@pytest.mark.parametrize(("what", "lost"), [(reset, 2), (broken, 0)], ids=["lost", "told of an error"])
+async def test_what_was_lost_needs_leave_and_what_failed_none(endpoint: Opener, what: Script, lost: int) -> None:
+    leave = Leave(9 if lost else 0)
+    async with raw_server(first(2, what)) as server:
+        model = endpoint(server.base_url)
+        (answer,) = await model.sample(CHAT, range(1), leave)
+    assert (answer.text, leave.asked, model.stats.lost) == ("42", lost, lost)
+
+
+async def test_answers_that_go_with_a_lost_one_are_lost_too(endpoint: Opener) -> None:
+    """Three travel together, run out of time, and are asked one by one: one of them is lost for good."""
+
+    async def script(asked: Exchange) -> None:
+        if asked.body.get("n", 1) == 3:
+            await hang(asked)
+        elif asked.body["seed"] == 1:
+            await reset(asked)
+        else:
+            await asked.answer("fine")
+
+    async with raw_server(script) as server:
+        model = endpoint(server.base_url, timeout=0.2, samples_per_request=3)
+        with pytest.raises(RetryNotAllowed):
+            await model.sample(CHAT, range(3), Leave(1))
+    assert model.stats.lost == 3 + 3

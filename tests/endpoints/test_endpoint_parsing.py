@@ -1,13 +1,19 @@
-"""JSON with flaws that a model's text or a Python server puts into it is read; what is no JSON is not."""
+"""JSON with flaws is read, and a stream is the same response as without one, however its bytes are cut."""
 
 import math
+from codecs import BOM_UTF8
+from itertools import count
 from typing import Any
 
+import orjson
 import pytest
 from endpoint_opener import CLIENTS
+from hypothesis import given
+from hypothesis import strategies as st
 from raw_servers import CHAT, Exchange, raw_server
 
-from adaptive_eval.endpoints.parsing import parse_server_json
+from adaptive_eval.endpoints.failures import Failure, FailureKind, find_error
+from adaptive_eval.endpoints.parsing import StreamReader, parse_server_json
 
 
 @pytest.mark.parametrize(
@@ -19,6 +25,7 @@ from adaptive_eval.endpoints.parsing import parse_server_json
         (rb'{"a": "\ud83d\ude00\ud800"}', {"a": "\U0001f600?"}),
         (b'{"a": "caf\xe9"}', {"a": "caf\ufffd"}),
         (b'{"a": -Infinity}', {"a": -math.inf}),
+        (BOM_UTF8 + b'{"a": 1}', {"a": 1}),
     ],
 )
 def test_flaws_are_read_over(body: bytes, value: object) -> None:
@@ -33,18 +40,215 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize("stream", [False, True])
-async def test_half_a_surrogate_pair_is_an_answer(endpoint: Any, client: str, stream: bool) -> None:
+async def test_flaws_and_byte_order_marks_make_no_answer_unreadable(endpoint: Any, client: str, stream: bool) -> None:
     part = b"delta" if stream else b"message"
     payload = rb'{"choices": [{"index": 0, "%s": {"content": "\ud800 42"}, "finish_reason": "stop"}]}' % part
 
     async def script(exchange: Exchange) -> None:
         if stream:
-            await exchange.reply(200, b"data: %s\n\ndata: [DONE]\n\n" % payload, "Content-Type: text/event-stream")
+            await exchange.reply(200, BOM_UTF8 + b"data: %s\n\ndata: [DONE]\n\n" % payload)
         else:
-            await exchange.reply(200, payload, "Content-Type: application/json")
+            await exchange.reply(200, BOM_UTF8 + payload)
 
     async with raw_server(script) as server:
         opened = endpoint(server.base_url, key="k", client=client, stream=stream)
         (answer,) = await opened.sample(CHAT, range(7, 8))
     assert answer.text == "? 42"
     assert answer.attempts == 1
+
+
+def event(choices: list[dict[str, object]], **fields: object) -> bytes:
+    return b"data: " + orjson.dumps({"choices": choices, **fields}) + b"\n\n"
+
+
+def delta(text: str, index: int | None = 0, reason: str | None = None, **fields: object) -> dict[str, object]:
+    return {"index": index, "delta": {"content": text, **fields}, "finish_reason": reason}
+
+
+STREAM = (
+    b": a comment\n\n"
+    + event([{"index": 0, "delta": {"role": "assistant", "content": ""}}])
+    + event([delta("", reasoning_content="six by seven, ")])
+    + event([delta("é4") | {"logprobs": {"content": [{"logprob": -1.0}]}}, delta("x", index=1)])
+    + event([delta("2", reason="stop") | {"logprobs": {"content": [{"logprob": -2.0}]}}])
+    + event([delta("y", index=1, reason="length")])
+    + event([], usage={"prompt_tokens": 5, "completion_tokens": 7})
+    + b"data: [DONE]\r\n\r\n"
+)
+WHOLE = {
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "logprobs": {"content": [{"logprob": -1.0}, {"logprob": -2.0}]},
+            "message": {"content": "é42", "reasoning_content": "six by seven, "},
+        },
+        {"index": 1, "finish_reason": "length", "message": {"content": "xy"}},
+    ],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 7},
+}
+
+
+@given(cuts=st.lists(st.integers(0, len(STREAM)), max_size=8))
+def test_a_stream_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
+    clock = count()
+    reader = StreamReader(True, lambda: float(next(clock)))
+    edges = [0, *sorted(cuts), len(STREAM)]
+    for start, end in zip(edges, edges[1:], strict=False):
+        reader.feed(STREAM[start:end])
+    assert reader.payload() == WHOLE
+    assert reader.first_token_at == 0.0
+
+
+@pytest.mark.parametrize(
+    ("reasons", "last"),
+    [
+        (("error", "stop"), "error"),
+        (("length", "stop"), "length"),
+        (("content_filter", "end_turn"), "content_filter"),
+        (("length", "error"), "error"),
+        (("stop", "error"), "error"),
+        (("null", "stop"), "stop"),
+        (("tool_calls", "stop"), "stop"),
+    ],
+)
+def test_a_stop_after_another_reason_makes_no_half_answer_complete(reasons: tuple[str, str], last: str) -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    for reason in reasons:
+        reader.feed(event([delta("4" if reason == reasons[0] else "", reason=reason)]))
+    assert reader.payload()["choices"][0]["finish_reason"] == last
+
+
+PIECES = st.sampled_from(
+    [
+        event([delta("a")]),
+        event([delta("b", index=1)], model="m"),
+        event([{"index": 0, "text": "c", "logprobs": {"token_logprobs": [-1.0]}}]),
+        event([delta("d", reason="stop")]),
+        event([delta("", error="no memory")]),
+        event([], error={"message": "too busy"}),
+        event([delta("e", index=1, reason="length")]).replace(b"\n", b"\r\n"),
+        event([], usage={"completion_tokens": 3}, timings={"predicted_n": 3}),
+        b"data: [DONE]\n\n",
+        b"event: error\ndata: {}\n\n",
+        b": still here\n\n",
+        b"data: {\n\n",
+        b'data: {"choices": []}, {"choices": []}\n\n',
+        b"data: 7\n\n",
+        b"error: broken\n",
+    ]
+)
+
+
+def outcome(pieces: list[bytes]) -> object:
+    reader = StreamReader(True, lambda: 0.0)
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+        return reader.replacement() or reader.payload()
+    except Failure as failure:
+        return failure.kind, str(failure)
+
+
+@given(st.lists(PIECES, max_size=12))
+def test_events_read_at_once_say_what_they_say_one_by_one(pieces: list[bytes]) -> None:
+    assert outcome(pieces) == outcome([b"".join(pieces)])
+
+
+def test_a_stream_has_its_text_its_tokens_its_id_and_its_model() -> None:
+    reader = StreamReader(False, lambda: 0.0)
+    reader.feed(event([{"index": 0, "text": "4", "logprobs": {"token_logprobs": [-1.0]}}]))
+    reader.feed(event([{"index": 0, "text": "2", "finish_reason": "stop"}]))
+    assert reader.payload()["choices"] == [
+        {"index": 0, "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}, "text": "42"}
+    ]
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(
+        event([delta("4", index=None)]) + event([{"delta": {"content": "2"}}]) + event([delta("", reason="stop")])
+    )
+    assert [choice["message"]["content"] for choice in reader.payload()["choices"]] == ["42"]
+    assert reader.payload()["usage"] == {"completion_tokens": 2}
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(event([delta("a")], id="x1", model="old"))
+    reader.feed(event([delta("b", reason="stop")], id="x2", model="new") + b"data: [DONE]\n\n")
+    assert (reader.payload()["id"], reader.payload()["model"]) == ("x1", "new")
+
+
+def test_a_stream_that_ends_too_early_is_no_answer() -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(event([delta("4", reason="stop"), delta("x", index=1)]))
+    with pytest.raises(Failure) as caught:
+        reader.payload()
+    assert caught.value.kind is FailureKind.RESET
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"data: {broken\n\n", b"data: [1]\n\n", b"data: " + b"x" * 17_000_000],
+    ids=["not JSON", "not an object", "endless line"],
+)
+def test_what_is_no_event_is_a_failure(data: bytes) -> None:
+    with pytest.raises(Failure) as caught:
+        StreamReader(True, lambda: 0.0).feed(data)
+    assert caught.value.kind is FailureKind.BAD_RESPONSE
+
+
+@pytest.mark.parametrize("choices", ["x", [1], [{"index": "a"}], [{"delta": 3, "logprobs": {"content": 7}}]])
+def test_strange_choices_break_nothing(choices: object) -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(b"data: " + orjson.dumps({"choices": choices}) + b"\n\ndata: [DONE]\n\n")
+    assert all(choice["message"] == {"content": None} for choice in reader.payload()["choices"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'event: error\ndata: {"message": "engine died"}\n\n',
+        b"event: error\ndata: engine died\n\n",
+        b'event:error\r\ndata: {"error": {"message": "engine died"}}\r\n\r\n',
+        b'error: {"code": 500, "message": "engine died"}\n\n',
+        b'error: {"code": 500, "message": "engine died"}',
+        b'data: {"error": "engine died"}\n\n',
+        b'data: {"choices": [{"index": 0, "delta": {}, "error": {"message": "engine died"}}]}\n\n',
+    ],
+)
+def test_every_notation_of_an_error_is_seen_after_a_whole_answer_too(error: bytes) -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(event([delta("4", reason="stop")]) + error)
+    other = reader.replacement()
+    assert other is not None and b"engine died" in other
+    assert find_error(orjson.loads(other)) is not None
+
+
+def test_an_event_of_another_name_is_no_error() -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(b"event: error_rate\n" + event([delta("4")]) + b"event: message\n" + event([delta("2", reason="stop")]))
+    assert reader.replacement() is None
+    assert reader.payload()["choices"][0]["message"] == {"content": "42"}
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_a_response_that_is_no_stream_is_taken_whole(cut: int) -> None:
+    response = b'\n {"choices": [{"index": 0, "message": {"content": "4\\n2"}, "finish_reason": "stop"}]}\n'
+    reader = StreamReader(True, lambda: 0.0)
+    for start in range(0, len(response), cut):
+        reader.feed(response[start : start + cut])
+    assert orjson.loads(reader.replacement() or b"") == orjson.loads(response)
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_a_mark_of_the_byte_order_is_passed_over(cut: int) -> None:
+    for text, replacement in ((STREAM, None), (b'{"choices": []}', b'{"choices": []}')):
+        marked, reader = BOM_UTF8 + text, StreamReader(True, lambda: 0.0)
+        reader.feed(marked[:cut])
+        reader.feed(marked[cut:])
+        assert reader.replacement() == replacement
+
+
+def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:
+    """As where a server gives all of four choices one index."""
+    for more in ([delta("b")], [delta("b", reason="stop")]):
+        reader = StreamReader(True, lambda: 0.0)
+        reader.feed(event([delta("a")]) + event([delta("", reason="stop")]) + event(more) + b"data: [DONE]\n\n")
+        with pytest.raises(Failure, match="the stream continues a choice that has ended"):
+            reader.payload()

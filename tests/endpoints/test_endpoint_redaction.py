@@ -1,11 +1,13 @@
-"""Keys that servers and models send back are found in every form, and a cut leaves no half of one."""
+"""A key shows in no text: those that servers and models send back are found in every form, and no cut leaves half."""
 
 import json
+import logging
+import traceback
 from base64 import b64encode
 from urllib.parse import quote
 
 import pytest
-from endpoint_opener import EACH_CLIENT, Opener
+from endpoint_opener import CLIENTS, EACH_CLIENT, Opener
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import SecretStr
@@ -43,10 +45,6 @@ def test_a_key_is_found_in_every_form(key: str, before: bytes, after: bytes) -> 
     assert inner not in redact(around) and inner not in redact(f"key={alone}")
     for start in range(3):
         assert b64encode(bytes(start) + key.encode()).decode()[4:-4] not in redact(around)
-
-
-def test_the_longer_of_two_secrets_goes_first() -> None:
-    assert Redactor(["abc12345", "abc12345-and-more"]).text("abc12345-and-more") == "***"
 
 
 @given(space=st.integers(0, 2 * MAX_READ_CHARS), spaces=st.integers(0, 400), length=st.integers(1, 400))
@@ -119,6 +117,7 @@ def test_a_message_loses_pieces_and_keeps_words() -> None:
     basic = b64encode(b"me:" + KEY.encode()).decode()
     redact = request_redactor({"HTTP-Referer": "https://example.org", "Authorization": f"Basic {basic}"}, KEY).text
     assert redact("see https://docs.example for Basic use") == "see https://docs.example for Basic use"
+    assert request_redactor({"X-Version": "1"}, KEY).text("version 1 is too old") == "version 1 is too old"
     assert not shows(redact(f"it begins with b'{KEY[:20]}' ... {KEY[-20:]}"))
 
 
@@ -130,6 +129,7 @@ def test_a_piece_that_a_model_writes_goes_and_its_words_stay() -> None:
     )
     text = "a token-level answer, sk- and token-ab, correct: 42 horses, 123"
     assert redact(text) == text
+    assert Redactor(["abc12345", "abc12345-and-more"]).text("abc12345-and-more") == "***"
 
 
 @given(st.text(), st.text(), st.integers(0, 34), st.integers(0, 34))
@@ -152,3 +152,33 @@ def test_what_is_kept_from_answers_is_what_can_be_no_word() -> None:
     assert "s3cret-value" in secrets_of("", **{"X-Api-Key": "s3cret-value"})
     assert "s3cret-value" in secrets_of("", Cookie="session=s3cret-value; lang=en")
     assert "s3cret-value" in secrets_of("", Authorization="Bearer s3cret-value")
+
+
+HEADER = "header-secret-0123456789"
+
+
+async def echo_the_key(asked: Exchange) -> None:
+    text = f"key {asked.headers['authorization']} and {asked.headers['x-org']} are not welcome"
+    await asked.reply((400, 500, 200)[asked.index % 3], text.encode())
+
+
+@CLIENTS
+async def test_no_secret_in_any_text(endpoint: Opener, client: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    texts: list[str] = []
+    async with raw_server(echo_the_key) as server:
+        model = endpoint(
+            server.base_url, client=client, key=KEY, headers={"X-Org": SecretStr(HEADER)}, attempts=1, model="m"
+        )
+        for _ in range(3):
+            with pytest.raises(EndpointError) as caught:
+                await model.sample(CHAT, range(1))
+            texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
+        texts += [repr(model), repr(model.stats), repr(await model.check()), repr(vars(model))]
+        assert all(asked.headers["authorization"] == f"Bearer {KEY}" for asked in server.seen)
+        assert all(asked.headers["x-org"] == HEADER for asked in server.seen)
+    texts += [record.getMessage() for record in caplog.records]
+    assert any("***" in text for text in texts)
+    for text in texts:
+        assert KEY not in text
+        assert HEADER not in text

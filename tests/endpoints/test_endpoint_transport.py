@@ -1,4 +1,4 @@
-"""The transport on real sockets."""
+"""The transport on real sockets, and servers that send hardly anything but framing."""
 
 import asyncio
 import gzip
@@ -6,16 +6,20 @@ import os
 import socket
 import tracemalloc
 import zlib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import httpx2
 import pytest
+from endpoint_opener import EACH_CLIENT, Opener, opened_caller
 from patient_time import HANGS
-from raw_servers import Exchange as Asked
-from raw_servers import raw_server
+from raw_servers import CHAT, Exchange, raw_server
+from thoroughness import in_turns
 
 from adaptive_eval.endpoints.connection import GuardedConnection, StaleConnection
-from adaptive_eval.endpoints.failures import FailureKind
+from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.transport import MAX_BYTES_EXTENSION, ExchangeError, Transport, refusal_reason
+from adaptive_eval.endpoints.types import Sampling
 
 
 def over_aiohttp() -> httpx2.AsyncClient:
@@ -28,20 +32,12 @@ def at_most(number: int) -> dict[str, int]:
     return {MAX_BYTES_EXTENSION: number}
 
 
-async def ok(asked: Asked) -> None:
+async def ok(asked: Exchange) -> None:
     await asked.reply(200, b"hello")
 
 
-async def test_one_connection_serves_one_request_after_the_other() -> None:
-    async with raw_server(ok) as server, over_aiohttp() as client:
-        for _ in range(5):
-            done = await client.get(server.base_url)
-            assert (done.status_code, done.content) == (200, b"hello")
-        assert server.connections == 1
-
-
 async def test_an_idle_connection_that_the_server_closed_costs_no_failure() -> None:
-    async def once_per_connection(asked: Asked) -> None:
+    async def once_per_connection(asked: Exchange) -> None:
         if asked.index % 2:
             asked.reset()
         else:
@@ -65,9 +61,7 @@ class _Clock(asyncio.AbstractEventLoop):
     ("connecting", "later", "stale"),
     [(0.02, 0.11, True), (0.02, 0.13, False), (0.3, 0.39, True), (9.0, 0.49, True), (9.0, 0.51, False)],
 )
-def test_only_what_breaks_as_soon_as_word_comes_back_had_been_closed(
-    connecting: float, later: float, stale: bool
-) -> None:
+def test_only_what_breaks_once_word_comes_back_had_been_closed(connecting: float, later: float, stale: bool) -> None:
     """A server that had the request for longer may have generated something."""
     clock = _Clock()
     for requests in (1, 2):
@@ -81,7 +75,7 @@ def test_only_what_breaks_as_soon_as_word_comes_back_had_been_closed(
 
 
 async def test_a_connection_that_is_closed_without_a_word_is_told_as_that() -> None:
-    async def hang_up(asked: Asked) -> None:
+    async def hang_up(asked: Exchange) -> None:
         asked.close()
 
     async with raw_server(hang_up) as server, over_aiohttp() as client:
@@ -91,7 +85,7 @@ async def test_a_connection_that_is_closed_without_a_word_is_told_as_that() -> N
 
 
 async def test_an_answer_cut_in_the_middle_is_an_error_even_on_a_used_connection() -> None:
-    async def script(asked: Asked) -> None:
+    async def script(asked: Exchange) -> None:
         if asked.index == 0:
             await asked.reply(200, b"hello")
         else:
@@ -108,7 +102,7 @@ async def test_an_answer_cut_in_the_middle_is_an_error_even_on_a_used_connection
 async def test_a_body_comes_as_it_is_sent_and_its_connection_is_used_again() -> None:
     heard = asyncio.Event()
 
-    async def in_two_parts(asked: Asked) -> None:
+    async def in_two_parts(asked: Exchange) -> None:
         await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")
         await heard.wait()
         await asked.send(b"after")
@@ -128,7 +122,7 @@ async def test_a_body_comes_as_it_is_sent_and_its_connection_is_used_again() -> 
 async def test_tokens_are_handed_over_together_once_a_stream_has_begun() -> None:
     sent = [b"%d " % number for number in range(50)]
 
-    async def token_by_token(asked: Asked) -> None:
+    async def token_by_token(asked: Exchange) -> None:
         await asked.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % sum(map(len, sent)))
         for token in sent:
             await asked.send(token)
@@ -143,7 +137,7 @@ async def test_tokens_are_handed_over_together_once_a_stream_has_begun() -> None
 
 
 async def test_a_body_that_is_not_read_to_its_end_takes_its_connection_with_it() -> None:
-    async def endless(asked: Asked) -> None:
+    async def endless(asked: Exchange) -> None:
         await asked.send(b"HTTP/1.1 200 OK\r\n\r\n" if asked.index == 0 else b"")
         if asked.index:
             await ok(asked)
@@ -161,7 +155,7 @@ PACKED = {"gzip": gzip.compress, "deflate": zlib.compress}
 @pytest.mark.parametrize("coding", PACKED)
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_a_packed_body_is_unpacked_up_to_its_bound(coding: str, at_once: bool) -> None:
-    async def packed(asked: Asked) -> None:
+    async def packed(asked: Exchange) -> None:
         body = PACKED[coding](b"x" * (1000 if asked.index == 0 else 1001))
         head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         await asked.send(head + body[: len(body) if at_once else 5])
@@ -179,7 +173,7 @@ async def test_a_response_that_is_too_long_ends_though_more_of_it_comes() -> Non
     """Whoever reads it may come to it later than the bytes do."""
     sent = asyncio.Event()
 
-    async def in_parts(asked: Asked) -> None:
+    async def in_parts(asked: Exchange) -> None:
         await asked.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         for part in (b"400\r\n" + b"word " * 100, b"word " * 102):
             await asyncio.sleep(0.01)
@@ -201,7 +195,7 @@ async def test_a_response_that_is_too_long_ends_though_more_of_it_comes() -> Non
 async def test_a_bomb_is_not_unpacked() -> None:
     bomb = gzip.compress(bytes(200 * 2**20), 1)
 
-    async def explode(asked: Asked) -> None:
+    async def explode(asked: Exchange) -> None:
         await asked.reply(200, bomb, "Content-Encoding: gzip")
 
     async with raw_server(explode) as server, over_aiohttp() as client:
@@ -215,7 +209,7 @@ async def test_a_bomb_is_not_unpacked() -> None:
 
 
 async def test_a_cancelled_request_leaves_no_connection_for_the_next() -> None:
-    async def late(asked: Asked) -> None:
+    async def late(asked: Exchange) -> None:
         await asyncio.sleep(0.05 if asked.index == 0 else 0.0)
         await asked.reply(200, b"late" if asked.index == 0 else b"hello")
 
@@ -230,7 +224,7 @@ async def test_a_cancelled_request_leaves_no_connection_for_the_next() -> None:
 
 
 async def test_a_server_that_speaks_out_of_turn_is_left() -> None:
-    async def twice(asked: Asked) -> None:
+    async def twice(asked: Exchange) -> None:
         await asked.reply(200, b"hello")
         if asked.index == 0:
             await asyncio.sleep(0.01)
@@ -282,7 +276,7 @@ WHOLE = [
 async def test_a_response_is_the_same_however_it_is_cut(
     data: bytes, status: int, body: bytes, connections: int, cut: int
 ) -> None:
-    async def script(asked: Asked) -> None:
+    async def script(asked: Exchange) -> None:
         for part in (data[:cut], data[cut:]):
             await asked.send(part)
             await asyncio.sleep(0.01)
@@ -316,7 +310,7 @@ async def test_a_response_is_the_same_however_it_is_cut(
 )
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_what_is_no_response_is_refused_though_the_connection_stays(data: bytes, at_once: bool) -> None:
-    async def script(asked: Asked) -> None:
+    async def script(asked: Exchange) -> None:
         head, end, body = data.partition(b"\r\n\r\n") if not at_once else (data, b"", b"")
         await asked.send(head + end)
         await asyncio.sleep(0.01)
@@ -328,3 +322,67 @@ async def test_what_is_no_response_is_refused_though_the_connection_stays(data: 
             await client.post(server.base_url, content=b"hello")
         assert failure.value.kind is FailureKind.BAD_RESPONSE
         assert str(failure.value).startswith("not a valid HTTP/1.1 response: ")
+
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": "How much is 6 times 7?"}]}
+HEAD = b"HTTP/1.1 200 OK\r\n"
+ENDLESS = {
+    "chunks": (CHUNKED, b"1\r\n \r\n"),
+    "extensions of chunks": (CHUNKED + b"1;", b"x"),
+    "trailers": (CHUNKED + b"1\r\n \r\n0\r\n", b"A: b\r\n"),
+    "headers": (HEAD, b"A: b\r\n"),
+    "a header": (HEAD + b"A: ", b"x"),
+    "interim responses": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+SENT_BYTES = 8 * 1024 * 1024
+MOST_BYTES = 1024 * 1024
+"""What a refused response may have sent: what is read at once, and what waits in the sockets of both sides."""
+
+
+def flood(kind: str, sent: list[int]) -> Callable[[Exchange], Awaitable[None]]:
+    """A script that goes on and on, and notes how much of each response it was able to send."""
+    begin, again = ENDLESS[kind]
+    piece = again * (32 * 1024 // len(again))
+
+    async def script(asked: Exchange) -> None:
+        transport = asked._writer.transport
+        transport.set_write_buffer_limits(high=len(piece))
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+        number = len(sent)
+        sent.append(0)
+        with suppress(ConnectionError):
+            await asked.send(begin)
+            while sent[number] < SENT_BYTES:
+                await asked.send(piece)
+                sent[number] += len(piece)
+        await asyncio.Event().wait()  # a server that says no more, and leaves the connection open
+
+    return script
+
+
+@pytest.mark.parametrize(("kind", "client"), in_turns(ENDLESS, EACH_CLIENT))
+async def test_what_is_all_framing_is_refused_before_much_of_it_is_read(client: str, kind: str) -> None:
+    sent: list[int] = []
+    async with raw_server(flood(kind, sent)) as server:
+        asking = opened_caller(server.base_url, client, Sampling(timeout=20.0))
+        with pytest.raises(Failure) as caught:
+            await asking.ask(server.base_url, BODY)
+        assert caught.value.kind is FailureKind.BAD_RESPONSE, caught.value
+        assert "not a valid HTTP/1.1 response" in str(caught.value)
+        await asking.close()
+    assert 0 < sent[0] < MOST_BYTES
+
+
+async def test_a_body_of_many_small_chunks_is_read(endpoint: Opener) -> None:
+    """A token at a time, or a letter of a short answer."""
+
+    async def letters(asked: Exchange) -> None:
+        text = b'{"choices": [{"index": 0, "message": {"content": "%s"}, "finish_reason": "stop"}]}' % (b"4" * 5000)
+        await asked.send(CHUNKED + b"".join(b"1\r\n%c\r\n" % letter for letter in text) + b"0\r\nA: b\r\n\r\n")
+
+    async with raw_server(letters) as server:
+        model = endpoint(server.base_url)
+        for _ in range(2):
+            (answer,) = await model.sample(CHAT, range(1))
+            assert answer.text == "4" * 5000
+        assert model.stats.retries == 0

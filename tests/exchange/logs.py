@@ -21,6 +21,20 @@ def imported(*words: object) -> Result:
     return CliRunner().invoke(app, ["import", *map(str, words)])
 
 
+def taken(*words: object) -> Result:
+    """An import that succeeds."""
+    done = imported(*words)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def refusal(*words: object) -> str:
+    """The message of an import that is refused."""
+    refused = imported(*words)
+    assert refused.exit_code == 2, refused.output
+    return " ".join(refused.stderr.split())
+
+
 def outcomes(run: Path) -> Outcomes:
     """The categories of a run's trials."""
     return {(trial.model, trial.question, trial.trial): trial.category for trial in stored_trials(run)}

@@ -21,20 +21,13 @@ from adaptive_eval.exchange.recording import read_recording, recording_of_run
 from adaptive_eval.report.records import TrialRecord
 
 
-def test_the_array_has_each_category_at_the_number_of_its_trial(tmp_path: Path) -> None:
+def test_the_array_has_each_category_at_the_number_of_its_trial_and_replay_takes_it(tmp_path: Path) -> None:
     path = export(make_run(tmp_path, ragged()), "npz").path
     assert path.name == "tensor.npz"
     with np.load(path, allow_pickle=False) as file:
-        assert file["R"].tolist() == [
-            [[1, 1, 0, -1], [0, 1, -1, -1]],
-            [[0, -1, 0, 1], [0, 0, -1, -1]],
-        ]
+        assert file["R"].tolist() == [[[1, 1, 0, -1], [0, 1, -1, -1]], [[0, -1, 0, 1], [0, 0, -1, -1]]]
         assert (tuple(file["models"]), tuple(file["questions"])) == (MODELS, QUESTIONS)
         assert (file["weights"].tolist(), file["categories"].tolist()) == ([0.0, 1.0], ["wrong", "correct"])
-
-
-def test_replay_takes_it(tmp_path: Path) -> None:
-    path = export(make_run(tmp_path, ragged()), "npz").path
     recording = read_recording(path)
     assert (recording.models, recording.questions) == (MODELS, QUESTIONS)
     assert recording.counts.tolist() == [[[1, 2], [1, 1]], [[2, 1], [2, 0]]]
@@ -72,11 +65,8 @@ def test_benchmarks_of_a_configuration_weigh_the_questions_of_an_array(tmp_path:
     (tmp_path / "c.yaml").write_text(
         "trials: {min: 4, max: 4}\nbenchmarks: [{name: x, weight: 3, questions: x.csv}, {name: y, questions: y.csv}]\n"
     )
-    scores = {
-        row["name"]: row["score"]
-        for row in decided(tmp_path / "two.npz", tmp_path / "o", "--config", str(tmp_path / "c.yaml"))["models"]
-    }
-    assert scores == pytest.approx({"ada": 0.75, "bea": 0.25})
+    results = decided(tmp_path / "two.npz", tmp_path / "o", "--config", str(tmp_path / "c.yaml"))
+    assert {row["name"]: row["score"] for row in results["models"]} == pytest.approx({"ada": 0.75, "bea": 0.25})
 
 
 def one_sided(doubt: str) -> Iterator[TrialRecord]:

@@ -8,7 +8,7 @@ import pytest
 from inspect_logs import read_log, read_sample, read_summaries
 from live_runs import MODELS as LIVE_MODELS
 from live_runs import Site
-from logs import header, imported, inspect_log, lines, outcomes, sample
+from logs import header, imported, inspect_log, lines, outcomes, sample, taken
 from small_run import HOSTILE, make_run, make_trial, ragged
 from stored_runs import stored_trials
 
@@ -28,29 +28,19 @@ def logs_of(directory: Path) -> "dict[str, EvalLog]":
 
 
 @pytest.mark.slow
-def test_a_log_a_model_with_every_trial_as_an_epoch(tmp_path: Path) -> None:
-    logs = logs_of(make_run(tmp_path, ragged()))
+def test_a_log_a_model_with_every_trial_as_an_epoch_and_a_conversation(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ragged())
+    logs, folder = logs_of(run), run / "inspect"
     assert list(logs) == ["bob.eval", "org-ada-7b.eval"]
     bob = logs["bob.eval"]
     assert (bob.eval.model, bob.eval.task, bob.eval.dataset.sample_ids) == ("bob", "made", ["q1", "q2"])
     assert (bob.eval.config.epochs, bob.eval.model_generate_config.temperature) == (5, 0.6)
     assert bob.samples is not None and bob.results is not None
-    assert [(row.id, row.epoch) for row in bob.samples] == [
-        ("q1", 1),
-        ("q2", 1),
-        ("q1", 2),
-        ("q2", 2),
-        ("q1", 3),
-        ("q1", 4),
-    ]
+    assert " ".join(f"{row.id}#{row.epoch}" for row in bob.samples) == "q1#1 q2#1 q1#2 q2#2 q1#3 q1#4"
     assert bob.stats.model_usage["bob"].output_tokens == 4 * 20 + 6 + 2 * 20 + 1
     assert (bob.results.total_samples, bob.results.completed_samples) == (10, 5)
     assert (bob.results.scores[0].scored_samples, bob.results.scores[0].unscored_samples) == (5, 1)
 
-
-@pytest.mark.slow
-def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -> None:
-    folder = export(make_run(tmp_path, ragged()), "inspect").path
     sample = read_sample(folder / "org-ada-7b.eval", "q1", 3)
     assert [(message.role, message.text) for message in sample.messages] == [
         ("system", "Be brief."),
@@ -65,38 +55,16 @@ def test_a_sample_is_the_conversation_its_score_and_its_tokens(tmp_path: Path) -
     assert (sample.metadata["seed"], sample.metadata["usd"], sample.total_time) == (102, 0.25, 1.5)
     assert sample.output.usage is not None and sample.output.usage.total_tokens == 32
 
-
-@pytest.mark.slow
-def test_a_trial_without_a_grade_has_an_error_and_no_score(tmp_path: Path) -> None:
-    folder = export(make_run(tmp_path, ragged()), "inspect").path
-    sample = read_sample(folder / "bob.eval", "q1", 2)
-    assert sample.error is not None and sample.error.message == "the grader failed: killed after 10 s"
-    assert not sample.scores
-    summaries = read_summaries(folder / "bob.eval")
-    assert [summary.error for summary in summaries if summary.error] == ["the grader failed: killed after 10 s"]
-
-
-@pytest.mark.parametrize(
-    ("finish_reason", "stop_reason"),
-    [("stop", "stop"), ("length", "max_tokens"), ("content_filter", "content_filter"), ("odd one", "unknown")],
-)
-def test_why_an_answer_ended_is_said_in_the_words_of_inspect(
-    tmp_path: Path, finish_reason: str, stop_reason: str
-) -> None:
-    (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1, finish_reason=finish_reason)])).values()
-    assert log.samples is not None
-    assert log.samples[0].output.stop_reason == stop_reason
+    ungraded, failure = read_sample(folder / "bob.eval", "q1", 2), "the grader failed: killed after 10 s"
+    assert ungraded.error is not None and ungraded.error.message == failure and not ungraded.scores
+    assert [summary.error for summary in read_summaries(folder / "bob.eval") if summary.error] == [failure]
 
 
 def rubric(*weights: float) -> dict[str, object]:
     """Categories that are worth so much."""
-    conditions: list[dict[str, object]] = [
-        {},
-        {"when": {"is_correct": True, "has_box": True}},
-        {"when": {"has_box": True}},
-    ]
-    names = ("low", "mid", "high")
-    return {"categories": [{"name": n, "weight": w, **c} for n, w, c in zip(names, weights, conditions, strict=True)]}
+    when: list[dict[str, object]] = [{}, {"when": {"is_correct": True, "has_box": True}}, {"when": {"has_box": True}}]
+    named = zip(("low", "mid", "high"), weights, when, strict=True)
+    return {"categories": [{"name": name, "weight": weight, **condition} for name, weight, condition in named]}
 
 
 @pytest.mark.parametrize(
@@ -114,12 +82,25 @@ def test_scores_are_letters_where_these_say_it_all_and_else_numbers(
     assert log.eval.scorers[0].metadata == {"categories": dict(zip(("low", "mid", "high"), weights, strict=True))}
 
 
-def test_what_a_model_wrote_stays_text(tmp_path: Path) -> None:
+ENDS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter", "odd one": "unknown"}
+
+
+def test_what_a_model_wrote_stays_text_and_why_it_ended_is_said_in_the_words_of_inspect(tmp_path: Path) -> None:
+    logprobs = AnswerLogprobs(("bob", " says", " 1"), (-0.25, -1.5, -0.125))
     trials = [make_trial("bob", "q1", number, 1, text=text) for number, text in enumerate(HOSTILE)]
+    for number, reason in enumerate(ENDS):
+        trials.append(make_trial("bob", "q2", number, 1, finish_reason=reason, token_logprobs=logprobs))
     (log,) = logs_of(make_run(tmp_path, trials)).values()
     assert log.samples is not None
-    completions = [row.output.completion for row in sorted(log.samples, key=lambda row: row.epoch)]
+    samples = sorted(log.samples, key=lambda row: (row.id, row.epoch))
+    completions = [row.output.completion for row in samples if row.id == "q1"]
     assert completions == [text.encode("utf-8", "replace").decode() for text in HOSTILE]
+    ended = [row.output for row in samples if row.id == "q2"]
+    assert [output.stop_reason for output in ended] == list(ENDS.values())
+    for output in ended:
+        logged = output.choices[0].logprobs
+        assert logged is not None, "every token has its log probability"
+        assert AnswerLogprobs(*zip(*((one.token, one.logprob) for one in logged.content), strict=True)) == logprobs
 
 
 def test_models_whose_names_are_alike_have_a_file_each(tmp_path: Path) -> None:
@@ -157,19 +138,9 @@ def test_logs_that_were_imported_are_as_whole_as_they_were(tmp_path: Path) -> No
         for name, given in (("ada", samples), ("bob", samples[:-1]))
     ]
     run = tmp_path / "run"
-    done = imported(*files, "--to", run, "--scorer", "match")
-    assert done.exit_code == 0, done.output
+    taken(*files, "--to", run, "--scorer", "match")
     logs = logs_of(run)
     assert {name: log.status for name, log in logs.items()} == {"ada.eval": "success", "bob.eval": "success"}
-
-
-def test_every_token_has_its_log_probability(tmp_path: Path) -> None:
-    logprobs = AnswerLogprobs(("bob", " says", " 1"), (-0.25, -1.5, -0.125))
-    (log,) = logs_of(make_run(tmp_path, [make_trial("bob", "q1", 0, 1, token_logprobs=logprobs)])).values()
-    assert log.samples is not None
-    logged = log.samples[0].output.choices[0].logprobs
-    assert logged is not None
-    assert AnswerLogprobs(*zip(*((token.token, token.logprob) for token in logged.content), strict=True)) == logprobs
 
 
 def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tmp_path: Path) -> None:
@@ -179,7 +150,6 @@ def test_a_trial_of_which_only_the_grade_is_known_goes_through_inspect_as_one(tm
     (log,) = path.iterdir()
     sample = read_sample(log, "q1", 2)
     assert (sample.output.choices, sample.output.completion, len(sample.messages)) == ([], "", 1)
-    done = imported(path, "--to", tmp_path / "again")
-    assert done.exit_code == 0, done.stderr
+    taken(path, "--to", tmp_path / "again")
     assert outcomes(tmp_path / "again") == outcomes(tmp_path / "run")
     assert {record.answer for record in stored_trials(tmp_path / "again")} == {NO_ANSWER}

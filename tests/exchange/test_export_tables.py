@@ -15,8 +15,9 @@ from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import export
 from adaptive_eval.exchange.tables import reader, writer
-from adaptive_eval.exchange.tables.writer import FORMULA
 from adaptive_eval.report.log_files import LogError
+
+FORMULA = "=+-@＝＋－＠"
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:
@@ -65,14 +66,20 @@ def test_a_row_has_everything_that_is_stored_of_a_trial(tmp_path: Path) -> None:
     }
 
 
-def test_both_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> None:
-    trials = ragged()
+@pytest.mark.parametrize("texts", [True, False])
+def test_all_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path, texts: bool) -> None:
+    logprobs = AnswerLogprobs(("B", " \ud800"), (-0.25, None))
+    trials = [*ragged(), make_trial("bob", "q2", 9, 1, token_logprobs=logprobs, signals={"score": 0.5, "note": "é"})]
     directory = make_run(tmp_path, trials)
-    lines = json_rows(export(directory, "jsonl").path)
+    lines = json_rows(export(directory, "jsonl", texts=None if texts else False).path)
+    rows = parquet.read_table(export(directory, "parquet", texts=texts).path).to_pylist()
+    assert [{**row, "signals": json.loads(row["signals"] or "{}")} for row in rows] == lines
+    assert not texts or rows[-1]["token_logprobs"] == {"tokens": ["B", " ?"], "logprobs": [-0.25, None]}
+    assert ({"text", "reasoning", "token_logprobs"} <= lines[0].keys()) is texts
     assert [(row["model"], row["question"], row["trial"]) for row in lines] == [
         (trial.model, trial.question, trial.trial) for trial in trials
     ]
-    cells = csv_rows(export(directory, "csv", texts=True).path)
+    cells = csv_rows(export(directory, "csv", texts=texts or None).path)  # which has none by default
     for row, line in zip(cells, lines, strict=True):
         assert list(row) == list(line)
         for name, value in line.items():
@@ -80,17 +87,6 @@ def test_both_hold_the_same_rows_in_the_order_of_commitment(tmp_path: Path) -> N
                 assert row[name] == str(value), name
             else:
                 assert json.loads(row[name] or "null") == (None if value == {} else value), name
-
-
-@pytest.mark.parametrize("texts", [True, False])
-def test_parquet_has_the_rows_of_json_lines(tmp_path: Path, texts: bool) -> None:
-    logprobs = AnswerLogprobs(("B", " \ud800"), (-0.25, None))
-    trials = [*ragged(), make_trial("bob", "q2", 9, 1, token_logprobs=logprobs, signals={"score": 0.5, "note": "é"})]
-    directory = make_run(tmp_path, trials)
-    lines = json_rows(export(directory, "jsonl", texts=texts).path)
-    rows = parquet.read_table(export(directory, "parquet", texts=texts).path).to_pylist()
-    assert [{**row, "signals": json.loads(row["signals"] or "{}")} for row in rows] == lines
-    assert not texts or rows[-1]["token_logprobs"] == {"tokens": ["B", " ?"], "logprobs": [-0.25, None]}
 
 
 def test_parquet_is_written_and_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,13 +147,6 @@ def test_a_negative_number_stays_a_number(tmp_path: Path) -> None:
     }
     rows = csv_rows(export(make_run(tmp_path, [make_trial("bob", "q1", 0, 0)], rubric=rubric), "csv").path)
     assert (rows[0]["value"], rows[0]["label"]) == ("-1.0", "'-wrong")
-
-
-def test_texts_are_left_out_of_csv_and_can_be_left_out_elsewhere(tmp_path: Path) -> None:
-    directory = make_run(tmp_path, ragged())
-    without = json_rows(export(directory, "jsonl", texts=False).path)[0]
-    assert list(csv_rows(export(directory, "csv").path)[0]) == list(without)
-    assert not {"text", "reasoning", "token_logprobs"} & without.keys()
 
 
 @pytest.mark.parametrize(

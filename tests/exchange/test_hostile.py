@@ -1,30 +1,47 @@
-"""Files that are wrong, cut off, or made to do harm: an error that names them, and nothing is left behind."""
+"""Files that are wrong, cut off, or made to do harm: an error names them, in little memory, and nothing is left."""
 
 import copy
 import json
+import os
 import shutil
 import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, lines, lm_eval_row, outcomes, sample
+from pyarrow import parquet
 from small_run import make_trial
 from thoroughness import examples
 
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.detect import read_records
 from adaptive_eval.exchange.importing import import_logs
+from adaptive_eval.exchange.tables import reader
+from adaptive_eval.questions import readers
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
 from adaptive_eval.report import log_files
 from adaptive_eval.report.log_files import LogError, LogFile
 from adaptive_eval.report.transcripts import MAX_TEXT, transcript_end
 
 START = ("_journal/start.json", json.dumps(header()).encode())
+
+
+def peak_of(action: Callable[[], object]) -> int:
+    """Most bytes that Python had allocated at once."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def refusal(path: Path, *options: str) -> str:
@@ -62,21 +79,13 @@ def test_what_is_no_log_is_named(tmp_path: Path, content: bytes, problem: str) -
     assert f"{path}: {problem}" in refusal(path)
 
 
-def test_a_file_that_is_not_there_and_a_folder_without_logs(tmp_path: Path) -> None:
+def test_what_is_no_file_of_logs_is_refused_and_no_directory_is_replaced(tmp_path: Path) -> None:
     assert "log.eval: cannot be read: No such file" in refusal(tmp_path / "log.eval")
     assert "contains no log" in imported(tmp_path, "--to", tmp_path / "run").stderr
     path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
     assert "is given twice" in imported(path, tmp_path / "." / "t.jsonl", "--to", tmp_path / "run").stderr
-
-
-def test_a_configuration_is_no_log(tmp_path: Path) -> None:
-    path = tmp_path / "base.yaml"
-    path.write_text("models: []\n")
-    assert f"{path}: is a configuration, not a log; give it as --config, and the logs as FILE" in refusal(path)
-
-
-def test_an_existing_directory_is_never_replaced(tmp_path: Path) -> None:
-    path = lines(tmp_path / "t.jsonl", [{"model": "a", "question": "q", "category": 1}])
+    (config := tmp_path / "base.yaml").write_text("models: []\n")
+    assert f"{config}: is a configuration, not a log; give it as --config, and the logs as FILE" in refusal(config)
     (tmp_path / "run").mkdir()
     assert "already exists; import into a new directory" in refusal(path)
 
@@ -105,14 +114,14 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, method: int, claimed: int | None
     bomb = b'{"id": "' + b"a" * (48 << 20) + b'"}'
     path = archive(tmp_path / "log.eval", [START, ("samples/1_epoch_1.json", bomb)], method, claimed)
     del bomb
-    tracemalloc.start()
-    try:
+    message = ""
+
+    def read() -> None:
+        nonlocal message
         message = refusal(path)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+
+    assert peak_of(read) < 40 << 20
     assert ("claims 50,331,6" in message) if claimed is None else ("is damaged" in message)
-    assert peak < 40 << 20
 
 
 def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,12 +165,8 @@ def test_a_transcript_that_names_one_attachment_again_and_again_is_cut(tmp_path:
     (tmp_path / INSPECT_LOGS).mkdir(parents=True)
     archive(tmp_path / INSPECT_LOGS / "a.eval", [("samples/q1#0_epoch_1.json", json.dumps(body).encode())])
     record = make_trial("m", "q1", 0, 1, replica=f"{INSPECT_LOGS}/a.eval", attempts=1)
-    tracemalloc.start()
-    try:
-        end = transcript_end(tmp_path, record)
-        assert tracemalloc.get_traced_memory()[1] < 20 * MAX_TEXT
-    finally:
-        tracemalloc.stop()
+    assert peak_of(lambda: transcript_end(tmp_path, record)) < 20 * MAX_TEXT
+    end = transcript_end(tmp_path, record)
     assert (end.role, len(end.text), set(end.text)) == ("user", MAX_TEXT, {"x", " "})
 
 
@@ -246,3 +251,101 @@ def spoil(record: object, data: st.DataObject, value: object) -> None:
             record[key] = value
             return
         record = record[key]
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"), [(b"a,q,1\n", b"\n"), (b'a,"', b'",1\n')], ids=["hole between rows", "hole in a value"]
+)
+def test_a_hole_in_a_csv_file_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: bytes, ends: bytes
+) -> None:
+    """A file of some kilobytes on disk may be 4 GB long."""
+    monkeypatch.setattr(reader, "MOST_BYTES", MIB)
+    path = tmp_path / "t.csv"
+    with path.open("wb") as file:
+        file.write(b"model,question,category\na,q,1\n" + begins)
+        file.seek(64 * MIB)
+        file.write(ends)
+    message = ""
+
+    def read() -> None:
+        nonlocal message
+        message = refusal(path)
+
+    assert peak_of(read) < 16 * MIB
+    assert "is not CSV: a row has more than 1,048,576 characters" in message
+
+
+@pytest.mark.parametrize("row", [b"," * 500, b'"a\n",' * 500], ids=["one line", "many lines"])
+def test_a_row_of_a_csv_file_has_few_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: bytes) -> None:
+    monkeypatch.setattr(readers, "MAX_COMMAS", 400)
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"model,question,category\na,q,1\n" + row + b"\n")
+    assert "is not CSV: a row has more than 400 commas" in refusal(path)
+    path.write_bytes(b"model,question,category\n" + b"a,q,1\n" * 500)
+    assert imported(path, "--to", tmp_path / "run").exit_code == 0, "each row begins anew"
+
+
+def test_a_hole_in_a_json_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    with path.open("wb") as file:
+        file.write(b'{\n"eval":')
+        file.seek(256 * MIB)
+        file.write(b"}")
+    assert peak_of(lambda: refusal(path)) < 64 * MIB
+    assert "is not JSON: it has zero bytes" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.parquet", "pipe.eval", "pipe.json"])
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    assert "is a pipe or a device, and no file" in refusal(tmp_path / name)
+    refused = imported("/dev/zero", "--to", tmp_path / "run")
+    assert refused.exit_code == 2 and "/dev/zero: is a pipe or a device" in refused.stderr
+
+
+ODD = {
+    "a date beyond Python's": pa.array([2**30, 5], pa.date32()),
+    "a time beyond Python's": pa.array([2**40, 5], pa.timestamp("s")),
+    "two fields of one name": pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["x", "x"]),
+    "no text": pa.array([b"\xff", b"x"], pa.binary()),
+    "a list": pa.array([[[["x"]]], []]),
+    "a day": pa.array([date(2024, 1, 1)] * 2),
+}
+
+
+@pytest.mark.parametrize("values", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("column", ["text", "trial", "signals", "choices"])
+def test_odd_values_of_a_parquet_file_end_in_a_message(tmp_path: Path, column: str, values: pa.Array) -> None:
+    path = tmp_path / "t.parquet"
+    parquet.write_table(
+        pa.table({"model": ["a", "a"], "question": ["p", "q"], "category": [1, 0], column: values}), path
+    )
+    ended = imported(path, "--to", tmp_path / "run")
+    assert ended.exit_code in (0, 2), ended.exception
+    assert ended.exit_code == 0 or f"{path}: row" in ended.stderr
+
+
+def repeated(text: str, times: int) -> pa.Array:
+    """One text many times, which takes the bytes of one."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(times, dtype=np.int32)), pa.array([text]))
+
+
+BOMBS = {
+    "a list in one row": {"question": ["q"], "choices": pa.array([np.zeros(2**23, np.int8)], pa.list_(pa.int8()))},
+    "one text in each row": {"question": [f"q{n}" for n in range(500)], "text": repeated("x" * (8 * MIB), 500)},
+}
+
+
+@pytest.mark.parametrize("columns", BOMBS.values(), ids=BOMBS)
+def test_a_parquet_file_that_unpacks_to_far_more_is_refused(tmp_path: Path, columns: dict[str, object]) -> None:
+    path = tmp_path / "t.parquet"
+    rows = len(columns["question"])  # type: ignore[arg-type]
+    parquet.write_table(pa.table({"model": ["a"] * rows, "category": [1] * rows, **columns}), path, compression="zstd")
+    assert path.stat().st_size < 16_000
+    allocated = pa.total_allocated_bytes()
+    assert "far more than its size allows" in refusal(path)
+    assert pa.total_allocated_bytes() - allocated < 8 * MIB

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from logs import header, imported, inspect_log, lines, outcomes, sample
+from logs import header, imported, inspect_log, lines, outcomes, sample, taken
 from scripted_server import ScriptedServer, scripted_server
 from stored_runs import stored_header
 from typer.testing import CliRunner, Result
@@ -71,8 +71,7 @@ def log(folder: Path, options: dict[str, object], scorer: str = "match") -> list
 
 def begun(folder: Path, options: dict[str, object], scorer: str = "match") -> tuple[Path, Result]:
     run = folder / "run"
-    done = imported(*log(folder, options, scorer), "--to", run)
-    assert done.exit_code == 0, done.stderr
+    done = taken(*log(folder, options, scorer), "--to", run)
     return run, done
 
 
@@ -191,8 +190,7 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
     logs = log(tmp_path, {"numeric": True})
     for grader, kind in (("exact", "logged"), ("numeric", "numeric")):
         run = tmp_path / grader
-        done = imported(*logs, "--to", run, "--config", configured(tmp_path, grader, models, rubric=rubric))
-        assert done.exit_code == 0, done.stderr
+        done = taken(*logs, "--to", run, "--config", configured(tmp_path, grader, models, rubric=rubric))
         assert ("stored answers differently" in done.stdout) == (grader == "exact")
         assert kind_of(run) == kind
         right = 1 if rubric == "binary" else 0  # no tokens are logged: every right answer is brief

@@ -1,25 +1,27 @@
-"""An imported run is a run: it is read, replayed and graded anew, goes on, and serves another as R0."""
+"""An imported run is a run: it goes on as it would have where it was, is replayed and graded anew, and serves as R0."""
 
 import itertools
 import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from live_runs import RunOutcome, Site
-from logs import imported, lines, outcomes
+import yaml
+from live_runs import ENDED, RunOutcome, Site
+from logs import imported, lines, outcomes, refusal, taken
 from small_run import MODELS, QUESTIONS, make_run, make_trial
-from stored_runs import events_in, store_records, stored_events
+from stored_runs import events_in, store_records, stored_events, stored_trials
 from thoroughness import first_of
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ConfigError, ExitCode
+from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import run_header, stored_setup
@@ -33,7 +35,7 @@ from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_view
 from adaptive_eval.running.beginning import stored_plan
 
-FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
+Rows = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class FullRun:
     """A run to its end, and what was exported of it."""
 
     result: RunOutcome
-    rows: list[dict[str, object]]
+    rows: Rows
     logs: Path
     """A folder of Inspect logs."""
     run: Path
@@ -50,7 +52,13 @@ class FullRun:
         """All trials in one of the formats."""
         return export(self.run, form, site.folder / f"exported.{form}").path
 
-    def of(self, trials: int) -> list[dict[str, object]]:
+    @property
+    def interrupted(self) -> Rows:
+        """Rows of the run as it might have been killed: with gaps in every round, each where others are not."""
+        rows = [row for row in self.rows if int(str(row["trial"])) < 6]
+        return [row for number, row in enumerate(rows) if number % 7 not in (0, 3)]
+
+    def of(self, trials: int) -> Rows:
         """The first trials of each question, with their texts, as of a tool that tells no seeds."""
         rows = [row for row in self.rows if int(str(row["trial"])) < trials]
         return [{key: value for key, value in row.items() if key != "seed"} for row in rows]
@@ -64,7 +72,7 @@ class FullRun:
 def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun:
     site = Site.make(tmp_path_factory.mktemp("whole"), base_url)
     run = site.directory()
-    assert site.run(site.write()).exit_code in FINISHED
+    assert site.run(site.write()).exit_code in ENDED
     table = export(run, "jsonl").path.read_text()
     return FullRun(RunOutcome.of(run), list(map(json.loads, table.splitlines())), export(run, "inspect").path, run)
 
@@ -81,7 +89,7 @@ def test_it_goes_on_with_the_same_trials_as_if_it_had_been_begun_so(site: Site, 
     config = site.write()
     assert imported(full_run.log(site), "--to", run, "--config", config).exit_code == 0
     ended = site.run(config)
-    assert ended.exit_code in FINISHED, ended.stderr
+    assert ended.exit_code in ENDED, ended.stderr
     assert first_look(run) == [32, 32, 32]
     after, before = RunOutcome.of(run).outcomes, full_run.result.outcomes
     assert read_view(run).words.seeds.startswith("Imported trials keep their seeds")
@@ -114,7 +122,7 @@ def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_p
     assert imported(log, "--to", site.directory(), "--config", config).exit_code == 0
     assert pace(site.directory()) == optimize
     ended = site.run(config)
-    assert ended.exit_code in FINISHED, ended.stderr
+    assert ended.exit_code in ENDED, ended.stderr
     assert pace(site.directory()) == optimize
     assert not events_in(site.directory(), SettingsChanged)
     results = json.loads((site.directory() / "results.json").read_text())
@@ -128,19 +136,18 @@ def test_logs_with_the_seeds_of_a_configuration_need_as_much_room(site: Site, fu
     enough = -(-max(sizes.values()) // 8)
     exported = full_run.export(site, form)
     low, high = (site.write(f"room{at}", trials={"min": 4, "max": at}) for at in (enough - 1, enough))
-    refused = imported(exported, "--to", site.directory(), "--config", low)
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert f"trials.max must be at least {enough}, since the run begins with " in refused.stderr
+    assert f"trials.max must be at least {enough}, since the run begins with " in refusal(
+        exported, "--to", site.directory(), "--config", low
+    )
     assert not site.directory().exists()
-    done = imported(exported, "--to", site.directory(), "--config", high)
-    assert done.exit_code == 0, done.stderr
+    taken(exported, "--to", site.directory(), "--config", high)
 
 
 def test_a_cap_below_what_the_logs_have_cost_is_refused_before_anything_is_written(site: Site) -> None:
     """Scores would leave out answers that are there, and comparisons would be out of reach."""
     models = [{"name": name, "base_url": site.base_url, "price": {"input": 1, "output": 4}} for name in ("ada", "bob")]
     whole = site.write(models=models)
-    assert site.run(whole, "--run-dir", str(site.directory("whole"))).exit_code in FINISHED
+    assert site.run(whole, "--run-dir", str(site.directory("whole"))).exit_code in ENDED
     table, results = export(site.directory("whole"), "jsonl").path, read_results(site.directory("whole"))
     assert results is not None
     cost, run = results.cost, site.directory()
@@ -164,8 +171,9 @@ def test_a_configuration_with_recorded_models_is_refused(site: Site) -> None:
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("ada", "bob")]
     rows = [{"model": "ada", "question": "q1", "text": "1"}]
     config = site.write(models=[*models, {"name": "cyd", "recorded": "before"}])
-    refused = imported(lines(site.folder / "log.jsonl", rows), "--to", site.directory(), "--config", config)
-    assert refused.exit_code == ExitCode.CONFIGURATION and "recorded models (cyd)" in refused.stderr
+    assert "recorded models (cyd)" in refusal(
+        lines(site.folder / "log.jsonl", rows), "--to", site.directory(), "--config", config
+    )
     assert not site.directory().exists()
 
 
@@ -185,7 +193,7 @@ def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, full_r
     assert done.exit_code == 0
     assert "no look yet: not every model has trials.min trials of each question" in done.stdout
     assert read_view(site.directory()).results is None
-    assert site.run(config).exit_code in FINISHED
+    assert site.run(config).exit_code in ENDED
     assert first_look(site.directory()) == [48, 48, 48]
 
 
@@ -194,8 +202,7 @@ def test_it_goes_on_with_the_configuration_beside_it(
     site: Site, full_run: FullRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = site.directory()
-    done = imported(full_run.logs, "--to", run, "--grader", "numeric")
-    assert done.exit_code == 0, done.stderr
+    done = taken(full_run.logs, "--to", run, "--grader", "numeric")
     assert f"adaptive-eval run {run / 'config.yaml'} --run-dir {run}" in done.stdout
     before = outcomes(run)
     assert before == full_run.result.outcomes
@@ -205,7 +212,7 @@ def test_it_goes_on_with_the_configuration_beside_it(
         if "base_url" in line:
             monkeypatch.setenv(line.split("${")[1].rstrip("}"), site.base_url)
     ended = site.run(run / "config.yaml")
-    assert ended.exit_code in FINISHED, ended.stderr
+    assert ended.exit_code in ENDED, ended.stderr
     after = outcomes(run)
     assert before.items() <= after.items()
     assert len(after) > len(before)
@@ -220,7 +227,7 @@ def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(si
     aside = {row["name"]: row["set_aside"] for row in results["models"]}
     assert aside.pop("cyd") == "trials for the first look are missing"
     assert set(aside.values()) == {None}
-    assert site.run(config).exit_code in FINISHED
+    assert site.run(config).exit_code in ENDED
     assert {trial for model, question, trial in outcomes(run) if (model, question) == ("cyd", "q3")} >= {0, 1, 2}
     results = json.loads((run / "results.json").read_text())
     assert all(row["set_aside"] is None for row in results["models"])
@@ -253,7 +260,7 @@ def test_it_serves_another_run_as_r0(site: Site, full_run: FullRun) -> None:
     assert imported(full_run.log(site, 3), "--to", site.directory("old"), "--config", site.write()).exit_code == 0
     config = site.write(prior={"run": str(site.directory("old"))}, seed=1, trials={"min": 4, "max": 8})
     ended = site.run(config)
-    assert ended.exit_code in FINISHED, ended.stderr
+    assert ended.exit_code in ENDED, ended.stderr
     with closing(RunReader.open(site.directory())) as reader:
         plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
     counts = plan.bench.prior_counts
@@ -268,7 +275,7 @@ def test_it_is_replayed(site: Site, full_run: FullRun, tmp_path: Path) -> None:
     only_four = ["--set", "trials.min=4", "--set", "trials.max=4"]
     words = ["replay", str(site.directory()), *only_four, "--output", str(tmp_path / "replayed")]
     done = CliRunner().invoke(app, words)
-    assert done.exit_code in FINISHED, done.output
+    assert done.exit_code in ENDED, done.output
     results = json.loads((tmp_path / "replayed" / "results.json").read_text())
     imported_results = json.loads((site.directory() / "results.json").read_text())
     assert results["weights"] == [0.0, 2.0]
@@ -294,7 +301,7 @@ def test_texts_are_graded_anew_and_grades_without_texts_are_not(site: Site, full
     assert set(outcomes(site.directory("grades")).values()) == {0, 1}
 
 
-def test_r0_of_the_configuration_counts_in_an_import(tmp_path: Path) -> None:
+def test_r0_of_the_configuration_counts_in_an_import_once_the_grader_is_settled(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("earlier", "later")]
     for folder in folders:
         folder.mkdir()
@@ -309,6 +316,12 @@ def test_r0_of_the_configuration_counts_in_an_import(tmp_path: Path) -> None:
     assert results is not None and [row.prior_depth for row in results.models] == [2.0, 2.0]
     replayed = CliRunner().invoke(app, ["replay", str(later), "--output", str(tmp_path / "replayed")])
     assert "note: R0 (prior) counts in the run, and not in its replay" in replayed.output
+    texts = export(later, "jsonl").path  # a run that counts R0 cannot be graded anew, which this one still needs
+    done = imported(texts, "--to", tmp_path / "ungraded", "--config", folders[1] / "made.yaml")
+    assert "prior     R0 does not count yet" in done.output and not events_in(tmp_path / "ungraded", PriorTaken)
+    words = ["regrade", str(tmp_path / "ungraded"), "--config", str(folders[1] / "made.yaml")]
+    regraded = CliRunner().invoke(app, words)
+    assert regraded.exit_code == 0, regraded.output
     shutil.rmtree(earlier)
     refused = imported(table, "--to", tmp_path / "other", "--config", folders[1] / "made.yaml")
     assert refused.exit_code == 2 and "prior: " in refused.stderr and not (tmp_path / "other").exists()
@@ -349,15 +362,126 @@ def test_drawn_questions_need_the_seeds_of_the_configuration(tmp_path: Path) -> 
     assert "import an export other than npz, which has none; else remove trials.draw" in refused.stderr
 
 
-def test_r0_waits_until_the_grader_is_settled(tmp_path: Path) -> None:
-    """A run that counts R0 cannot be graded anew, which this one still needs."""
-    folders = [tmp_path / name for name in ("earlier", "later")]
-    for folder in folders:
-        folder.mkdir()
-    earlier = make_run(folders[0], one_graded())
-    later = make_run(folders[1], one_graded(), prior={"run": str(earlier)})
-    table, config = export(later, "jsonl").path, folders[1] / "made.yaml"
-    done = imported(table, "--to", tmp_path / "run", "--config", config)
-    assert "prior     R0 does not count yet" in done.output and not events_in(tmp_path / "run", PriorTaken), done.output
-    regraded = CliRunner().invoke(app, ["regrade", str(tmp_path / "run"), "--config", str(config)])
-    assert regraded.exit_code == 0, regraded.output
+def seeds(run: Path) -> list[tuple[str, str, int]]:
+    """The seed of every trial, with its model and question."""
+    return [(trial.model, trial.question, trial.answer.seed) for trial in stored_trials(run)]
+
+
+FORMS: dict[str, Callable[[Path, Path], Path]] = {
+    "jsonl": lambda run, path: export(run, "jsonl", path).path,
+    "inspect": lambda run, path: export(run, "inspect", path).path,
+    "parquet": lambda run, path: export(run, "parquet", path).path,
+}
+
+
+@pytest.mark.parametrize("form", first_of(FORMS, 1))
+def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, full_run: FullRun, form: str) -> None:
+    config, run = site.write(), site.directory()
+    log = lines(site.folder / "log.jsonl", full_run.interrupted)
+    assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
+    exported = FORMS[form](site.directory("killed"), site.folder / f"exported.{form}")
+    taken(exported, "--to", run, "--config", config)
+    assert set(outcomes(run)) == {(row["model"], row["question"], row["trial"]) for row in full_run.interrupted}
+    with closing(RunReader.open(run)) as reader:
+        assert list(reader.header().models) == ["ada", "bob", "cyd"]
+        assert list(reader.header().questions) == [f"q{number}" for number in range(8)]
+    ended = site.run(config)
+    assert ended.exit_code in ENDED, ended.stderr
+    assert max(Counter(seeds(run)).values()) == 1
+    assert RunOutcome.of(run) == full_run.result
+
+
+@pytest.mark.slow
+def test_what_has_no_grade_is_a_gap_where_there_is_nothing_to_grade(site: Site, full_run: FullRun) -> None:
+    """An answer without text and grade is asked for again; one that its server fails every time is a trial."""
+    lost: dict[str, object] = {"category": None, "label": None, "value": None, "text": ""}
+    unread = {**lost, "text": None, "grader_error": "it took too long"}
+    failed = {**lost, "flags": "unanswered", "finish_reason": "500", "grader_error": "its server fails this request"}
+    changed = [{**row, **({3: unread, 5: failed}.get(number, {}))} for number, row in enumerate(full_run.interrupted)]
+    unread_at, failed_at = (
+        (str(changed_row["model"]), str(changed_row["question"]), int(str(changed_row["trial"])))
+        for changed_row in (changed[3], changed[5])
+    )
+    config, run = site.write(), site.directory()
+    assert imported(lines(site.folder / "log.jsonl", changed), "--to", run, "--config", config).exit_code == 0
+    assert unread_at not in outcomes(run)
+    assert site.run(config).exit_code in ENDED
+    assert outcomes(run)[unread_at] == full_run.result.outcomes[unread_at]
+    assert outcomes(run)[failed_at] is None
+    assert max(Counter(seeds(run)).values()) == 1
+
+
+@pytest.mark.slow
+def test_arrays_keep_the_numbers_of_their_trials(site: Site, full_run: FullRun) -> None:
+    """They tell no seeds: a trial that they lack is asked for, and no other has its number."""
+    config, run = site.write(), site.directory()
+    log = lines(site.folder / "log.jsonl", full_run.interrupted)
+    assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
+    array = export(site.directory("killed"), "npz").path
+    assert imported(array, "--to", run, "--config", config).exit_code == 0
+    assert outcomes(run) == outcomes(site.directory("killed"))
+    assert site.run(config).exit_code in ENDED
+    after = outcomes(run)
+    assert {**full_run.result.outcomes, **after} == {**after, **full_run.result.outcomes}
+
+
+@pytest.mark.slow
+def test_a_seed_that_would_be_asked_again_is_refused(site: Site) -> None:
+    trials = {"min": 2, "max": 30, "seeds": "consecutive"}
+    rows = [
+        {"model": name, "question": f"q{key}", "trial": trial, "seed": 5 + trial, "category": 1}
+        for name in ("ada", "bob", "cyd")
+        for key in range(8)
+        for trial in range(3)
+    ]
+    log = lines(site.folder / "log.jsonl", rows)
+    for seed in (3, 6):
+        assert "it could be requested again and count twice; change the seed of the configuration" in refusal(
+            log, "--to", site.directory(), "--config", site.write(seed=seed, trials=trials)
+        )
+        assert not site.directory().exists()
+    for seed in (5, 10_000_000):
+        run = site.directory(str(seed))
+        assert imported(log, "--to", run, "--config", site.write(seed=seed, trials=trials)).exit_code == 0
+
+
+def test_without_a_configuration_it_gets_seeds_of_its_own(tmp_path: Path) -> None:
+    rows = [
+        {
+            "model": name,
+            "question": key,
+            "trial": trial,
+            "seed": hashed_base(0, name, key) + trial,
+            "category": trial % 2,
+        }
+        for name in ("ada", "bob")
+        for key in ("q1", "q2")
+        for trial in (1, 2, 5)
+    ]
+    run = tmp_path / "run"
+    assert imported(lines(tmp_path / "log.jsonl", rows), "--to", run).exit_code == 0
+    assert {trial for *_, trial in outcomes(run)} == {0, 1, 2}
+    seed = yaml.safe_load((run / "config.yaml").read_text())["seed"]
+    bases = [hashed_base(seed, name, key) for name in ("ada", "bob") for key in ("q1", "q2")]
+    assert not {base + trial for base in bases for trial in range(80)} & {row["seed"] for row in rows}
+
+
+@pytest.mark.parametrize("option", [[], ["--append"]])
+def test_no_answer_counts_twice_in_overlapping_logs(tmp_path: Path, full_run: FullRun, option: list[str]) -> None:
+    """A run that was exported twice, the second time with a few trials more."""
+    parts = full_run.interrupted[:-20], full_run.interrupted
+    logs = [lines(tmp_path / f"{number}.jsonl", rows) for number, rows in enumerate(parts)]
+    done = taken(*logs, "--to", tmp_path / "run", *option)
+    assert f"copies    {len(parts[0])} records" in done.stdout
+    assert Counter(seeds(tmp_path / "run")) == Counter(
+        (row["model"], row["question"], row["seed"]) for row in full_run.interrupted
+    )
+
+
+def test_two_grades_of_one_answer_are_refused(tmp_path: Path, full_run: FullRun) -> None:
+    (row, *_), logs = full_run.rows, [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
+    for category, log in enumerate(logs):
+        lines(log, [{**row, "category": category}])
+    refused = imported(*logs, "--to", tmp_path / "run")
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "is also in" in refused.stderr and "remove one of them" in refused.stderr.replace("\n", " ")

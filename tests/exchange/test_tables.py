@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from live_runs import EndedRuns, Site
-from logs import imported, lines, outcomes
+from logs import imported, lines, outcomes, refusal, taken
 from small_run import MODELS, QUESTIONS, make_run, make_trial
 from stored_runs import stored_header, stored_trials
-from typer.testing import CliRunner
 
-from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.export import export
 from adaptive_eval.report.records import TrialRecord
@@ -36,45 +34,35 @@ def test_csv_and_json_lines(tmp_path: Path) -> None:
     table.write_text("\ufeff" + as_csv(ROWS))  # as spreadsheets write it
     for number, path in enumerate([table, lines(tmp_path / "t.jsonl", ROWS)]):
         run = tmp_path / str(number)
-        done = imported(path, "--to", run)
-        assert done.exit_code == 0, done.stderr
+        done = taken(path, "--to", run)
         assert outcomes(run) == EXPECTED
         assert "for more" not in done.stdout  # there are no prompts
 
 
-@pytest.mark.parametrize(("column", "values"), [("score", ["0", "1.0"]), ("correct", ["false", "true"])])
-def test_scores_in_place_of_categories(tmp_path: Path, column: str, values: list[str]) -> None:
-    rows = [{"model": "a", "question": "q", column: value} for value in values]
-    path = tmp_path / "t.csv"
-    path.write_text(as_csv(rows))
-    assert imported(path, "--to", tmp_path / "run").exit_code == 0
-    assert list(outcomes(tmp_path / "run").values()) == [0, 1]
-
-
-def test_trials_without_numbers_are_in_the_order_of_the_rows(tmp_path: Path) -> None:
-    rows = [{"model": "a", "question": key, "category": category} for key in "xy" for category in (1, 0, 1)]
-    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
-    assert [outcomes(tmp_path / "run")["a", key, trial] for key in "xy" for trial in range(3)] == [1, 0, 1] * 2
-
-
-def test_outcomes_are_those_of_their_model_if_its_first_record_is_no_trial(tmp_path: Path) -> None:
-    rows = [
-        {"model": "b", "question": "q", "grader_error": "it took too long"},
-        {"model": "a", "question": "q", "category": 0},
-        {"model": "b", "question": "q", "category": 1},
-    ]
-    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
-    assert outcomes(tmp_path / "run") == {("a", "q", 0): 0, ("b", "q", 0): 1}
-
-
-def test_numbers_with_gaps_are_closed_up_in_their_order(tmp_path: Path) -> None:
-    numbers = {7: 1, 3: 0, 20: 1, 4: 1}
-    rows = [
-        {"model": "a", "question": "x", "trial": number, "category": category} for number, category in numbers.items()
-    ]
-    assert imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run").exit_code == 0
-    categories = outcomes(tmp_path / "run")
-    assert [categories["a", "x", trial] for trial in range(4)] == [0, 1, 1, 1]
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"question": "q", "score": value} for value in ("0", "1.0")], {"q": [0, 1]}),
+        ([{"question": "q", "correct": value} for value in ("false", "true")], {"q": [0, 1]}),
+        (
+            [{"question": key, "category": value} for key in "xy" for value in (1, 0, 1)],
+            {"x": [1, 0, 1], "y": [1, 0, 1]},
+        ),
+        (
+            [{"question": "q", "trial": at, "category": value} for at, value in {7: 1, 3: 0, 20: 1, 4: 1}.items()],
+            {"q": [0, 1, 1, 1]},  # gaps are closed up
+        ),
+    ],
+)
+def test_trials_are_in_the_order_of_their_numbers_or_else_of_the_rows(
+    tmp_path: Path, rows: list[dict[str, object]], expected: dict[str, list[int]]
+) -> None:
+    """A first record that is no trial of its model changes nothing."""
+    of_b = [{"model": "b", "question": "q", **last} for last in ({"grader_error": "it took too long"}, {"category": 1})]
+    named = [of_b[0], *({"model": "a", **row} for row in rows), of_b[1]]
+    assert imported(lines(tmp_path / "t.jsonl", named), "--to", tmp_path / "run").exit_code == 0
+    numbered = {("a", key, at): value for key, values in expected.items() for at, value in enumerate(values)}
+    assert outcomes(tmp_path / "run") == numbered | {("b", "q", 0): 1}
 
 
 def test_texts_are_graded_and_questions_kept(tmp_path: Path) -> None:
@@ -82,8 +70,7 @@ def test_texts_are_graded_and_questions_kept(tmp_path: Path) -> None:
         {"model": "a", "question": "q", "prompt": "2+2?", "answer": "4", "cluster": "sums", "text": text}
         for text in ("4", "five")
     ]
-    done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run", "--grader", "exact")
-    assert done.exit_code == 0, done.stderr
+    taken(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run", "--grader", "exact")
     assert list(outcomes(tmp_path / "run").values()) == [1, 0]
     assert json.loads((tmp_path / "run" / "questions.jsonl").read_text()) == {
         "id": "q", "prompt": "2+2?", "answer": "4", "cluster": "sums"
@@ -100,6 +87,7 @@ def test_texts_are_graded_and_questions_kept(tmp_path: Path) -> None:
         ({"model": "a", "question": "q", "category": 2}, "the category must be one of the rubric's (0 wrong, 1"),
         ({"model": "a", "question": "q", "score": 0.3}, "a score must be the weight of one category"),
         ({"model": "a", "question": "q", "score": "well"}, "score must be a number"),
+        ({"model": "a", "question": "q", "score": float("nan")}, "score must be a number, or true or false, but got"),
         ({"model": "a", "question": "q", "category": 1, "trial": 1e300}, "trial must be a whole number"),
         ({"model": "a", "question": "q", "category": 1, "trial": -1}, "trial must not be negative"),
         ({"model": "a", "question": "q", "category": 1, "seed": 2**40}, "seed must be from -1 to 2147483648, but got"),
@@ -113,10 +101,9 @@ def test_texts_are_graded_and_questions_kept(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_wrong_row_is_named(tmp_path: Path, row: dict[str, object], problem: str) -> None:
     good = {"model": "a", "question": "q", "category": 0, "trial": 9}
-    path = lines(tmp_path / "t.jsonl", [good, row])
-    refused = imported(path, "--to", tmp_path / "run")
-    assert refused.exit_code == 2
-    assert f"{path}: line 2: {problem}" in refused.stderr
+    for at, rows in enumerate(([row, good], [good, row]), 1):
+        path = lines(tmp_path / "t.jsonl", rows)
+        assert f"{path}: line {at}: {problem}" in refusal(path, "--to", tmp_path / "run")
     assert [file.name for file in tmp_path.iterdir()] == ["t.jsonl"]
 
 
@@ -131,13 +118,8 @@ def test_an_array_of_outcomes_or_of_counts(tmp_path: Path) -> None:
     first = [category for (_, question, _), category in outcomes(tmp_path / "counts").items() if question == "q1"]
     assert sum(category or 0 for category in first) == 30
     assert 5 < sum(category or 0 for category in first[:30]) < 25, "the order of counts means nothing"
-
-
-def test_an_array_without_any_trial_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "r.npz", R=np.full((2, 2, 3), -1))
-    refused = imported(tmp_path / "r.npz", "--to", tmp_path / "run")
-    assert refused.exit_code == 2
-    assert "r.npz: there are no trials" in refused.stderr
+    assert "r.npz: there are no trials" in refusal(tmp_path / "r.npz", "--to", tmp_path / "none")
 
 
 @pytest.fixture(scope="module")
@@ -147,12 +129,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     questions = [{"id": f"q{n}", "prompt": f"{n}?", "answer": "4"} for n in range(2)]
     lines(folder / "questions.jsonl", questions)
     models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in ("a", "b")]
-    config = {
-        "questions": "questions.jsonl",
-        "models": models,
-        "grader": "exact",
-        "trials": {"min": 3, "max": 30, "optimize": "cost"},
-    }
+    config = {"questions": "questions.jsonl", "models": models, "grader": "exact"}
+    config["trials"] = {"min": 3, "max": 30, "optimize": "cost"}
     (folder / "config.yaml").write_text(json.dumps(config))
     rows = [
         {"model": model, "question": f"q{n}", "trial": trial, "text": "4" if trial else "no é\ud83d\ude00\n,\"x\"",
@@ -162,8 +140,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for model in ("a", "b") for n in range(2) for trial in range(3)
     ]  # fmt: skip
     log = lines(folder / "log.jsonl", rows)
-    done = imported(log, "--to", folder / "run", "--config", folder / "config.yaml")
-    assert done.exit_code == 0, done.stderr
+    taken(log, "--to", folder / "run", "--config", folder / "config.yaml")
     return folder
 
 
@@ -175,8 +152,7 @@ def stored(run: Path) -> list[TrialRecord]:
 def test_a_table_that_was_exported_comes_back_as_it_was(source: Path, tmp_path: Path, form: str) -> None:
     path = export(source / "run", form, tmp_path / f"t.{form}", texts=True).path
     again = tmp_path / "again"
-    done = imported(path, "--to", again, "--config", source / "config.yaml")
-    assert done.exit_code == 0, done.stderr
+    taken(path, "--to", again, "--config", source / "config.yaml")
     assert stored(again) == stored(source / "run")
 
 
@@ -200,23 +176,15 @@ def alike(folder: Path) -> Path:
             extracted=str(trial) if graded else None,
         )
 
-    return make_run(
-        folder,
-        [
-            one(model, question, trial)
-            for model in MODELS
-            for question in QUESTIONS
-            for trial in range(int(rng.integers(1, 12)))
-        ],
-    )
+    cells = [(model, question) for model in MODELS for question in QUESTIONS]
+    return make_run(folder, [one(*cell, trial) for cell in cells for trial in range(int(rng.integers(1, 12)))])
 
 
 @pytest.mark.parametrize("form", ["jsonl", pytest.param("inspect", marks=pytest.mark.slow)])
 def test_what_is_exported_comes_back_the_same_also_of_answers_that_are_alike(tmp_path: Path, form: str) -> None:
     run = alike(tmp_path)
     path = export(run, form, tmp_path / f"t.{form}").path
-    done = imported(path, "--to", tmp_path / "again")
-    assert done.exit_code == 0, done.stderr
+    done = taken(path, "--to", tmp_path / "again")
     assert "repeats   " not in done.output
     assert stored(tmp_path / "again") == stored(run)
 
@@ -225,9 +193,7 @@ def test_names_and_ids_are_those_of_the_configuration(source: Path, tmp_path: Pa
     rows = [{"model": "a", "question": "q0", "category": 1}, {"model": "z", "question": "q1", "category": 1}]
     path = lines(tmp_path / "t.jsonl", rows)
     words = (path, "--to", tmp_path / "run", "--config", source / "config.yaml")
-    refused = imported(*words)
-    assert refused.exit_code == 2
-    assert "line 2: the configuration has no model 'z', but a, b" in refused.stderr
+    assert "line 2: the configuration has no model 'z', but a, b" in refusal(*words)
     assert imported(*words, "--leave-out", "z").exit_code == 0
     assert list(outcomes(tmp_path / "run")) == [("a", "q0", 0)]
     path.write_text(json.dumps({"model": "a", "question": "q9", "category": 1}))
@@ -247,8 +213,7 @@ def test_the_configuration_that_is_written_is_the_one_that_is_stored(
         for model in ("org/${a}: x", "1e5", "1e5 ", "1e5.", "1e5-", "é\U0001f600") for key in ("yes", "2")
     ]  # fmt: skip
     rows = [{**row, "trial": number} for number, row in enumerate(rows)]
-    done = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
-    assert done.exit_code == 0, done.stderr
+    taken(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
     text = (tmp_path / "run" / "config.yaml").read_text()
     for name in ("ORG_A_X_URL", "MODEL_1E5_URL", "MODEL_1E5_URL_2", "MODEL_1E5_URL_3", "MODEL_URL"):
         assert f"base_url: ${{{name}}}" in text
@@ -259,32 +224,24 @@ def test_the_configuration_that_is_written_is_the_one_that_is_stored(
 
 
 def test_of_categories_with_one_weight_the_rubric_finds_its_own(source: Path, tmp_path: Path) -> None:
-    rubric = {
-        "categories": [
-            {"name": "cut off", "weight": 0, "when": {"truncated": True}},
-            {"name": "right", "weight": 1, "when": {"is_correct": True}},
-            {"name": "wrong", "weight": 0},
-        ]
-    }
+    cut = {"name": "cut off", "weight": 0, "when": {"truncated": True}}
+    right = {"name": "right", "weight": 1, "when": {"is_correct": True}}
+    rubric = {"categories": [cut, right, {"name": "wrong", "weight": 0}]}
     settings = json.loads((source / "config.yaml").read_text())
-    (tmp_path / "config.yaml").write_text(
-        json.dumps({**settings, "rubric": rubric, "questions": str(source / "questions.jsonl")})
-    )
-    flags = {"truncated": 0.0, "": 0.0, "empty": 1.0}
-    rows = [
-        {"model": "a", "question": "q0", "score": score, "finish_reason": "x", "flags": f} for f, score in flags.items()
-    ]
-    path = lines(tmp_path / "t.jsonl", rows)
-    done = imported(path, "--to", tmp_path / "run", "--config", tmp_path / "config.yaml")
-    assert done.exit_code == 0, done.stderr
+    settings |= {"rubric": rubric, "questions": str(source / "questions.jsonl")}
+    (tmp_path / "config.yaml").write_text(json.dumps(settings))
+    row = {"model": "a", "question": "q0", "finish_reason": "x"}
+    scores = {"truncated": 0.0, "": 0.0, "empty": 1.0}
+    path = lines(tmp_path / "t.jsonl", [{**row, "score": score, "flags": flags} for flags, score in scores.items()])
+    taken(path, "--to", tmp_path / "run", "--config", tmp_path / "config.yaml")
     assert list(outcomes(tmp_path / "run").values()) == [0, 2, 1]
 
 
 @pytest.mark.parametrize("weights", ["1", "1,1", "a,b", "0,nan"])
 def test_weights_must_differ(tmp_path: Path, weights: str) -> None:
-    refused = imported(lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights)
-    assert refused.exit_code == 2
-    assert "--weights must be" in refused.stderr
+    assert "--weights must be" in refusal(
+        lines(tmp_path / "t.jsonl", ROWS), "--to", tmp_path / "run", "--weights", weights
+    )
 
 
 OWN = {"categories": [{"name": "good", "weight": 1, "when": {"is_correct": True}}, {"name": "rest", "weight": 0}]}
@@ -294,32 +251,21 @@ OWN = {"categories": [{"name": "good", "weight": 1, "when": {"is_correct": True}
 def test_where_the_best_category_is_the_first_the_scores_stay(site: Site, ended_runs: EndedRuns, form: str) -> None:
     """By a rubric of one's own 0 may be the best: the number alone would turn the ranking around."""
     run = ended_runs.copy(site, rubric=OWN, trials={"min": 4, "max": 4})
-    exported = CliRunner().invoke(
-        app, ["export", str(run), "--format", form, "--output", str(site.folder / f"out.{form}")]
-    )
-    assert exported.exit_code == 0, exported.output
-    again = site.directory("again")
-    result = CliRunner().invoke(app, ["import", str(site.folder / f"out.{form}"), "--to", str(again), "--finished"])
-    assert result.exit_code == 0, result.output
-    scores = [
-        {row.name: row.score for row in results.models} for path in (run, again) if (results := read_results(path))
-    ]
-    assert scores[0] == scores[1] and len(set(scores[0].values())) > 1
+    exported, again = export(run, form, site.folder / f"out.{form}").path, site.directory("again")
+    taken(exported, "--to", again, "--finished")
+    before, after = ({row.name: row.score for row in read_results(path).models} for path in (run, again))
+    assert before == after and len(set(before.values())) > 1
 
 
 def test_of_a_rubric_that_is_declared_numbers_count_where_its_weights_are_others(site: Site) -> None:
     row = {"model": "ada", "question": "q0", "trial": 0, "category": 1, "label": "fair", "value": 0.5}
-    (site.folder / "log.jsonl").write_text(json.dumps(row))
-    result = CliRunner().invoke(app, ["import", str(site.folder / "log.jsonl"), "--to", str(site.directory("plain"))])
-    assert result.exit_code != 0 and "name all scores with --weights" in " ".join(result.output.split())
+    log = lines(site.folder / "log.jsonl", [row])
+    refused = imported(log, "--to", site.directory("plain"))
+    assert refused.exit_code != 0 and "name all scores with --weights" in " ".join(refused.output.split())
     rubric = {"categories": [{"name": "no", "weight": 0}, {"name": "yes", "weight": 2, "when": {"is_correct": True}}]}
-    config = site.write(
-        rubric=rubric,
-        models=[{"name": "ada", "base_url": site.base_url}],
-        objective={"kind": "precision", "half_width": 0.1},
-    )
-    words = ["import", str(site.folder / "log.jsonl"), "--config", str(config), "--to", str(site.directory())]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    alone = {"models": [{"name": "ada", "base_url": site.base_url}]}
+    config = site.write(rubric=rubric, objective={"kind": "precision", "half_width": 0.1}, **alone)
+    assert imported(log, "--config", config, "--to", site.directory()).exit_code == 0
     assert outcomes(site.directory()) == {("ada", "q0", 0): 1}
 
 
@@ -381,12 +327,3 @@ def test_a_key_twice_in_a_row_is_refused(tmp_path: Path, signals: str) -> None:
     key = "x" if signals else "correct"
     assert refused.exit_code == 2
     assert f"line 2: has an object with the key '{key}' twice; remove one of them" in refused.stderr
-
-
-@pytest.mark.parametrize("line", [1, 2])
-def test_nan_is_refused_in_its_own_line(tmp_path: Path, line: int) -> None:
-    rows = [{"model": "a", "question": key, "score": 1} for key in "pq"]
-    rows[line - 1]["score"] = float("nan")
-    refused = imported(lines(tmp_path / "t.jsonl", rows), "--to", tmp_path / "run")
-    assert refused.exit_code == 2
-    assert f"line {line}: score must be a number, or true or false, but got nan" in refused.stderr

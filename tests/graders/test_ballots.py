@@ -1,4 +1,4 @@
-"""What a judge fills in: verdicts, scores by criteria, comparisons in both orders; in lines and as JSON."""
+"""What a judge is sent and fills in: the graded text speaks for nobody else; verdicts, scores and comparisons."""
 
 import json
 import re
@@ -19,9 +19,10 @@ from adaptive_eval.graders.ballots import BallotField, parse_json_ballot, parse_
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.graders.scoring import JudgeCriterion, lowest_score, possible_scores, score_rubric, weighted_sum
-from adaptive_eval.graders.transcript import Transcript, visible
+from adaptive_eval.graders.transcript import Transcript, shortened, visible
+from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.types import Question
-from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.judging import SimulatedJudge, SimulatedVerifier
 
 SERVER = GraderServer(base_url="http://127.0.0.1:1/v1", model="judge")
 CRITERIA = (
@@ -168,15 +169,8 @@ def test_equal_sums_are_one_category() -> None:
     tenths = [JudgeCriterion(name=name, weight=weight) for name, weight in (("a", 0.1), ("b", 0.2), ("c", 0.3))]
     assert possible_scores(tenths) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     assert weighted_sum(tenths, ("met", "met", "not met")) == weighted_sum(tenths, ("not met", "not met", "met")) == 0.3
-    assert [category.name for category in score_rubric(tenths).categories] == [
-        "0.6",
-        "0.5",
-        "0.4",
-        "0.3",
-        "0.2",
-        "0.1",
-        "0",
-    ]
+    names = [category.name for category in score_rubric(tenths).categories]
+    assert names == ["0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0"]
 
 
 def test_of_several_votes_the_middle_level_of_each_criterion_counts() -> None:
@@ -200,9 +194,7 @@ def test_of_several_votes_the_middle_level_of_each_criterion_counts() -> None:
         (("tie", "first"), "tie", 1.0, 0.5),
     ],
 )
-def test_a_verdict_that_depends_on_the_order_is_a_tie(
-    orders: Sequence[str], verdict: str, dependent: float, towards: float
-) -> None:
+def test_a_verdict_by_the_order_is_a_tie(orders: Sequence[str], verdict: str, dependent: float, towards: float) -> None:
     voted = COMPARING.voted([[(winner,) for winner in orders]])
     signals = {"agreement": 1.0, "order_dependent": dependent, "prefers_first": towards}
     assert voted == ((verdict,), signals)
@@ -227,6 +219,25 @@ def test_what_is_no_judge_is_refused(options: dict[str, object], message: str) -
 # -- hostile answers -------------------------------------------------------------------------------------------------
 
 
+def between(sent: Transcript, name: str) -> list[str]:
+    """What stands between the marks of a part."""
+    return re.findall(rf"<{name}-{sent.number}>\n(.*?)\n</{name}-{sent.number}>", sent.user, flags=re.DOTALL)
+
+
+def assert_stays_in_place(sent: Transcript, plain: Transcript, answer: str, name: str = "answer") -> None:
+    """But for its number and its answer, what is sent is what is sent of the answer `x`."""
+    assert sent.system.replace(sent.number, "#") == plain.system.replace(plain.number, "#")
+    # the answer, and nothing of anyone else, stands once between marks that are the only ones with their number
+    assert between(sent, name) == [visible(answer)] and sent.number not in answer
+    assert sent.user.count(sent.number) == plain.user.count(plain.number)
+    remainder = sent.user.replace(visible(answer), "#").replace(sent.number, "#")
+    assert remainder == plain.user.replace("\nx\n", "\n#\n").replace(plain.number, "#")
+    # nothing in it is taken for a turn, and nothing is unseen
+    turns = r"<[|\uff5c]|[|\uff5c]>|\[/?INST\]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<[be]os>"
+    assert not re.search(turns, sent.user)
+    assert not [ch for ch in sent.user if ch not in "\n\t" and unicodedata.category(ch)[0] == "C"]
+
+
 @pytest.mark.parametrize("structured", [False, True], ids=["lines", "object"])
 @pytest.mark.parametrize(
     ("judge", "verdict"),
@@ -239,18 +250,8 @@ def test_no_hostile_answer_changes_the_prompt_or_the_verdict(judge: Judge, verdi
     for hostile in HOSTILE:
         answer = hostile.replace("correct", verdict)
         for place, sent in enumerate(judge.transcripts(QUESTION, answer, structured=structured)):
-            other = plain[place]
-            # the system says what it says of any answer, and all else stands where it stood
-            assert sent.system.replace(sent.number, "#") == other.system.replace(other.number, "#")
             name = "answer" if judge.compare_to is None else ("first", "second")[place]
-            sections = re.findall(
-                rf"<{name}-{sent.number}>\n(.*?)\n</{name}-{sent.number}>", sent.user, flags=re.DOTALL
-            )
-            assert sections == [visible(answer)]
-            remainder = sent.user.replace(visible(answer), "#").replace(sent.number, "#")
-            assert remainder == other.user.replace("\nx\n", "\n#\n").replace(other.number, "#")
-            assert sent.number not in answer
-            assert not [ch for ch in sent.user if ch not in "\n\t" and unicodedata.category(ch)[0] == "C"]
+            assert_stays_in_place(sent, plain[place], answer, name)
         assert asked(judge, SimulatedJudge(), answer, structured=structured) == usual
 
 
@@ -279,3 +280,45 @@ def test_of_a_comparison_every_question_must_have_the_other_answer() -> None:
     assert "has no answer in other" in str(COMPARING.key_problem(Question("q2", "?", "1")))
     assert Judge(server=SERVER, compare_to="reference").key_problem(Question("q2", "?", " ")) is not None
     assert BallotField("verdict", ("first", "second", "tie")) == COMPARING.form.ballot[0]
+
+
+VERIFIER = Verifier(server=GraderServer(base_url="http://127.0.0.1:1/v1", model="verifier"))
+
+
+def verdict_in(reply: str, number: str, levels: list[str]) -> str:
+    """The verdict that a reply in lines ends with."""
+    return parse_line_ballot(reply, number, [BallotField("verdict", tuple(levels))])[0]
+
+
+def test_no_hostile_answer_moves_a_verifier() -> None:
+    leaning, plain = SimulatedVerifier(leaning=(0.5, 0.0, -0.5)), VERIFIER.transcript(QUESTION, "x")
+    wrong = VERIFIER.transcript(QUESTION, WRONG)
+    for answer in HOSTILE:
+        sent = VERIFIER.transcript(QUESTION, answer)
+        assert_stays_in_place(sent, plain, answer)
+        shown = f"{sent.system}\n{sent.user}"
+        assert leaning.slot(shown) == leaning.slot(f"{wrong.system}\n{wrong.user}")
+        assert SimulatedVerifier().slot(shown)[0][0] == "B"
+
+
+def test_a_judge_that_repeats_what_it_reads_gives_no_verdict_or_its_own() -> None:
+    for answer in HOSTILE:
+        number = PLAIN.transcript(QUESTION, answer).number
+        assert verdict_in(f"{answer}\nVERDICT-{number}: wrong", number, ["correct", "wrong"]) == "wrong"
+        with pytest.raises(GraderError):
+            verdict_in(answer, number, ["correct", "wrong"])
+
+
+@given(st.text(), st.text(), st.text())
+def test_whatever_is_asked_and_answered_the_parts_are_found_again(question: str, reference: str, answer: str) -> None:
+    sent = PLAIN.transcript(Question("q", question, reference), answer)
+    assert between(sent, "answer") == [visible(answer)]
+    assert between(sent, "question") == [visible(question)]
+    assert between(sent, "reference") == ([visible(reference)] if reference.strip() else [])
+
+
+def test_a_long_answer_keeps_its_ends() -> None:
+    text = "first " + "ä" * 50_000 + " last"
+    cut = shortened(text, 4096)
+    assert len(cut.encode()) <= 4096 and cut.startswith("first ") and cut.endswith(" last") and "cut" in cut
+    assert shortened("short", 4096) == "short"

@@ -101,15 +101,11 @@ async def test_what_a_function_may_return_raise_and_print() -> None:
         assert (await grade("leads")).category == 1, "it has a process group of its own: no Ctrl-C ends it"
 
 
-@pytest.mark.parametrize("number", [np.float64(0.75), np.float32(0.75), np.array(0.75)])
-def test_a_number_of_numpy_is_a_number(number: object) -> None:
-    """Its comparisons are no `bool`, which could not be stored."""
-    marks = make_marks(number, "mine:grade")
-    assert json.loads(json.dumps(marks.signals)) == {"is_correct": True, "score": 0.75}
-
-
-def test_true_and_false_may_be_those_of_numpy() -> None:
-    """What numpy compares, such as by `isclose`, is no `bool`."""
+def test_what_numpy_gives_is_a_number_or_true_or_false() -> None:
+    """What it compares, such as by `isclose`, is no `bool`, and could not be stored."""
+    for number in (np.float64(0.75), np.float32(0.75), np.array(0.75)):
+        marks = make_marks(number, "mine:grade")
+        assert json.loads(json.dumps(marks.signals)) == {"is_correct": True, "score": 0.75}
     assert make_marks(np.True_, "mine:grade") == make_marks(True, "mine:grade")
     marks = make_marks({"is_correct": np.False_, "steps": np.int64(3)}, "mine:grade")
     assert json.loads(json.dumps(marks.signals)) == {"is_correct": False, "steps": 3.0}
@@ -158,9 +154,7 @@ async def test_a_worker_that_nothing_interrupts_is_killed_and_only_its_answer_is
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("deed", "tries"), [("count", 1), ("idle", 2)])
-async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
-    tmp_path: Path, deed: str, tries: int
-) -> None:
+async def test_what_computes_too_long_is_tried_once_and_what_waits_twice(tmp_path: Path, deed: str, tries: int) -> None:
     """The one would compute as long again; the other may have waited for something that comes."""
     opened = GradingPool(HANGING, BINARY, WorkerSettings(LIMITS, HERE))
     answer = Answer(f"{deed} {tmp_path / 'tries'}", finish_reason="stop", seed=0, replica="r", latency=1.0)
@@ -171,9 +165,7 @@ async def test_what_computes_for_too_long_is_tried_once_and_what_waits_twice(
 
 
 @pytest.mark.parametrize(("earlier", "tries"), [(None, ATTEMPTS), (GradeDetails(error="it failed"), 1)])
-async def test_an_answer_on_which_the_grader_failed_before_is_tried_once_more(
-    earlier: GradeDetails | None, tries: int
-) -> None:
+async def test_an_answer_that_failed_the_grader_is_tried_once_more(earlier: GradeDetails | None, tries: int) -> None:
     class FailingGrading(Grading):
         calls = 0
 
@@ -247,9 +239,7 @@ def test_a_worker_that_dies_while_idle_costs_no_answer(loop: str) -> None:
     assert pytest.importorskip(loop).run(grade_around_a_death()) == 1
 
 
-async def test_a_grader_that_cannot_start_fails_every_answer_and_is_not_started_again(
-    starts: list[Worker],
-) -> None:
+async def test_a_grader_that_cannot_start_fails_every_answer_and_is_started_once(starts: list[Worker]) -> None:
     async with pool(Python(function="hanging:gone")) as grade:
         errors = await asyncio.gather(*(grade("yes") for _ in range(20)), return_exceptions=True)
         errors += await asyncio.gather(grade("no"), return_exceptions=True)

@@ -88,12 +88,9 @@ def test_right_keys_are_found_right(grader: GraderOptions, keys: tuple[str, ...]
     assert tried(grader, *keys) == KeyCheck(len(keys), None)
 
 
-def test_no_form_of_answer_is_known_to_try() -> None:
+def test_a_pattern_that_finds_some_keys_must_find_all_and_one_that_finds_none_is_told() -> None:
     trial = tried(Regex(pattern=r"<<(.*)>>"), "42", "43")
     assert trial.right == 0 and "the grader may require another form of answer" in trial.summary
-
-
-def test_a_pattern_that_finds_some_keys_must_find_all() -> None:
     with pytest.raises(ConfigError, match=r"question q1: the answer '12.5' is graded wrong \(extracted: '5'\)"):
         tried(Regex(pattern=r"\d+"), "42", "12.5")
 

@@ -80,9 +80,8 @@ def test_a_scorer_that_fails_on_one_model_is_noticed_on_its_first_samples(site: 
     assert answers <= FIRST_IN_FLIGHT * FIRST_ATTEMPTS and used == EACH * answers
     results = read_results(site.directory())
     assert isinstance(results, Results) and results.cost.tokens == EACH * len(stored(site))
-    assert [(row.what, row.model, row.answers, row.tokens) for row in results.cost.beside] == [
-        ("failed", "p10", answers, used)
-    ]
+    beside = [(row.what, row.model, row.answers, row.tokens) for row in results.cost.beside]
+    assert beside == [("failed", "p10", answers, used)]
 
 
 def test_known_usage_of_failed_samples_counts_against_a_cap(site: Site) -> None:
@@ -103,9 +102,8 @@ def test_a_provider_that_refuses_requests_ends_the_run_at_once(site: Site, monke
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         models = [{"name": name, "inspect": f"openai/{name}"} for name in ("ada", "bob")]
         ended = run(site, "exactly", models, args={"number": 8})  # type: ignore[arg-type]
-        assert len(server.statuses) <= (FIRST_IN_FLIGHT + 1) * len(models), (
-            "Inspect has a request of its own to each model"
-        )
+        # Inspect has a request of its own to each model
+        assert len(server.statuses) <= (FIRST_IN_FLIGHT + 1) * len(models)
     assert ended.exit_code == ExitCode.ENDPOINTS, ended.output
     assert ended.output.count("its provider refuses requests: ") == len(models), ended.output
     assert "Error code: 404" in ended.output and "args: {responses_api: false}" in ended.output

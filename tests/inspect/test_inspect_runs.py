@@ -93,6 +93,13 @@ def run(site: Site, config: Path, *options: str) -> Result:
     return site.run(config, "--run-dir", str(site.directory(config.stem)), *options)
 
 
+def done(site: Site, config: Path, *options: str) -> Result:
+    """The same, of a run that comes to its end."""
+    ended = run(site, config, *options)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    return ended
+
+
 def expected(record: TrialRecord) -> int:
     """The category of a scripted model's trial, which follows from its seed."""
     seed = trial_seed(hashed_base(0, record.model, record.question), record.trial)
@@ -120,8 +127,7 @@ CALLS = {"judged": 2, "agent": 2, "turns": 3}
     [pytest.param(kind, marks=pytest.mark.slow if kind in SOONER else pytest.mark.release) for kind in KINDS],
 )
 def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: str) -> None:
-    ended = run(site, write(site, kind, benchmark=KINDS[kind]))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, write(site, kind, benchmark=KINDS[kind]))
     records = stored(site)
     assert len(records) >= 2 * 2 * (1 if kind == "images" else 2)
     for record in records:
@@ -150,10 +156,9 @@ def questions(site: Site) -> list[str]:
 @pytest.mark.slow
 def test_looks_are_those_of_the_run_that_asks_the_same_servers_itself(site: Site) -> None:
     trials = {"min": 4, "max": 6, "optimize": "cost"}
-    assert run(site, site.write("own", trials=trials)).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    done(site, site.write("own", trials=trials))
     models = [{"name": name, "inspect": {"model": f"openai-api/sim/{name}", "temperature": 0.6}} for name in MODELS]
-    ended = run(site, write(site, "small", "inspect", models=models, trials=trials))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, write(site, "small", "inspect", models=models, trials=trials))
     by_inspect = RunOutcome.of(site.directory("inspect"))
     assert by_inspect == RunOutcome.of(site.directory("own"))
     assert len(by_inspect.outcomes) >= 3 * 8 * 4 and len(by_inspect.looks) > 1
@@ -181,23 +186,13 @@ def test_the_example_of_a_command_runs_the_sample_that_it_is_asked(site: Site) -
 
 
 @pytest.mark.slow
-def test_a_sample_with_an_error_is_asked_again_and_never_graded_wrong(site: Site) -> None:
-    ended = run(site, write(site, "faults", skills=("p100", "p99")))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    records = stored(site)
-    assert {record.answer.attempts for record in records} == {2}
-    assert all(record.category == expected(record) for record in records)
-
-
-@pytest.mark.slow
 def test_empty_answers_of_a_task_are_an_alarm_unless_tools_were_used(site: Site) -> None:
     models = [{"name": "p95", "inspect": "scripted/p95"}, {"name": "mute", "inspect": "scripted/mute"}]
     ended = run(site, write(site, "exactly", models=models, stopping={}))
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert "Stopped by an alarm: mute: 4 of its 4 answers (100%) are empty" in ended.output
     models[0] = {"name": "mute-too", "inspect": "scripted/mute-too"}
-    ended = run(site, write(site, "wordless", "wordless", models=models))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, write(site, "wordless", "wordless", models=models))
     records = [record for record in stored(site, "wordless") if record.model == "mute"]
     assert records and all(not record.answer.text and not record.answer.signals for record in records)
 
@@ -214,8 +209,9 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site, set_attemp
     assert all("failed 3 times; the last error: ConnectionResetError" in event.reason for event in lost)
     assert not stored(site)
     set_attempts(4)
-    again = run(site, config)
-    assert again.exit_code in (ExitCode.REACHED, ExitCode.SPENT), again.output
+    done(site, config)
+    assert {record.answer.attempts for record in stored(site)} == {4}
+    assert all(record.category == expected(record) for record in stored(site)), "never graded wrong"
     set_attempts(5)
     beside = run(site, write_two(site, inspect="tasks.py@faults", args={"first": 99}))
     assert beside.exit_code == ExitCode.ENDPOINTS, beside.output
@@ -226,8 +222,7 @@ def test_a_model_whose_samples_end_in_errors_is_set_aside(site: Site, set_attemp
 
 @pytest.mark.slow
 def test_a_sample_that_always_fails_has_no_answer_and_its_model_goes_on(site: Site) -> None:
-    ended = run(site, write(site, "faults", benchmark={"args": {"first": 99, "only": "1#0"}}, trials={"max": 8}))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, write(site, "faults", benchmark={"args": {"first": 99, "only": "1#0"}}, trials={"max": 8}))
     failed = [record for record in stored(site) if record.answer.signals]
     assert {(record.model, record.question, record.trial) for record in failed} == {(model, "1", 0) for model in SKILLS}
     for record in failed:
@@ -258,26 +253,21 @@ def test_an_unreachable_provider_is_reported_while_inspect_repeats_requests(
 
     monkeypatch.setattr(troubles, "RETRYING_SECONDS", 0.0)
     monkeypatch.setattr(troubles, "OnlyFailures", told)
-    ended = run(site, write(site, "exactly", skills=("late-p95", "late-p10")))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    ended = done(site, write(site, "exactly", skills=("late-p95", "late-p10")))
     assert "(errors so far: request error " in ended.output
     assert re.search(r"the last one: late-p(95|10): ConnectionResetError\)", ended.output)  # whichever is told first
 
 
 @pytest.mark.slow
 def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(site: Site) -> None:
-    half = [
-        {"name": "right", "weight": 1.0, "when": {"score": 1.0}},
-        {"name": "some", "weight": 0.25, "when": {"score": {"at_least": 0.01}}},
-        {"name": "none", "weight": 0.0},
-    ]
+    some = {"name": "some", "weight": 0.25, "when": {"score": {"at_least": 0.01}}}
+    half = [{"name": "right", "weight": 1.0, "when": {"score": 1.0}}, some, {"name": "none", "weight": 0.0}]
     unnamed = run(site, write(site, "partial"))
     assert unnamed.exit_code == ExitCode.CONFIGURATION
     assert "benchmark.scorer must name one of the task's scorers: exact, of_attempt" in unnamed.output
     named = {"scorer": "of_attempt.whole"}
     config = write(site, "partial", benchmark=named, rubric={"categories": half})
-    ended = run(site, config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, config)
     assert {record.answer.attempts for record in stored(site)} == {2}
     assert all(record.category == (0 if expected(record) else 1) for record in stored(site))
     refused = run(site, write(site, "partial", "binary", benchmark=named, skills=("p1", "p2")))
@@ -286,7 +276,7 @@ def test_one_of_several_scores_counts_by_its_name_and_a_missing_one_is_no_trial(
 
 
 @pytest.mark.slow
-def test_a_scorer_that_gives_several_values_is_refused_before_any_request(site: Site) -> None:
+def test_one_of_several_values_is_named_before_any_request_and_logs_are_imported_with_it(site: Site) -> None:
     for scorer, message in (
         (None, "benchmark.scorer must name one"),
         ("twofold", "twofold is not a scorer of the task"),
@@ -294,16 +284,10 @@ def test_a_scorer_that_gives_several_values_is_refused_before_any_request(site: 
         refused = run(site, write(site, "doubly", benchmark={"scorer": scorer}))
         assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.output, refused.output
         assert "twofold.strict, twofold.loose" in refused.output and not site.directory().exists()
-    ended = run(site, write(site, "doubly", benchmark={"scorer": "twofold.strict"}))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    assert all(record.category == expected(record) for record in stored(site))
-
-
-@pytest.mark.slow
-def test_logs_of_a_run_are_imported_with_its_seeds_and_the_scorer_that_its_configuration_names(site: Site) -> None:
     config = write(site, "doubly", benchmark={"scorer": "twofold.strict"})
     ended = site.run(config)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    assert all(record.category == expected(record) for record in stored(site))
     logs, imported = str(site.directory() / INSPECT_LOGS), site.directory("imported")
     result = CliRunner().invoke(app, ["import", logs, "--to", str(imported), "--config", str(config)])
     assert result.exit_code == 0, result.output
@@ -329,7 +313,7 @@ def test_an_exported_run_goes_on_elsewhere_with_the_scores_that_inspect_gave(sit
         ["export", str(site.directory()), "--format", "jsonl", "-o", file],
         ["import", file, "--to", str(moved), "--config", str(config)],
     ):
-        assert (done := CliRunner().invoke(app, words)).exit_code == 0, done.output
+        assert (command := CliRunner().invoke(app, words)).exit_code == 0, command.output
     before = RunOutcome.of(moved).outcomes
     assert before == RunOutcome.of(site.directory()).outcomes
     further = site.run(config, "--run-dir", str(moved), "--set", "trials.max=40")
@@ -356,8 +340,7 @@ def test_unused_epochs_of_a_task_are_reported_before_any_request(site: Site, red
 @pytest.mark.slow
 def test_a_limit_is_an_answer(site: Site) -> None:
     limited = {"limits": {"message_limit": 6}, "roles": {"user": "scripted/user"}}
-    ended = run(site, write(site, "endless", benchmark=limited))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, write(site, "endless", benchmark=limited))
     assert {record.answer.finish_reason for record in stored(site)} == {"length"}
     assert all(record.category == expected(record) for record in stored(site))
 
@@ -404,8 +387,7 @@ def test_caps_count_the_tokens_of_all_models_of_a_sample(site: Site) -> None:
     prices = {"input": 1.0, "output": 1.0}
     models = [{"name": model, "inspect": f"scripted/{model}", "price": prices} for model in SKILLS]
     capped = {"models": models, "sampling": {"max_tokens": 50}, "budget": {"tokens": 1000}}
-    ended = run(site, write(site, "judged", benchmark=benchmark, **capped))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, write(site, "judged", benchmark=benchmark, **capped))
     assert sum(record.cost.tokens for record in stored(site)) == 20 * len(stored(site)) <= 1000
     assert {round(record.cost.usd, 4) for record in stored(site)} == {7.0}
     capped["sampling"] = {}  # nothing bounds a sample: 30 tokens and 10.5 USD are reserved, once one of each has come
@@ -424,8 +406,7 @@ def test_cached_tokens_have_their_price_in_samples_of_inspect(site: Site) -> Non
     prices = {"input": 1e6, "cached_input": 0.5e6, "output": 1e6}
     names = ("caching-p95", "boasting-p10")
     models = [{"name": model, "inspect": f"scripted/{model}", "price": prices} for model in names]
-    ended = run(site, write(site, "exactly", models=models))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, write(site, "exactly", models=models))
     cached = {(record.model, record.answer.cached_tokens, record.cost.usd) for record in stored(site)}
     assert cached == {("caching-p95", 4, 8.0), ("boasting-p10", 7, 6.5)}
 
@@ -475,8 +456,7 @@ def test_kills_and_failing_calls_change_no_decision_and_lose_no_answer(
         assert run_through_kills(site, config, gated, kills).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
         failed = gated.counts["server_error"]
     monkeypatch.setenv("SIM_BASE_URL", site.base_url)
-    undisturbed = run(site, asked_of_servers(site, "whole", min_trials))
-    assert undisturbed.exit_code in (ExitCode.REACHED, ExitCode.SPENT), undisturbed.output
+    done(site, asked_of_servers(site, "whole", min_trials))
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("whole"))
     assert failed > 0, "some calls did fail"
     logs = list((site.directory() / INSPECT_LOGS).glob("*.eval"))
@@ -525,16 +505,14 @@ def write_benchmarks(site: Site, name: str, *, by_inspect: bool, gate: str | Non
 @pytest.mark.slow
 def test_a_task_and_a_file_in_one_run_are_looked_at_as_two_files_are(site: Site) -> None:
     for name, by_inspect in (("own", False), ("both", True)):
-        ended = run(site, write_benchmarks(site, name, by_inspect=by_inspect))
-        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+        done(site, write_benchmarks(site, name, by_inspect=by_inspect))
     assert RunOutcome.of(site.directory("both")) == RunOutcome.of(site.directory("own"))
     results, own_results = read_results(site.directory("both")), read_results(site.directory("own"))
     assert results is not None and own_results is not None
     assert results.groups == own_results.groups and {row.group for row in results.groups} == {"easy", "hard"}
     before = RunOutcome.of(site.directory("both")).outcomes
-    regraded = CliRunner().invoke(
-        app, ["regrade", str(site.directory("both")), "--config", str(site.folder / "both.yaml")]
-    )
+    words = ["regrade", str(site.directory("both")), "--config", str(site.folder / "both.yaml")]
+    regraded = CliRunner().invoke(app, words)
     assert regraded.exit_code == 0, regraded.output
     assert RunOutcome.of(site.directory("both")).outcomes == before
     logs, imported = site.directory("both") / INSPECT_LOGS, site.directory("imported")
@@ -557,8 +535,7 @@ def test_benchmarks_of_a_run_have_settings_of_their_own(site: Site) -> None:
     settings = yaml.safe_load(config.read_text())
     del settings["benchmark"]
     config.write_text(yaml.safe_dump(settings))
-    ended = run(site, config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, config)
     records = stored(site)
     calls = {"boxed": 1, "judged": 2, "turns": 3}
     assert {record.question.partition("/")[0] for record in records} == set(calls)
@@ -640,7 +617,7 @@ def test_the_next_start_clears_away_the_sandboxes_of_one_that_was_killed(
     os.kill(int(Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
     kill(process)
     assert Path(f"/proc/{program}").exists() and any(folder.glob("tmp*")), "both are left behind"
-    assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    done(site, config)
     assert has_ended(program)
     assert not list(place.glob("adaptive-eval-inspect-*"))
 
@@ -676,28 +653,21 @@ def has_ended(process: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_run_is_read_without_its_task_and_without_inspect(site: Site) -> None:
+def test_a_run_goes_on_with_its_own_task_alone_and_is_read_without_it_and_without_inspect(site: Site) -> None:
     config = write(site, "exactly")
-    assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
-    (site.folder / "tasks.py").write_text("raise SystemExit('the task was imported')")
-    blocked = "import sys; sys.modules['inspect_ai'] = None; sys.modules['inspect_evals'] = None; "
-    read = f"{blocked}from adaptive_eval.cli import app; app({['report', str(site.directory()), '--format', 'md']})"
-    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, cwd=site.folder, check=False)
-    assert done.returncode == 0 and "p95" in done.stdout + "".join(
-        path.read_text() for path in site.directory().glob("*.md")
-    ), done.stderr
-
-
-@pytest.mark.slow
-def test_another_task_file_is_another_run(site: Site) -> None:
-    config = write(site, "exactly")
-    assert run(site, config).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    done(site, config)
     with (site.folder / "tasks.py").open("a") as file:
         file.write("\n# changed\n")
     changed = run(site, config)
     assert changed.exit_code == ExitCode.CONFIGURATION
     assert "\n  benchmark.inspect: tasks.py was edited after the start of the run\n" in changed.output, changed.output
     assert "--fresh" in changed.output and "digest" not in changed.output
+    (site.folder / "tasks.py").write_text("raise SystemExit('the task was imported')")
+    blocked = "import sys; sys.modules['inspect_ai'] = None; sys.modules['inspect_evals'] = None; "
+    read = f"{blocked}from adaptive_eval.cli import app; app({['report', str(site.directory()), '--format', 'md']})"
+    shown = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, cwd=site.folder, check=False)
+    written = "".join(path.read_text() for path in site.directory().glob("*.md"))
+    assert shown.returncode == 0 and "p95" in shown.stdout + written, shown.stderr
 
 
 @pytest.mark.slow
@@ -710,14 +680,13 @@ def test_another_rubric_takes_the_scores_that_came_with_the_samples(site: Site) 
         return {"rubric": {"categories": [{"name": "all", "weight": 1.0, "when": {"score": 1.0}}, *scored]}}
 
     benchmark = {"scorer": "of_attempt.whole"}
-    ended = run(site, write(site, "partial", benchmark=benchmark, **categories(0.25)))
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, write(site, "partial", benchmark=benchmark, **categories(0.25)))
     before = RunOutcome.of(site.directory()).outcomes
     lenient = categories(0.25)
     lenient["rubric"]["categories"][1]["when"] = {"score": {"at_least": 0.21}}  # type: ignore[index]
     config = write(site, "partial", benchmark=benchmark, **lenient)
     words = ["regrade", str(site.directory()), "--config", str(config)]
-    assert (done := CliRunner().invoke(app, words)).exit_code == 0, done.output
+    assert (command := CliRunner().invoke(app, words)).exit_code == 0, command.output
     after = RunOutcome.of(site.directory()).outcomes
     assert after == {key: min(category, 1) for key, category in before.items() if category is not None}
     assert after != before
@@ -776,8 +745,7 @@ def test_the_task_and_the_configuration_of_the_guide_run(site: Site) -> None:
         model["inspect"] = f"scripted/{skill}"
     path = site.folder / "guide.yaml"
     path.write_text(yaml.safe_dump(shown | {"benchmark": shown["benchmark"] | changes, "trials": {"min": 2, "max": 2}}))
-    ended = run(site, path, "--set", "stopping.on_alarm=never")
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, path, "--set", "stopping.on_alarm=never")
     graded = {(record.question, record.answer.text, record.category) for record in stored(site, "guide")}
     assert graded <= {("sum-0", "42", 0), ("sum-0", "41", 0), ("sum-1", "42", 1), ("sum-1", "41", 0)}
     assert ("sum-1", "42", 1) in graded
@@ -800,8 +768,7 @@ def test_hostile_programs_are_wrong_and_a_sandbox_that_fails_is_no_answer(site: 
     cap = len(PROGRAMS) if sandbox == "local" else 2
     benchmark = {"inspect": "code_task.py@double", "sandbox": sandbox, "solver": "tasks.py@hostile"}
     config = write(site, "unused", benchmark=benchmark, trials={"min": cap, "max": cap, "optimize": "cost"})
-    ended = run(site, config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
+    done(site, config)
     records = {(record.model, record.trial): record for record in stored(site)}
     assert set(records) == {(model, trial) for model in SKILLS for trial in range(cap)}
     for (model, trial), record in records.items():
@@ -822,20 +789,16 @@ PROGRAMS = ("right", "wrong", "ends early", "ends at once", "sleeps", "floods", 
     ("words", "message"),
     [
         (["tasks.py@exactly"], "name the models to rank: --model openai/gpt-x --model ..."),
-        pytest.param(
-            ["tasks.py@fetched", "--model", "scripted/p1", "--model", "scripted/p2"],
-            "'port'; give `--task-arg port=VALUE`, or in a configuration `args: {port: VALUE}`",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            ["tasks.py@nothing", "--model", "scripted/p1", "--model", "scripted/p2"],
-            "tasks.py@nothing cannot be loaded: PrerequisiteError: Task named 'nothing' not found",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            ["task.py@exactly", "--model", "scripted/p1", "--model", "scripted/p2"],
-            "cannot be loaded: ValueError: there is no file task.py in ",
-            marks=pytest.mark.slow,
+        *(
+            pytest.param([task, "--model", "scripted/p1", "--model", "scripted/p2"], message, marks=pytest.mark.slow)
+            for task, message in (
+                (
+                    "tasks.py@fetched",
+                    "'port'; give `--task-arg port=VALUE`, or in a configuration `args: {port: VALUE}`",
+                ),
+                ("tasks.py@nothing", "tasks.py@nothing cannot be loaded: PrerequisiteError: Task named 'nothing' not"),
+                ("task.py@exactly", "cannot be loaded: ValueError: there is no file task.py in "),
+            )
         ),
         (["inspect_evals/gpqa", "--model", "a/a", "--model", "b/b"], "pip install inspect_evals"),
         pytest.param(

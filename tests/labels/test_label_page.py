@@ -1,4 +1,4 @@
-"""The page to label on: what is served, to whom, and that it says nothing of the model; and the page in a browser."""
+"""Labelling answer by answer: what is shown and on disk, and the page: what is served, to whom, and never the model."""
 
 import asyncio
 import json
@@ -202,10 +202,7 @@ def test_by_keyboard_in_a_browser(site: Site, tabs: Tabs) -> None:
     assert [given.label for given in read_labels(run).values()] == ["correct", "correct"]
 
 
-TEXTS = (
-    r"$\frac{1}{2}$, \boxed{\text{<img src=x onerror=alert(1)>}}",
-    "<script>alert(1)</script>\u202e\x07 end",
-)
+TEXTS = (r"$\frac{1}{2}$, \boxed{\text{<img src=x onerror=alert(1)>}}", "<script>alert(1)</script>\u202e\x07 end")
 
 
 @pytest.mark.browser
@@ -227,3 +224,12 @@ def test_texts_are_shown_as_they_are_and_never_as_markup(tabs: Tabs) -> None:
     assert latex == TEXTS[0]
     assert script == "<script>alert(1)</script>U+202EU+0007 end", "what cannot be seen is shown by its code"
     assert page.locator("#page img, #page script").count() == 0 and tabs.complaints == []
+
+
+def test_a_session_ends_with_the_answers(run: Path) -> None:
+    first = LabelSession(run, 1000)
+    number = 0
+    while first.current is not None:
+        number += first.label("correct")
+    assert number == len(read_labels(run)) == 3 * 8 * 4
+    assert LabelSession(run, 5).current is None

@@ -40,15 +40,49 @@ def command(launch: str) -> str:
     return shlex.join(server_command(model.launch, model.model, "20123"))
 
 
-def test_vllm_by_default() -> None:
-    assert command("{}\n    model: Qwen/Qwen3-8B") == (
-        "vllm serve Qwen/Qwen3-8B --served-model-name Qwen/Qwen3-8B --host 127.0.0.1 --port 20123 "
-        "--generation-config vllm"
+OURS = "vllm serve a --served-model-name a --host 127.0.0.1 --port 20123"
+VLLM = f"{OURS} --generation-config vllm"
+SERVE = "llama-server -m 'my model.gguf' --alias a --port 20123 --host 127.0.0.1 '{x}'"
+
+
+@pytest.mark.parametrize(
+    ("launch", "expected"),
+    [
+        ("{}", VLLM),
+        ("{}\n    model: Qwen/Qwen3-8B", VLLM.replace(" a ", " Qwen/Qwen3-8B ")),
+        ("{flags: {tensor-parallel-size: 2}}", f"{VLLM} --tensor-parallel-size 2"),
+        ("{flags: {max_model_len: 4096}}", f"{VLLM} --max-model-len 4096"),
+        ("{flags: {gpu-memory-utilization: 0.9}}", f"{VLLM} --gpu-memory-utilization 0.9"),
+        ("{flags: {enforce-eager: true}}", f"{VLLM} --enforce-eager"),
+        ("{flags: {enable-prefix-caching: false}}", f"{VLLM} --no-enable-prefix-caching"),
+        ("{flags: {lora-modules: [x=/l/x, y=/l/y]}}", f"{VLLM} --lora-modules x=/l/x y=/l/y"),
+        ("{flags: {hf-overrides: {rope: {a: 1}}}}", f'{VLLM} --hf-overrides \'{{"rope": {{"a": 1}}}}\''),
+        ("{flags: {generation_config: auto}}", f"{OURS} --generation-config auto"),  # in place of ours
+        ("{flags: {generation-config: null}}", OURS),
+        ("{sleep: true}", f"{VLLM} --enable-sleep-mode"),
+        ("{sleep: 2}", f"{VLLM} --enable-sleep-mode"),
+        ("{command: 'llama-server -m \"my model.gguf\" --alias {model} --port {port} --host {host} {x}'}", SERVE),
+        ("{command: [llama-server, -m, my model.gguf, --alias, a, --port, '{port}', --host, '{host}', '{x}']}", SERVE),
+        # words that only sound like secrets
+        ("{command: 'x --port {port} --max-tokens 5'}", "x --port 20123 --max-tokens 5"),
+        ("{command: 'x -m token --port {port}'}", "x -m token --port 20123"),
+        ("{command: 'x --tokenizer t --port {port}'}", "x --tokenizer t --port 20123"),
+    ],
+)
+def test_the_command_of_a_server(launch: str, expected: str) -> None:
+    assert command(launch) == expected
+
+
+def test_the_environment_of_a_server() -> None:
+    config = load(
+        "{flags: {a: [1, b]}, env: {PORT: '{port}', X: 0}, sleep: true, timeout: 15m}", OPENAI_BASE_URL="http://b/v1"
     )
-
-
-def test_the_name_is_what_is_loaded_where_nothing_else_is_said() -> None:
-    assert command("{}").startswith("vllm serve a --served-model-name a ")
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config, "it survives the store"
+    launch, ours = config.models[0].launch, {"PATH": "/bin", "PORT": "1"}
+    assert launch is not None and launch.timeout == 900.0
+    seen = server_environment(launch, "a", "20123", ours)
+    assert seen == {"PATH": "/bin", "PORT": "20123", "X": "0", "VLLM_SERVER_DEV_MODE": "1"}
+    assert config.models[0].replicas == ("http://127.0.0.1/v1",), "the address of the environment is for others"
 
 
 def test_what_is_loaded_is_part_of_what_trials_mean() -> None:
@@ -58,49 +92,6 @@ def test_what_is_loaded_is_part_of_what_trials_mean() -> None:
         for launch in ("{}\n    model: x", "{}\n    model: y", "{timeout: 5m}\n    model: x")
     )
     assert first.models == same.models != other.models
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ("tensor-parallel-size: 2", "--tensor-parallel-size 2"),
-        ("max_model_len: 4096", "--max-model-len 4096"),
-        ("gpu-memory-utilization: 0.9", "--gpu-memory-utilization 0.9"),
-        ("enforce-eager: true", "--enforce-eager"),
-        ("enable-prefix-caching: false", "--no-enable-prefix-caching"),
-        ("lora-modules: [x=/l/x, y=/l/y]", "--lora-modules x=/l/x y=/l/y"),
-        ("hf-overrides: {rope: {a: 1}}", '--hf-overrides \'{"rope": {"a": 1}}\''),
-    ],
-)
-def test_flags(flags: str, words: str) -> None:
-    assert command(f"{{flags: {{{flags}}}}}").endswith(f" --generation-config vllm {words}")
-
-
-def test_a_flag_takes_the_place_of_ours() -> None:
-    assert command("{flags: {generation_config: auto}}").endswith("--port 20123 --generation-config auto")
-    assert command("{flags: {generation-config: null}}").endswith("--port 20123")
-
-
-@pytest.mark.parametrize(
-    "written", ["'llama-server -m \"my model.gguf\" --alias {model} --port {port} --host {host} {x}'",
-                "[llama-server, -m, my model.gguf, --alias, '{model}', --port, '{port}', --host, '{host}', '{x}']"]
-)  # fmt: skip
-def test_a_user_command(written: str) -> None:
-    expected = "llama-server -m 'my model.gguf' --alias a --port 20123 --host 127.0.0.1 '{x}'"
-    assert command(f"{{command: {written}}}") == expected
-
-
-def test_variables_are_filled_in_over_the_environment() -> None:
-    launch = load("{command: serve, env: {PORT: '{port}', CUDA_VISIBLE_DEVICES: 0}}").models[0].launch
-    assert launch is not None
-    seen = server_environment(launch, "a", "20123", {"PATH": "/bin", "PORT": "1"})
-    assert seen == {"PATH": "/bin", "PORT": "20123", "CUDA_VISIBLE_DEVICES": "0"}
-
-
-def test_it_survives_the_store_and_needs_no_address() -> None:
-    config = load("{flags: {a: [1, b], c: {d: null}}, env: {X: 1}, timeout: 15m}")
-    assert RunConfig.model_validate_json(config.model_dump_json()) == config
-    assert config.models[0].launch is not None and config.models[0].launch.timeout == 900.0
 
 
 @pytest.mark.parametrize(
@@ -152,30 +143,12 @@ def test_a_secret_is_refused_and_not_repeated(launch: str) -> None:
     assert SECRET not in problem and "hushhush" not in problem
 
 
-@pytest.mark.parametrize(
-    "line", ["x --port {port} --max-tokens 5", "x -m token --port {port}", "x --tokenizer t --port {port}"]
-)
-def test_words_of_a_command_that_only_sound_like_it_are_no_secrets(line: str) -> None:
-    assert command(f"{{command: '{line}'}}") == line.replace("{port}", "20123")
-
-
 def test_an_address_beside_a_launched_server_is_refused() -> None:
     text = BASE.replace("{LAUNCH}", "{}").replace("name: a", "name: a\n    base_url: http://a/v1")
     (problem,) = check_text(text, Path("bench.yaml"), (), {}).problems
     assert str(problem) == (
         "line 4: models[0].base_url has no effect on a model whose server the run starts; remove base_url, or launch"
     )
-
-
-def test_the_address_of_the_environment_is_for_others() -> None:
-    config = load("{}", OPENAI_BASE_URL="http://elsewhere/v1")
-    assert config.models[0].replicas == ("http://127.0.0.1/v1",)
-
-
-def _config(text: str) -> RunConfig:
-    config = check_text(text, Path("bench.yaml"), (), {}).config
-    assert config is not None
-    return config
 
 
 POOL = """\
@@ -190,11 +163,16 @@ grader: math
 """
 
 
+ALONE = "questions: q.jsonl\npool: [0]\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
+
+
 def test_a_pool_serves_launched_models() -> None:
-    config = _config(POOL)
+    config = check_text(POOL, Path("bench.yaml"), (), {}).config
+    fewer = check_text(POOL.replace('[0, "2,3"]', "[0, 1, 2]"), Path("bench.yaml"), (), {}).config
+    assert config is not None and fewer is not None
     assert config.serving_groups == [ServingGroup((0, 1, 2), ("0", "2,3"))]
     assert config.serving_groups[0].in_turn
-    assert not _config(POOL.replace('[0, "2,3"]', "[0, 1, 2]")).serving_groups[0].in_turn, "as many places as models"
+    assert not fewer.serving_groups[0].in_turn, "as many places as models"
     launch = config.models[0].launch
     assert launch is not None and config.pool is not None
     assert server_command(launch, "a", "8000", "2,3") == ("serve", "--port", "8000", "--device", "2,3")
@@ -213,23 +191,9 @@ def test_a_pool_serves_launched_models() -> None:
         ('[0, "2,3"]', "clutter", "pool must be"),
         ('[0, "2,3"]', "0", "pool must be"),
         ('pool: [0, "2,3"]\n', "", "a: launch has {place}, but no place; give `pool`"),
+        (POOL, ALONE, "pool: no model is served there; give models a `launch` section"),
     ],
 )
 def test_mistakes_in_a_pool_are_named(before: str, after: str, problem: str) -> None:
     problems = check_text(POOL.replace(before, after), Path("bench.yaml"), (), {}).problems
     assert any(problem in str(line) for line in problems), problems
-
-
-def test_a_pool_that_serves_no_model_is_refused() -> None:
-    text = "questions: q.jsonl\npool: [0]\nmodels: [{name: a, base_url: http://a/v1}]\ngrader: math\n"
-    problems = check_text(text, Path("bench.yaml"), (), {}).problems
-    assert any("pool: no model is served there; give models a `launch` section" in str(problem) for problem in problems)
-
-
-def test_vllm_is_told_that_it_may_sleep() -> None:
-    assert "--enable-sleep-mode" in command("{sleep: true}")
-    assert "--enable-sleep-mode" in command("{sleep: 2}")
-    assert "--enable-sleep-mode" not in command("{}")
-    launch = load("{sleep: true}").models[0].launch
-    assert launch is not None
-    assert server_environment(launch, "m", "8000", {})["VLLM_SERVER_DEV_MODE"] == "1"

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import chain
 from pathlib import Path
@@ -99,6 +99,11 @@ class Bed:
         return self.server._process.pid
 
 
+def host_of(beds: Sequence[Bed]) -> Host:
+    """They take turns at one place."""
+    return Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+
+
 async def test_it_is_waited_for(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port, "late=0.5")
     began = time.monotonic()
@@ -163,21 +168,33 @@ async def test_a_folder_for_logs_that_cannot_be_made_is_reported(tmp_path: Path,
         await Bed(tmp_path, port).start()
 
 
-async def test_it_is_started_again_when_it_dies_and_asked_again_with_the_same_seeds(tmp_path: Path, port: int) -> None:
+@pytest.mark.parametrize("hangs", [False, pytest.param(True, marks=pytest.mark.slow)])
+async def test_it_is_started_again_when_it_dies_or_hangs_and_asked_again_with_the_same_seeds(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.3 if hangs else process_module.GRACE_SECONDS)
     bed = Bed(tmp_path, port)
     await bed.start()
+    first = bed.pid
+    if hangs:
+        os.kill(first, signal.SIGSTOP)
     asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
     await until(lambda: len(bed.inners[0].asked) == 2)
-    os.kill(bed.pid, signal.SIGKILL)
+    if hangs:
+        bed.inners[0].error = Unavailable("no replica is left (no answer within 10 s)")
+        bed.inners[0].answers.set()
+    else:
+        os.kill(first, signal.SIGKILL)
     await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
-    assert bed.inners[0].closed
-    assert set(bed.inners[1].asked) == set(bed.inners[0].asked)
+    assert bed.pid != first and len(running(f"{SERVER} {port}")) == 2, "a server and its keeper"
+    assert bed.inners[0].closed and set(bed.inners[1].asked) == {range(10, 12), range(20, 22)}
     bed.inners[1].answers.set()
     assert [[answer.seed for answer in await answers] for answers in asked] == [[10, 11], [20, 21]]
     died, launched = bed.events
-    assert (died.kind, launched.kind) == (ServerDied.KIND, ServerLaunched.KIND)
+    assert isinstance(died, ServerDied) and launched.kind == ServerLaunched.KIND
     assert (died.restart, died.of) == (1, MAX_RESTARTS)
-    assert died.reason.startswith("its server was killed by SIGKILL (log: ")
+    why = "no longer answers: no replica is left (no answer within 10 s)" if hangs else "was killed by SIGKILL"
+    assert died.reason.startswith(f"its server {why} (log: ")
     assert bed.endpoint.stats.requests == 4 and bed.endpoint.stats.errors == {"reset": 2}
     await bed.server.stop()
 
@@ -240,36 +257,12 @@ async def test_what_was_in_flight_when_a_server_ended_is_lost_and_asked_again_wi
     assert bool(inners[1].asked) is leave
 
 
-@pytest.mark.slow
-async def test_one_that_hangs_is_started_again_and_asked_again_with_the_same_seeds(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.3)
-    bed = Bed(tmp_path, port)
-    await bed.start()
-    first = bed.pid
-    os.kill(first, signal.SIGSTOP)
-    asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
-    await until(lambda: len(bed.inners[0].asked) == 2)
-    bed.inners[0].error = Unavailable("no replica is left (no answer within 10 s)")
-    bed.inners[0].answers.set()
-    await until(lambda: len(bed.inners) == 2 and len(bed.inners[1].asked) == 2)
-    assert bed.pid != first and len(running(f"{SERVER} {port}")) == 2, "a server and its keeper"
-    assert set(bed.inners[1].asked) == {range(10, 12), range(20, 22)}
-    bed.inners[1].answers.set()
-    assert [[answer.seed for answer in await answers] for answers in asked] == [[10, 11], [20, 21]]
-    died, _ = bed.events
-    why = "its server no longer answers: no replica is left (no answer within 10 s) (log: "
-    assert isinstance(died, ServerDied) and died.reason.startswith(why)
-    await bed.server.stop()
-
-
 async def test_a_server_that_can_sleep_makes_room_and_is_woken(tmp_path: Path, two_ports: tuple[int, int]) -> None:
     beds = [
         Bed(tmp_path, port, "sleeps", f"says={name}", place="gpu0", sleep_level=1)
         for port, name in zip(two_ports, ("one", "two"), strict=True)
     ]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     events: list[Event] = []
     for model in (0, 1, 0, 1):
         await host.load(model, events.append)
@@ -297,7 +290,7 @@ async def test_a_server_whose_weights_were_discarded_reads_them_before_it_is_ask
     tmp_path: Path, two_ports: tuple[int, int], what: str
 ) -> None:
     beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=2) for port in two_ports]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     pids, said = [], []
     try:
         for model in (0, 1, 0):
@@ -317,7 +310,7 @@ async def test_a_server_that_does_not_sleep_or_wake_up_is_started_anew(
 ) -> None:
     what = "sleeps" if flaw == "killed" else flaw
     beds = [Bed(tmp_path, port, what, place="gpu0", sleep_level=1) for port in two_ports]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     await host.load(0, lambda event: None)
     first = beds[0].pid
     await host.load(1, lambda event: None)
@@ -336,7 +329,7 @@ async def test_a_server_that_does_not_start_beside_sleeping_ones_is_started_with
 ) -> None:
     trouble = tmp_path / "memory"
     beds = [Bed(tmp_path, port, "sleeps", f"fails={trouble}", place="gpu0", sleep_level=1) for port in two_ports]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     events: list[Event] = []
     try:
         if was_up:
@@ -358,7 +351,7 @@ async def test_a_server_that_does_not_start_beside_sleeping_ones_is_started_with
 @pytest.mark.slow
 async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     beds = [Bed(tmp_path, port, f"says={name}", place="gpu0") for name in ("one", "two")]
-    host = Host("gpu0", dict(enumerate(bed.server for bed in beds)), ExclusivePlaces(["gpu0"], "a run"))
+    host = host_of(beds)
     events: list[Event] = []
     for model in (0, 1, 0):
         await host.load(model, events.append)

@@ -1,6 +1,7 @@
-"""A place that models share is had by one run at a time, on a machine with many runs."""
+"""A place or a port that several want is had by one run at a time, on a machine with many runs."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -16,8 +17,9 @@ from patient_time import HANGS, until
 from processes import SERVER, running
 
 from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.launch import command, process
 from adaptive_eval.launch import host as module
-from adaptive_eval.launch import process
+from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.notes import Event, PlaceAwaited, ServerLaunching
@@ -43,28 +45,20 @@ async def waits(task: "asyncio.Task[int]", holders: Holders) -> bool:
     return not task.done()
 
 
-async def test_the_second_run_waits_and_reports_which_run_has_the_place() -> None:
-    first, second, holders = ExclusivePlaces(["gpu0"], "first"), ExclusivePlaces(["gpu0", "gpu1"], "second"), Holders()
-    await first.take("gpu0", nobody)
-    await first.take("gpu0", nobody)
-    taking = asyncio.create_task(second.take("gpu0", record_holder(holders)))
-    assert await waits(taking, holders)
-    ((place, holder),) = holders
-    assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
-    first.release()
-    assert await taking >= 0
-    second.release()
-
-
-async def test_a_run_that_stops_waiting_has_no_place() -> None:
+async def test_the_next_run_waits_and_reports_which_run_has_the_place_and_one_that_stops_waiting_has_none() -> None:
     first, second, third = (ExclusivePlaces(["gpu0"], name) for name in ("first", "second", "third"))
+    await first.take("gpu0", nobody)
     await first.take("gpu0", nobody)
     taking = asyncio.create_task(second.take("gpu0", record_holder(holders := Holders())))
     assert await waits(taking, holders)
+    ((place, holder),) = holders
+    assert place == "gpu0" and holder.startswith(f"the run first (process {os.getpid()}, since 20")
     taking.cancel()
     await asyncio.wait([taking])
+    taking = asyncio.create_task(third.take("gpu0", record_holder(holders := Holders())))
+    assert await waits(taking, holders)
     first.release()
-    await third.take("gpu0", nobody)
+    assert await taking >= 0
     third.release()
 
 
@@ -225,3 +219,52 @@ async def test_a_host_says_that_it_waits_and_how_long(tmp_path: Path, port: int)
     assert waiting.on == "gpu0" and waiting.by.startswith("the run other (process ")
     waited = launching.waited
     assert waited is not None and waited >= 0.5 and waited + launched.seconds <= took
+
+
+@pytest.fixture
+def three_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "PORT_RANGE", range(20_000, 20_003))
+    monkeypatch.setattr(command, "MAX_TRIES", 3)
+    monkeypatch.setattr(command, "is_free", lambda port: True)  # as long as no server listens there
+
+
+@pytest.mark.usefixtures("three_free_ports")
+def test_two_runs_are_never_given_the_same_port_before_their_servers_listen() -> None:
+    first, second = free_ports(), free_ports()
+    assert {next(first), next(second), next(first)} == {20_000, 20_001, 20_002}
+    with pytest.raises(LaunchFailed, match="no free port"):
+        next(second)
+    first.close()  # type: ignore[attr-defined]
+    assert {next(ports) for ports in [free_ports()] for _ in range(3)} == {20_000, 20_001, 20_002}, "let go by both"
+
+
+@pytest.mark.usefixtures("three_free_ports")
+def test_two_users_of_a_machine_are_never_given_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share no folder where one of them could say what it has."""
+    first, second = free_ports(), free_ports()
+    given = {next(first)}
+    monkeypatch.setattr(os, "getuid", lambda: 4_711)
+    given |= {next(second), next(second)}
+    assert given == {20_000, 20_001, 20_002}
+
+
+@pytest.mark.usefixtures("three_free_ports")
+def test_ports_are_counted_up_where_none_can_be_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "HOST", "192.0.2.1")  # of no interface
+    assert set(next(ports) for ports in [free_ports()] for _ in range(3)) == {20_000, 20_001, 20_002}
+
+
+@pytest.mark.usefixtures("three_free_ports")
+def test_ports_that_nobody_lets_go_of_are_free_when_they_are_collected() -> None:
+    """A run that is ended in the middle closes nothing, and no warning of it may be raised wherever that is noticed."""
+
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.ports = ports = free_ports()  # type: ignore[attr-defined]
+    holder.itself = holder  # type: ignore[attr-defined]
+    assert {next(ports) for _ in range(3)} == {20_000, 20_001, 20_002}
+    del holder, ports
+    gc.collect()
+    assert {next(ports) for ports in [free_ports()] for _ in range(3)} == {20_000, 20_001, 20_002}

@@ -1,4 +1,4 @@
-"""A process group that never outlives whoever started it."""
+"""A process group that never outlives whoever started it, and the last lines of its log without secrets."""
 
 import asyncio
 import os
@@ -14,8 +14,17 @@ from patient_time import HANGS
 from processes import SERVER, gone, running
 
 from adaptive_eval.base.errors import LaunchFailed
+from adaptive_eval.endpoints.redaction import Redactor
+from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.launch import process as process_module
-from adaptive_eval.launch.process import KeptProcess, ServerProcess
+from adaptive_eval.launch.process import (
+    LAST_BYTES,
+    MAX_LAST_LINES,
+    MAX_LINE_CHARS,
+    KeptProcess,
+    ServerLog,
+    ServerProcess,
+)
 
 PYTHON = (sys.executable, "-S")
 
@@ -35,14 +44,6 @@ def wait_for(log: Path, word: str) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-async def test_stopped_it_is_gone_when_stop_returns(tmp_path: Path, port: int, at_once: bool) -> None:
-    process = await server(tmp_path, port)
-    assert running(f"{SERVER} {port}")
-    await process.stop(at_once=at_once)
-    assert not running(str(port))
-
-
 async def test_what_ignores_sigterm_is_killed_after_the_grace(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,27 +56,20 @@ async def test_what_ignores_sigterm_is_killed_after_the_grace(
     assert not running(str(port))
 
 
-async def test_at_once_means_no_grace(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 3600.0)
-    process = await server(tmp_path, port, "stubborn", "child")
-    wait_for(tmp_path / "log", "child")
-    async with asyncio.timeout(HANGS):
-        await process.stop(at_once=True)
-    assert not running(str(port))
-
-
-async def test_cancelled_while_it_is_stopped_it_is_gone_too(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_stopped_at_once_or_cancelled_while_it_is_stopped_it_has_no_grace(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, cancelled: bool
 ) -> None:
-    """With its keeper, which nobody else may know of: as where it did not start, and the run ends meanwhile."""
+    """Cancelled with its keeper, which nobody else may know of: as where it did not start, and the run ends."""
     monkeypatch.setattr(process_module, "GRACE_SECONDS", 3600.0)
     process = await server(tmp_path, port, "stubborn", "child")
     wait_for(tmp_path / "log", "child")
-    stopping = asyncio.create_task(process.stop())
+    stopping = asyncio.create_task(process.stop(at_once=not cancelled))
     await asyncio.sleep(0)
-    stopping.cancel()
+    if cancelled:
+        stopping.cancel()
     await asyncio.wait([stopping], timeout=HANGS)
-    assert stopping.cancelled() and process._keeper.returncode is not None
+    assert stopping.cancelled() is cancelled and process._keeper.returncode is not None
     assert not running(str(port))
 
 
@@ -216,3 +210,36 @@ async def test_a_command_may_have_streams_of_its_own(tmp_path: Path) -> None:
         assert await process.status == 0
         await process.stop()
     assert (tmp_path / "out").read_text() == "asked\n" and (tmp_path / "err").read_text() == "broken\n"
+
+
+KEY = "correct-horse-battery"
+
+
+def last_lines(folder: Path, printed: str) -> tuple[str, ...]:
+    secrets = secret_values({"VLLM_API_KEY": KEY, "MINE": "another-horse", "HOME": "/h"}, ("MINE",))
+    log = ServerLog(folder / "m.log", Redactor(secrets))
+    log.begin("command")
+    with log.path.open("a") as file:
+        file.write(printed)
+    return log.last_lines()
+
+
+def test_a_key_of_no_known_shape_is_not_repeated(tmp_path: Path) -> None:
+    lines = last_lines(tmp_path, f"args: {{'api_key': '{KEY}', 'home': '/h'}}\nanother-horse \x1b[31m{KEY}\x1b[0m\n")
+    assert lines == ("args: {'api_key': '***', 'home': '/h'}", "*** ***")
+
+
+@pytest.mark.parametrize("hidden", [KEY, "sk-abcdefgh12345678abcd"])
+@pytest.mark.parametrize("shown", [3, 11, 19])
+def test_nor_a_part_of_it_where_a_line_is_cut(tmp_path: Path, hidden: str, shown: int) -> None:
+    (line,) = last_lines(tmp_path, "x" * (MAX_LINE_CHARS - shown - 1) + " " + hidden)
+    assert hidden[:3] not in line
+    tail = f"{hidden} " + "x " * (LAST_BYTES // 2 - 1)
+    (line,) = last_lines(tmp_path, tail + "x" * (len(hidden) - shown))
+    assert hidden[-3:] not in line
+
+
+def test_only_the_last_lines_since_the_last_start_are_reported(tmp_path: Path) -> None:
+    last_lines(tmp_path, "before\n")
+    assert last_lines(tmp_path, "now\n") == ("now",)
+    assert last_lines(tmp_path, "".join(f"{number}\n" for number in range(99)))[0] == str(99 - MAX_LAST_LINES)

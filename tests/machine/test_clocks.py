@@ -1,11 +1,13 @@
-"""The time for which models hold servers: an address that several models share counts once."""
+"""The time for which models hold servers, one that several share once, and what is told of their troubles."""
 
 from itertools import count
 
 import pytest
 
+from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock
 from adaptive_eval.machine.records import Note
+from adaptive_eval.machine.troubles import RETRYING_SECONDS, ServerWatch
 
 SHARED, OWN = "http://one:8000/v1", "http://two:8000/v1"
 
@@ -46,3 +48,19 @@ def test_a_server_that_outlived_a_head_was_held_until_the_next_one_came() -> Non
     times = RunClock({0: ClockedModel("ada", 2.0, is_launched=True)}, 0.0, {}, lambda: 100.0)
     times.on_note(Note("launched", 0, {"seconds": 3.0, "without_head": 40.0}))
     assert times.held_times() == {"ada": HeldTime(43.0, 86.0, up=True)}
+
+
+def test_a_judge_of_which_all_requests_fail_is_told_once_until_it_replies() -> None:
+    watch = ServerWatch()
+
+    def told(errors: int, tokens: int, now: float) -> list[object]:
+        stats = EndpointStats(errors={"reset": errors}, prompt_tokens=tokens, last_error="it hung up")
+        notes = list(watch.grading_notes((), {"strict": stats, "mild": EndpointStats(prompt_tokens=9)}, now))
+        assert {(note.kind, note.model) for note in notes} <= {("retrying", None)}
+        return [(note.body["judge"], note.body["errors"], note.body["last"]) for note in notes]
+
+    assert told(1, 0, 0.0) == told(1, 0, RETRYING_SECONDS) == []
+    assert told(2, 0, RETRYING_SECONDS) == [("strict", {"reset": 2}, "it hung up")]
+    assert told(3, 0, 2 * RETRYING_SECONDS) == []
+    assert told(3, 8, 2 * RETRYING_SECONDS) == told(4, 8, 2 * RETRYING_SECONDS) == []
+    assert told(5, 8, 3 * RETRYING_SECONDS) == [("strict", {"reset": 5}, "it hung up")]

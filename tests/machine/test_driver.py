@@ -1,10 +1,9 @@
 """The driver with fake servers: results are the same whatever happens around it."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,16 @@ from bed import MachineBed
 from fakes import QUESTIONS, SKILLS, TRIALS, FakeEndpoint, FakeGrading, plan
 from patient_time import HANGS, until
 
-from adaptive_eval.base.errors import RetryNotAllowed, Unavailable
+from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.core.settings import Budget, Pace, Trials
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt, RetryGate
 from adaptive_eval.machine.driver import Aborted, Driver
-from adaptive_eval.machine.events import Event
+from adaptive_eval.machine.events import Answered, Event, Failed
+from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.records import STOPPED
-from adaptive_eval.machine.supply import Demand, EndpointSupply, Supply
+from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Supply
+from adaptive_eval.machine.trial import Request
 from adaptive_eval.store.read import LogReader
 
 
@@ -43,27 +44,6 @@ async def test_looks_do_not_depend_on_concurrency_or_grouping(
     for endpoint in bed.endpoints.values():
         assert endpoint.most_in_flight <= slots
         assert max(len(seeds) for _, seeds in endpoint.samples) <= samples
-
-
-async def test_stopped_run_goes_on_and_repeats_no_request(tmp_path: Path, reference: MachineBed) -> None:
-    bed = MachineBed(tmp_path / "run")
-    bed.patience = 60.0
-    asked = 0
-    for _ in range(3):
-        before = sum(len(endpoint.samples) for endpoint in bed.endpoints.values())
-
-        async def stop(driver: Driver, before: int = before) -> None:
-            while sum(len(endpoint.samples) for endpoint in bed.endpoints.values()) < before + 20:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            driver.stop()
-
-        tasks: list[asyncio.Task[None]] = []
-        await bed.start(lambda driver, tasks=tasks, stop=stop: tasks.append(asyncio.create_task(stop(driver))))  # type: ignore[misc]
-        assert bed.reason is None
-    await bed.start()
-    asked = sum(len(endpoint.samples) for endpoint in bed.endpoints.values())
-    assert (bed.looks(), bed.outcomes()) == (reference.looks(), reference.outcomes())
-    assert asked == len(reference.outcomes())
 
 
 async def test_second_stop_cancels_what_is_asked_and_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,28 +118,10 @@ async def test_grader_that_fails_on_everything_ends_the_run(tmp_path: Path, refe
 
 
 @dataclass
-class LosingEndpoint(FakeEndpoint):
-    """Loses some answers, and repeats a lost request if it may."""
+class PartlyLosingEndpoint(FakeEndpoint):
+    """Loses both parts of a request at once."""
 
     lost: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-
-    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
-        if len(self.samples) % 10 == 3:
-            self.samples.append(("lost", seeds))
-            self.lost += len(seeds)
-            if again is not None and not await again():
-                self.refused["refused"] += 1
-                raise RetryNotAllowed("the budget does not allow it")
-        return await super().sample(prompt, seeds, again)
-
-    @property
-    def stats(self) -> EndpointStats:
-        return EndpointStats(lost=self.lost)
-
-
-class PartlyLosingEndpoint(LosingEndpoint):
-    """Loses both parts of a request at once."""
 
     async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
         if len(self.samples) % 10 == 3:
@@ -167,7 +129,11 @@ class PartlyLosingEndpoint(LosingEndpoint):
             self.lost += 2
             assert again is not None
             assert await asyncio.gather(again(), again()) == [True, True]
-        return await FakeEndpoint.sample(self, prompt, seeds, again)
+        return await super().sample(prompt, seeds, again)
+
+    @property
+    def stats(self) -> EndpointStats:
+        return EndpointStats(lost=self.lost)
 
 
 async def test_parts_of_a_request_that_are_lost_at_once_are_each_repeated(
@@ -179,26 +145,6 @@ async def test_parts_of_a_request_that_are_lost_at_once_are_each_repeated(
         await bed.start()
     assert bed.outcomes().keys() >= {(model, question, 0) for model in range(3) for question in range(len(QUESTIONS))}
     assert bed.reason is not None
-
-
-@pytest.mark.parametrize("budget", [Budget(), Budget(tokens=10**6), Budget(tokens=1200)])
-async def test_lost_answers_are_charged_and_repeated_within_caps(
-    tmp_path: Path, reference: MachineBed, budget: Budget
-) -> None:
-    bed = MachineBed(tmp_path / "run", plan(budget=budget))
-    bed.endpoints = {name: LosingEndpoint(name, skill, delay=0.002) for name, skill in SKILLS.items()}
-    machine = await bed.start()
-    lost = sum(endpoint.lost for endpoint in bed.endpoints.values() if isinstance(endpoint, LosingEndpoint))
-    reader = LogReader.open(bed.directory)
-    charged = [line for line in reader.account() if line.state is None]
-    reader.close()
-    assert sum(line.number for line in charged) == lost > 0
-    if budget.tokens == 1200:
-        assert machine.account.total.tokens <= 1200 and bed.reason is not None
-    else:
-        assert budget.tokens or bed.looks() == reference.looks()  # under a cap prices count
-        assert {line.kind for line in charged} == ({"lost"} if budget.tokens else {"estimated"})
-        assert not budget.tokens or sum(line.cost.tokens for line in charged) == 20 * lost
 
 
 async def test_wall_time_ends_a_run_with_what_is_stored(tmp_path: Path) -> None:
@@ -251,3 +197,41 @@ async def test_needs_are_told_when_all_that_has_happened_is_handled(
     await Bed(tmp_path / "run").start()
     (supply,) = supplies
     assert supply.serve_calls > 100 and not supply.unhandled
+
+
+class Told:
+    """Answers a request once its question is in `ready`."""
+
+    def __init__(self) -> None:
+        self.ready = {question: asyncio.Event() for question in range(2)}
+        self.in_flight = 0
+
+    async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
+        self.in_flight += 1
+        try:
+            await self.ready[request.question].wait()
+            return [Answer("right", "stop", 0, "http://a/v1", 0.1)]
+        finally:
+            self.in_flight -= 1
+
+    @property
+    def stats(self) -> EndpointStats:
+        return EndpointStats(in_flight=self.in_flight)
+
+
+async def test_a_request_that_has_just_ended_leaves_the_cut_off_to_one_at_a_server() -> None:
+    events, client = list[Event](), Told()
+    supply = EndpointSupply(
+        {0: AskedModel(client, 2, lambda answer: NO_COST)}, events.append, lambda error: None, is_capped=False
+    )
+    for number in range(2):
+        supply.submit(Request(number, 0, number, 0, 1, 0), claimed=False)
+    await asyncio.sleep(0)
+    client.ready[0].set()
+    await asyncio.sleep(0)
+    assert client.in_flight == 1, "one has its answer, and is not forgotten yet"
+    supply.cancel([0, 1])
+    await supply.close()
+    assert [event.request for event in events if isinstance(event, Answered)] == [0]
+    failed = [event for event in events if isinstance(event, Failed)]
+    assert [(event.request, event.kind) for event in failed] == [(1, RequestFailure.CUT_OFF)], "its cost is charged"

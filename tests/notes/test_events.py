@@ -13,130 +13,89 @@ from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.core.types import Cause, Reason
 from adaptive_eval.machine.notes import event_of, note_of
 from adaptive_eval.machine.records import Note
-from adaptive_eval.notes import (
-    EVENT_CLASSES,
-    AlarmRaised,
-    AnswersLost,
-    AnswerUngraded,
-    BaselineAsked,
-    BatchEnded,
-    BatchPlanned,
-    BatchTaken,
-    Change,
-    Event,
-    GraderChosen,
-    LooksRetaken,
-    ModelSetAside,
-    ModelSettled,
-    OnlyFailures,
-    OutcomesRecorded,
-    PlaceAwaited,
-    PriorTaken,
-    RegradingBegun,
-    ReplicaBack,
-    ReplicaLost,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-    RunStopped,
-    ServerDied,
-    ServerLaunched,
-    ServerLaunching,
-    ServerReleased,
-    ServerRests,
-    ServersNoticed,
-    SettingsChanged,
-    SiteAwaited,
-    SiteLost,
-    SitePlaced,
-    ThresholdsFrozen,
-    TrialsImported,
-    TrialsRegraded,
-    events_since_start,
-    parse_event,
-)
+from adaptive_eval.notes import EVENT_CLASSES, Event, events_since_start, parse_event
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store.write import RunStore
 
 STORED = [
-    (RunStarted(0, 7, "here", "0.1"), "started", "trials pid host version"),
-    (RunResumed(9, 7, "here", "0.1", {"ada": 80}), "resumed", "trials pid host version longest_prompts"),
-    (SettingsChanged(9, 2, (Change("budget.trials", None, 5),)), "configured", "trials looks changes"),
-    (LooksRetaken(4), "looks_retaken", "looks"),
+    (notes.RunStarted(0, 7, "here", "0.1"), "started", "trials pid host version"),
+    (notes.RunResumed(9, 7, "here", "0.1", {"ada": 80}), "resumed", "trials pid host version longest_prompts"),
+    (notes.SettingsChanged(9, 2, (notes.Change("budget.trials", None, 5),)), "configured", "trials looks changes"),
+    (notes.LooksRetaken(4), "looks_retaken", "looks"),
     (
-        AnswersLost("ada", 3, 300, 0.5, 1.5, True, 2),
+        notes.AnswersLost("ada", 3, 300, 0.5, 1.5, True, 2),
         "answers_lost",
         "model answers tokens usd gpu_seconds killed verdicts",
     ),
-    (AnswerUngraded("ada", "q1", "too slow"), "ungraded", "model question error"),
-    (ModelSetAside("ada", "no grade", Cause.GRADER), "set_aside", "model reason cause"),
-    (ReplicaLost("ada", "http://a/v1"), "replica_lost", "model replica"),
-    (ReplicaBack("ada", "http://a/v1"), "replica_back", "model replica"),
-    (OnlyFailures("ada", 30, {"reset": 4}), "retrying", "model seconds errors"),
-    (ServersNoticed("ada", "named", "half \ud800 a pair"), "noticed", "model notice text"),
-    (AlarmRaised("ada", "all_wrong", "all 24 answers", "an answer"), "alarm", "model fault text example"),
-    (GraderChosen("numeric", 40), "grader_chosen", "grader compared"),
-    (PlaceAwaited("gpu0", "the run other"), "waiting", "on by"),
-    (ServerLaunching("ada", ("vllm", "serve"), None, "ada.log"), "launching", "model command version log"),
+    (notes.AnswerUngraded("ada", "q1", "too slow"), "ungraded", "model question error"),
+    (notes.ModelSetAside("ada", "no grade", Cause.GRADER), "set_aside", "model reason cause"),
+    (notes.ReplicaLost("ada", "http://a/v1"), "replica_lost", "model replica"),
+    (notes.ReplicaBack("ada", "http://a/v1"), "replica_back", "model replica"),
+    (notes.OnlyFailures("ada", 30, {"reset": 4}), "retrying", "model seconds errors"),
+    (notes.ServersNoticed("ada", "named", "half \ud800 a pair"), "noticed", "model notice text"),
+    (notes.AlarmRaised("ada", "all_wrong", "all 24 answers", "an answer"), "alarm", "model fault text example"),
+    (notes.GraderChosen("numeric", 40), "grader_chosen", "grader compared"),
+    (notes.PlaceAwaited("gpu0", "the run other"), "waiting", "on by"),
+    (notes.ServerLaunching("ada", ("vllm", "serve"), None, "ada.log"), "launching", "model command version log"),
     (
-        ServerLaunching("ada", ("vllm",), "1", "ada.log", "gpu0", 1.5),
+        notes.ServerLaunching("ada", ("vllm",), "1", "ada.log", "gpu0", 1.5),
         "launching",
         "model command version log on waited",
     ),
     (
-        ServerLaunching("ada", ("vllm",), "1", "ada.log", "gpu0", wakes=True),
+        notes.ServerLaunching("ada", ("vllm",), "1", "ada.log", "gpu0", wakes=True),
         "launching",
         "model command version log on wakes",
     ),
     (
-        ServerLaunched("ada", ("vllm",), "1", "ada.log", "gpu0", 12.5),
+        notes.ServerLaunched("ada", ("vllm",), "1", "ada.log", "gpu0", 12.5),
         "launched",
         "model command version log on seconds",
     ),
-    (ServerDied("ada", "was killed", 1, 3), "server_died", "model reason restart of"),
-    (ServerReleased("ada"), "released", "model"),
-    (ServerRests("ada"), "server_rests", "model"),
-    (ServerReleased("ada", "gpu0"), "released", "model on"),
-    (SiteAwaited("ada", "site 1", "GPU 8", "there is none"), "site_awaited", "model on asked missing"),
+    (notes.ServerDied("ada", "was killed", 1, 3), "server_died", "model reason restart of"),
+    (notes.ServerReleased("ada"), "released", "model"),
+    (notes.ServerRests("ada"), "server_rests", "model"),
+    (notes.ServerReleased("ada", "gpu0"), "released", "model on"),
+    (notes.SiteAwaited("ada", "site 1", "GPU 8", "there is none"), "site_awaited", "model on asked missing"),
     (
-        SitePlaced("ada", "site 1", "node7", {"GPU": 8.0}, 1.5, True, 41),
+        notes.SitePlaced("ada", "site 1", "node7", {"GPU": 8.0}, 1.5, True, 41),
         "site_placed",
         "model on node resources seconds is_reused pid",
     ),
-    (SiteLost("ada", "site 1", "node7", "was silent"), "site_lost", "model on node reason"),
-    (ModelSettled("ada", True), "settled", "model launched"),
-    (RegradingBegun(3), "regrading", "trials"),
-    (TrialsRegraded(2, so_far=2, of=3), "regraded", "trials so_far of"),
-    (TrialsRegraded(2, answers=2, changed=1, failed=0), "regraded", "trials answers changed failed"),
+    (notes.SiteLost("ada", "site 1", "node7", "was silent"), "site_lost", "model on node reason"),
+    (notes.ModelSettled("ada", True), "settled", "model launched"),
+    (notes.RegradingBegun(3), "regrading", "trials"),
+    (notes.TrialsRegraded(2, so_far=2, of=3), "regraded", "trials so_far of"),
+    (notes.TrialsRegraded(2, answers=2, changed=1, failed=0), "regraded", "trials answers changed failed"),
     (
-        TrialsImported(2, ("log.eval",), 1, {"ada": {"error": 3}}, repeated={"ada": 5}),
+        notes.TrialsImported(2, ("log.eval",), 1, {"ada": {"error": 3}}, repeated={"ada": 5}),
         "imported",
         "trials files without_text missing graded_by repeated repeats_count seeds_match",
     ),
-    (PriorTaken({"run": "old"}, "old", {"ada": {"q1": [0, 1]}}), "prior", "section run outcomes"),
+    (notes.PriorTaken({"run": "old"}, "old", {"ada": {"q1": [0, 1]}}), "prior", "section run outcomes"),
     (
-        ThresholdsFrozen(
+        notes.ThresholdsFrozen(
             {"thresholds": {"from": "runs/old"}}, "old", {"high": 0.3}, {"high": 12}, {"q1": 40.0}, {"ada": 12}
         ),
         "thresholds",
         "section run values rest_on medians models",
     ),
-    (BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,)), "baseline", "asked_as scores unseen"),
-    (BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0), "batch_planned", "model key requests planned"),
-    (BatchTaken("ada", "k", "batch_1", 2, 5.0), "batch_taken", "model key batch size since"),
-    (BatchEnded("ada", "k", "expired", 1, 1), "batch_ended", "model key status came missing lost"),
+    (notes.BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,)), "baseline", "asked_as scores unseen"),
+    (notes.BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0), "batch_planned", "model key requests planned"),
+    (notes.BatchTaken("ada", "k", "batch_1", 2, 5.0), "batch_taken", "model key batch size since"),
+    (notes.BatchEnded("ada", "k", "expired", 1, 1), "batch_ended", "model key status came missing lost"),
     (
-        OutcomesRecorded(
+        notes.OutcomesRecorded(
             "old", "runs/old", "old", "ada", {"q1": [1, None, 0]}, {"grader": {"kind": "exact"}}, "d", {"q1": [2]}, 7
         ),
         "recorded",
         "model directory run called outcomes meaning digest unsure shared_seed",
     ),
-    (RunStopped(), "stopped", ""),
-    (RunStopped("Rejected", "401", ExitCode.ENDPOINTS), "stopped", "error reason exit_code"),
-    (RunFinished(Reason.SETTLED), "finished", "reason"),
-    (RunFinished(Reason.BUDGET, short_caps={"trials": 90.0}), "finished", "reason short_caps"),
+    (notes.RunStopped(), "stopped", ""),
+    (notes.RunStopped("Rejected", "401", ExitCode.ENDPOINTS), "stopped", "error reason exit_code"),
+    (notes.RunFinished(Reason.SETTLED), "finished", "reason"),
+    (notes.RunFinished(Reason.BUDGET, short_caps={"trials": 90.0}), "finished", "reason short_caps"),
 ]
 """One event of each kind or more, its kind, and the names of its stored fields."""
 
@@ -164,11 +123,11 @@ def test_no_kind_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("kind", "body", "expected"),
     [
-        ("started", {"pid": 3}, RunStarted(pid=3)),
-        ("configured", {"trials": 4, "changes": []}, SettingsChanged(4)),
-        ("set_aside", {"model": "ada", "reason": "it is gone"}, ModelSetAside("ada", "it is gone", Cause.SERVER)),
-        ("launched", {"model": "ada", "seconds": 2}, ServerLaunched("ada", seconds=2.0)),
-        ("imported", {"trials": 4}, TrialsImported(4)),
+        ("started", {"pid": 3}, notes.RunStarted(pid=3)),
+        ("configured", {"trials": 4, "changes": []}, notes.SettingsChanged(4)),
+        ("set_aside", {"model": "ada", "reason": "it is gone"}, notes.ModelSetAside("ada", "it is gone", Cause.SERVER)),
+        ("launched", {"model": "ada", "seconds": 2}, notes.ServerLaunched("ada", seconds=2.0)),
+        ("imported", {"trials": 4}, notes.TrialsImported(4)),
     ],
 )
 def test_fields_with_a_default_may_be_missing(kind: str, body: dict[str, object], expected: Event) -> None:
@@ -183,11 +142,7 @@ def test_fields_with_a_default_may_be_missing(kind: str, body: dict[str, object]
         ("finished", {"reason": "tired"}, "finished is damaged: reason: "),
         ("imported", {"trials": "many"}, "imported is damaged: trials: "),
         ("imported", [], "imported is damaged: it has no fields"),
-        (
-            "dreamt",
-            {"of": "sheep"},
-            "of the kind 'dreamt', which this version of adaptive-eval does not know",
-        ),
+        ("dreamt", {"of": "sheep"}, "of the kind 'dreamt', which this version of adaptive-eval does not know"),
     ],
 )
 def test_damaged_events_are_refused_with_their_place(kind: str, body: object, message: str) -> None:
@@ -203,6 +158,6 @@ def test_a_damaged_note_is_reported_with_its_run(tmp_path: Path) -> None:
 
 
 def test_a_start_begins_anew() -> None:
-    events = [RunStarted(), RunStopped(), RunResumed(4), RunFinished(Reason.BUDGET)]
+    events = [notes.RunStarted(), notes.RunStopped(), notes.RunResumed(4), notes.RunFinished(Reason.BUDGET)]
     assert events_since_start(events) == events[2:]
     assert events_since_start(events[1:2]) == events[1:2]

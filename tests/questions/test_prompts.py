@@ -34,10 +34,7 @@ class TestFill:
             ("{ prompt }", "{ prompt }"),
             ("{0} {} {1x}", "{0} {} {1x}"),
             ("{unknown}", "{unknown}"),
-            (
-                "{prompt.__class__} {prompt!r} {prompt[0]} {prompt:>9}",
-                "{prompt.__class__} {prompt!r} {prompt[0]} {prompt:>9}",
-            ),
+            *[("{prompt.__class__} {prompt!r} {prompt[0]} {prompt:>9}",) * 2],
         ],
     )
     def test_examples(self, template: str, text: str) -> None:
@@ -66,13 +63,13 @@ class TestProblems:
         (problem,) = template_problems(f"{{prompt{more}}}", QUESTION_FIELDS)
         assert problem == f"{{prompt{more}}} is more than a name; write {{prompt}}"
 
-    def test_a_template_without_the_question_is_refused(self) -> None:
+    def test_what_a_template_names_must_be_there(self) -> None:
         with pytest.raises(ValidationError, match=r"write \{prompt\} where the question should go"):
             PromptConfig(template="Answer!")
-
-    def test_examples_must_have_what_the_template_names(self) -> None:
         with pytest.raises(ValidationError, match="examples have no year"):
             PromptConfig(template="{prompt} ({year})", few_shot=(FewShotExample(prompt="a", answer="b"),))
+        with pytest.raises(ConfigError, match=r"has \{choices\}, but question 'q' has none"):
+            render(PromptConfig(template="{prompt} {choices}"), Question("q", "?", "A"))
 
 
 class TestRender:
@@ -95,17 +92,12 @@ class TestRender:
         )
         text = "Rules.\n\nQ: 1+1?\nA: 2\n\nQ: What is \\frac{1}{2} of {x}?\nA:"
         assert render(config, QUESTION, "completions") == Prompt(text=text)
-
-    def test_a_template_that_ends_with_space_gets_no_second_one(self) -> None:
         config = PromptConfig(template="{prompt}\n", few_shot=(FewShotExample(prompt="a", answer="b"),))
-        assert render(config, Question("q", "c", "d"), "completions").text == "a\nb\n\nc\n"
+        text = render(config, Question("q", "c", "d"), "completions").text
+        assert text == "a\nb\n\nc\n", "a template that ends with space gets no second one"
 
     def test_metadata_fields(self) -> None:
         config = PromptConfig(template="{prompt} ({year}, {prize}, {cluster}, {id})")
         messages = render(config, QUESTION).messages
         assert messages is not None
         assert messages[-1].content.endswith("(2025, , set, q1)")
-
-    def test_choices_that_a_question_lacks_are_an_error(self) -> None:
-        with pytest.raises(ConfigError, match=r"has \{choices\}, but question 'q' has none"):
-            render(PromptConfig(template="{prompt} {choices}"), Question("q", "?", "A"))

@@ -1,7 +1,6 @@
 """A run whose raylets and head are killed again and again finds what a run on one machine finds, and counts nothing
 twice."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,7 +11,7 @@ from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials
 from patient_time import HANGS
 from raylets import Raylets
 from stored_runs import stored_events
-from test_lives_on_ray import TIMED
+from test_lives_on_ray import TIMED, models
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
@@ -22,27 +21,24 @@ from adaptive_eval.report.sites import site_rows
 
 pytestmark = pytest.mark.ray
 
-SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
 TRIALS = 20
 """Of each question by each model: more than the servers of all deeds give before they are held."""
 PROGRESS = 5
 """Trials that must come after each deed, before the next one."""
 
 
-def models(site: Site, *flags: str, nodes: bool = False) -> list[dict[str, object]]:
-    command = [sys.executable, "-S", str(SERVER), "{port}", *flags, str(site.folder)]
-    section: dict[str, object] = {"command": command, "timeout": HANGS}
-    resources = ({"resources": {"CPU": 1, f"of_{name}": 1}} if nodes else {} for name in MODELS)
-    return [{"name": name, "launch": {**section, **more}} for name, more in zip(MODELS, resources, strict=True)]
-
-
 def written(site: Site, served: list[dict[str, object]]) -> Path:
     trials = {"min": TRIALS, "max": TRIALS, "optimize": "cost"}
-    return site.write(
-        models=served,
-        trials=trials,
-        concurrency=16,
-    )
+    return site.write(models=served, trials=trials, concurrency=16)
+
+
+def models_by_node(site: Site) -> list[dict[str, object]]:
+    """Each model has a node of its own."""
+    placed = []
+    for model in models(site, "held"):
+        resources = {"CPU": 1, f"of_{model['name']}": 1}
+        placed.append(model | {"launch": {**model["launch"], "resources": resources}})  # type: ignore[dict-item]
+    return placed
 
 
 class Drill:
@@ -51,7 +47,7 @@ class Drill:
     def __init__(self, site: Site, raylets: Raylets) -> None:
         self._site, self._raylets = site, raylets
         self._nodes = {name: raylets.add(resources={f"of_{name}": 1}) for name in MODELS}
-        self._config = written(site, models(site, "held", nodes=True))
+        self._config = written(site, models_by_node(site))
         self._process = self._begin()
         in_time = wait_for_trials(site.directory(), 10 * len(MODELS), self._process)
         assert in_time, self._process.communicate()

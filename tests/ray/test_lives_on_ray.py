@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from live_runs import MODELS, RunOutcome, Site, kill, wait_for_trials, wait_until
+from gated import GatedServer
+from live_runs import MODELS, RunOutcome, Site, kill, small_world, stored, wait_for_trials, wait_until
 from patient_time import HANGS
 from raylets import Raylets, stop
 from stored_runs import events_in, stored_events
@@ -23,6 +24,8 @@ from adaptive_eval.notes import Event, ServerLaunched, SiteLost, SitePlaced
 from adaptive_eval.report.sites import site_rows
 from adaptive_eval.running import start
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import serving
 from adaptive_eval.sites.keeper import NAMESPACE
 from adaptive_eval.sites.nodes import join_cluster
 
@@ -177,12 +180,7 @@ def test_resources_of_a_head_that_never_comes_back_are_released(
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"nowhere": 1}}  # type: ignore[dict-item]
     process = site.start(
-        written(site, models=settings),
-        "--run-dir",
-        str(site.directory()),
-        "--ray",
-        raylets.address,
-        script=TIMED,
+        written(site, models=settings), "--run-dir", str(site.directory()), "--ray", raylets.address, script=TIMED
     )
     assert wait_for_trials(site.directory(), 20, process), process.communicate()
     kill(process)
@@ -334,3 +332,38 @@ def require_nothing_left(raylets: Raylets) -> None:
     while remaining := [*actors_left(raylets), *groups_left(raylets)]:
         assert time.monotonic() < deadline, remaining
         time.sleep(0.2)
+
+
+VERDICTS, WAITING = 12, 8
+"""Given before the head is killed, and asked for at a time."""
+IN_FLIGHT = 16
+"""Of each model."""
+
+
+def test_a_head_that_was_killed_buys_no_answer_and_no_verdict_twice_but_those_in_flight(
+    site: Site, raylets: Raylets
+) -> None:
+    judge = GatedServer(small_world(), VERDICTS, judge=SimulatedJudge((0.9, 0.2)))
+    with serving(judge) as url:
+        server = {"base_url": url, "model": "judge"}
+        grader = {"kind": "judge", "server": server, "concurrency": {"in_flight": WAITING}}
+        config = written(site, models=models(site, "held", "diary"), concurrency=IN_FLIGHT, grader=grader)
+        process = begun(site, config, raylets)
+        wait_until(lambda: judge.counts["answered"] == VERDICTS + WAITING, process)
+        kill(process)
+        before = events(site, SitePlaced)
+        judge.open()
+        go_on(site)
+        ended = site.run(config, "--ray", raylets.address)
+        assert ended.exit_code == ExitCode.SPENT, ended.output
+        trials, verdicts = len(stored(site)), judge.counts["answered"]
+        plain = written(site, models=models(site), grader=grader)
+        assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code == ExitCode.SPENT
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
+    after = events(site, SitePlaced)[len(before) :]
+    assert {event.model for event in after} == set(MODELS) and all(event.is_reused for event in after)
+    assert {event.pid for event in after} <= {event.pid for event in before} and not events(site, SiteLost)
+    assert verdicts == trials + WAITING
+    answers = len((site.folder / "diary.jsonl").read_text().splitlines())
+    assert trials <= answers <= trials + IN_FLIGHT * len(MODELS)
+    require_nothing_left(raylets)

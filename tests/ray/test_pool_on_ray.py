@@ -16,7 +16,7 @@ from test_lives_on_ray import SERVER, TIMED, events, go_on, sites_left
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.notes import ServerLaunched, ServersNoticed, SiteLost, SitePlaced
+from adaptive_eval.notes import ServerLaunched, SiteLost, SitePlaced
 
 pytestmark = pytest.mark.ray
 
@@ -150,24 +150,3 @@ def test_a_head_that_was_killed_has_its_places_again_with_what_they_serve(
     still = [event for event in events(site, ServerLaunched)[len(launched) :] if event.seconds == 0.0]
     assert {(event.model, event.on) for event in still} == served, "their models stayed loaded"
     assert not sites_left(raylets)
-
-
-def test_a_model_that_one_place_lacks_is_left_alone_there_and_served_at_the_other(
-    site: Site, at_home: RunOutcome, raylets: Raylets, slots: Slots
-) -> None:
-    """Servers of the node on which the first of them starts lack the model ada."""
-    slots.add(1)
-    slots.add(1)
-    bare = f"""
-        (set -C; echo $RAY_RAYLET_PID > {site.folder}/bare) 2> /dev/null
-        [ $(cat {site.folder}/bare) = $RAY_RAYLET_PID ] && set -- bare
-        exec {sys.executable} -S {SERVER} {{port}} held=11 "$@" {site.folder}
-    """
-    models = [{"name": name, "launch": {"command": ["sh", "-c", bare], "timeout": HANGS}} for name in MODELS]
-    process = begun(site, written(site, models=models), raylets, 10)
-    until(lambda: len({event.on for event in events(site, ServerLaunched)}) == 2)
-    until(lambda: any("has no model 'ada', only bob" in str(event) for event in events(site, ServersNoticed)))
-    go_on(site)
-    ended_well(process)
-    assert RunOutcome.of(site.directory()) == at_home
-    assert len({event.on for event in events(site, ServerLaunched) if event.model == "ada"}) == 1

@@ -33,10 +33,9 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     assert not is_locked(tmp_path / LOCK_FILE)
     with pytest.raises(ConfigError, match=r"labels\.jsonl cannot be read: .*not a regular file"):
         read_labels(tmp_path)
-    with pytest.raises(StoreError, match="not a regular file"):
-        RunReader.open(tmp_path)
-    with pytest.raises(StoreError, match="not a regular file"):
-        has_tables(tmp_path)
+    for opening in (RunReader.open, has_tables):
+        with pytest.raises(StoreError, match="not a regular file"):
+            opening(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["wal", "journal", "shm"])

@@ -36,9 +36,7 @@ def test_a_metric_is_the_mean_over_all_draws_of_a_questions_trials(name: str) ->
             questions.append(np.mean([ORACLES[name](draw) for draw in combinations(trials, metric.draws)]))
         row = rows[model]
         assert row.value == pytest.approx(np.mean(questions))
-        assert row.sigma is not None
-        assert row.lo is not None
-        assert row.hi is not None
+        assert row.sigma is not None and row.lo is not None and row.hi is not None
         assert 0.0 <= row.lo <= row.value <= row.hi <= 1.0
 
 
@@ -54,22 +52,13 @@ def test_fewer_trials_bias_no_metric_and_intervals_hold_what_they_should() -> No
             right = rng.binomial(trials, chances)
             counts = np.stack([trials - right, right], axis=-1)[None]
             (row,) = metric_rows(["pass@4"], ["m"], counts, WEIGHTS)
-            assert row.value is not None
-            assert row.lo is not None
-            assert row.hi is not None
+            assert row.value is not None and row.lo is not None and row.hi is not None
             values.append(row.value)
             covered[trials] += row.lo <= truth <= row.hi
     for values in estimates.values():
         assert np.mean(values) == pytest.approx(truth, abs=4.0 * np.std(values) / np.sqrt(runs))
-    assert covered[5] / runs >= 0.93
-    assert covered[40] / runs >= 0.93
+    assert min(covered.values()) / runs >= 0.93
     assert min(covered.values()) < runs, "an interval of everything says nothing"
-
-
-def test_weights_say_which_category_is_success() -> None:
-    turned = COUNTS[..., ::-1]
-    rows = list(metric_rows(["pass@2"], ["a", "b"], COUNTS, WEIGHTS))
-    assert list(metric_rows(["pass@2"], ["a", "b"], turned, np.array([1.0, 0.0]))) == rows
 
 
 def test_where_a_question_has_too_few_trials_there_is_a_warning_and_no_value() -> None:
@@ -77,8 +66,11 @@ def test_where_a_question_has_too_few_trials_there_is_a_warning_and_no_value() -
     assert [row.value is None for row in rows] == [True, True, False, False]
     (caution,) = metric_cautions(rows)
     assert "a, b: no pass@5" in caution.text
+    turned = metric_rows(["pass@2"], ["a", "b"], COUNTS[..., ::-1], np.array([1.0, 0.0]))
+    assert list(turned) == rows[2:], "weights say which category is success"
 
 
+WORTH = {"has_answer": 0.5, "is_correct": 1}
 SETTINGS = {
     "name": "m",
     "questions": {"world": "coins"},
@@ -94,20 +86,13 @@ def test_an_unknown_metric_is_refused(name: str) -> None:
         config_from_mapping({**SETTINGS, "report": {"metrics": [name]}})
 
 
-def test_metrics_need_two_categories() -> None:
-    right, answered = {"is_correct": True}, {"has_answer": True}
-    graded = [
-        {"name": "good", "weight": 1, "when": right},
-        {"name": "so", "weight": 0.5, "when": answered},
-        {"name": "bad", "weight": 0},
-    ]
-    with pytest.raises(ConfigError, match="a rubric of two categories"):
-        config_from_mapping({**SETTINGS, "rubric": {"categories": graded}, "report": {"metrics": ["pass@2"]}})
-
-
 def test_a_metric_needs_trials_that_a_model_may_get() -> None:
     settings = {**SETTINGS, "report": {"metrics": ["pass@4", "maj@8"]}}
     rule = r"report\.metrics\[1\] needs 8 trials of every question, but trials\.max is 7; raise trials\.min and "
     with pytest.raises(ConfigError, match=rule):
         config_from_mapping({**settings, "trials": {"max": 7}})
     config_from_mapping({**settings, "trials": {"max": 8}})
+    half, whole = ({"name": name, "weight": weight, "when": {name: True}} for name, weight in WORTH.items())
+    rubric = {"categories": [whole, half, {"name": "bad", "weight": 0}]}
+    with pytest.raises(ConfigError, match="a rubric of two categories"):
+        config_from_mapping({**SETTINGS, "rubric": rubric, "report": {"metrics": ["pass@2"]}})

@@ -1,4 +1,4 @@
-"""A stored run as one value: what is computed again from the trials is what the run has published."""
+"""A stored run as one value, computed again from its trials; and its configuration as reports show it."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,15 @@ from zlib import crc32
 import orjson
 import pytest
 from gated import GatedServer
+from hypothesis import given
+from hypothesis import strategies as st
 from live_runs import MODELS, EndedRuns, Site, kill, small_world, wait_until
 from played import Played, prepared
 from result_rows import rows_of
 
 from adaptive_eval.base.errors import StoreError
+from adaptive_eval.config.document import read_document
+from adaptive_eval.report.published import to_yaml
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.results_file import RESULTS_FILE, read_results
 from adaptive_eval.report.view import RunView, read_view
@@ -52,12 +56,13 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
     assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
     assert sum(server.trials for server in view.traffic) == view.results.cost.trials
-    assert (
-        str(site.folder) not in orjson.dumps(view, default=as_json).decode()
-    )  # plain values throughout, and not where they came from
+    plain = orjson.dumps(view, default=as_json).decode()
+    assert str(site.folder) not in plain, "plain values throughout, and not where they came from"
 
 
-def test_posteriors_of_each_question_are_those_the_run_published(site: Site, ended_runs: EndedRuns) -> None:
+def test_posteriors_of_each_question_and_z_of_each_pair_are_those_the_run_published(
+    site: Site, ended_runs: EndedRuns
+) -> None:
     view = read_view(ended_runs.copy(site))
     assert view.results is not None
     ranked = [view.models.index(model.name) for model in view.results.models]
@@ -67,11 +72,6 @@ def test_posteriors_of_each_question_are_those_the_run_published(site: Site, end
         for name in ("mean", "lo", "hi"):
             assert [getattr(posterior, name) for posterior in posteriors] == pytest.approx(getattr(question, name))
     assert len(set(view.posteriors)) == len(view.posteriors)
-
-
-def test_z_is_that_of_the_pairs_and_turns_its_sign_with_them(site: Site, ended_runs: EndedRuns) -> None:
-    view = read_view(ended_runs.copy(site))
-    assert view.results is not None
     place = {model.name: at for at, model in enumerate(view.results.models)}
     for pair in view.results.pairs:
         assert pair.second is not None
@@ -111,8 +111,13 @@ def test_results_come_from_the_database_and_not_from_results_json(site: Site, en
     assert read_view(site.directory()).results is not None
 
 
-def test_before_the_first_look_there_are_no_results(tmp_path: Path) -> None:
-    run = Played(tmp_path / "run", prepared(tmp_path))
+def test_before_the_first_look_there_are_no_results_and_perhaps_no_trials(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="has no run"):
+        read_view(tmp_path)
+    site.run(site.write(budget={"trials": 1}))
+    view = read_view(site.directory())
+    assert view.results is None and view.spending == () and view.traffic == ()
+    run = Played(tmp_path / "begun", prepared(tmp_path))
     assert not run.step(5)
     run.close()
     view = read_view(run.directory)
@@ -120,12 +125,22 @@ def test_before_the_first_look_there_are_no_results(tmp_path: Path) -> None:
     assert sum(map(sum, view.trials)) == 5
 
 
-def test_a_run_without_trials_can_be_read(site: Site) -> None:
-    site.run(site.write(budget={"trials": 1}))
-    view = read_view(site.directory())
-    assert view.results is None and view.spending == () and view.traffic == ()
+AWKWARD = ["no", "12:30", "1e5", "a: b", "- x", "#", "", " x", "x ", "~", "0x1f", "'", ".inf", "<<"]
+AWKWARD += ["\u2028", "${HOME}"]
+LINES = ["a\nb", "\na", "a\n", "a\n  b\n\nc", "{prompt}\n  \\boxed{}", "$${A:-b}\n${C}"]
+TEXTS = st.text(max_size=20) | st.sampled_from([*AWKWARD, *LINES])
+LEAVES = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9) | TEXTS
+KEYS = st.text(st.characters(exclude_characters="$"), max_size=20)
+VALUES = st.dictionaries(
+    KEYS,
+    st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)),
+    min_size=1,
+    max_size=4,
+)
 
 
-def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="has no run"):
-        read_view(tmp_path)
+@given(VALUES)
+def test_a_run_reads_its_published_configuration_as_it_was(value: dict[str, object]) -> None:
+    document = read_document(to_yaml(value), {})
+    assert not document.problems
+    assert document.tree == value

@@ -59,16 +59,8 @@ def test_the_file_is_strict_json_of_the_documented_schema(how: dict[str, object]
     assert rows_in_file(tmp_path) == rows_of(results)
     assert set(content) - {"checksum"} == set(TypeAdapter(Results).json_schema()["properties"])
     assert is_intact(tmp_path)
-
-
-def test_a_model_that_never_answered_has_no_score() -> None:
-    results = results_with(set_aside="cyd")
-    assert {row.name: row.score is None for row in results.models} == {"ada": False, "bob": False, "cyd": True}
+    assert {row.name for row in results.models if row.score is None} == ({"cyd"} if "set_aside" in how else set())
     assert all((row.tier is None) == (row.score is None) for row in results.models)
-
-
-def test_a_rule_for_one_look_is_warned_of() -> None:
-    assert results_with(stopping={"rule": "published"}).warnings[0].kind == "peeking"
 
 
 def test_every_model_shows_its_comparisons_if_they_are_not_with_the_next() -> None:
@@ -83,6 +75,7 @@ def test_every_model_shows_its_comparisons_if_they_are_not_with_the_next() -> No
         else f"{pair.verdict.replace('_', ' ')} against 50.0%"
         for pair in against.pairs
     }
+    assert results_with(stopping={"rule": "published"}).warnings[0].kind == "peeking", "a rule for one look"
     precise = results_with(objective={"kind": "precision", "half_width": 0.2})
     assert [row.clauses[0].verdict for row in standings(precise)] == [Verdict.RESOLVED] * 3
 
@@ -96,13 +89,9 @@ def test_a_failed_write_leaves_the_old_file(results: Results, tmp_path: Path) ->
     assert path.read_bytes() == before
 
 
-def test_a_file_of_another_format_is_not_read(results: Results, tmp_path: Path) -> None:
-    write_results(tmp_path, replace(results, format="adaptive-eval.results/3"))
+def test_a_file_of_another_format_or_without_its_checksum_is_not_read(results: Results, tmp_path: Path) -> None:
+    path = write_results(tmp_path, replace(results, format="adaptive-eval.results/3"))
     assert is_intact(tmp_path) and read_results(tmp_path) is None
-
-
-def test_a_file_without_its_checksum_is_damaged(results: Results, tmp_path: Path) -> None:
-    path = write_results(tmp_path, results)
     path.write_bytes(path.read_bytes().partition(b',"checksum"')[0] + b"}\n")
     assert is_intact(tmp_path) is False and read_results(tmp_path) is None
 
@@ -172,6 +161,10 @@ def usage_with(*answers: tuple[str, str, int | None]) -> TrialUsage:
     return usage
 
 
+LATE = ("q1", "timed_out", None)
+WOULD_BE = "the score would be 25.00% if all of them were wrong, 35.00% if right"
+
+
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
     repeats = find_repeats(usage.watch, SamplingFreedom(1.0) if sampled else None)
     cautions = [*repeat_cautions(["m"], [repeats]), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
@@ -201,14 +194,9 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
         (
             [("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None)],
             (0.25, 0.35),
-            "of 3 answers 2 timed out at every attempt; the score would be 25.00% if all of them were wrong, "
-            "35.00% if right",
+            f"of 3 answers 2 timed out at every attempt; {WOULD_BE}",
         ),
-        (
-            [("q1", "timed_out", None)],
-            (math.nan, math.nan),
-            "of 1 answers 1 timed out at every attempt, and are in no score",
-        ),
+        ([LATE], (math.nan, math.nan), "of 1 answers 1 timed out at every attempt, and are in no score"),
         ([("q1", "", None)], (0.3, 0.3), None),
     ],
 )
@@ -217,14 +205,11 @@ def test_unknown_grades_are_reported_with_the_scores_they_could_lead_to(
 ) -> None:
     cautions = list(unknown_cautions(["m"], [usage_with(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
     assert [caution.text for caution in cautions] == ([] if text is None else [text])
-
-
-def test_time_outs_and_ungraded_answers_are_reported_together() -> None:
-    usage = usage_with(("q1", "timed_out", None))
+    usage = usage_with(LATE)
     usage.trials, usage.ungraded = 40, 2
     (caution,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
     assert caution.kind == "unknown" and caution.model == "m"
-    assert "of 40 answers 1 timed out at every attempt and 2 could not be graded; the score would be" in caution.text
+    assert f"of 40 answers 1 timed out at every attempt and 2 could not be graded; {WOULD_BE}" in caution.text
     assert caution.text.endswith("The next start grades them again")
 
 
@@ -244,10 +229,7 @@ def test_equal_scores_need_no_number_of_trials() -> None:
     (pair,) = results.pairs
     assert pair.z is not None and 0.0 < abs(pair.z) < 1e-12, "equal but for the last digit"
     assert pair.trials_needed is None
-
-
-def test_zero_has_no_minus_sign() -> None:
-    assert Scale(0.0, 1.0).width(-1e-17) == "0.00%" and Scale(0.0, 9.0).width(-1e-17) == "0.0000"
+    assert Scale(0.0, 1.0).width(-1e-17) == "0.00%" and Scale(0.0, 9.0).width(-1e-17) == "0.0000", "without a minus"
     assert Scale(0.0, 1.0).width(-0.01) == "-1.00%"
 
 
@@ -259,27 +241,18 @@ def answered(seconds: float, tokens: int, usd: float = 0.0, flags: str = "", ver
 
 
 def test_price_tokens_and_seconds_per_answer_are_means_over_complete_answers() -> None:
-    usage, of_a_judge = TrialUsage(), Cost(60, 0.03)
-    for trial in (
-        answered(2.0, 100, 0.01, verdict=of_a_judge),
-        answered(4.0, 300, 0.03),
-        answered(90.0, 0, 0.0, "timed_out"),
-    ):
-        usage.add(trial)
+    def used(*trials: Trial) -> TrialUsage:
+        usage = TrialUsage()
+        for trial in trials:
+            usage.add(trial)
+        return usage
+
+    judged = answered(2.0, 100, 0.01, verdict=Cost(60, 0.03))
+    usage = used(judged, answered(4.0, 300, 0.03), answered(90.0, 0, 0.0, "timed_out"))
     assert usage.usd == pytest.approx(0.07), "with that of the judge"
     assert usage.answer_means == pytest.approx((0.02, 200.0, 3.0)), "which is no price of the model"
-
-
-def test_the_price_of_an_answer_of_which_no_tokens_are_known_counts_once() -> None:
-    usage = TrialUsage()
-    for tokens in (0, 100, 0, 0):
-        usage.add(answered(1.0, tokens, 0.1))
-    assert usage.answer_means == pytest.approx((0.1, 100.0, 1.0))
-
-
-def test_imported_answers_without_times_or_tokens_have_no_means() -> None:
-    usage = TrialUsage()
-    usage.add(answered(0.0, 0))
-    assert usage.answer_means == (None, None, None)
-    usage.add(answered(3.0, 80))
-    assert usage.answer_means == (None, 80.0, 3.0), "only of the answers that have them"
+    priced = used(*(answered(1.0, tokens, 0.1) for tokens in (0, 100, 0, 0)))
+    assert priced.answer_means == pytest.approx((0.1, 100.0, 1.0)), "a price counts also where no tokens are known"
+    imported = answered(0.0, 0)
+    assert used(imported).answer_means == (None, None, None)
+    assert used(imported, answered(3.0, 80)).answer_means == (None, 80.0, 3.0), "only of the answers that have them"

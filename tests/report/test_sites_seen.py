@@ -34,9 +34,14 @@ def only(events: list[Event]) -> SiteRow:
     return row
 
 
-def test_a_site_serves_since_its_server_was_ready() -> None:
-    row = SiteRow("ada", "site 1", "serving", 140.0, "gpu-07", "n1", 2.0, "4,5", 1)
-    assert only(BEGUN) == row
+def test_a_site_serves_since_its_server_was_ready_until_another_start() -> None:
+    assert only(BEGUN) == SiteRow("ada", "site 1", "serving", 140.0, "gpu-07", "n1", 2.0, "4,5", 1)
+    assert only([*BEGUN, RunResumed(at=200.0)]).state == "ended"
+    book = SiteBook()
+    book.on_event(placed(0.0, "n1"), now=42.0)
+    assert book.rows[0].since == 42.0, "an event that is not stored yet has the current time"
+    of_this_machine = ServerLaunched("ada", on="gpu 0", at=2.0), ServerReleased("ada", at=3.0)
+    assert site_rows([RunStarted(at=1.0), *of_this_machine]) == (), "which is no site"
 
 
 def test_a_site_goes_through_its_states_step_by_step() -> None:
@@ -75,15 +80,6 @@ def test_a_site_found_again_serves_since_before_the_head_was_killed() -> None:
     assert only([*BEGUN, *back, ready(230.0, seconds=26.0)]).since == 230.0, "it began anew"
 
 
-def test_a_site_counts_as_ended_between_two_starts() -> None:
-    assert only([*BEGUN, RunResumed(at=200.0)]).state == "ended"
-
-
-def test_servers_of_this_machine_are_no_sites() -> None:
-    on_this_machine = ServerLaunched("ada", on="gpu 0", at=2.0)
-    assert site_rows([RunStarted(at=1.0), on_this_machine, ServerReleased("ada", at=3.0)]) == ()
-
-
 def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:
     events: list[Event] = [
         RunStarted(at=100.0),
@@ -98,9 +94,3 @@ def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:
     assert served == ["ada", "ada", "bob", "bob", "cyd", "cyd"]
     row = only(events)
     assert (row.state, row.since, row.moves, row.losses) == ("serving", 190.0, 1, 1)
-
-
-def test_an_event_that_is_not_stored_yet_has_the_current_time() -> None:
-    book = SiteBook()
-    book.on_event(placed(0.0, "n1"), now=42.0)
-    assert book.rows[0].since == 42.0

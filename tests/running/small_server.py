@@ -1,12 +1,11 @@
 """A model server that starts at once: `python small_server.py PORT [MANNERS...] FOLDER`.
 
-It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by model,
-question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests (or N: `held=N`), and
-further ones when there is a file `go` in the folder; with `broken` it fails to start; with `crash` that of ada is
-killed in the middle of its tenth answer, once for each folder; with `wordy` it says a lot before the answer; with
-`stubborn` it ignores SIGTERM; with `diary` it writes down in `diary.jsonl` of the folder which model answered a
-question when; with `bare` it lacks the model ada; with `picky` it fails each request for ada's first question from when
-there is a file `go` in the folder.
+It answers the questions in `questions.jsonl` of the folder, more often right for some models than for others, by
+model, question and seed alone. With `slow` it thinks for a second; with `held` it answers ten requests (or N:
+`held=N`), and further ones when there is a file `go` in the folder; with `broken` it fails to start; with `wordy` it
+says a lot before the answer; with `stubborn` it ignores SIGTERM; with `diary` it writes down in `diary.jsonl` of the
+folder which model answered a question when; with `bare` it lacks the model ada; with `picky` it fails each request
+for ada's first question from when there is a file `go` in the folder.
 """
 
 import itertools
@@ -50,9 +49,6 @@ class Handler(JsonHandler):
         number = next(COUNT)
         while HELD and number > HELD_AFTER and not GO.exists():
             time.sleep(0.05)
-        if "crash" in sys.argv and number >= 10 and asked["model"] == "ada" and not CRASHED.exists():
-            CRASHED.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
         prompt = asked["messages"][-1]["content"]
         text = answer(asked["model"], prompt, asked.get("seed", 0))
         if "diary" in sys.argv and any(row["prompt"] in prompt for row in QUESTIONS):
@@ -72,7 +68,7 @@ def answer(model: str, prompt: str, seed: int) -> str:
 
 if __name__ == "__main__":
     print("the small server starts", os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("SHARD"), flush=True)
-    COUNT, CRASHED, GO = itertools.count(1), Path(sys.argv[-1]) / "crashed", Path(sys.argv[-1]) / "go"
+    COUNT, GO = itertools.count(1), Path(sys.argv[-1]) / "go"
     if "broken" in sys.argv:
         sys.exit("CUDA out of memory")
     if "stubborn" in sys.argv:

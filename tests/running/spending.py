@@ -186,10 +186,7 @@ class _Wire:
         choices = [
             {
                 "index": number,
-                "message": {
-                    "content": self._text(body, seed),
-                    "reasoning": "abc " * (length - PROMPT_TOKENS - 1),
-                },
+                "message": {"content": self._text(body, seed), "reasoning": "abc " * (length - PROMPT_TOKENS - 1)},
                 "finish_reason": "stop",
             }
             for number, (seed, length) in enumerate(zip(seeds, tokens, strict=True))

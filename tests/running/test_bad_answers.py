@@ -1,9 +1,10 @@
-"""Answers that were cut off, and servers that go bad during a run: whole runs by the command line over loopback."""
+"""Answers that were cut off, and servers that go bad during a run and are asked again: whole runs."""
 
-import re
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import AlarmRaised, AnswersLost, PriorTaken, events_of_kind
+from adaptive_eval.notes import AlarmRaised, AnswersLost, LooksRetaken, PriorTaken, SettingsChanged, events_of_kind
 from adaptive_eval.report.reader import RunReader
 
 MODELS = ("ada", "bob", "cyd")
@@ -46,36 +47,6 @@ def place(tmp_path: Path, server: ScriptedServer) -> ScriptedPlace:
     return place_of(tmp_path, server)
 
 
-@pytest.mark.slow
-def test_a_model_whose_answers_are_cut_off_is_called_worse_by_no_display(
-    place: ScriptedPlace, server: ScriptedServer
-) -> None:
-    server.answer = lambda model, question, seed: (
-        "Well" if model == "ada" and seed % 20 else answer(model, question, seed)
-    )
-    server.finish_reason = lambda model, question, seed: (
-        "length" if server.answer(model, question, seed) == "Well" else "stop"
-    )
-    ended = place.run()
-    assert ended.exit_code == ExitCode.SPENT, ended.stderr
-    headline = f"Stopped by an alarm: answers were cut off at sampling.max_tokens ({LIMIT}): "
-    assert headline in ended.stdout and " answers of ada; their grades decide nothing." in ended.stdout
-    assert "worse than" not in ended.stdout and "better than ada" not in ended.stdout
-    steps = ended.stdout[ended.stdout.index("to do") :]
-    assert "raise sampling.max_tokens" in steps and f"{place.run_dir}-2" in steps and "trials." not in steps
-    (alarm,) = place.results["alarms"]
-    assert (alarm["model"], alarm["kind"], alarm["since"]) == ("ada", "truncated", None)
-    assert place.results["run"]["reason"] == "alarm"
-    assert "were cut off at sampling.max" in place.report("md")
-    for output in (ended.stdout, place.report("summary")):
-        assert output.count("Stopped") == 2 and output.count("by an alarm") == 1, "it is said once"
-    watched = CliRunner().invoke(app, ["monitor", str(place.run_dir)])
-    assert watched.exit_code == ExitCode.SPENT and headline in watched.stdout
-    asked = len(server.requests)
-    again = place.run()
-    assert again.exit_code == ExitCode.SPENT and len(server.requests) == asked and headline in again.stdout
-
-
 def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.finish_reason = lambda model, question, seed: "length" if seed % 5 == 0 else "stop"
     ended = place.run(models=["ada", "bob"], grader={"kind": "json", "field": "answer"})
@@ -93,25 +64,6 @@ def test_a_dry_run_says_that_its_answers_were_cut_off(place: ScriptedPlace, serv
     assert ended.exit_code == 0
     assert "warn  2 of 2 answers of bob were cut off, and a run stops" in ended.stdout
     assert "of ada were cut off" not in ended.stdout
-
-
-@pytest.mark.slow
-def test_cut_answers_of_a_recorded_model_decide_nothing_either(
-    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path
-) -> None:
-    server.answer = lambda model, question, seed: "Well" if model == "ada" else answer(model, question, seed)
-    server.finish_reason = lambda model, question, seed: "length" if model == "ada" else "stop"
-    place.run(models=("ada", "cyd"), stopping={"on_alarm": "never"})
-    before, place.run_dir = place.run_dir, tmp_path / "later"
-    recorded = {"name": "ada", "recorded": str(before)}
-    ended = place.run(models=[recorded, "bob"])
-    assert ended.exit_code == ExitCode.SPENT, ended.stdout + ended.stderr
-    (pair,) = place.results["pairs"]
-    assert pair["verdict"] == "blocked" and "1 comparison could turn on cut answers: " in ended.stdout
-    assert (
-        re.search(r"(\d+) of \1 answers of ada", ended.stdout)
-        and "trials." not in ended.stdout[ended.stdout.index("to do") :]
-    )
 
 
 class Turning:
@@ -182,7 +134,7 @@ def test_discarded_answers_leave_a_cap_on_trials_to_those_that_are_asked_again(
 ) -> None:
     (tmp_path / "good").mkdir()
     good = place_of(tmp_path / "good", server)
-    assert good.run(concurrency=1).exit_code == ExitCode.REACHED
+    assert good.run(concurrency=1).exit_code == ExitCode.REACHED and not good.alarms()
     enough = {"trials": good.results["cost"]["trials"]}
     turning = Turning(server, "reasoning")
     assert place.run(concurrency=1, budget=enough).exit_code == ExitCode.SPENT
@@ -244,12 +196,80 @@ def test_cut_answers_of_a_prior_stay_unsure(place: ScriptedPlace, server: Script
         assert {name for name, row in rows.items() if row["lowest"] < row["highest"]} == {"bob"}
 
 
+WITHOUT_BOB = {"models": tuple(name for name in MODELS if name != "bob")}
+
+
+def looks(place: ScriptedPlace) -> list[tuple[int, Any]]:
+    """The stored looks, each with the configuration under which it was taken."""
+    with closing(RunReader.open(place.run_dir)) as reader:
+        return [(look.configuration, json.loads(json.dumps(look.body))) for look in reader.looks()]
+
+
+MARGIN: list[dict[str, Any]] = [{"stopping": {"delta": 0.02}}]
+MARGIN_AND_MODELS: list[dict[str, Any]] = [*MARGIN, WITHOUT_BOB, {}]
+
+
 @pytest.mark.slow
-def test_the_user_may_accept_a_changed_server_or_go_on_without_it(place: ScriptedPlace, server: ScriptedServer) -> None:
-    Turning(server, "empty")
-    assert place.run(concurrency=1).exit_code == ExitCode.SPENT
-    accepted = place.run("--set", "stopping.on_alarm=never", concurrency=1)
-    assert accepted.exit_code == ExitCode.REACHED and "Alarm: a server has changed; bob: " in accepted.stdout
-    assert "better than cyd" in accepted.stdout
-    without = place.run(concurrency=1, models=("ada", "cyd"))
-    assert without.exit_code == ExitCode.REACHED and not place.results["alarms"]
+@pytest.mark.parametrize(
+    ("after", "changes"),
+    [(20, MARGIN_AND_MODELS), (62, MARGIN_AND_MODELS), (62, MARGIN)],
+    ids=["before the first look", "after looks", "after looks, as the margin stays changed"],
+)
+def test_later_starts_replay_the_looks_of_a_model_that_was_asked_again(
+    place: ScriptedPlace,
+    server: ScriptedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    after: int,
+    changes: list[dict[str, Any]],
+) -> None:
+    monkeypatch.setitem(SKILLS, "ada", 7)
+    monkeypatch.setitem(SKILLS, "cyd", 5)
+    turning = Turning(server, "empty", after=after)
+    alarmed = place.run(concurrency=1)
+    assert alarmed.exit_code == ExitCode.SPENT, alarmed.stdout
+    assert "a server has changed; bob" in alarmed.stdout, alarmed.stdout
+    told = looks(place)
+    for change in changes:
+        place.run(concurrency=1, **change)
+        assert looks(place)[: len(told)] == told
+        told = looks(place)
+    settled = [look for look in told if look[0] < len(changes)]  # of earlier settings
+    turning.fix()
+    settings = changes[-1]
+    went_on = place.run("--ask-again", concurrency=1, **settings)
+    assert went_on.exit_code in (ExitCode.REACHED, ExitCode.SPENT), went_on.stderr
+    decided, pairs, asked = looks(place), place.results["pairs"], len(server.requests)
+    assert decided[: len(settled)] == settled and not place.results["alarms"]
+    looks_by_then = [event.looks for event in events_in(place.run_dir, SettingsChanged)]
+    for _ in range(2):
+        again = place.run(concurrency=1, **settings)
+        assert again.exit_code == went_on.exit_code, again.stderr
+        assert looks(place) == decided and place.results["pairs"] == pairs
+    assert len(server.requests) == asked and not events_in(place.run_dir, LooksRetaken)
+    assert looks_by_then == sorted(looks_by_then) and looks_by_then[0] > 0
+
+
+def test_labels_of_discarded_answers_do_not_count_for_those_in_their_place(
+    place: ScriptedPlace, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in MODELS:  # so that nothing is decided before the places of the discarded answers are asked again
+        monkeypatch.setitem(SKILLS, name, 6)
+    turning = Turning(server, "empty", after=20)
+    place.run(concurrency=1)
+    with closing(RunReader.open(place.run_dir)) as reader:
+        bobs = [record for record in reader.trials() if record.model == "bob"]
+    labels = place.run_dir.parent / "bob.csv"
+    rows = (f"bob,{record.question},{record.trial},{'correct' if record.category else 'wrong'}" for record in bobs)
+    labels.write_text("\n".join(["model,question,trial,label", *rows]))
+    label = ["label", str(place.run_dir)]
+    assert CliRunner().invoke(app, [*label, "--from", str(labels)]).exit_code == ExitCode.REACHED
+    turning.fix()
+    for _ in range(2):  # the second start reads the labels anew
+        place.run("--ask-again", concurrency=1)
+    shown = CliRunner().invoke(app, [*label, "--show"]).stdout
+    (model,) = (row for row in place.results["labelled"]["models"] if row["name"] == "bob")
+    (right, wrong) = model["confusion"]
+    assert right[1] == wrong[0] == 0, shown
+    dropped = sum(not record.answer.text for record in bobs)
+    assert dropped > 20 and model["labels"] <= len(bobs) - dropped
+    assert f"Not counted: {len(bobs) - model['labels']} labels of answers that are not, or no longer," in shown

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 
@@ -10,20 +10,18 @@ import pytest
 from killed_in_batches import POINTS
 from live_runs import MODELS, RunOutcome, Site, small_world
 from patient_time import HANGS
-from stored_runs import stored_events, stored_header
+from stored_runs import stored_events
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.notes import AnswersLost, BatchEnded, BatchPlanned, Event, events_of_kind
+from adaptive_eval.notes import AnswersLost, Event, events_of_kind
 from adaptive_eval.notes.batches import pending_batches
-from adaptive_eval.report.reader import RunReader
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.supplies.batches.calls import BatchCalls
 
 SCRIPT = Path(__file__).with_name("killed_in_batches.py")
 TRIALS = {"min": 4, "max": 16}
-FAULTS = {"errored": 0.1, "left_out": 0.03, "doubled": 0.1, "strange": 0.1, "expired": 0.2, "refused": 0.2, "lost": 0.2}
 
 
 HOUR = 3600.0
@@ -80,72 +78,6 @@ def ended_well(site: Site, config: Path, directory: Path) -> RunOutcome:
     ended = site.run(config, "--run-dir", str(directory))
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.stderr
     return RunOutcome.of(directory)
-
-
-@pytest.mark.slow
-def test_a_batched_run_finds_what_a_direct_one_finds(site: Site) -> None:
-    with service() as (server, url):
-        config = site.write(models=batched(url), trials=TRIALS)
-        result = ended_well(site, config, site.directory())
-    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
-    config = site.write("direct", models=models, trials={**TRIALS, "optimize": "cost"})
-    direct = ended_well(site, config, site.directory("direct")).outcomes
-    assert result.outcomes.keys() & direct.keys()
-    assert all(result.outcomes[key] == direct[key] for key in result.outcomes.keys() & direct.keys())
-    run_events = events(site.directory())
-    created = len(events_of_kind(run_events, BatchPlanned))
-    assert server.batch_counts["created"] == created <= len(MODELS) * (len(result.looks) + 1)
-    assert server.counts == {} and server.batch_counts["answered"] == len(result.outcomes)
-    assert stored_header(site.directory()).configuration["trials"]["optimize"] == "cost"  # type: ignore[index]
-    assert len(result.looks) < 10, "few large rounds"
-
-
-def first_looks(directory: Path) -> tuple[list[int], set[bool]]:
-    """The trials of the first look under the newest configuration, and whether its comparisons had a boundary."""
-    with closing(RunReader.open(directory)) as reader:
-        first = next(iter(reader.looks())).body
-        return first["trials"], {pair["boundary"] is not None for pair in first["comparisons"]}  # type: ignore[index, return-value, union-attr, call-overload]
-
-
-@pytest.mark.slow
-def test_a_cap_below_the_first_round_leaves_valid_looks_and_a_later_cap_changes_none(
-    site: Site,
-) -> None:
-    """The first round is `trials.min` then, and calls begin there, also after the cap was raised."""
-    trials = {"min": 2, "max": 20}
-    with service() as (_, url):
-
-        def capped(tokens: int) -> RunOutcome:
-            budget = {"tokens": tokens}
-            return ended_well(site, site.write(models=batched(url), trials=trials, budget=budget), site.directory())
-
-        before = capped(60_000)
-        assert first_looks(site.directory()) == ([16, 16, 16], {True})
-        after = capped(2_000_000)
-        assert first_looks(site.directory()) == ([16, 16, 16], {True})
-    assert set(before.outcomes) < set(after.outcomes)
-    with service() as (_, url):
-        large_config = site.write("whole", models=batched(url), trials=trials, budget={"tokens": 2_000_000})
-        ended_well(site, large_config, site.directory("whole"))
-    assert first_looks(site.directory("whole")) == ([48, 48, 48], {True})
-
-
-@pytest.mark.slow
-def test_faults_change_nothing_and_caps_know_what_was_lost(site: Site) -> None:
-    budget = {"tokens": 3_000_000}
-    with service(**FAULTS, seed=3) as (server, url):
-        config = site.write(models=batched(url), trials=TRIALS, budget=budget)
-        result = ended_well(site, config, site.directory())
-    assert result == undisturbed(site, budget=budget)
-    assert server.batch_counts["answered"] == len(result.outcomes), "nothing was paid for twice"
-    run_events = events(site.directory())
-    lost = sum(event.answers for event in events_of_kind(run_events, AnswersLost))
-    assert (
-        lost == server.batch_counts["left out"] == sum(event.lost for event in events_of_kind(run_events, BatchEnded))
-    )
-    assert pending_batches(run_events) == []
-    with closing(RunReader.open(site.directory())) as reader:
-        assert not reader.log.reserved() and not reader.log.in_flight()
 
 
 def test_a_cap_reserves_the_worst_case_at_batch_prices(site: Site) -> None:

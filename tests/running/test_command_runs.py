@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from live_runs import RunOutcome, Site, kill, stored, wait_until
+from live_runs import Site, stored, wait_until
 from patient_time import HANGS
-from process_list import all_end, commands
 from stored_runs import events_in
 from typer.testing import CliRunner, Result
 
@@ -99,43 +98,8 @@ def report(site: Site) -> dict[str, Any]:
     return {row.name: row for row in results.models}
 
 
-def running(mark: str) -> list[str]:
-    return [command for _, command in commands() if command == mark]
-
-
 def called(*words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words)])
-
-
-def test_a_shell_script_is_ranked_at_any_number_in_parallel(site: Site) -> None:
-    found = []
-    for parallel in (1, 8):
-        config = write(site, shell("base", 30, concurrency=parallel), shell("new", 90, concurrency=parallel))
-        ended = site.run(config, "--run-dir", str(site.directory(f"run{parallel}")))
-        assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-        found.append(RunOutcome.of(site.directory(f"run{parallel}")))
-    assert found[0] == found[1]
-    trials = stored(site, "run8")
-    assert {trial.answer.text for trial in trials} and all(trial.answer.text.startswith("seed ") for trial in trials)
-    assert {trial.cost.usd for trial in trials} == {0.5} and {trial.answer.completion_tokens for trial in trials} == {
-        100
-    }
-
-
-def test_killed_it_leaves_no_process_and_goes_on_with_the_same_answers(site: Site) -> None:
-    config = write(site, agent("base", 30), agent("new", 90))
-    assert site.run(config, "--run-dir", str(site.directory("whole"))).exit_code != ExitCode.FAILED
-    mark = f"sleep 94{os.getpid()}"
-    hanging = write(site, agent("base", 30), agent("new", 90, "hangs", mark.split()[1]))
-    hanging.write_text(hanging.read_text().replace("name: new", "name: hung"))
-    process = site.start(hanging)
-    wait_until(lambda: running(mark), process)
-    kill(process)
-    assert all_end(lambda: running(mark)), "what a command has started ends with the run"
-    config = write(site, agent("base", 30), agent("new", 90))
-    ended = site.run(config)
-    assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
-    assert RunOutcome.of(site.directory()).outcomes == RunOutcome.of(site.directory("whole")).outcomes
 
 
 def test_no_secret_but_those_named_reaches_a_command_or_the_run(site: Site) -> None:
@@ -188,15 +152,6 @@ def test_a_question_on_which_it_always_fails_has_no_answer_and_is_never_wrong(si
         missing[0].grader_error
     )
     assert report(site)["base"].ungraded == len(missing)
-
-
-def test_time_outs_are_missing_trials_and_end_what_was_started(site: Site) -> None:
-    mark = f"sleep 93{os.getpid()}"
-    config = write(site, agent("slow", 30, "hangs", mark.split()[1], timeout=0.7), agent("new", 90))
-    ended = site.run(config)
-    assert ended.exit_code == ExitCode.ENDPOINTS and "it did not end within 0.7 s" in ended.output, ended.output
-    assert not stored(site) or all(trial.model == "new" for trial in stored(site))
-    assert not running(mark)
 
 
 def test_a_program_that_is_edited_between_two_starts_is_another_model(site: Site) -> None:
@@ -272,16 +227,6 @@ def test_a_transcript_from_elsewhere_is_not_taken(site: Site) -> None:
         ended = site.run(config, "--run-dir", str(site.directory("run-" + name.replace("/", "_"))))
         assert ended.exit_code in (ExitCode.REACHED, ExitCode.SPENT), ended.output
     assert not list((site.folder / "runs").rglob("transcripts/*"))
-
-
-def test_validate_knows_commands(site: Site) -> None:
-    config = write(site, shell("base", 30), model("new", "python", "agent.py", env=["UNSET"]))
-    checked = called("validate", config)
-    assert checked.exit_code == ExitCode.REACHED and "no model is known to be on a server of your own" in checked.output
-    assert "new: agent.py would not be found, since a command runs in a new folder; write ./agent.py" in checked.output
-    assert "new: env names the variable UNSET, which is not set" in checked.output
-    refused = site.run(config)
-    assert refused.exit_code == ExitCode.CONFIGURATION and "write ./agent.py" in refused.output
 
 
 def test_a_stop_waits_for_commands_as_long_as_they_may_take(site: Site) -> None:

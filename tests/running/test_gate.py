@@ -1,19 +1,28 @@
-"""The gate of continuous integration: PASS, FAIL or UNDECIDED, with an exit code for each, in every report."""
+"""Decisions of whole runs: the gate of continuous integration, and one score of two benchmarks."""
 
 import json
 import re
+import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import yaml
+from live_runs import ENDED, Site, small_world
+from result_rows import rows_in_file
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.results import Results
+from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.junit import junit
+from adaptive_eval.simulate.answering import question_rows
 
 GATE = """
 questions: {{world: coins}}
@@ -24,7 +33,7 @@ prompt: |-
   {{prompt}}
   Put your final answer within \\boxed{{}}.
 grader: math
-objective: {{kind: baseline, baseline: production, gate: {gate}}}
+objective: {{kind: baseline, baseline: production, gate: true}}
 stopping: {{delta: 5%}}
 trials: {{min: 4, max: 80}}
 concurrency: 64
@@ -34,10 +43,10 @@ concurrency: 64
 SCORE, POINTS = r"\d+\.\d%", r"\d+\.\d points"
 
 
-def gate(folder: Path, build: str, gate: str, **changes: str) -> tuple[int, str]:
+def gate(folder: Path, build: str, **changes: str) -> tuple[int, str]:
     path = folder / "gate.yaml"
     change = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
-    path.write_text(GATE.format(build=build, gate=gate))
+    path.write_text(GATE.format(build=build))
     result = CliRunner().invoke(
         app, ["run", str(path), "--run-dir", str(folder / "run"), "--display", "plain", *change]
     )
@@ -54,7 +63,7 @@ def test_the_comment_of_the_guide_s_workflow_links_to_the_report() -> None:
 
 @pytest.mark.slow
 def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) -> None:
-    code, output = gate(tmp_path, "coin-01", "true")
+    code, output = gate(tmp_path, "coin-01")
     assert code == ExitCode.WORSE, output
     apart = rf"difference -{POINTS} \(95% interval -[\d.]+ to -[\d.]+\)"
     pattern = rf"^FAIL: build {SCORE}, production {SCORE}, {apart}; worse than"
@@ -69,45 +78,18 @@ def test_a_worse_build_does_not_pass_and_every_report_says_so(tmp_path: Path) ->
     (failure,) = case
     assert failure.tag == "failure" and failure.attrib["message"] in output.splitlines()
     assert "production: 5" in (failure.text or "")
-    code, output = gate(tmp_path, "coin-01", "true")
+    code, output = gate(tmp_path, "coin-01")
     assert code == ExitCode.WORSE and "this start requested nothing: for a new build, start over:\n" in output
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("build", "delta"), [("coin-11", "5%"), ("coin-08", "30%")])
-def test_a_build_that_is_better_or_as_good_passes(tmp_path: Path, build: str, delta: str) -> None:
-    code, output = gate(tmp_path, build, "true", **{"stopping.delta": delta})
-    assert code == ExitCode.REACHED, output
-    pattern = rf"^PASS: build {SCORE}, production {SCORE}, .*; not worse than production by more than \d+ points\.$"
-    assert re.search(pattern, output, re.MULTILINE)
-    assert "FAIL:" not in output and "to continue:" not in output
-
-
-@pytest.mark.slow
-def test_a_gate_without_enough_trials_is_undecided(tmp_path: Path) -> None:
-    code, output = gate(tmp_path, "coin-07", "true", **{"trials.max": "6"})
-    assert code == ExitCode.SPENT and "\nUNDECIDED: build " in output
-    suites = ElementTree.fromstring(report(tmp_path, "junit"))
-    assert (suites.attrib["failures"], suites.attrib["errors"]) == ("0", "1")
-
-
 def test_a_gate_without_a_look_is_undecided_in_one_sentence_everywhere(tmp_path: Path) -> None:
-    _, output = gate(tmp_path, "coin-07", "true", **{"budget.trials": "100"})
+    _, output = gate(tmp_path, "coin-07", **{"budget.trials": "100"})
     sentence = "UNDECIDED: no answers were requested: the budget does not cover the first round."
     for kind in ("md", "pr", "summary", "junit", "json", "html"):
         assert sentence in report(tmp_path, kind), kind
     assert sentence in output
     ended = replace(read_view(tmp_path / "run"), ended="UNDECIDED: a: no server\nb: no server")
     assert 'message="UNDECIDED: a: no server; b: no server"' in junit(ended)
-
-
-@pytest.mark.slow
-def test_only_a_gate_fails_a_worse_build_and_is_junit(tmp_path: Path) -> None:
-    code, output = gate(tmp_path, "coin-01", "false")
-    assert code == ExitCode.REACHED, output
-    assert "FAIL" not in output and "PASS" not in output and "to continue:" not in output
-    result = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", "junit"])
-    assert result.exit_code == ExitCode.CONFIGURATION and "set objective.gate" in result.output
 
 
 def report(folder: Path, kind: str) -> str:
@@ -130,7 +112,7 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
 ) -> None:
     """The build is right in about 53%."""
     objective = f"{{kind: threshold, value: {value}, gate: true}}"
-    settings = yaml.safe_load(GATE.format(build="coin-08", gate="true"))
+    settings = yaml.safe_load(GATE.format(build="coin-08"))
     path = tmp_path / "gate.yaml"
     path.write_text(yaml.safe_dump(settings | {"models": settings["models"][1:], "objective": {"kind": "ranking"}}))
     words = ["run", str(path), "--run-dir", str(tmp_path / "run"), "--display", "plain"]
@@ -151,9 +133,124 @@ def test_a_gate_on_a_value_has_its_exit_code_and_every_report_says_why(
 
 def test_a_gate_needs_a_baseline_or_a_value(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
-    path.write_text(
-        GATE.format(build="coin-11", gate="true").replace("kind: baseline, baseline: production", "kind: best")
-    )
+    path.write_text(GATE.format(build="coin-11").replace("kind: baseline, baseline: production", "kind: best"))
     result = CliRunner().invoke(app, ["validate", str(path)])
     assert result.exit_code == ExitCode.CONFIGURATION
     assert "objective.gate is only for the objectives baseline and threshold" in result.output
+
+
+SHARES = {"easy": 0.75, "hard": 0.25}
+
+
+@pytest.fixture(scope="module")
+def ended_once(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> Path:
+    """Two benchmarks of three and of five questions, the first with three times the weight."""
+    site = Site.make(tmp_path_factory.mktemp("ended"), base_url)
+    rows = [{**row, "level": "odd" if at % 2 else "even"} for at, row in enumerate(question_rows(small_world()))]
+    benchmarks = []
+    for name, chosen in (("easy", rows[5:]), ("hard", rows[:5])):
+        (site.folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, chosen)))
+        section = {"path": f"{name}.jsonl", "fields": {"metadata": ["level"]}}
+        benchmarks.append({"name": name, "weight": 4 * SHARES[name], "questions": section})
+    more = {"stopping": {"rule": "published", "confidence": 0.999}, "trials": {"min": 4, "max": 300}}
+    config = site.config(benchmarks=benchmarks, report={"group_by": ["level"]}, **more)
+    del config["questions"]
+    path = site.folder / "run.yaml"
+    path.write_text(json.dumps(config))
+    result = site.run(path)
+    assert result.exit_code in (ExitCode.REACHED, ExitCode.SPENT), result.output
+    return site.folder
+
+
+@pytest.fixture
+def ended(site: Site, ended_once: Path) -> Path:
+    """A copy of that run, beside its configuration."""
+    shutil.copytree(ended_once, site.folder, dirs_exist_ok=True)
+    return site.directory()
+
+
+def results_of(directory: Path) -> Results:
+    results = read_results(directory)
+    assert results is not None
+    return results
+
+
+def looks_of(directory: Path) -> list[dict[str, object]]:
+    with closing(RunReader.open(directory)) as reader:
+        return [dict(look.body) for look in reader.looks()]
+
+
+def invoke(*words: object) -> str:
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code in (0, ExitCode.REACHED, ExitCode.SPENT), result.output
+    return result.stdout
+
+
+def test_the_score_is_the_weighted_mean_of_the_benchmarks_whose_questions_are_asked_by_their_weight(
+    ended: Path,
+) -> None:
+    results = results_of(ended)
+    trials = {row.id: sum(row.trials) for row in rows_in_file(ended)}
+    assert {key.partition("/")[0] for key in trials} == {"easy", "hard"}
+    assert [row for row in results.models if row.trials > 8 * 6], "some model is asked beyond the opening"
+    heavy, light = (np.mean([n for key, n in trials.items() if key.startswith(name)]) for name in SHARES)
+    assert heavy > 1.5 * light
+    parts = {(row.by, row.group, row.model): row for row in results.groups}
+    for model in results.models:
+        part_rows = [parts["benchmark", name, model.name] for name in SHARES]
+        assert [row.questions for row in part_rows] == [3, 5]
+        assert [row.share for row in part_rows] == pytest.approx(list(SHARES.values()))
+        assert model.score == pytest.approx(sum(row.share * row.score for row in part_rows))  # type: ignore[operator]
+        assert model.trials == sum(row.trials for row in part_rows)
+        assert all(0.0 <= row.lo <= row.score <= row.hi <= 1.0 for row in part_rows)  # type: ignore[operator]
+    assert {row.group for row in results.groups if row.by == "level"} == {"odd", "even"}
+    assert sum(row.share for row in results.groups if row.by == "level") == pytest.approx(len(results.models))
+
+
+def test_a_replay_of_the_run_weighs_its_questions(ended: Path, tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    invoke("replay", ended, "--config", config, "--output", tmp_path / "again")
+    scores, again = (
+        {row.name: row.score for row in results_of(directory).models} for directory in (ended, tmp_path / "again")
+    )
+    assert again == pytest.approx(scores), "the same trials in their order"
+
+
+def test_the_run_resumes_only_with_the_same_weights(ended: Path, site: Site) -> None:
+    config = site.folder / "run.yaml"
+    assert site.run(config, "--set", "trials.max=32").exit_code in (ExitCode.REACHED, ExitCode.SPENT)
+    other = site.run(config, "--set", "benchmarks.0.weight=1")
+    assert other.exit_code == ExitCode.CONFIGURATION
+    assert "benchmarks.easy.weight" in other.stderr
+
+
+@pytest.mark.slow
+def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> None:
+    """A build may be far worse in total, but not on the easy questions: one build is, the other is better."""
+    path = site.gated_benchmarks()
+    ran = site.run(path)
+    assert ran.exit_code == ExitCode.WORSE, ran.output
+    assert "on easy worse than bob by more than 10 points." in ran.output
+    results = results_of(site.directory())
+    outcomes = {row.model: (row.outcome, row.why) for row in results.gate}
+    assert outcomes == {
+        "ada": (
+            "PASS",
+            "on all questions not worse than bob by more than 70 points; "
+            "on easy not worse than bob by more than 10 points",
+        ),
+        "cyd": ("FAIL", "on easy worse than bob by more than 10 points"),
+    }
+    gates = {(row.group, row.model): row.gate for row in results.groups if row.by == "benchmark"}
+    assert gates["easy", "ada"] == "PASS"
+    assert gates["easy", "cyd"] == "FAIL"
+    assert {gates["hard", name] for name in ("ada", "bob", "cyd")} == {gates["easy", "bob"]} == {None}
+    comment = site.report("pr")
+    assert comment.startswith("**FAIL: ") and comment.count("\n\n**PASS: ") == 1, "the worst first"
+    taken = looks_of(site.directory())
+    again = site.run(path, "--set", "benchmarks.0.gate=60%")
+    assert again.exit_code in ENDED, "how much worse a build may be says nothing of its trials; all is judged anew"
+    assert looks_of(site.directory())[: len(taken)] == taken
+    (warning,) = (row.text for row in results_of(site.directory()).warnings if row.kind == "redecided")
+    assert "benchmarks.easy.gate: 0.1 → 0.6;" in warning and "The promise does not cover" in warning
+    assert site.run(path, "--set", "benchmarks.0.gate=60%", "--set", "trials.max=240").exit_code in ENDED

@@ -1,67 +1,120 @@
-"""`trials.max` changed on resume: what is stored says so, leads to the same looks again, and the reader is told."""
+"""A run that goes on with other settings remembers its own, keeps its looks, and drops no answer from a score."""
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
-from live_runs import Site
-from stored_runs import stored_header
+from live_runs import ENDED, MODELS, EndedRuns, Site
+from stored_runs import events_in, stored_header, stored_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.notes import SettingsChanged, events_of_kind
+from adaptive_eval.notes import SettingsChanged
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.running.settings_of_run import replay_stored
 
-FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
+
+def looks(site: Site) -> list[dict[str, object]]:
+    with closing(RunReader.open(site.directory())) as reader:
+        return [dict(look.body) for look in reader.looks()]
+
+
+def stored_and_counted(site: Site) -> tuple[int, int]:
+    """How many trials are stored, and how many of them are in a score."""
+    with closing(RunReader.open(site.directory())) as reader:
+        stored = reader.trial_count()
+        in_scores = sum(reader.looks()[-1].body["trials"])
+    assert sum(row["trials"] for row in site.results()["models"]) == in_scores
+    return stored, in_scores
+
+
+def warnings(site: Site, kind: str) -> list[str]:
+    return [entry["text"] for entry in site.results()["warnings"] if entry["kind"] == kind]
+
+
+@pytest.mark.slow
+def test_the_plain_command_goes_on_with_the_settings_of_the_run(site: Site) -> None:
+    config = site.write(trials={"min": 2, "max": 3}, budget={"trials": 90})
+    assert site.run(config).exit_code == ExitCode.SPENT
+    longer = site.run(config, "--set", "trials.max=120", "--set", "budget.trials=2000")
+    assert longer.exit_code == ExitCode.REACHED, longer.stderr
+    decided, counts = site.results(), stored_and_counted(site)
+    again = site.run(config)
+    assert again.exit_code == ExitCode.REACHED, again.stderr
+    assert "settings of an earlier start still apply (budget.trials=2000, trials.max=120)" in again.stderr
+    assert stored_and_counted(site) == counts and not warnings(site, "uncounted")
+    assert site.results()["pairs"] == decided["pairs"]
+    assert len(events_in(site.directory(), SettingsChanged)) == 1
+
+
+@pytest.mark.slow
+def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_the_run(site: Site) -> None:
+    site.run(site.write(trials={"min": 2, "max": 3}), "--set", "trials.max=4", "--set", "stopping.confidence=0.9")
+    again = site.run(site.write(trials={"min": 2, "max": 6}))
+    assert again.exit_code in ENDED, again.stderr
+    assert "(stopping.confidence=0.9)" in again.stderr
+    assert "settings changed: " in again.stdout
+    with closing(RunReader.open(site.directory())) as reader:
+        assert reader.header().configuration["trials"]["max"] == 6
+        assert reader.header().configuration["stopping"]["confidence"] == 0.9
+    once_more = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=0.8")
+    assert "settings of an earlier start" not in once_more.stderr
+    undone = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=")
+    assert "settings changed: stopping.confidence" in undone.stdout and "still apply" not in undone.stderr
+    assert "still apply" not in site.run(site.folder / "run.yaml").stderr
+    for options in (["--set", "budget.trials=600"], ["--set", "budget="], []):  # a section replaces what was set in it
+        assert ("still apply" in site.run(site.folder / "run.yaml", *options).stderr) is False
+    fresh = site.run(site.folder / "run.yaml", "--run-dir", str(site.directory("other")))
+    assert "settings of an earlier start" not in fresh.stderr
+
+
+@pytest.mark.slow
+def test_trials_min_of_a_run_without_a_look_can_be_undone(site: Site) -> None:
+    config = site.write(trials={"max": 30}, budget={"trials": 100})
+    assert "does not cover the first round" in site.run(config, "--set", "trials.min=8").stdout
+    assert "still apply (trials.min=8)" in site.run(config).stderr
+    undone = site.run(config, "--set", "trials.min=")
+    assert undone.exit_code in ENDED and sum(looks(site)[0]["trials"]) == 96, undone.output
+
+
+def test_settings_that_contradict_the_run_are_refused_with_what_to_type(site: Site, ended_runs: EndedRuns) -> None:
+    settings = {"trials": {"min": 2, "max": 6}, "budget": {"trials": 500}}
+    ended_runs.copy(site, **settings)
+    before = looks(site)
+    for lowered, message in (
+        ({"trials": {"min": 2, "max": 3}}, "--set trials.max=6"),
+        ({"trials": {"min": 3, "max": 6}}, "trials.min cannot change after the first look: it was 2, and is now 3"),
+        ({"budget": {"trials": 20}}, "--set budget.trials=500"),
+        ({"budget": {"wall_time": "0.001s"}}, "--set budget.wall_time="),
+    ):
+        refused = site.run(site.write(**settings | lowered))
+        assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
+        assert looks(site) == before
+        with closing(RunReader.open(site.directory())) as reader:
+            assert len(reader.configurations()) == 1
+    assert site.run(site.write(**settings)).exit_code in ENDED
 
 
 def run_to(site: Site, max_trials: int, min_trials: int = 2) -> str:
     """The messages of a run with this horizon."""
     ended = site.run(site.write(trials={"min": min_trials, "max": max_trials}))
-    assert ended.exit_code in FINISHED, ended.stderr
+    assert ended.exit_code in ENDED, ended.stderr
     return ended.stdout
 
 
 @pytest.mark.slow
-def test_each_change_of_the_horizon_is_stored_reported_and_replayed(site: Site) -> None:
-    run_to(site, 3)
-    with closing(RunReader.open(site.directory())) as reader:
-        first = reader.looks()
-    run_to(site, 6)
-    output = run_to(site, 9)
+def test_each_change_of_the_horizon_is_reported_and_changes_no_look(site: Site) -> None:
+    before = list[list[dict[str, object]]]()
+    for max_trials in (3, 6, 9):
+        output = run_to(site, max_trials)
+        before.append(looks(site))
+    assert before[1][: len(before[0])] == before[0] and before[2][: len(before[1])] == before[1]
     assert "trials.max was raised from 3 to 6 after look" in output
-    results = site.results()
-    texts = [warning["text"] for warning in results["warnings"] if warning["kind"] == "horizon"]
-    assert [text.split(" after")[0] for text in texts] == [
+    assert [text.split(" after")[0] for text in warnings(site, "horizon")] == [
         "trials.max was raised from 3 to 6",
         "trials.max was raised from 6 to 9",
     ]
-    with closing(RunReader.open(site.directory())) as reader:
-        looks = reader.looks()
-        assert [look.body["scores"] for look in looks[: len(first)]] == [look.body["scores"] for look in first]
-        stored = StoredRun(reader)
-        changes = events_of_kind(reader.events(), SettingsChanged)
-        assert changes[0].looks == len(first)
-        controller = replay_stored(reader.log, stored.setup.config, stored.setup.questions).controller
-        before = controller.plan.before
-        assert before is not None and before.run.plan.before is not None
-        first_stage = before.run.plan.before.run
-        assert [first_stage.taker.taken, before.run.taker.taken] == [change.looks for change in changes]
-        assert [first_stage.plan.trials.max, before.run.plan.trials.max] == [3, 6]
-    assert [list(look.scores) for look in controller.looks] == [look.body["scores"] for look in looks]
-    assert [extension.now for extension in controller.extensions] == [6, 9]
-
-
-def test_the_first_look_stays_where_it_was(site: Site) -> None:
-    run_to(site, 3)
-    refused = site.run(site.write(trials={"min": 3, "max": 6}))
-    assert refused.exit_code == ExitCode.CONFIGURATION
-    assert "trials.min cannot change after the first look: it was 2, and is now 3" in refused.stderr
-    with closing(RunReader.open(site.directory())) as reader:
-        assert len(reader.configurations()) == 1
 
 
 @pytest.mark.slow
@@ -69,7 +122,7 @@ def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raise
     """By default it lies at a fifth of `trials.max`, at least at 2 and at most at 4."""
     for max_trials in (6, 20):
         ended = site.run(site.write(trials={"max": max_trials}))
-        assert ended.exit_code in FINISHED, ended.stderr
+        assert ended.exit_code in ENDED, ended.stderr
         assert stored_config(stored_header(site.directory())).trials.min == 2
         assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md"]).exit_code == 0
         report = (site.directory() / "report.md").read_text()
@@ -82,7 +135,7 @@ def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raise
 def test_the_first_look_of_a_small_budget_stays_when_the_budget_is_raised(site: Site) -> None:
     for budget in (60, 600):  # three and 33 trials of each of six questions by three models
         ended = site.run(site.write(trials={"max": 20}, budget={"trials": budget}))
-        assert ended.exit_code in FINISHED, ended.stderr
+        assert ended.exit_code in ENDED, ended.stderr
         assert stored_config(stored_header(site.directory())).trials.min == 2
     with closing(RunReader.open(site.directory())) as reader:
         assert len(reader.looks()) > 1
@@ -103,11 +156,56 @@ def test_a_run_that_chooses_its_pace_keeps_the_one_it_began_with(site: Site) -> 
     """`auto` would take another now: GPUs are named, and the stored run says what it began with."""
     gpus = [{"name": name, "base_url": site.base_url, "gpus": 1} for name in ("ada", "bob", "cyd")]
     begun = site.run(site.write(trials={"min": 2, "max": 10, "optimize": "cost"}, models=gpus))
-    assert begun.exit_code in FINISHED, begun.stderr
+    assert begun.exit_code in ENDED, begun.stderr
     again = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus))
-    assert again.exit_code in FINISHED, again.stderr
+    assert again.exit_code in ENDED, again.stderr
     assert stored_header(site.directory()).configuration["trials"]["optimize"] == "cost"
     folder = str(site.directory("fresh"))
     fresh = site.run(site.write(trials={"min": 2, "max": 10}, models=gpus), "--run-dir", folder)
-    assert fresh.exit_code in FINISHED, fresh.stderr
+    assert fresh.exit_code in ENDED, fresh.stderr
     assert stored_header(site.directory("fresh")).configuration["trials"]["optimize"] == "time"
+
+
+CHEAPEST = {"kind": "cheapest", "delta": "20%"}
+REFUSAL = "the price or the gpus of bob are not those of its first answers"
+
+
+def write(site: Site, bob: float, **changes: object) -> Path:
+    prices = {name: bob if name == "bob" else 1.0 for name in MODELS}
+    models = [
+        {"name": name, "base_url": site.base_url, "price": {"input": price, "output": price}}
+        for name, price in prices.items()
+    ]
+    return site.write(**{"models": models, "objective": CHEAPEST, "trials": {"min": 1, "max": 2}, **changes})
+
+
+def costs_of_bob(site: Site) -> set[float]:
+    """What a token of its answers has cost."""
+    trials = [trial for trial in stored_trials(site.directory()) if trial.model == "bob"]
+    return {round(trial.cost.usd / trial.cost.tokens * 1e6, 6) for trial in trials}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"budget": {"usd": 0.3}},  # ends before its first look
+        {"objective": "ranking"},
+    ],
+)
+def test_a_price_stays_that_of_the_first_answers(site: Site, first: dict[str, object]) -> None:
+    site.run(write(site, 100.0, **first))
+    assert costs_of_bob(site) == {100.0}
+    refused = site.run(write(site, 0.5))
+    assert refused.exit_code == ExitCode.CONFIGURATION and REFUSAL in refused.stderr
+    assert site.run(write(site, 0.5, objective="ranking")).exit_code != ExitCode.CONFIGURATION
+    assert REFUSAL in site.run(write(site, 0.5)).stderr, "at the price of the last start, but not of the first answers"
+    assert REFUSAL not in site.run(write(site, 100.0)).stderr
+
+
+@pytest.mark.slow
+def test_answers_of_a_dry_run_at_another_price_are_not_used(site: Site) -> None:
+    site.run(write(site, 100.0), "--dry-run")
+    ended = site.run(write(site, 0.5))
+    assert "the answers of the dry run are not used" in ended.stderr
+    assert costs_of_bob(site) == {0.5}

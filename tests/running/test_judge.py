@@ -1,17 +1,20 @@
-"""Runs whose answers are graded by a judge: over HTTP, with kills, caps, errors, and missing verdicts."""
+"""Runs whose answers judges or a verifier grade, all or some: kills, caps, errors, and missing verdicts."""
 
 import asyncio
+import json
 import re
 import signal
-from collections import Counter
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from contrary_server import Asked, Reply, listening
 from gated import GatedServer
 from live_runs import ENDED, MODELS, RunOutcome, Site, kill, small_world, stored, wait_for_trials, wait_until
+from result_rows import rows_in_file
 from scripted_server import scripted_server
 from stored_runs import events_in
 from typer.testing import CliRunner
@@ -19,6 +22,7 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode, JudgeFailed
 from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
 from adaptive_eval.endpoints import connection
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
@@ -31,18 +35,20 @@ from adaptive_eval.graders.types import Grade
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.trial import UNGRADED, GradeDetails, Trial
-from adaptive_eval.notes import AnswersLost, events_of_kind
+from adaptive_eval.notes import AnswersLost, BaselineAsked, events_of_kind
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.costs import further_costs
 from adaptive_eval.report.lines import count
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import AWAITS_VERDICT
+from adaptive_eval.report.records import AWAITS_VERDICT, TrialRecord
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run
+from adaptive_eval.simulate.answering import question_rows
 from adaptive_eval.simulate.faults import Faults
-from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.judging import OTHERS_SCORE, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.redact import redact_trial
 
@@ -75,41 +81,6 @@ def grading_is_told(site: Site) -> GradingCost:
     return total
 
 
-def assert_sums_up(site: Site) -> None:
-    """A model's answers by themselves, their grades, and verdicts in vain have used all that is counted of it."""
-    results, spent = read_results(site.directory()), Counter[str]()
-    assert results is not None
-    for trial in stored(site):
-        spent[trial.model] += trial.answer.prompt_tokens + trial.answer.completion_tokens
-    for row in results.models:
-        assert row.grading is not None
-        more = 0 if row.grading.in_vain is None else row.grading.in_vain.tokens
-        assert row.tokens == spent[row.name] + row.grading.tokens + more
-    assert results.cost.tokens == sum(row.tokens for row in results.models)
-
-
-@pytest.mark.slow
-def test_a_judge_without_mistakes_grades_as_the_grader_does(site: Site, fair_url: str) -> None:
-    priced = judged_by(fair_url, {"price": {"input": 3.0, "output": 4.0}, "gpus": 2})
-    ended = site.run(site.write(**settings(fair_url, grader=priced)))
-    assert ended.exit_code in ENDED
-    used = grading_is_told(site)
-    assert (
-        f"grading   {dict(further_costs(used, ()))['grading']}" in ended.stdout
-        and used.usd > 0.0
-        and used.gpu_seconds > 0.0
-    )
-    results = read_results(site.directory())
-    assert results is not None and "judged" in {warning.kind for warning in results.warnings}
-    keyed = site.write("keyed", **settings(fair_url, grader="math"))
-    assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
-    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
-    for trial in stored(site):
-        assert trial.signals["verdict"] in ("correct", "wrong") and trial.signals["agreement"] == 1.0
-        used = [trial.signals[f"judge_{kind}_tokens"] for kind in ("prompt", "completion")]
-        assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(map(float, used))
-
-
 @pytest.mark.slow
 def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_url: str) -> None:
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.02))) as url:
@@ -123,12 +94,10 @@ def test_a_missing_verdict_is_no_grade_and_is_requested_again(site: Site, fair_u
         in_vain = grading.in_vain
         assert in_vain is not None and in_vain.verdicts == len(failed)
         assert " of it for the grades of " in dict(further_costs(grading, ()))["grading"]
-        assert_sums_up(site)
     config = site.write(**settings(fair_url))  # another address of the judge changes no meaning
     assert site.run(config).exit_code in ENDED
     assert all(trial.category is not None for trial in stored(site))
     assert grading_is_told(site).in_vain == in_vain, "it stays spent"
-    assert_sums_up(site)
     plain = site.write("plain", **settings(fair_url))
     site.run(plain, "--run-dir", str(site.directory("plain")))
     mended, never = RunOutcome.of(site.directory()).outcomes, RunOutcome.of(site.directory("plain")).outcomes
@@ -226,10 +195,10 @@ def test_judging_again_stays_within_the_caps_or_is_confirmed(site: Site, fair_ur
     assert sum(event.verdicts for event in lost) > 0 and all(event.tokens > 0 for event in lost)
 
 
-def charged_for_regrades(site: Site) -> list[Charge]:
+def charges(site: Site, kind: ChargeKind) -> list[Charge]:
     with closing(LogReader.open(site.directory())) as reader:
         records = (record for rows in reader.log(in_whole_commits=False) for _, record in rows)
-        return [record for record in records if isinstance(record, Charge) and record.kind is ChargeKind.REGRADE]
+        return [record for record in records if isinstance(record, Charge) and record.kind is kind]
 
 
 @pytest.mark.slow
@@ -253,20 +222,24 @@ def test_an_interrupted_regrade_counts_what_it_has_requested(site: Site, fair_ur
         )
         process = WarmProcess(["regrade", str(site.directory()), "--config", str(config)], site.folder)
         site.processes.append(process)
-        wait_until(lambda: len(charged_for_regrades(site)) == 3, process)  # some were asked for, came, and others were
+        wait_until(
+            lambda: len(charges(site, ChargeKind.REGRADE)) == 3, process
+        )  # some were asked for, came, and others were
         process.send_signal(number)
         _, errors = process.communicate()
     assert process.returncode == (ExitCode.STOPPED if number == signal.SIGINT else -number), errors
-    first, refund, last = charged_for_regrades(site)
+    first, refund, last = charges(site, ChargeKind.REGRADE)
     worst, flying = first.cost.tokens / first.number, last.number
-    spent, usd = (sum(getattr(charge.cost, of) for charge in charged_for_regrades(site)) for of in ("tokens", "usd"))
+    spent, usd = (
+        sum(getattr(charge.cost, of) for charge in charges(site, ChargeKind.REGRADE)) for of in ("tokens", "usd")
+    )
     assert stored(site) == before, "all grades change or none"
     assert first.number + flying == len(before) and refund.cost.tokens < 0 < flying
     assert flying * worst < spent < len(before) * worst, "what has come counts as it was, the rest at its worst"
     config = site.write("anew", **settings(fair_url, grader=judged_by(fair_url, **limits), **anew))
     done = CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
     assert done.exit_code == 0, done.output
-    assert sum(charge.cost.tokens for charge in charged_for_regrades(site)) == spent, (
+    assert sum(charge.cost.tokens for charge in charges(site, ChargeKind.REGRADE)) == spent, (
         "the second has taken back all of its own"
     )
     ended = site.run(config)
@@ -338,3 +311,280 @@ def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_ver
         errors = asyncio.run(asked_twice(Judge(server=asked, sampling=LINES)))
     assert "gave no verdict" in errors[0] and "fails on this request every time: HTTP 500: no" in errors[1]
     assert len(counted) == 1 and server.statuses[counted[0] :] == [200, 500]
+
+
+ALWAYS_WRONG = (0.0, 1.0)
+AWAY = "http://127.0.0.1:9/v1"
+QUICK = {"in_flight": 4, "retry_for": 0}
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[tuple[str, str, str]]:
+    """Servers of the small world: two with a judge that makes no mistakes, one whose judge is always wrong."""
+    with ExitStack() as stack:
+        kinds = (SimulatedJudge(), SimulatedJudge(), SimulatedJudge(says_right=ALWAYS_WRONG, structured=False))
+        first, second, third = (
+            stack.enter_context(serving(SimulatedServer(small_world(), judge=judge))) for judge in kinds
+        )
+        yield first, second, third
+
+
+def server(url: str, **fields: object) -> dict[str, object]:
+    return {"base_url": url, "model": "judge", **fields}
+
+
+def panel_settings(first: str, *further: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": first} for name in MODELS]
+    grader = {"kind": "judge", "concurrency": {"in_flight": 4}, "server": [server(url) for url in (first, *further)]}
+    return {"models": models, "grader": grader | changes, "trials": {"min": 3, "max": 6}, "concurrency": QUICK}
+
+
+@pytest.mark.slow
+def test_the_majority_of_all_votes_decides(site: Site, judges: tuple[str, str, str]) -> None:
+    right, too, wrong = judges
+    prices = [{"input": 1.0, "output": 2.0}, {"input": 10.0, "output": 20.0}]
+    panel = [server(right, price=prices[0]), server(too, price=prices[1]), server(wrong)]
+    ended = site.run(site.write(**panel_settings(right, server=panel)))
+    assert ended.exit_code in ENDED, ended.stderr
+    keyed = site.write("keyed", **{**panel_settings(right), "grader": "math"})
+    assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
+    trials = stored(site)
+    assert {trial.signals["agreement"] for trial in trials} == {2 / 3}
+    alone = site.write("alone", **panel_settings(right, server=server(right, price=prices[0])))
+    assert site.run(alone, "--run-dir", str(site.directory("alone"))).exit_code in ENDED
+    singles = {(single.model, single.question, single.trial): single for single in stored(site, "alone")}
+    for trial in trials:
+        of_one = singles[trial.model, trial.question, trial.trial]
+        # the two that are sent the same text cost 1 and 10 times as much; the third has no price
+        assert float(trial.signals["judge_usd"]) == pytest.approx(11.0 * float(of_one.signals["judge_usd"]), rel=0.05)
+        assert float(trial.signals["judge_prompt_tokens"]) > 2.5 * float(of_one.signals["judge_prompt_tokens"])
+    assert {tuple(float(trial.signals[f"agreement_{at}"]) for at in (1, 2, 3)) for trial in trials} == {(1.0, 1.0, 0.0)}
+    results = read_results(site.directory())
+    assert results is not None and "judge_unstructured" in {warning.kind for warning in results.warnings}
+
+
+@pytest.mark.slow
+def test_answers_without_a_majority_have_no_grade_until_there_is_one(site: Site, judges: tuple[str, str, str]) -> None:
+    right, _, wrong = judges
+    undecided = site.run(site.write(**panel_settings(right, wrong)))
+    assert undecided.exit_code == ExitCode.ENDPOINTS and "judge's votes differ" in undecided.output
+    assert {str(trial.grader_error).partition(":")[0] for trial in stored(site)} - {AWAITS_VERDICT} == {
+        "the judge's votes differ"
+    }
+    before = [trial.answer for trial in stored(site)]
+    # the address of a judge changes no meaning: the next start asks the one that is there now
+    assert site.run(site.write(**panel_settings(right, right))).exit_code in ENDED
+    after = stored(site)
+    assert [trial.answer for trial in after][: len(before)] == before
+    assert all(trial.category is not None for trial in after)
+
+
+@pytest.mark.slow
+def test_one_of_three_judges_may_be_unreachable(site: Site, judges: tuple[str, str, str]) -> None:
+    right, too, _ = judges
+    assert site.run(site.write(**panel_settings(right, too, AWAY))).exit_code in ENDED
+    assert {trial.signals["agreement"] for trial in stored(site)} == {2 / 3}
+
+
+@pytest.mark.slow
+def test_caps_reserve_what_every_judge_may_cost(site: Site, judges: tuple[str, str, str]) -> None:
+    right, too, wrong = judges
+    price = {"input": 1.0, "output": 2.0}
+    models = [{"name": name, "base_url": right, "price": price} for name in MODELS]
+    first = server(right, price=price)
+    paid = [server(url, api_key_env="KEY") for url in (too, wrong)]
+    capped = {**panel_settings(right, server=[first, *paid]), "models": models, "budget": {"usd": 20.0}}
+    refused = site.run(site.write(**capped))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "add grader.server.1.price" in refused.stderr and "add grader.server.2.price" in refused.stderr
+    panel = [first, *(server(url, price={"input": 2.0, "output": 4.0}) for url in (too, wrong))]
+    config = load_config(site.write(**{**capped, **panel_settings(right, server=panel), "models": models}))
+    alone = load_config(site.write("alone", **{**panel_settings(right, server=first), "models": models}))
+    assert config.grader.worst_cost([]).usd == pytest.approx(5.0 * alone.grader.worst_cost([]).usd)  # type: ignore[union-attr]
+    ended = site.run(site.write(**{**panel_settings(right, server=panel), "models": models, "budget": {"usd": 20.0}}))
+    assert ended.exit_code in ENDED
+    results = read_results(site.directory())
+    assert results is not None and results.cost.in_all("usd") <= 20.0
+
+
+PRICE = {"input": 3.0, "output": 4.0}
+
+
+def write(site: Site, url: str, name: str = "run", judge_url: str = "", **changes: object) -> Path:
+    """A configuration of two benchmarks, of which a judge grades `open`; without `judge_url` a key grades both."""
+    rows = list(question_rows(small_world()))
+    for benchmark, chosen in (("exact", rows[::2]), ("open", rows[1::2])):
+        (site.folder / f"{benchmark}.jsonl").write_text("\n".join(map(json.dumps, chosen)))
+    server = {"base_url": judge_url, "model": "judge"}
+    judge = (
+        {"grader": {"kind": "judge", "server": {**server, "price": PRICE}, "max_answer_bytes": 1024}}
+        if judge_url
+        else {}
+    )
+    config = site.config(
+        benchmarks=[
+            {"name": "exact", "questions": "exact.jsonl"},
+            {"name": "open", "questions": "open.jsonl", **judge},
+        ],
+        models=[{"name": model, "base_url": url} for model in MODELS],
+        **{"trials": {"min": 2, "max": 6}} | changes,
+    )
+    del config["questions"]
+    (path := site.folder / f"{name}.yaml").write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.slow
+def test_answers_are_judged_or_parsed_as_their_benchmark_says(site: Site, fair_url: str) -> None:
+    config = write(site, fair_url, judge_url=fair_url)
+    assert "the judge of open" in site.run(config, "--dry-run").stdout
+    ended = site.run(config)
+    assert ended.exit_code in ENDED, ended.output
+    keyed = write(site, fair_url, "keyed")
+    assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
+    for trial in stored(site):
+        assert ("verdict" in trial.signals) == trial.question.startswith("open/")
+    results = read_results(site.directory())
+    assert results is not None and results.cost.grading is not None
+    judged = sum(sum(row.trials) for row in rows_in_file(site.directory()) if row.id.startswith("open/"))
+    assert results.cost.grading.answers == judged > 0
+    assert "judged" in {warning.kind for warning in results.warnings}
+    verified = CliRunner().invoke(app, ["verify", str(site.directory())])
+    assert verified.exit_code == 0, verified.output
+
+
+@pytest.mark.slow
+def test_an_unreachable_judge_leaves_only_its_own_answers_without_a_grade(site: Site, fair_url: str) -> None:
+    result = site.run(write(site, fair_url, judge_url="http://127.0.0.1:9/v1"))
+    assert result.exit_code not in ENDED
+    graded = {trial.question.partition("/")[0]: trial.category is not None for trial in stored(site)}
+    assert graded == {"exact": True, "open": False}
+    assert site.run(write(site, fair_url, judge_url=fair_url)).exit_code in {ExitCode.REACHED, ExitCode.SPENT}
+    assert all(trial.category is not None for trial in stored(site))
+
+
+LEANING = (0.7, 0.1, -0.9)
+SURE = 4.0
+
+
+@pytest.fixture(scope="module")
+def verifier_url() -> Iterator[str]:
+    """A server of the small world, and of a verifier that is right, and leans to A without content."""
+    with serving(SimulatedServer(small_world(), verifier=SimulatedVerifier(SURE, LEANING))) as url:
+        yield url
+
+
+def verified_by(url: str, cost: Mapping[str, object] | None = None, **changes: object) -> dict[str, object]:
+    return {"kind": "verifier", "server": {"base_url": url, "model": "verifier", **(cost or {})}, **changes}
+
+
+def verified(url: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": url} for name in MODELS]
+    return {"models": models, "grader": verified_by(url), "trials": {"min": 2, "max": 4}} | changes
+
+
+def baselines(site: Site) -> list[BaselineAsked]:
+    return events_in(site.directory(), BaselineAsked)
+
+
+def labels(trial: TrialRecord) -> list[float]:
+    return [float(trial.signals[f"verifier_{letter}"]) for letter in "abc"]
+
+
+@pytest.mark.slow
+def test_without_a_key_grader_the_verifier_says_what_is_correct(site: Site, verifier_url: str) -> None:
+    assert site.run(site.write(**verified(verifier_url))).exit_code in ENDED
+    keyed = site.write("keyed", **verified(verifier_url, grader="math"))
+    assert site.run(keyed, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("keyed"))
+    # what was graded by a key is verified afterwards, and goes on
+    config = site.write("keyed", **verified(verifier_url, rubric="verifier_only"))
+    done = CliRunner().invoke(app, ["regrade", str(site.directory("keyed")), "--config", str(config)])
+    assert done.exit_code == ExitCode.REACHED, done.output
+    for trial in stored(site, "keyed"):
+        assert trial.category == (3 if trial.signals["verdict"] == "correct" else 2)
+    assert site.run(config, "--run-dir", str(site.directory("keyed"))).exit_code in ENDED
+
+
+@pytest.mark.slow
+def test_a_regrade_needs_room_for_the_request_without_content_too(site: Site, verifier_url: str) -> None:
+    assert site.run(site.write(**verified(verifier_url, grader="math"))).exit_code in ENDED
+
+    def regrade(tokens: int) -> Result:
+        config = site.write("verified", **verified(verifier_url, budget={"tokens": tokens}))
+        return CliRunner().invoke(app, ["regrade", str(site.directory()), "--config", str(config)])
+
+    def needed(refused: Result) -> int:
+        words = " ".join(refused.stderr.replace(",", "").split())
+        assert refused.exit_code == ExitCode.CONFIGURATION and "raise budget.tokens or add --beyond-limits" in words
+        return sum(map(int, re.findall(r"up to (\d+) tokens with (\d+) spent", words)[0]))
+
+    limit = needed(regrade(2000))
+    assert needed(regrade(limit - 1)) == limit
+    done = regrade(limit)
+    assert done.exit_code == ExitCode.REACHED, done.output
+
+
+@pytest.mark.parametrize(
+    ("verifier", "grader", "message"),
+    [
+        (SimulatedVerifier(scored=False), {}, "returns no log-probabilities"),
+        (
+            SimulatedVerifier(leaning=(9.0, 9.0, -9.0)),
+            {"sampling": {"extra_body": {"top_logprobs": 3}}},
+            "do not include C",
+        ),
+        (
+            SimulatedVerifier(leaning=(-20.0,) * 3),
+            {"sampling": {"extra_body": {"top_logprobs": 5}}},
+            "must reply with one of A, B, C",
+        ),
+    ],
+)
+def test_a_server_that_cannot_verify_is_reported_before_anything_is_spent(
+    site: Site, verifier: SimulatedVerifier, grader: dict[str, object], message: str
+) -> None:
+    server = SimulatedServer(small_world(), verifier=verifier)
+    with serving(server) as url:
+        ended = site.run(site.write(**verified(url, grader=verified_by(url, **grader))))
+    assert ended.exit_code == ExitCode.CONFIGURATION
+    assert message in re.sub(r"\s+", " ", ended.output)
+    assert server.counts["answered"] == 1 and not stored(site)
+
+
+@pytest.mark.slow
+def test_a_missing_label_has_a_bound_and_too_wide_a_bound_is_no_grade(site: Site) -> None:
+    # of three tokens one is often a word instead of the least likely label
+    for name, sure, graded in (("narrow", 9.0, True), ("wide", 0.5, False)):
+        verifier = SimulatedVerifier(sure, noise=1.0, talks=-OTHERS_SCORE - 0.3)
+        with serving(SimulatedServer(small_world(), verifier=verifier)) as url:
+            grader = verified_by(url, sampling={"extra_body": {"top_logprobs": 3}})
+            config = site.write(name, **verified(url, grader=grader, trials={"min": 2, "max": 2}))
+            site.run(config, "--run-dir", str(site.directory(name)))
+        for trial in stored(site, name):
+            if trial.category is None:
+                assert trial.grader_error == AWAITS_VERDICT or "so the probabilities are uncertain" in str(
+                    trial.grader_error
+                )
+            elif trial.signals["verifier_open"]:
+                assert 0.0 < min(labels(trial)) <= float(trial.signals["verifier_open"]) + 1e-9 < 0.06
+        assert any(trial.category is not None for trial in stored(site, name)) or not graded
+        assert all(trial.category is not None for trial in stored(site, name)) == graded
+
+
+@pytest.mark.slow
+def test_a_lost_baseline_request_counts_each_time(site: Site, verifier_url: str) -> None:
+    world = replace(small_world(), latency=Latency(median=1.2))
+    faulty = SimulatedServer(world, faults=Faults(reset=0.5), verifier=SimulatedVerifier(SURE, LEANING), seed=3)
+    with serving(faulty) as url:
+        grader = verified_by(url, concurrency={"in_flight": 64})
+        capped = {"budget": {"tokens": 100_000_000}, "concurrency": 64, "trials": {"min": 2, "max": 2}}
+        config = site.write(**verified(verifier_url, grader=grader, **capped))
+        assert site.run(config).exit_code in ENDED
+    assert len(baselines(site)) == 1 and faulty.counts["reset"] > 0
+    charged = charges(site, ChargeKind.BASELINE)
+    lost = len(charged) - 2  # one request came through, and its charge was corrected
+    assert sum(charge.cost.tokens for charge in charged) >= lost * 32768
+    assert all(trial.category is not None for trial in stored(site))

@@ -1,7 +1,10 @@
-"""Runs whose judge scores by criteria, or compares in both orders: over HTTP, structured or not, killed and resumed."""
+"""Judges that score by criteria or compare answers, labels of their runs, and configurations that are refused."""
 
+import asyncio
 import json
 import re
+import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,10 +12,25 @@ from live_runs import ENDED, MODELS, RunOutcome, Site, small_world, stored
 from stored_runs import events_in
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.graders.asked import GraderServer
+from adaptive_eval.graders.asking import AskingPool
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.graders.judge_forms import AnswersOfModel, ComparisonForm
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
+from adaptive_eval.graders.types import Grade
+from adaptive_eval.graders.verifier import Verifier
+from adaptive_eval.graders.verifying import VerifierPool
+from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.notes import ServersNoticed
+from adaptive_eval.questions.types import Question
+from adaptive_eval.report.label_file import LABELS_FILE
+from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results_file import read_results
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.simulate.answering import question_rows, right_answer
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -25,7 +43,7 @@ SCORES = {"scores": CRITERIA}
 AGAINST = {"compare_to": "other"}
 
 
-def settings(site: Site, url: str, grader: dict[str, object], **changes: object) -> dict[str, object]:
+def scored(site: Site, url: str, grader: dict[str, object], **changes: object) -> dict[str, object]:
     """A run whose judge is at `url`; the questions have another answer, which is right to half of them."""
     rows = list(question_rows(small_world()))
     others = [row["answer"] if at % 2 else "1000" for at, row in enumerate(rows)]
@@ -41,38 +59,16 @@ def is_right(trial: TrialRecord) -> bool:
     return trial.answer.text.rstrip(".").endswith(f"{right_answer(trial.question)}}}")
 
 
-def report_of(directory: Path) -> str:
-    result = CliRunner().invoke(app, ["report", str(directory), "--format", "md", "--output", "-"])
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-@pytest.mark.slow
-def test_scores_by_criteria_make_the_categories(site: Site, fair_url: str) -> None:
-    """Without a rubric each sum of weights is a category, and the score of a model is the mean of its sums."""
-    config = site.write(**settings(site, fair_url, {**SCORES, "votes": 3}))
-    assert site.run(config).exit_code in ENDED
-    results = read_results(site.directory())
-    assert results is not None and results.weights == (1.0, 0.7, 0.3, 0.0)
-    for trial in stored(site):
-        right = is_right(trial)
-        assert (trial.signals["sound"], trial.signals["form"]) == ("met" if right else "not met", "met")
-        assert trial.signals["score"] == (1.0 if right else 0.3) and trial.category == (0 if right else 2)
-        assert trial.signals["agreement"] == 1.0
-        used = [float(trial.signals[f"judge_{kind}_tokens"]) for kind in ("prompt", "completion")]
-        assert trial.cost.tokens == trial.answer.prompt_tokens + trial.answer.completion_tokens + sum(used)
-
-
 @pytest.mark.slow
 def test_a_server_that_refuses_the_schema_is_asked_line_by_line_and_noted_once(site: Site, fair_url: str) -> None:
     judge = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(judge) as url:
-        config = site.write("plain", **settings(site, url, SCORES))
+        config = site.write("plain", **scored(site, url, SCORES))
         assert site.run(config, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
     refused = judge.counts["rejected"]
     notices = [event for event in events_in(site.directory("plain"), ServersNoticed) if not event.model]
     assert [event.notice for event in notices] == ["judge_unstructured"] and 0 < refused <= 3 * 16
-    assert site.run(site.write(**settings(site, fair_url, SCORES))).exit_code in ENDED
+    assert site.run(site.write(**scored(site, fair_url, SCORES))).exit_code in ENDED
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
 
 
@@ -81,7 +77,7 @@ def test_a_schema_is_not_asked_for_beside_a_format_of_the_user(site: Site) -> No
     server = SimulatedServer(small_world(), judge=SimulatedJudge(structured=False))
     with serving(server) as url:
         grader = {**SCORES, "sampling": {"extra_body": {"response_format": {"type": "text"}}}}
-        assert site.run(site.write(**settings(site, url, grader, trials={"min": 2, "max": 2}))).exit_code in ENDED
+        assert site.run(site.write(**scored(site, url, grader, trials={"min": 2, "max": 2}))).exit_code in ENDED
     assert server.counts["rejected"] == 0 and all(trial.category is not None for trial in stored(site))
 
 
@@ -90,14 +86,12 @@ def test_a_schema_is_not_asked_for_beside_a_format_of_the_user(site: Site) -> No
 def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, bias: float, expected: set[str]) -> None:
     """A judge that always prefers the first calls every comparison a tie, and the report gives its bias."""
     with serving(SimulatedServer(small_world(), judge=SimulatedJudge(position_bias=bias))) as url:
-        config = site.write(**settings(site, url, AGAINST, trials={"min": 4, "max": 4}))
+        config = site.write(**scored(site, url, AGAINST, trials={"min": 4, "max": 4}))
         assert site.run(config).exit_code in ENDED
     trials = stored(site)
     assert {trial.signals["verdict"] for trial in trials} == expected
     depend = [float(trial.signals["order_dependent"]) for trial in trials]
-    match = re.search(
-        r"([\d.]+)% depend on the order .*, by ([\d.]+)% in favour of the first", report_of(site.directory())
-    )
+    match = re.search(r"([\d.]+)% depend on the order .*, by ([\d.]+)% in favour of the first", site.report())
     assert match is not None and float(match[1]) == pytest.approx(100 * sum(depend) / len(depend), abs=0.06)
     assert float(match[2]) > 10
     # what both orders say is never the verdict of a place: a wrong answer never beats a right one
@@ -107,12 +101,220 @@ def test_a_judge_with_position_bias_is_reported_and_moves_no_score(site: Site, b
         assert trial.signals["verdict"] != worst or is_right(trial) != (trial.question in right_others)
 
 
+BASELINE, DEPTH = "bob", 3
+
+
+def compared(site: Site, url: str, **changes: object) -> dict[str, object]:
+    against = {"run": str(site.directory("earlier")), "model": BASELINE}
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}, "compare_to": against}
+    models = [{"name": name, "base_url": url} for name in MODELS]
+    return {"models": models, "grader": grader, "trials": {"min": 2, "max": 5}} | changes
+
+
+def earlier_run(
+    site: Site, url: str, depth: int = DEPTH, models: tuple[str, ...] = MODELS
+) -> dict[tuple[str, int], str]:
+    """The answers of the baseline in an earlier run, by question and trial."""
+    listed = [{"name": name, "base_url": url} for name in models]
+    config = site.write("earlier", models=listed, trials={"min": depth, "max": depth})
+    assert site.run(config, "--run-dir", str(site.directory("earlier"))).exit_code in ENDED
+    return {
+        (trial.question, trial.trial): trial.answer.text for trial in stored(site, "earlier") if trial.model == BASELINE
+    }
+
+
+def expected(trial: TrialRecord, others: dict[tuple[str, int], str], depth: int = DEPTH) -> str:
+    """The expected verdict, from which of the two is right."""
+    right = f"{{{right_answer(trial.question)}}}"
+    is_right, other_is_right = right in trial.answer.text, right in others[trial.question, trial.trial % depth]
+    return "tie" if is_right == other_is_right else "better" if is_right else "worse"
+
+
 @pytest.mark.slow
-def test_a_custom_rubric_may_use_the_levels_of_criteria(site: Site, fair_url: str) -> None:
-    categories = [
-        {"name": "good", "weight": 1, "when": {"score": {"at_least": 0.6}, "form": "met"}},
-        {"name": "rest", "weight": 0},
-    ]
-    config = site.write(**settings(site, fair_url, SCORES, rubric={"categories": categories}))
+def test_each_answer_is_compared_with_that_of_its_number(site: Site, fair_url: str) -> None:
+    others = earlier_run(site, fair_url)
+    ended = site.run(site.write(**compared(site, fair_url)))
+    assert ended.exit_code in ENDED, ended.output
+    trials = stored(site)
+    assert {trial.trial for trial in trials} > set(range(DEPTH)), "some come round to the first again"
+    for trial in trials:
+        same = trial.model == BASELINE and trial.trial < DEPTH
+        assert trial.signals["verdict"] == ("tie" if same else expected(trial, others))
+        assert (trial.signals["judge_prompt_tokens"] == 0.0) == same, (
+            "an answer is a tie with itself, and sent to nobody"
+        )
+    assert {trial.signals["verdict"] for trial in trials} == {"better", "tie", "worse"}
+    results = read_results(site.directory())
+    assert results is not None and results.weights == (1.0, 0.5, 0.0)
+    # nobody needs the earlier run to read this one
+    shutil.rmtree(site.directory("earlier"))
+    assert CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "--output", "-"]).exit_code == 0
+    result = site.run(site.write(**compared(site, fair_url)))
+    assert result.exit_code == ExitCode.CONFIGURATION and "is not a run directory" in result.output
+
+
+@pytest.mark.slow
+def test_a_run_whose_compared_answers_have_changed_is_refused(site: Site, fair_url: str) -> None:
+    earlier_run(site, fair_url, 2)
+    config = site.write(**compared(site, fair_url, trials={"min": 2, "max": 2}))
     assert site.run(config).exit_code in ENDED
-    assert all((trial.category == 0) == is_right(trial) for trial in stored(site))
+    moved = site.directory("elsewhere")
+    site.directory("earlier").rename(moved)
+    against = {"run": str(moved), "model": BASELINE}
+    grader = {**compared(site, fair_url)["grader"], "compare_to": against}  # type: ignore[dict-item]
+    again = site.write(**compared(site, fair_url, grader=grader, trials={"min": 2, "max": 3}))
+    assert site.run(again).exit_code in ENDED, "where they lie does not matter"
+    earlier_run(site, fair_url, 3)
+    refused = site.run(site.write(**compared(site, fair_url)))
+    assert refused.exit_code == ExitCode.CONFIGURATION and "others" in refused.output
+
+
+def test_missing_answers_to_compare_with_are_reported_before_anything_is_asked(site: Site, fair_url: str) -> None:
+    earlier_run(site, fair_url, 1, ("ada", "bob"))
+    lines = (site.folder / "questions.jsonl").read_text().splitlines()
+    more = lines[0].replace("q0", "q1000")
+    (site.folder / "more.jsonl").write_text("\n".join([*lines, more]))
+    for against, why in (
+        ({"run": "nowhere", "model": BASELINE}, "grader.compare_to.run: nowhere is not a run directory"),
+        ({"model": "eve"}, "has no model 'eve'; it has ada, bob"),
+        ({"model": ""}, "grader.compare_to"),
+        ({"model": BASELINE}, "has no answer by bob in"),
+    ):
+        grader = {**compared(site, fair_url)["grader"]}  # type: ignore[dict-item]
+        grader["compare_to"] = {"run": str(site.directory("earlier")), **against}
+        refused = site.run(site.write(**compared(site, fair_url, grader=grader, questions="more.jsonl")))
+        assert refused.exit_code == ExitCode.CONFIGURATION and why in refused.output, refused.output
+        assert not site.directory().exists()
+
+
+def test_equal_and_empty_answers_are_decided_without_a_judge() -> None:
+    form = ComparisonForm(compare_to=AnswersOfModel(run=Path("earlier"), model="bob"))
+
+    def decided(answer: str, *others: str, trial: int = 0) -> tuple[str, ...] | None:
+        return form.decided(Question("q", "Which?", "7", others=others).for_trial(trial), answer, 1024)
+
+    assert decided("It is 7.", "It is 7.\n") == ("tie",) and decided(" ", "") == ("tie",)
+    assert decided("It is 7.", "") == ("better",) and decided("", "It is 7.") == ()
+    assert decided("It is 7.", "It is 8.") is None
+    assert [decided("b", "a", "b", trial=trial) for trial in range(4)] == [None, ("tie",), None, ("tie",)]
+    asked = Question("q", "Which?", "7", others=("a", "b"))
+    assert Counter(text.answers["first"] for text in form.shown(asked.for_trial(3), "mine")) == {"mine": 1, "b": 1}
+
+
+def labelled(site: Site) -> LabelledRun:
+    """What the labels of the run say."""
+    with open_run(site.directory()) as opened:
+        results = opened.results(running=False)
+    assert results is not None and results.labelled is not None
+    return results.labelled
+
+
+@pytest.mark.slow
+def test_labelling_a_comparison_shows_both_answers_even_without_the_earlier_run(site: Site, fair_url: str) -> None:
+    others = earlier_run(site, fair_url)
+    assert site.run(site.write(**compared(site, fair_url))).exit_code in ENDED
+    shutil.rmtree(site.directory("earlier"))
+    shown = LabelSession(site.directory(), 4).current
+    assert shown is not None
+    assert shown.texts["compared with"] in set(others.values()) and shown.texts["answer"] != ""
+
+
+@pytest.mark.slow
+def test_labels_of_several_criteria_are_asked_one_by_one(site: Site, fair_url: str) -> None:
+    config = site.write(**scored(site, fair_url, SCORES, trials={"min": 4, "max": 4}))
+    assert site.run(config).exit_code in ENDED
+    session = LabelSession(site.directory(), 3)
+    now = session.current
+    levels = ("not met", "met")
+    assert now is not None and [(field.name, field.levels) for field in now.fields] == [
+        ("sound", levels),
+        ("form", levels),
+    ]
+    assert session.label("not met, met")
+    session.skip()
+    assert session.label("met, met") and not session.label("met")
+    lines = [json.loads(line) for line in (site.directory() / LABELS_FILE).read_text().splitlines()]
+    assert [line["label"] for line in lines] == ["not met, met", "met, met"]
+    labels = ["model,question,trial,label"]
+    for trial in stored(site):
+        labels.append(f'{trial.model},{trial.question},{trial.trial},"{"met" if is_right(trial) else "not met"}, met"')
+    (site.folder / "labels.csv").write_text("\n".join(labels))
+    result = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "labels.csv")])
+    assert result.exit_code == 0, result.output
+    stored_labels = labelled(site)
+    assert stored_labels.levels == ("met, met", "not met, met")
+    assert all(
+        model.corrected == pytest.approx(model.score) and model.disagreements == 0 for model in stored_labels.models
+    )
+    (site.folder / "bad.csv").write_text('model,question,trial,label\nada,q0,0,"met"')
+    refused = CliRunner().invoke(app, ["label", str(site.directory()), "--from", str(site.folder / "bad.csv")])
+    assert refused.exit_code == ExitCode.CONFIGURATION and "one of not met | met" in " ".join(refused.output.split())
+
+
+SERVER = {"base_url": "http://127.0.0.1:9/v1", "model": "grader"}
+UNPRICED = {"server": {**SERVER, "api_key_env": "KEY"}}
+TWO_TOKENS = {"sampling": {"extra_body": {"top_logprobs": 2}}}
+GOOD_OR_BAD = [{"name": "good"}, {"name": "bad"}]
+MANY = [{"name": f"sound{at}", "weight": 2.0**at} for at in range(7)]
+MISSPELT = {"categories": [{"name": "a", "weight": 1, "when": {"sond0": "met"}}, {"name": "b", "weight": 0}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "grader", "changes", "error"),
+    [
+        ("judge", {"votes": 0}, {}, "grader.votes"),
+        ("judge", {"votes": 2}, {}, "has an even number of votes, 2"),
+        ("judge", {"template": "Grade it: {question}"}, {}, "must have {answer} once"),
+        ("judge", {"verdicts": [{"name": "good"}, {"name": "Good"}]}, {}, "must have different names"),
+        ("judge", {"verdicts": [{"name": "good", "correct": True}, {"name": "bad"}]}, {}, "either all or none"),
+        ("judge", {"verdicts": GOOD_OR_BAD}, {}, "needs the signal is_correct"),
+        ("judge", UNPRICED, {"budget": {"usd": 1.0}}, "needs price of the judge"),
+        ("judge", {"compare_to": "nothing"}, {}, "must be a field of the questions that is kept"),
+        ("judge", {"compare_to": {"model": "bob"}}, {}, "must name the run with the model's answers; run that model"),
+        ("judge", {"scores": MANY}, {}, "more than 64 different sums"),
+        ("judge", {"scores": MANY[:2]}, {"rubric": MISSPELT}, "did you mean `sound0`?"),
+        ("judge", {"server": [SERVER, {**SERVER, "votes": 3}]}, {}, "grader.server[1].votes is not a known key"),
+        ("judge", {"sampling": {"temprature": 1}}, {}, "did you mean `temperature`?"),
+        ("verifier", TWO_TOKENS, {}, "must request at least three tokens"),
+        ("verifier", {"sampling": {"logprobs": False}}, {}, "grader.sampling.logprobs"),
+        ("verifier", {"key_grader": "judge"}, {}, "grader.key_grader"),
+        ("verifier", {"server": [SERVER, SERVER]}, {}, "must be a single server"),
+        ("verifier", {"template": "Grade it: {question}"}, {}, "must have {answer} once"),
+        ("verifier", UNPRICED, {"budget": {"usd": 1.0}}, "needs price of the verifier"),
+        ("verifier", {}, {"rubric": "format_aware"}, "needs the signal has_box"),
+    ],
+)
+def test_configurations_that_cannot_grade_are_refused_before_anything_is_asked(
+    site: Site, kind: str, grader: dict[str, object], changes: dict[str, object], error: str
+) -> None:
+    models = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in MODELS]
+    graded = {"kind": kind, "server": SERVER, **grader}
+    config = site.write(models=models, grader=graded, trials={"min": 2, "max": 4}, **changes)
+    refused = CliRunner().invoke(app, ["validate", str(config)])
+    assert refused.exit_code == ExitCode.CONFIGURATION and error in re.sub(r"\s+", " ", refused.output)
+
+
+NOBODY = GraderServer(base_url="http://127.0.0.1:1/v1", model="grader")
+
+
+@pytest.mark.parametrize("kind", ["judge", "verifier"])
+def test_an_empty_answer_is_sent_to_nobody(tmp_path: Path, kind: str) -> None:
+    rubric = open_rubric(RubricConfig())
+
+    async def graded() -> Grade:
+        if kind == "judge":
+            pool = AskingPool(Judge(server=NOBODY), rubric, folder=tmp_path, keys={})
+        else:
+            pool = VerifierPool(Verifier(server=NOBODY), rubric, folder=tmp_path, keys={})
+        answer = Answer(text=" \n", finish_reason="stop", seed=1, replica="r", latency=1.0)
+        try:
+            return await pool.grade(answer, Question("q", "?", "1"))
+        finally:
+            await pool.close()
+
+    signals = asyncio.run(graded()).signals
+    if kind == "judge":
+        assert signals["verdict"] == ""
+    else:
+        assert [signals[f"verifier_{label}"] for label in "abc"] == [0.0, 0.0, 1.0]
+        assert signals["verdict"] == "invalid"

@@ -1,21 +1,19 @@
-"""`adaptive-eval run` with servers that it starts itself: the same results, and no process left behind."""
+"""Runs with servers that they start: the same results, times for which servers are held, no process left behind."""
 
+import json
 import re
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
+from time import monotonic
 
 import pytest
-from live_runs import MODELS, RunOutcome, Site, kill
+from live_runs import MODELS, RunOutcome, Site, kill, trials_in, wait_until
 from patient_time import HANGS
-from ports import HOST, held_port
 from process_list import all_end, commands
 from stored_runs import events_in
 from typer.testing import CliRunner
@@ -23,8 +21,11 @@ from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.notes import RunFinished, ServerDied, ServerLaunched
-from adaptive_eval.supplies.launched import file_name
+from adaptive_eval.config.planning import ENDING_SECONDS
+from adaptive_eval.core.types import Reason
+from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.notes import ModelSettled, RunFinished, ServerLaunched, ServerReleased
+from adaptive_eval.report.reader import RunReader
 
 SERVER = Path(__file__).with_name("small_server.py")
 TRIALS = {"min": 4, "max": 12, "optimize": "cost"}
@@ -64,28 +65,12 @@ def nothing_is_left(site: Site) -> Iterator[None]:
     assert none_left(site)
 
 
-def wait_for_server(port: int) -> None:
-    deadline = time.monotonic() + HANGS
-    while True:
-        with suppress(ConnectionRefusedError):
-            socket.create_connection((HOST, port)).close()
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
-    """What the run finds where someone else serves its models."""
-    with held_port() as port:
-        site = Site.make(tmp_path_factory.mktemp("elsewhere"), f"http://{HOST}:{port}/v1")
-        command = [sys.executable, "-S", str(SERVER), str(port), str(site.folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            try:
-                wait_for_server(port)
-                site.run(site.write(trials=AHEAD))
-            finally:
-                process.kill()
+def always_served(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
+    """What the run finds where each model has its server from the first to the last."""
+    site = Site.make(tmp_path_factory.mktemp("served"), "")
+    ended = site.run(site.write(trials=AHEAD, models=launched(site)))
+    assert ended.exit_code == ExitCode.SPENT, ended.output
     return RunOutcome.of(site.directory())
 
 
@@ -108,21 +93,7 @@ def printed(process: WarmProcess, word: str) -> str:
 
 
 @pytest.mark.slow
-def test_launched_servers_give_the_results_of_external_ones(site: Site, elsewhere: RunOutcome) -> None:
-    ended = site.run(site.write(trials=AHEAD, models=launched(site), pool=["gpu0"]))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(RunOutcome.of(site.directory()), elsewhere)
-    starts = events_in(site.directory(), ServerLaunched)
-    document = site.results()
-    assert {row["model"]: row["starts"] for row in document["servers"]} == {
-        name: sum(event.model == name for event in starts) for name in MODELS
-    }
-    assert "the small server starts" in (site.directory() / "logs" / f"{file_name('ada@gpu0')}.log").read_text()
-    assert {event.on for event in starts} == {"gpu0"}
-
-
-@pytest.mark.slow
-def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, elsewhere: RunOutcome) -> None:
+def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, always_served: RunOutcome) -> None:
     settings = {"trials": AHEAD, "pool": [0, "1"]}
     config = site.write(models=launched(site), **settings)
     process = site.start(config, "--run-dir", str(site.directory()))
@@ -131,29 +102,18 @@ def test_a_pool_finds_the_same_in_spite_of_a_kill_during_a_swap(site: Site, else
     assert none_left(site)
     ended = site.run(config)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(RunOutcome.of(site.directory()), elsewhere)
+    require_same(RunOutcome.of(site.directory()), always_served)
     starts = events_in(site.directory(), ServerLaunched)
     assert {launch.on for launch in starts} == {"0", "1"} and {launch.model for launch in starts} == set(MODELS)
 
 
 @pytest.mark.slow
-def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, elsewhere: RunOutcome) -> None:
+def test_a_model_that_one_place_of_a_pool_lacks_is_served_at_the_others(site: Site, always_served: RunOutcome) -> None:
     settings = {"trials": AHEAD, "pool": ["bare", "whole"]}
     ended = site.run(site.write(models=launched(site, "{place}"), **settings))
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    require_same(RunOutcome.of(site.directory()), elsewhere)
+    require_same(RunOutcome.of(site.directory()), always_served)
     assert ("ada", "bare") not in {(start.model, start.on) for start in events_in(site.directory(), ServerLaunched)}
-
-
-@pytest.mark.slow
-def test_a_server_that_dies_is_started_again_and_nothing_is_lost(site: Site, elsewhere: RunOutcome) -> None:
-    ended = site.run(site.write(trials=AHEAD, models=launched(site, "crash")))
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    pattern = r"ada: its server was killed by SIGKILL \(log: \S+ada\.log\); restarting it \(1 of 3\)"
-    assert re.search(pattern, ended.stdout)
-    require_same(RunOutcome.of(site.directory()), elsewhere)
-    (died,) = events_in(site.directory(), ServerDied)
-    assert died.model == "ada"
 
 
 @pytest.mark.slow
@@ -224,21 +184,6 @@ def test_a_run_waits_for_a_place_that_another_run_holds(site: Site) -> None:
     assert second.returncode == ExitCode.SPENT
 
 
-@pytest.mark.slow
-def test_a_server_that_does_not_start_takes_the_others_with_it(site: Site) -> None:
-    models = launched(site, "slow")
-    models[1]["launch"] = launching(site.folder, "broken")
-    ended = site.run(site.write(models=models))
-    assert ended.exit_code == ExitCode.ENDPOINTS
-    assert re.search(
-        r"error: bob: its server exited with status 1 before it was ready \(log: \S+bob\.log\)\n"
-        r"  the small server starts[^\n]*\n  CUDA out of memory\n",
-        ended.stderr,
-    )
-    assert not servers(site)
-    assert "Traceback" not in ended.stderr
-
-
 def test_a_missing_program_is_reported_before_anything_is_started(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     models = launched(site)
@@ -298,3 +243,114 @@ def test_a_dry_run_may_start_every_server_ask_it_and_stop_it(site: Site, monkeyp
     assert "CUDA out of memory" in Path(log).read_text()
     CliRunner().invoke(app, ["run", str(site.write(models=models[:1])), *STARTING])
     assert len(list(site.folder.glob("adaptive-eval-check-*"))) == 1, "where all is well, nothing is kept"
+
+
+SHORT = {"min": 4, "max": 12}
+
+
+def held_of(directory: Path) -> dict[str, HeldTime]:
+    with closing(RunReader.open(directory)) as reader:
+        return reader.held_times()
+
+
+def answered(site: Site) -> list[tuple[str, int, float]]:
+    """By the servers themselves: whom they answered, which of their processes did, and when, by the machine's clock."""
+    return [tuple(json.loads(line)) for line in (site.folder / "diary.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_servers_of_their_own_are_held_for_as_long_as_they_are_up(site: Site) -> None:
+    """Idle or not; one whose comparisons are all settled is stopped, and no longer held."""
+    models = [{**fields, "gpus": 2} for fields in launched(site, "diary")]
+    nothing_in_vain = {**SHORT, "optimize": "cost"}
+    begun = monotonic()
+    ended = site.run(site.write(trials=nothing_in_vain, models=models))
+    longest = monotonic() - begun
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    document = site.results()
+    rows = {str(row["name"]): row for row in document["models"]}
+    diary = answered(site)
+    over, stopped = max(at for *_, at in diary), {event.model for event in events_in(site.directory(), ServerReleased)}
+    assert {model for model, *_ in diary} == set(rows)
+    for name, row in rows.items():
+        by_process: dict[int, list[float]] = {}
+        for model, process, at in diary:
+            by_process.setdefault(process, []).extend([at] if model == name else [])
+        used = sum(max(times) - min(times) for times in by_process.values() if times)
+        idle_too = over - min(at for model, _, at in diary if model == name)
+        seconds = float(str(row["server_seconds"]))
+        assert (used if name in stopped else idle_too) <= seconds <= longest
+        assert float(str(row["gpu_seconds"])) <= row["server_gpu_seconds"] == 2.0 * seconds
+    cost = document["cost"]
+    assert cost["server_seconds"] == pytest.approx(sum(row["server_seconds"] for row in rows.values()))  # type: ignore
+    assert "GPU hours of requests, servers held for " in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_kill_loses_none_of_the_time_before(site: Site) -> None:
+    """The servers hold their answers back, so that all of them stay up as long as the test needs."""
+    before = dict.fromkeys(MODELS, 0.0)
+    config = site.write(trials=SHORT, models=launched(site, "held"))
+
+    def longer() -> bool:
+        """Whether each server was held for a second more; never is one held for less than it was."""
+        now = held_of(site.directory()) if trials_in(site.directory()) else {}
+        assert all(held_time.seconds >= before[name] for name, held_time in now.items())
+        return all(name in now and now[name].up and now[name].seconds > before[name] + 1.0 for name in MODELS)
+
+    for _ in range(2):
+        process = site.start(config, "--run-dir", str(site.directory()))
+        wait_until(longer, process)
+        kill(process)
+        assert none_left(site)
+        before = {name: held_time.seconds for name, held_time in held_of(site.directory()).items()}
+    assert not servers(site)
+
+
+@pytest.mark.slow
+def test_a_cap_on_gpu_hours_ends_the_run_when_servers_were_held_for_so_long(site: Site) -> None:
+    """Idle or not, over all starts, and with the seconds that they may take to end. For requests nothing is reserved,
+    each of which may take half an hour."""
+    gpus, seconds = 100.0, 2.0
+    cap = gpus * 3 * (seconds + ENDING_SECONDS) / 3600.0
+    models = [{**model, "gpus": gpus} for model in launched(site, "slow")]
+    config = site.write(models=models, budget={"gpu_hours": cap}, concurrency=200)
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    (finished,) = events_in(site.directory(), RunFinished)
+    assert finished.reason is Reason.GPU_TIME
+    assert "Stopped by the budget: servers were held for all its GPU hours." in ended.stdout
+    held = sum(held_time.gpu_seconds for held_time in held_of(site.directory()).values())
+    assert held >= 3 * gpus * seconds, "they were told to end with just the seconds left that they may take for it"
+    before = len(events_in(site.directory(), ServerLaunched))
+    again = site.run(config)
+    assert again.exit_code == ExitCode.SPENT, again.output
+    assert len(events_in(site.directory(), ServerLaunched)) == before, "nothing is started for which there is no time"
+
+
+IN_STEP = {"trials": {"min": 4, "max": 40, "optimize": "cost"}}
+"""One look at a time: where several are taken at once, a model may be settled by no look but the last."""
+LAST = MODELS[-1]
+"""Far from the others, which are closer together."""
+
+
+@pytest.mark.slow
+def test_the_server_of_a_settled_model_goes_while_others_go_on_over_a_kill_and_a_resume(site: Site) -> None:
+    """One model is settled after 80 answers; the others need many more, and give a hundred before the kill."""
+    config = site.write(**IN_STEP, models=launched(site, "held=100"), concurrency=64)
+    process = site.start(config, "--run-dir", str(site.directory()))
+    printed(process, f"{LAST} is done: no more requests. Its server is stopped.")
+    wait_until(lambda: events_in(site.directory(), ServerReleased), process)
+    assert len(servers(site)) == 4, "two servers and their keepers go on"
+    kill(process)
+    assert none_left(site)
+    (site.folder / "go").touch()
+    held = held_of(site.directory())[LAST]
+    before = len(events_in(site.directory(), ServerLaunched))
+    ended = site.run(config)
+    assert ended.exit_code in (ExitCode.SPENT, ExitCode.REACHED), ended.output
+    assert [event.model for event in events_in(site.directory(), ModelSettled)].count(LAST) == 1
+    assert [event.model for event in events_in(site.directory(), ServerReleased)].count(LAST) == 1
+    again = events_in(site.directory(), ServerLaunched)[before:]
+    assert {event.model for event in again} <= set(MODELS[:-1]), "it is not started again"
+    assert held.seconds > 0.0 and held_of(site.directory())[LAST] == held

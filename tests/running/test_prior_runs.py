@@ -1,23 +1,34 @@
-"""A run may begin with outcomes of an earlier one as R0, which it stores."""
+"""What a run takes from an earlier one: outcomes as R0, and thresholds; and known signals, as they are stored."""
 
 import json
+import math
 import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from live_runs import MODELS, EndedRuns, RunOutcome, Site
-from stored_runs import events_in
+from known_answers import known_models
+from known_server import KnownRespondent, answer_serial, known_server
+from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, small_world, stored
+from stored_runs import events_in, stored_trials
+from typer.testing import CliRunner, Result
 
-from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.config.prepare import stored_setup
-from adaptive_eval.notes import PriorTaken
-from adaptive_eval.report.reader import RunReader
-from adaptive_eval.running.beginning import stored_plan
+from adaptive_eval.base.errors import ExitCode, StoreError
+from adaptive_eval.cli import app
+from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.notes import PriorTaken, ThresholdsFrozen
+from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.running.prior_outcomes import prior_counts
-
-FINISHED = {ExitCode.REACHED, ExitCode.SPENT}
+from adaptive_eval.simulate.answering import question_rows, split_tokens
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
+from adaptive_eval.store.packing import pack_json, pack_logprobs, unpack_logprobs
+from adaptive_eval.store.verify import Integrity
+from scorio.categorical import SCHEMATA, Thresholds, classify
 
 
 def first_outcomes(directory: Path, depth: int) -> dict[tuple[str, str], list[int]]:
@@ -40,36 +51,15 @@ def run_with(site: Site, section: dict[str, object], **changes: object) -> str:
     """The messages of a run that takes R0."""
     config = site.write(prior=section, **{"seed": 1, "trials": {"min": 3, "max": 8}, **changes})
     ended = site.run(config)
-    assert ended.exit_code in FINISHED, ended.stderr
+    assert ended.exit_code in ENDED, ended.stderr
     return ended.stdout
-
-
-@pytest.mark.slow
-def test_r0_is_the_first_trials_of_the_earlier_run_and_never_more_than_the_first_look(
-    site: Site, earlier: Path
-) -> None:
-    output = run_with(site, {"run": str(earlier)})
-    assert "outcomes of the run earlier count in the scores (R0)" in output
-    with closing(RunReader.open(site.directory())) as reader:
-        plan = stored_plan(stored_setup(reader.header()), reader, reader.events())
-    expected = first_outcomes(earlier, 3)
-    for model, name in enumerate(MODELS):
-        for question in range(8):
-            assert plan.bench.prior_counts is not None
-            held = plan.bench.prior_counts[model, question].tolist()
-            outcomes = expected[name, f"q{question}"]
-            assert held == [outcomes.count(0), outcomes.count(1)]
-            assert sum(held) == 3
-    results = site.results()
-    assert [row["prior_depth"] for row in results["models"]] == [3.0, 3.0, 3.0]
-    assert [warning["text"] for warning in results["warnings"] if warning["kind"] == "prior"] != []
 
 
 @pytest.mark.slow
 def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     once = {"trials": {"min": 1, "max": 1}, "sampling": {"temperature": 0, "max_tokens": 2000}}
     greedy = site.write("greedy", **once)
-    assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in FINISHED
+    assert site.run(greedy, "--run-dir", str(site.directory("greedy"))).exit_code in ENDED
     section = {"run": str(site.directory("greedy"))}
     output = site.run(site.write(prior=section, trials={"min": 3, "max": 8}), "--dry-run").stdout
     run_with(site, section)
@@ -107,6 +97,7 @@ def test_a_model_that_joins_later_gets_its_prior_outcomes(site: Site, earlier: P
     before, after = [event.outcomes for event in events_in(site.directory(), PriorTaken)]
     assert before.keys() == set(MODELS[:2])
     assert after.keys() == set(MODELS)
+    assert [row["prior_depth"] for row in site.results()["models"]] == [3.0] * 3, "no more than the first look"
 
 
 @pytest.mark.parametrize(
@@ -155,3 +146,272 @@ def test_places_that_no_outcome_has_and_repeated_ones_count_no_cut_answer() -> N
     prior = PriorTaken({}, "earlier", {"ada": {"q0": [1, 0]}}, (), {"ada": {"q0": [-3, -1, 1, 1, 2]}})
     unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), 2).unsure
     assert unsure is not None and unsure.tolist() == [[[1, 0]]]
+
+
+FIRST = 3
+"""Trials per question before the first look."""
+SHORT = {
+    "categories": [
+        {"name": "short", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": "p40"}}},
+        {"name": "right", "weight": 0.7, "when": {"is_correct": True}},
+        {"name": "wrong", "weight": 0},
+    ]
+}
+BRIEF = {
+    "categories": [
+        {"name": "wrong and long", "weight": 0, "when": {"is_correct": False, "length_ratio": {"at_least": 1.2}}},
+        {"name": "wrong", "weight": 0.2, "when": {"is_correct": False}},
+        {"name": "right and long", "weight": 0.75, "when": {"length_ratio": {"at_least": 1.2}}},
+        {"name": "right", "weight": 1},
+    ]
+}
+QUICK = {"categories": [{"name": "a", "weight": 1, "when": {"latency": {"below": 3}}}, {"name": "b", "weight": 0}]}
+
+
+def settings(**changes: object) -> dict[str, object]:
+    return {"trials": {"min": FIRST, "max": 8}} | changes
+
+
+def taking(rubric: dict[str, object], run: Path, **numbers: float) -> dict[str, object]:
+    """The rubric with thresholds of a run."""
+    return rubric | {"thresholds": {"from": str(run), **numbers}}
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def by_hand(trials: list[TrialRecord]) -> float:
+    """The percentile, from the stored answers alone."""
+    return float(np.percentile([trial.answer.completion_tokens for trial in trials if trial.trial < FIRST], 40))
+
+
+def require_labels(trials: list[TrialRecord], threshold: float) -> None:
+    for trial in trials:
+        short = trial.answer.completion_tokens < threshold
+        assert trial.category == (2 if not trial.signals["is_correct"] else 0 if short else 1)
+
+
+@pytest.fixture
+def pilot(site: Site) -> Path:
+    """A finished run with the rubric `binary`."""
+    directory = site.directory("pilot")
+    assert site.run(site.write("pilot", **settings()), "--run-dir", str(directory)).exit_code in ENDED
+    return directory
+
+
+@pytest.mark.slow
+def test_thresholds_stay_through_extension_and_go_to_a_later_run(site: Site, pilot: Path) -> None:
+    rubric = taking(SHORT, pilot)
+    assert site.run(site.write(**settings(rubric=rubric))).exit_code in ENDED
+    (event,) = events_in(site.directory(), ThresholdsFrozen)
+    longer = settings(rubric=rubric, trials={"min": FIRST, "max": 14}, stopping={"confidence": 0.999})
+    assert site.run(site.write(**longer)).exit_code in ENDED
+    assert len(events_in(site.directory(), ThresholdsFrozen)) == 1
+    require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
+
+    later = site.write("later", **settings(rubric=taking(SHORT, site.directory()), seed=5))
+    assert site.run(later, "--run-dir", str(site.directory("later"))).exit_code in ENDED
+    (later_event,) = events_in(site.directory("later"), ThresholdsFrozen)
+    assert later_event.values == event.values and later_event.run == "run"
+    require_labels(stored_trials(site.directory("later")), event.values["completion_tokens p40"])
+
+
+@pytest.mark.slow
+def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_same(site: Site) -> None:
+    site.run(site.write(**settings(rubric="binary", trials={"min": FIRST, "max": FIRST})))
+    looked = command("rescore", site.directory(), "--rubric", write_rubric(site, SHORT), "--format", "json")
+    changes = settings(rubric=taking(SHORT, site.directory()), trials={"min": FIRST, "max": 8})
+    done = command("regrade", site.directory(), "--config", site.write(**changes))
+    assert done.exit_code == ExitCode.REACHED, done.output
+    trials, (event,) = stored_trials(site.directory()), events_in(site.directory(), ThresholdsFrozen)
+    assert event.values == {"completion_tokens p40": pytest.approx(by_hand(trials))}
+    require_labels(trials, by_hand(trials))
+    assert looked.exit_code == 0, looked.output
+    (_, short) = json.loads(looked.stdout)["rescoring"]["rubrics"]
+    assert short["thresholds"] == event.values  # on the same trials, though the run had no such rubric
+    counts = Counter((trial.model, trial.category) for trial in trials)
+    assert {model["name"]: model["counts"] for model in short["models"]} == {
+        name: [counts[name, category] for category in range(3)] for name in MODELS
+    }
+    assert site.run(site.write(**changes)).exit_code in ENDED
+    require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
+
+
+def write_rubric(site: Site, rubric: dict[str, object]) -> Path:
+    path = site.folder / "short.yaml"
+    path.write_text(json.dumps({"rubric": rubric}))
+    return path
+
+
+@pytest.mark.slow
+def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(site: Site, pilot: Path) -> None:
+    assert site.run(site.write(**settings(rubric=taking(BRIEF, pilot), seed=5))).exit_code in ENDED
+    (event,), lengths = events_in(site.directory(), ThresholdsFrozen), defaultdict(list)
+    for trial in stored_trials(pilot):
+        if trial.trial < FIRST:
+            lengths[trial.question].append(trial.answer.completion_tokens)
+    assert event.medians == {key: np.median(values) for key, values in lengths.items()}
+    for trial in stored_trials(site.directory()):
+        ratio = trial.answer.completion_tokens / event.medians[trial.question]
+        assert trial.signals["length_ratio"] == pytest.approx(ratio)
+        assert trial.category == 2 * bool(trial.signals["is_correct"]) + (ratio < 1.2)
+    assert "the median length of the answers to each of 8 questions" in site.report()
+    assert command("rescore", site.directory()).exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -> None:
+    confidence = {"name": "conf_wrong_penalty"}
+    sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
+    begun = site.directory("begun")
+    site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
+    for rubric, message in (
+        (taking(SHORT, Path("nowhere")), "nowhere has no run"),
+        (taking(SHORT, begun), "begun has no complete first round; resume that run first"),
+        (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
+    ):
+        refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))
+        assert refused.exit_code == ExitCode.CONFIGURATION, message
+        assert message in " ".join(refused.output.split())
+        assert not site.directory().exists()
+
+
+@pytest.mark.parametrize(
+    ("rubric", "message"),
+    [
+        (SHORT, "rubric.thresholds must be given: the rubric compares with completion_tokens p40"),
+        ({"name": "efficiency_adjusted"}, "compares with len_p33, len_p66"),
+        (BRIEF, "compares with length_ratio"),
+        ({"name": "binary", "thresholds": {"from": "runs/old"}}, "rubric.thresholds.from has nothing to fit"),
+        (SHORT | {"thresholds": {"completion_tokens p40": "runs/old"}}, "a number under every other name"),
+        (SHORT | {"thresholds": {"from": 0.3}}, "must have a run directory under `from`"),
+        (SHORT | {"thresholds": {"high_p40": 0.3}}, "must not have high_p40; the names are from, high"),
+        (QUICK, "must not use latency"),
+    ],
+)
+def test_a_rubric_without_usable_thresholds_is_refused(site: Site, rubric: dict[str, object], message: str) -> None:
+    refused = site.run(site.write(**settings(rubric=rubric)))
+    assert refused.exit_code == ExitCode.CONFIGURATION and message in " ".join(refused.output.split())
+
+
+def known_respondent() -> KnownRespondent:
+    """Two models on five questions."""
+    world, population = known_models(models=2, questions=5, answers=60)
+    return KnownRespondent(replace(world, latency=Latency(median=0.01)), population)
+
+
+@pytest.fixture(scope="module")
+def known_url() -> Iterator[str]:
+    with serving(known_server(known_respondent())) as url:
+        yield url
+
+
+def known_settings(url: str, site: Site) -> dict[str, object]:
+    world = known_respondent().world
+    rows = (json.dumps(row) for row in question_rows(world))
+    (site.folder / "known.jsonl").write_text("\n".join(rows))
+    models = [{"name": name, "base_url": url, "prompt_logprobs": "vllm"} for name in world.models]
+    server = {"base_url": url, "model": "verifier"}
+    return {
+        "questions": "known.jsonl",
+        "models": models,
+        "sampling": {"temperature": 0.6, "max_tokens": 2000, "logprobs": True},
+        "grader": {"kind": "verifier", "server": server, "key_grader": "math"},
+        "trials": {"min": 3, "max": 4, "optimize": "cost"},
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["concision_high_conf", "ood_robustness"])
+def test_drawn_signals_are_stored_and_decide_the_category(name: str, site: Site, known_url: str) -> None:
+    settings, pilot = known_settings(known_url, site), site.directory("pilot")
+    first = site.write("pilot", **settings | {"trials": {"min": 3, "max": 3, "optimize": "cost"}})
+    assert site.run(first, "--run-dir", str(pilot)).exit_code in ENDED
+    config = site.write(**settings, rubric={"name": name, "thresholds": {"from": str(pilot)}})
+    ended = site.run(config)
+    assert ended.exit_code in ENDED, ended.output
+    population = known_respondent().population
+    (frozen,) = events_in(Path(site.directory()), ThresholdsFrozen)
+    categories = classify(population.signals, SCHEMATA[name], Thresholds(**frozen.values))
+    trials = stored(site)
+    assert len(trials) >= 2 * 5 * 3
+    for trial in trials:
+        serial = answer_serial(trial.answer.text)
+        assert serial is not None
+        at = tuple(map(int, np.unravel_index(serial, population.words.shape)))
+        signals, labels = trial.signals, population.labels[at]
+        assert [trial.signals["is_correct"], trial.signals["has_box"]] == [
+            population.is_correct[at],
+            population.has_box[at],
+        ]
+        assert trial.answer.completion_tokens == population.words[at]
+        assert (trial.answer.finish_reason == "length") == population.cut_off[at]
+        assert trial.answer.completion_bpt == pytest.approx(population.bits[at])
+        assert trial.answer.prompt_bpt == pytest.approx(population.prompt_bits[at[1]])
+        assert [signals[f"verifier_{letter}"] for letter in "abc"] == pytest.approx(labels.tolist(), abs=1e-9)
+        assert trial.category == categories[at]
+
+
+KEPT = {"temperature": 0.6, "max_tokens": 2000, "logprobs": "tokens"}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(SimulatedServer(small_world())) as url:
+        yield url
+
+
+def with_tokens(url: str, **changes: object) -> dict[str, object]:
+    models = [{"name": name, "base_url": url} for name in MODELS[:2]]
+    return {"models": models, "sampling": KEPT, "trials": {"min": 2, "max": 3}, "concurrency": 64} | changes
+
+
+def logprobs_of(trial: TrialRecord) -> AnswerLogprobs:
+    assert trial.answer.token_logprobs is not None
+    return trial.answer.token_logprobs
+
+
+def bits(values: list[float]) -> float:
+    return -sum(values) / len(values) / math.log(2.0)
+
+
+def require_whole(trials: list[TrialRecord]) -> None:
+    """The tokens are those of the text, their mean is the one that is stored."""
+    assert trials
+    for trial in trials:
+        tokens, values = logprobs_of(trial)
+        assert list(tokens) == split_tokens(trial.answer.text)
+        numbers = [value for value in values if value is not None]
+        assert len(numbers) == len(tokens) and trial.answer.completion_bpt is not None
+        assert bits(numbers) == pytest.approx(trial.answer.completion_bpt, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_every_token_is_kept_and_exported(site: Site, url: str) -> None:
+    assert site.run(site.write(**with_tokens(url))).exit_code in ENDED
+    trials = stored(site)
+    require_whole(trials)
+    assert Integrity.check(site.directory()).damages == ()
+    plain = site.write("plain", **with_tokens(url, sampling={**KEPT, "logprobs": True}))
+    assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code in ENDED
+    assert RunOutcome.of(site.directory("plain")) == RunOutcome.of(site.directory())
+    assert all(trial.answer.token_logprobs is None for trial in stored(site, "plain"))
+    place = site.folder / "rows.jsonl"
+    done = CliRunner().invoke(app, ["export", str(site.directory()), "--format", "jsonl", "--output", str(place)])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in place.read_text().splitlines()]
+    assert [row["token_logprobs"]["tokens"] for row in rows] == [list(logprobs_of(trial).tokens) for trial in trials]
+
+
+@pytest.mark.parametrize(
+    "stored", [b"", b"no zlib", "text", *map(pack_json, ([], [["a"], []], [[1], [1]], {"a": 1}, [["a"], ["b"]], 7))]
+)
+def test_corrupt_token_logprobs_are_refused(stored: object) -> None:
+    with pytest.raises(StoreError):
+        unpack_logprobs(stored)
+
+
+def test_log_probabilities_keep_four_decimals_and_may_be_unknown() -> None:
+    given = AnswerLogprobs(("\ud800", "b", "c"), (-0.123456, None, -9999.0))
+    assert unpack_logprobs(pack_logprobs(given)) == AnswerLogprobs(given.tokens, (-0.1235, None, -9999.0))

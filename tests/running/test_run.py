@@ -1,12 +1,10 @@
 """`adaptive-eval run` in processes of its own: killed, interrupted, locked out, refused, and always the same result."""
 
-import json
 import os
 import pty
 import random
 import re
 import select
-import shlex
 import shutil
 import signal
 import subprocess
@@ -40,12 +38,6 @@ from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.write import RunStore
 
 CONTINUE = r"to do     to continue:\r?\n          adaptive-eval run \S*run\.yaml"
-
-
-def results(directory: Path) -> dict[str, object]:
-    content = json.loads((directory / "results.json").read_text())
-    assert isinstance(content, dict)
-    return content
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +106,7 @@ def test_a_second_process_leaves_and_the_first_signal_drains(site: Site, uninter
     assert process.returncode == ExitCode.STOPPED, err
     assert "Stopped. The same command continues" in out
     assert re.search(CONTINUE, out)
-    assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
+    assert site.results()["run"]["status"] == "stopped"
     assert site.run(site.write(concurrency=64)).exit_code == ExitCode.REACHED
     assert RunOutcome.of(site.directory()) == uninterrupted
 
@@ -160,10 +152,7 @@ def test_a_resume_that_changes_what_trials_mean_is_refused_with_the_difference(
     ended_runs.copy(site, trials={"min": 2, "max": 2})
     for changes, message in (
         ({"prompt": "Think. {prompt}"}, "models.ada.prompt.template: default → 'Think. {prompt}'"),
-        (
-            {"sampling": {"temperature": 0.7, "max_tokens": 2000}},
-            "models.ada.sampling.temperature: 0.6 → 0.7",
-        ),
+        ({"sampling": {"temperature": 0.7, "max_tokens": 2000}}, "models.ada.sampling.temperature: 0.6 → 0.7"),
         ({"grader": "contains"}, "grader.kind: 'numeric' → 'contains'"),
         ({"seed": 5}, "seed: 0 → 5"),
     ):
@@ -329,29 +318,4 @@ def test_servers_that_never_answered_have_finished_nothing(site: Site) -> None:
         ended = site.run(site.write(models=models, concurrency={"retry_for": 0}))
     assert ended.exit_code == ExitCode.ENDPOINTS
     assert "Stopped: no usable answer came from any model: " in ended.stdout and "Finished" not in ended.stdout
-    assert results(site.directory())["run"]["status"] == "stopped"  # type: ignore[index]
-
-
-def _advice(printed: str) -> tuple[str, str]:
-    """What there is to do, and the command that does it."""
-    lines = printed.splitlines()
-    at = next(at for at, line in enumerate(lines) if line.startswith("to do"))
-    return lines[at], lines[at + 1].strip()
-
-
-@pytest.mark.slow
-def test_the_advice_after_a_cap_is_to_raise_it_too_or_to_start_over(site: Site) -> None:
-    config, once = site.write(trials={"min": 2, "max": 30}, budget={"trials": 90}), site.directory("once")
-    for max_trials, action, begun, run in (
-        (3, "raise", site.directory(), str(site.directory())),
-        (2, "set", once, f"{once}-2"),  # a single look spends all error
-    ):
-        ended = site.run(config, "--set", f"trials.max={max_trials}", "--run-dir", str(begun))
-        assert ended.exit_code == ExitCode.SPENT
-        advice, command = _advice(ended.stdout)
-        assert f"{action} budget.trials to " in advice and " and trials.max to " in advice
-        words = shlex.split(command)
-        assert any(word.startswith("budget.trials=") for word in words) and words[words.index("--run-dir") + 1] == run
-        trials_before = trials_in(begun)
-        ended = CliRunner().invoke(app, [*words[1:], "--display", "plain"])
-        assert trials_in(Path(run)) > trials_before, ended.output
+    assert site.results()["run"]["status"] == "stopped"

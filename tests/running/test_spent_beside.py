@@ -1,31 +1,33 @@
-"""What was spent on a removed model is shown wherever spending is, since caps count it."""
+"""What answers have cost and servers are told to be, also what was spent on a removed model, since caps count it."""
 
 import re
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import HEADER, SKILLS
-from live_runs import ENDED, Site
+from live_runs import ENDED, MODELS, Site, small_world
 from typer.testing import CliRunner
 
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.roster import Names
 from adaptive_eval.cli import app
+from adaptive_eval.config.load import load_config
+from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.endpoints.endpoint import open_endpoint
+from adaptive_eval.endpoints.types import Answer, Endpoint
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.notes import AnswersLost, ServerLaunching
 from adaptive_eval.report.costs import further_costs
-from adaptive_eval.report.other_costs import (
-    HeldServers,
-    counted_gpu_seconds,
-    extra_costs,
-    other_costs,
-)
+from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import OtherCostRow
 from adaptive_eval.report.results_file import read_results
@@ -33,6 +35,9 @@ from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.folder import RunsFolder
+from adaptive_eval.simulate.faults import Faults
+from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.simulate.worlds import Latency
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.write import RunStore
 
@@ -144,3 +149,57 @@ def test_answers_that_never_came_count_as_the_caps_count_them() -> None:
     )
     assert text.endswith("run; lost answers of 2 models; lost verdicts on answers of ada")
     assert not list(further_costs(None, ()))
+
+
+@pytest.fixture(scope="module")
+def llama_url() -> Iterator[str]:
+    """A server that has the habits of llama-server, and four places."""
+    world = replace(small_world(), latency=Latency(median=0.02))
+    with serving(SimulatedServer(world, faults=Faults(count_one=True), max_num_seqs=4)) as url:
+        yield url
+
+
+@pytest.fixture
+def llama(tmp_path: Path, llama_url: str) -> Site:
+    return Site.make(tmp_path, llama_url)
+
+
+def test_results_say_what_was_sent_and_what_was_left_to_the_server(llama: Site) -> None:
+    config = llama.write(trials={"min": 4, "max": 4}, concurrency={"in_flight": 8, "samples_per_request": 4})
+    assert "warn  ada, bob, cyd  its server is llama.cpp" in llama.run(config, "--dry-run").stdout
+    first = llama.run(config)
+    assert "ada: its server is llama.cpp, which drops improbable tokens" in first.stdout, "while the run begins"
+    assert llama.run(config).exit_code in (ExitCode.REACHED, ExitCode.SPENT), "it finds everything done"
+    results = llama.results()
+    for model in results["models"]:
+        sampling = model["sampling"]
+        assert (sampling["temperature"], sampling["max_tokens"]) == (0.6, 2000)
+        assert sampling["top_p"] == sampling["top_k"] == "server default"
+    cautioned = [warning["model"] for warning in results["warnings"] if warning["kind"] == "server_defaults"]
+    assert sorted(cautioned) == list(MODELS)
+
+
+def test_gpu_time_is_divided_by_concurrent_answers(site: Site) -> None:
+    urls = [site.base_url, "http://127.0.0.1:9/v1"]
+    models = [{"name": "ada", "base_url": urls, "gpus": 4}, {"name": "bob", "base_url": site.base_url}]
+    sampling = {"temperature": 0.6, "max_tokens": 10, "timeout": 100}
+    model = load_config(site.write(models=models, sampling=sampling, concurrency=64)).models[0]
+    cost = trial_cost(model)
+    answer = Answer("42", "stop", 1, urls[0], latency=32.0)
+    assert cost(answer).gpu_seconds == pytest.approx(32.0 * 2 / 64)
+    assert cost(replace(answer, concurrent_answers=8)).gpu_seconds == pytest.approx(32.0 * 2 / 8)
+    reserved = 100 * 5 * 4 / 128
+    assert cost(replace(answer, concurrent_answers=1)).gpu_seconds == reserved
+
+
+def test_models_at_one_address_share_its_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a GPU of several adapters counts once."""
+    opened = list[object]()
+
+    def opening(*arguments: Any, **options: Any) -> Endpoint:
+        opened.append(options["shared_time"])
+        return open_endpoint(*arguments, **options)
+
+    monkeypatch.setattr("adaptive_eval.supplies.opening.open_endpoint", opening)
+    assert site.run(site.write(trials={"min": 1, "max": 1})).exit_code in ENDED
+    assert len(opened) == len(MODELS) and len({*map(id, opened)}) == 1

@@ -160,12 +160,3 @@ async def test_grading_stored_answers_can_be_stopped_and_what_is_done_stays(tmp_
     assert asked(bed) == before
     kinds = [note.kind for note in bed.observer.notes if note.kind in (REGRADING, REGRADED)]
     assert kinds == [REGRADING, REGRADED]
-
-
-async def test_a_model_whose_answer_still_has_no_grade_is_asked_nothing(tmp_path: Path) -> None:
-    bed = await with_ungraded(MachineBed(tmp_path), all_of_one_question)
-    before = len(bed.endpoints["bob"].samples)
-    bed.grading.fails = all_of_one_question
-    machine = await bed.start()
-    assert list(machine.controller.set_aside) == [1]
-    assert len(bed.endpoints["bob"].samples) == before

@@ -1,6 +1,8 @@
-"""Whole runs against a server that always fails some requests: no model is set aside, no answer counts as wrong."""
+"""Whole runs against servers that refuse or fail some requests, and with few open files: no answer counts as wrong."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -8,20 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contrary_server import Asked, Reply, answer, listening, write_config
-from test_strays import outcomes_of
+from contrary_server import MODELS, Asked, Reply, answer, listening, write_config
+from patient_time import HANGS
+from stored_runs import events_in, stored_trials
 from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.records import FINISHED, Note, Row
+from adaptive_eval.notes import ModelSetAside, OnlyFailures, ReplicaLost, ServersNoticed, events_of_kind
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import RunStore
 
-RUNNER = CliRunner()
 COMMIT = RunStore.commit
+Outcomes = dict[tuple[str, str, int], int | None]
 WORDS = "The model produced output that does not match the expected format"
 
 
@@ -35,8 +40,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(config: Path, *options: str) -> tuple[int, str]:
     words = ["run", str(config), "--display", "plain", "--run-dir", str(config.parent / "run"), *options]
-    result = RUNNER.invoke(app, words)
+    result = CliRunner().invoke(app, words)
     return result.exit_code, result.output
+
+
+def outcomes_of(run: Path) -> Outcomes:
+    return {(trial.model, trial.question, trial.trial): trial.category for trial in stored_trials(run)}
 
 
 def killed_once_decided(store: RunStore, rows: Sequence[Row], **more: Any) -> list[Row]:
@@ -63,31 +72,6 @@ def failing(model: str, share: int) -> Any:
         return Reply(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
 
     return script
-
-
-def test_a_request_that_always_fails_costs_one_answer_and_no_model(tmp_path: Path) -> None:
-    def script(asked: Asked) -> Reply | None:
-        fails = asked.model == "ada" and "Question 2" in asked.prompt and asked.seed % 4 == 0
-        return Reply(500, {"error": {"message": WORDS, "code": 500}}) if fails else None
-
-    with listening(script) as server:
-        config = write_config(tmp_path, server, concurrency=2)
-        code, output = run(config)
-        assert code in (ExitCode.REACHED, ExitCode.SPENT), output
-        before, asked = outcomes_of(tmp_path / "run"), len(server.statuses)
-        assert asked < 48 + 24
-        assert run(config)[0] == code
-        assert len(server.statuses) == asked and outcomes_of(tmp_path / "run") == before, (
-            "a resume buys and changes nothing"
-        )
-    assert [place[:2] for place, category in before.items() if category is None] == [("ada", "q2")]
-    ada, bob = rows(tmp_path)["ada"], rows(tmp_path)["bob"]
-    assert (ada["set_aside"], ada["ungraded"], ada["signals"]) == (None, 1, {"unanswered": 1})
-    assert ada["lowest"] < ada["highest"] and ada["lowest"] <= ada["score"] <= ada["highest"] and bob["ungraded"] == 0
-    assert f"no grade on question q2: every attempt at it failed, and others are answered: HTTP 500: {WORDS}" in (
-        output
-    )
-    assert "of 24 answers 1 never came, since every attempt at them failed; the score would be" in output
 
 
 @pytest.mark.parametrize(
@@ -195,3 +179,57 @@ def test_a_resume_keeps_the_answers_of_a_model_whose_server_is_gone(tmp_path: Pa
     code, output = run(config)
     assert code == ExitCode.SPENT and "were asked again" not in output, output
     assert outcomes_of(tmp_path / "run") == before
+
+
+def test_a_revoked_key_sets_one_model_aside_and_a_resume_goes_on(tmp_path: Path) -> None:
+    """It is believed after some rounds of refusals. Requests are sent one by one then, if replies are no slower than
+    the pauses are short; at worst a round has as many as may be in flight."""
+    revoked = [True]
+
+    def script(asked: Asked) -> Reply | None:
+        return Reply(403, b"revoked") if revoked[0] and asked.model == "bob" and asked.number >= 10 else None
+
+    with listening(script) as server:
+        config = write_config(tmp_path, server)
+        assert run(config)[0] != ExitCode.REACHED
+        (aside,) = events_in(tmp_path / "run", ModelSetAside)
+        assert (aside.model, aside.reason) == ("bob", "HTTP 403: revoked (the key may not use this model)")
+        rounds = settings.EndpointSettings().refusals
+        assert rounds <= server.statuses.count(403) <= rounds * 4
+        before = outcomes_of(tmp_path / "run")
+        assert sum(key[0] == "ada" for key in before) == 24
+        revoked[0] = False
+        code, output = run(config)
+        assert code == ExitCode.REACHED, output
+        assert server.statuses.count(200) == 48
+    after = outcomes_of(tmp_path / "run")
+    assert before.items() <= after.items() and len(after) == 48 and None not in after.values()
+
+
+FILES = 72
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", ["http", "openai"])
+def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path, client: str) -> None:
+    """Each request needs a file: fewer are in flight at a time."""
+    with listening(lambda asked: None) as server:
+        models = [{"name": name, "base_url": server.base_url, "client": client} for name in MODELS]
+        changes = {"models": models, "trials": {"min": 10, "max": 10}, "concurrency": 128}
+        config, run = write_config(tmp_path, server, **changes), tmp_path / "run"
+        command = f'ulimit -n {FILES} && exec "$@"'
+        words = [sys.executable, "-m", "adaptive_eval", "run", str(config), "--display", "plain", "--run-dir", str(run)]
+        with (run_log := tmp_path / "said").open("w") as output:
+            process = subprocess.Popen(["sh", "-c", command, "sh", *words], stdout=output, stderr=output)
+        assert process.wait(HANGS) == ExitCode.REACHED, run_log.read_text()
+    with closing(RunReader.open(run)) as reader:
+        events = reader.events()
+        assert reader.trial_count() == 120
+        assert all(row.retries == 0 for row in reader.sums())
+    assert (
+        not events_of_kind(events, ModelSetAside)
+        and not events_of_kind(events, ReplicaLost)
+        and not events_of_kind(events, OnlyFailures)
+    )
+    assert {event.notice for event in events_of_kind(events, ServersNoticed)} == {"few_open_files"}
+    assert f"this process may have only {FILES}" in run_log.read_text() and "ulimit -n" in run_log.read_text()

@@ -105,21 +105,15 @@ def test_a_table_of_counts_is_checked(fields: dict[str, Any], message: str) -> N
         Counts(**fields)
 
 
-def test_missing_trials_in_other_forms() -> None:
+def test_missing_trials_and_whole_floats_are_read_and_lower_labels_are_not() -> None:
     assert Counts.from_ragged(np.array([[0.0, 1.0, -1.0]])).n.tolist() == [[1, 1]]
     assert Counts.from_ragged(np.array([[0, 1, 1]], dtype=np.uint8)).n.tolist() == [[1, 2]]
     with pytest.raises(ValueError, match="R must have rows of one length, got rows of several; pad outcomes with -1"):
         Counts.from_ragged([[0, 1], [1]])
-
-
-def test_labels_below_minus_one_are_no_missing_trials() -> None:
     with pytest.raises(ValueError, match=re.escape("R must hold categories in [-1, 1], got -2")):
         Counts.from_ragged([[0, -1, -2]])
     with pytest.raises(ValueError, match="R must have 3 axes, got shape"):
         Counts.from_tensor([[0, 1]])
-
-
-def test_whole_floats_and_booleans_are_counts() -> None:
     assert Counts(n=np.array([[1.0, 2.0]]), w=[0, 1]).n.dtype == np.int64
     assert Counts(n=np.array([[200, 100]], dtype=np.uint8), w=[0, 1]).nu.tolist() == [[201.0, 101.0]]
     assert Counts.from_outcomes([[True, False, True]]).n.tolist() == [[1, 2]]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.report.stored import RunCounts, read_counts
-from adaptive_eval.report.view import read_view
+from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
 from adaptive_eval.show.changes_shown import changes_blocks
 from adaptive_eval.show.markdown import markdown
@@ -65,24 +65,17 @@ def test_a_report_shows_server_time_where_it_is_paid_for(site: Site, run_as: Run
 
 
 @pytest.mark.slow
-def test_settings_and_models_that_differ_are_listed(site: Site, run_as: RunAs) -> None:
+def test_settings_and_models_that_differ_are_listed_once(site: Site, run_as: RunAs) -> None:
     first, second = run_as("a"), run_as("b", seed=3, models=site.config()["models"][:2])  # type: ignore[index]
     diff = diff_runs(read_view(first), read_counts(first), read_view(second), read_counts(second))
     assert diff.caveats == ("1 model only in the first run: cyd",)
     assert ("seed", 0, 3) in [tuple(change) for change in diff.settings]
-
-
-@pytest.mark.slow
-def test_a_run_setting_is_listed_once_and_a_model_setting_with_its_model(site: Site, run_as: RunAs) -> None:
     hot = [{"name": name, "base_url": site.base_url} for name in MODELS]
     hot[1]["sampling"] = {"temperature": 0.1, "max_tokens": 2000}  # type: ignore[assignment]
-    first = run_as("a")
-    second = run_as("b", models=hot, sampling={"temperature": 0.9, "max_tokens": 2000})
-    diff = diff_runs(read_view(first), read_counts(first), read_view(second), read_counts(second))
-    assert [tuple(change) for change in diff.settings] == [
-        ("sampling.temperature", 0.6, 0.9),
-        ("models.bob.sampling.temperature", 0.6, 0.1),
-    ]
+    third = run_as("c", models=hot, sampling={"temperature": 0.9, "max_tokens": 2000})
+    diff = diff_runs(read_view(first), read_counts(first), read_view(third), read_counts(third))
+    of_bob = ("models.bob.sampling.temperature", 0.6, 0.1)
+    assert [tuple(change) for change in diff.settings] == [("sampling.temperature", 0.6, 0.9), of_bob]
 
 
 def test_the_largest_changes_come_first_where_all_p_values_are_zero(run_as: RunAs) -> None:
@@ -111,11 +104,8 @@ def test_a_question_that_got_worse_is_named_and_others_are_not(run_as: RunAs) ->
     diff = diff_runs(view, replace_cells(counts, cells), view, replace_cells(counts, after))
     (change,) = diff.questions_changed
     assert (change.model, change.question) == (MODELS[0], counts.roster.questions[3])
-    assert (
-        change.mean_a == pytest.approx(41 / 82) and change.mean_b == pytest.approx(2 / 82) and change.adjusted_p < 1e-6
-    )
-    first = diff.models[0]
-    assert first.difference == pytest.approx((1 / 80 - 0.5) / 8)
+    assert (change.mean_a, change.mean_b) == pytest.approx((41 / 82, 2 / 82)) and change.adjusted_p < 1e-6
+    assert diff.models[0].difference == pytest.approx((1 / 80 - 0.5) / 8)
     assert "q3" in as_text(changes_blocks(diff, view.weights))
 
 
@@ -133,6 +123,18 @@ def test_chance_alone_names_a_question_in_one_comparison_of_twenty_at_most(run_a
     assert named <= 11  # 5% of 100 is 5; 3 sigma above
 
 
+def test_only_common_questions_and_models_with_enough_answers_are_compared(run_as: RunAs) -> None:
+    directory = run_as("a")
+    view, counts = read_view(directory), read_counts(directory)
+    diff = diff_runs(view, counts, replace(view, questions=view.questions[2:]), counts)
+    assert diff.questions == 6 and diff.caveats == ("2 questions only in the first run: q0, q1",)
+    cells = counts.cells.copy()
+    cells[1, 2] = 0
+    diff = diff_runs(view, counts, view, replace_cells(counts, cells))
+    assert MODELS[1] not in {change.name for change in diff.models}
+    assert f"one of the runs has too few answers: {MODELS[1]}" in as_text(changes_blocks(diff, view.weights))
+
+
 @pytest.mark.slow
 def test_outcomes_that_two_runs_may_share_are_mentioned(run_as: RunAs) -> None:
     first = run_as("a")
@@ -143,48 +145,22 @@ def test_outcomes_that_two_runs_may_share_are_mentioned(run_as: RunAs) -> None:
     assert "(R0)" not in as_text(changes_blocks(diff_runs(*[read_view(first), read_counts(first)] * 2), (0.0, 1.0)))
 
 
-def test_only_common_questions_count(run_as: RunAs) -> None:
-    directory = run_as("a")
-    view, counts = read_view(directory), read_counts(directory)
-    fewer = replace(view, questions=view.questions[2:])
-    diff = diff_runs(view, counts, fewer, counts)
-    assert diff.questions == 6 and diff.caveats == ("2 questions only in the first run: q0, q1",)
-
-
 def test_a_benchmark_is_compared_by_its_name_and_other_weights_are_mentioned(run_as: RunAs) -> None:
     """Each question is a benchmark here."""
     directory = run_as("a")
     view, counts = read_view(directory), read_counts(directory)
-    first, second = (
-        replace(
-            view,
-            configuration={
-                **view.configuration,
-                "benchmarks": [
-                    {"name": question.id, "weight": weight if question.id == "q3" else 1.0}
-                    for question in view.questions
-                ],
-            },
-        )
-        for weight in (1.0, 8.0)
-    )
+
+    def weighed(weight: float) -> RunView:
+        parts = [{"name": one.id, "weight": weight if one.id == "q3" else 1.0} for one in view.questions]
+        return replace(view, configuration={**view.configuration, "benchmarks": parts})
+
+    first, second = weighed(1.0), weighed(8.0)
     diff = diff_runs(first, counts, second, counts)
     assert [tuple(change) for change in diff.settings] == [("benchmarks.q3.weight", 1.0, 8.0)]
-    assert "scores of both runs have the benchmark weights of the second run" in as_text(
-        changes_blocks(diff, (0.0, 1.0))
-    )
+    shown = as_text(changes_blocks(diff, (0.0, 1.0)))
+    assert "scores of both runs have the benchmark weights of the second run" in shown
     same = diff_runs(second, counts, second, counts)
     assert not same.settings and "benchmark weights" not in as_text(changes_blocks(same, (0.0, 1.0)))
-
-
-def test_a_model_with_too_few_answers_is_mentioned(run_as: RunAs) -> None:
-    directory = run_as("a")
-    view, counts = read_view(directory), read_counts(directory)
-    cells = counts.cells.copy()
-    cells[1, 2] = 0
-    diff = diff_runs(view, counts, view, replace_cells(counts, cells))
-    assert MODELS[1] not in {change.name for change in diff.models}
-    assert f"one of the runs has too few answers: {MODELS[1]}" in as_text(changes_blocks(diff, view.weights))
 
 
 @pytest.mark.slow
@@ -211,18 +187,13 @@ def test_the_command_names_both_runs_by_their_folders(
 @pytest.mark.slow
 def test_other_rubrics_questions_and_models_cannot_be_compared(site: Site, run_as: RunAs) -> None:
     first = run_as("a")
-    rubric = {
-        "categories": [{"name": "wrong", "weight": 0}, {"name": "right", "weight": 2, "when": {"is_correct": True}}]
-    }
-    other = run_as("b", rubric=rubric)
+    right = {"name": "right", "weight": 2, "when": {"is_correct": True}}
+    other = run_as("b", rubric={"categories": [{"name": "wrong", "weight": 0}, right]})
     result = CliRunner().invoke(app, ["compare", str(first), str(other)])
     assert result.exit_code == 2 and f"{first} and {other} have different rubrics" in " ".join(result.stderr.split())
     assert "right 2" in result.stderr
-    renamed = [
-        {"name": "eve", "model": "ada", "base_url": site.base_url},
-        {"name": "fay", "model": "bob", "base_url": site.base_url},
-    ]
-    third = run_as("c", models=renamed)
+    renamed = {"eve": "ada", "fay": "bob"}.items()
+    third = run_as("c", models=[{"name": name, "model": model, "base_url": site.base_url} for name, model in renamed])
     result = CliRunner().invoke(app, ["compare", str(first), str(third)])
     assert result.exit_code == 2 and "no model in common" in result.stderr
 

@@ -68,17 +68,14 @@ def test_the_ranking_has_what_a_decision_needs_and_the_details_have_the_rest(run
         assert f"{pair.z:.2f}" in line and f"{pair.rho:.4f}" in line and difference_text(results, pair) in line
 
 
-def test_a_summary_is_text_for_a_mail(view: RunView) -> None:
+def test_a_summary_is_text_for_a_mail_and_next_steps_come_before_the_details(view: RunView) -> None:
+    command = "adaptive-eval run x.yaml --set stopping.delta=.1"
+    shown = replace(view, next_steps=(Advice("do *this*:", command), Advice("then that")))
     text, results = summary(view), view.results
     assert results is not None and view.ended is not None
     assert text.splitlines()[:4] == [view.name, "", *finding(results), view.ended]
     assert "|" not in text and "answers  " not in text and "cost " in text
     assert all(verdict in text for verdict in model_verdicts(results))
-
-
-def test_next_steps_and_the_place_of_the_answers_come_before_the_details(view: RunView) -> None:
-    command = "adaptive-eval run x.yaml --set stopping.delta=.1"
-    shown = replace(view, next_steps=(Advice("do *this*:", command), Advice("then that")))
     top, _, _ = markdown(shown).partition("## Cost")
     assert f"\n\nNext: do \\*this\\*:\n\n```sh\n{command}\n```\n\nthen that\n\n" in top, "a command is code"
     assert f"\nto do     do *this*:\n          {command}\n          then that\n" in summary(shown)
@@ -120,18 +117,6 @@ def test_a_gate_is_reported_as_a_gate() -> None:
         assert not called or (float(z) > 0.0) == (verdict == "PASS")
 
 
-def test_z_at_the_call_stands_beside_z_now(view: RunView) -> None:
-    results = view.results
-    assert results is not None
-    place, called = next((at, pair) for at, pair in enumerate(results.pairs) if pair.verdict == "resolved")
-    assert called.called is not None
-    since = replace(called, called=CallRow(2, 3.21, 3.1), z=2.75)
-    changed = replace(
-        view, results=replace(results, pairs=(*results.pairs[:place], since, *results.pairs[place + 1 :]))
-    )
-    assert "look 2: z 3.21, boundary 3.10" in markdown(changed) and "z now" in markdown(changed)
-
-
 def test_the_report_says_what_the_run_promises_cost_and_was_allowed(view: RunView) -> None:
     text, results = markdown(view), view.results
     assert results is not None
@@ -140,6 +125,32 @@ def test_the_report_says_what_the_run_promises_cost_and_was_allowed(view: RunVie
     assert results.cost.allowed_trials == results.cost.max_trials == 3 * 30 * len(view.questions)
     assert f"{results.cost.trials:,} trials (at most {results.cost.allowed_trials:,} were allowed)" in text
     assert "at most 5%" in text and "shown to be within 2 points" in text
+    asked = view.questions
+    assert questions_digest(replace(view, questions=asked[::-1])) == questions_digest(view), "whatever their order"
+    changed = replace(view, questions=(replace(asked[0], answer="another"), *asked[1:]))
+    assert questions_digest(changed) != questions_digest(view)
+
+
+def test_the_report_shows_calls_events_and_lost_answers_in_words(view: RunView) -> None:
+    results = view.results
+    assert results is not None
+    place, called = next((at, pair) for at, pair in enumerate(results.pairs) if pair.verdict == "resolved")
+    assert called.called is not None
+    since = replace(called, called=CallRow(2, 3.21, 3.1), z=2.75)
+    pairs = (*results.pairs[:place], since, *results.pairs[place + 1 :])
+    removed = OtherCostRow("left", "gone", 240, 1000, 0.0, 0.0, 0.0, 19)
+    results = replace(results, pairs=pairs, cost=replace(results.cost, beside=(removed,)))
+    events = (
+        BatchPlanned("ada", "key", ("a", "b"), 1.0),
+        BatchTaken("ada", "key", "batch 7", 2, 1.0),
+        ThresholdsFrozen(run="old", medians={"q1": 9.0}, models={"ada": 5}),
+    )
+    shown = replace(view, results=results, events=(*view.events, *map(event_view, events)))
+    text = re.sub(" +", " ", markdown(shown).replace("\\", ""))
+    assert "look 2: z 3.21, boundary 3.10" in text and "z now" in text
+    assert "| gone, no longer in the run (19 of them lost) | 259 | 1,000 |" in text, "lost answers are no trials"
+    assert "ada: submitted a batch of 2 requests (batch 7)" in text
+    assert ", from 5 trials of the run old: the usual length of" in text
 
 
 def test_the_configuration_in_it_repeats_the_run(run: Path, site: Site) -> None:
@@ -151,13 +162,6 @@ def test_the_configuration_in_it_repeats_the_run(run: Path, site: Site) -> None:
     was = json.loads(json.dumps({k: v for k, v in view.configuration.items() if k not in ("folder", "store")}))
     assert again == was
     assert str(site.folder) not in text.replace(str(yaml.safe_load(text)["questions"]), "")
-
-
-def test_questions_are_identified_by_a_digest_that_ignores_their_order(view: RunView) -> None:
-    other = replace(view, questions=tuple(reversed(view.questions)))
-    assert questions_digest(other) == questions_digest(view)
-    changed = replace(view.questions[0], answer="another")
-    assert questions_digest(replace(view, questions=(changed, *view.questions[1:]))) != questions_digest(view)
 
 
 def test_hostile_names_are_text() -> None:
@@ -180,11 +184,6 @@ def test_hostile_words_of_a_stored_report_are_text(view: RunView) -> None:
     text = markdown(replace(view, results=forged))
     assert text.count("\\<b\\>") >= 3 + len(results.models) + len(results.pairs)
     assert not {"\x1b", "\u202e"} & {*text} and "<b>" not in text
-
-
-def test_tables_are_as_wide_as_what_is_in_them() -> None:
-    lines = markdown_table(["model", "n"], [["ä", "1"], ["日本", "1,000"]]).split("\n")
-    assert lines == ["| model |     n |", "| :---- | ----: |", "| ä     |     1 |", "| 日本  | 1,000 |"]
 
 
 @pytest.mark.parametrize(
@@ -236,17 +235,12 @@ def test_every_format_is_written_completely_and_to_the_right_place(run: Path) ->
     rows = (run / "report.csv").read_text().splitlines()
     assert len(rows) == 1 + len(MODELS) and rows[0].startswith("name,rank,tier,score")
     assert "temperature" in rows[0].split(",") and not any(mark in text for text in rows for mark in "{}")
-
-
-def test_events_are_shown_in_words(view: RunView) -> None:
-    events = (
-        BatchPlanned("ada", "key", ("a", "b"), 1.0),
-        BatchTaken("ada", "key", "batch 7", 2, 1.0),
-        ThresholdsFrozen(run="old", medians={"q1": 9.0}, models={"ada": 5}),
-    )
-    text = markdown(replace(view, events=(*view.events, *map(event_view, events)))).replace("\\", "")
-    assert "ada: submitted a batch of 2 requests (batch 7)" in text
-    assert ", from 5 trials of the run old: the usual length of" in text
+    output = run / "no" / "such" / "folder.md"
+    ended = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", str(output)])
+    assert ended.exit_code == 1 and str(output) in ended.stderr and "--output" in ended.stderr
+    (empty := run / "no run").mkdir()
+    ended = CliRunner().invoke(app, ["report", str(empty)])
+    assert ended.exit_code == 1 and "has no run" in ended.stderr and list(empty.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["=1+1", " =1+1", "\t@SUM(A1)", "＝1+1", "\n-2"])
@@ -272,18 +266,6 @@ def test_every_value_of_the_table_stands_in_its_column(run: Path) -> None:
             assert row[setting] == ("" if value is None else str(value))
 
 
-def test_a_folder_that_is_no_run_is_an_error_that_says_so(tmp_path: Path) -> None:
-    ended = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert ended.exit_code == 1 and "has no run" in ended.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_output_that_cannot_be_written_is_an_error(run: Path, tmp_path: Path) -> None:
-    output = tmp_path / "no" / "such" / "folder.md"
-    ended = CliRunner().invoke(app, ["report", str(run), "--format", "md", "--output", str(output)])
-    assert ended.exit_code == 1 and str(output) in ended.stderr and "--output" in ended.stderr
-
-
 def test_columns_that_have_nothing_to_say_are_left_out(site: Site) -> None:
     site.run(site.write(objective={"kind": "precision", "half_width": "20%"}, trials={"min": 4, "max": 8}))
     text = markdown(read_view(site.directory()))
@@ -302,23 +284,12 @@ def test_costs_that_occur_have_a_column(site: Site) -> None:
     assert "GPU hours" in cost and "USD" not in cost
 
 
-def test_lost_answers_of_a_removed_model_are_not_called_trials(view: RunView) -> None:
-    assert view.results is not None
-    removed = OtherCostRow("left", "gone", 240, 1000, 0.0, 0.0, 0.0, 19)
-    results = replace(view.results, cost=replace(view.results.cost, beside=(removed,)))
-    text = re.sub(" +", " ", markdown(replace(view, results=results)))
-    assert "| gone, no longer in the run (19 of them lost) | 259 | 1,000 |" in text
-
-
-def test_a_column_is_shown_if_a_single_row_fills_it() -> None:
-    assert informative_columns(["a", "b", "c"], [["x", "-", ""], ["y", "-", "1"]]) == (
-        ["a", "c"],
-        [["x", ""], ["y", "1"]],
-    )
+def test_tables_are_as_wide_as_what_is_in_them_and_small_costs_add_up_as_they_are_shown() -> None:
+    lines = markdown_table(["model", "n"], [["ä", "1"], ["日本", "1,000"]]).split("\n")
+    assert lines == ["| model |     n |", "| :---- | ----: |", "| ä     |     1 |", "| 日本  | 1,000 |"]
+    filled = informative_columns(["a", "b", "c"], [["x", "-", ""], ["y", "-", "1"]])
+    assert filled == (["a", "c"], [["x", ""], ["y", "1"]]), "a single row fills a column"
     assert informative_columns(["a"], []) == ([], [])
-
-
-def test_small_costs_add_up_as_they_are_shown() -> None:
     costs = [0.0041, 0.0049, 0.0101, 0.0109]
     shown = [amount(cost, costs) for cost in (*costs, sum(costs))]
     assert shown == ["0.0041", "0.0049", "0.0101", "0.0109", "0.0300"]

@@ -65,11 +65,16 @@ def opened(run: Played) -> Feed:
     return feed
 
 
-async def test_json_has_the_latest_look_then_each_new_one_and_the_end(play: Play) -> None:
-    run, out = play(), io.BytesIO()
+async def test_json_and_plain_lines_have_the_latest_look_then_each_new_one_and_the_end(play: Play) -> None:
+    run, out, plain = play(), io.BytesIO(), io.StringIO()
     while len(run.controller.looks) < 3:
         run.step()
-    code, _ = await asyncio.gather(attach(opened(run), JsonDisplay(out)), play_on(run))
+    following = attach(opened(run), JsonDisplay(out)), attach(opened(run), PlainDisplay(plain))
+    code, same, _ = await asyncio.gather(*following, play_on(run))
+    assert code is same and code in (ExitCode.REACHED, ExitCode.SPENT)
+    lines = plain.getvalue().splitlines()
+    assert lines[0] == "played: running" and lines[1].startswith("promise: ") and lines[2].startswith("look 3: ")
+    assert any(line.startswith("Finished: ") for line in lines)
     records = [json.loads(line) for line in out.getvalue().splitlines()]
     looks = [record["look"] for record in records if record["record"] == "look"]
     assert looks == list(range(3, len(run.controller.looks) + 1)), "counted from 1"
@@ -114,17 +119,6 @@ def test_before_the_first_look_the_status_shows_each_model_so_far(play: Play) ->
     for model in MODELS:
         assert re.search(rf"^  {model} +\d+ answers$", text, re.MULTILINE), text
     assert sum(map(int, re.findall(r"(\d+) answers", text))) == 5
-
-
-async def test_plain_lines_are_those_of_run(play: Play) -> None:
-    run, out = play(), io.StringIO()
-    run.step(60)
-    code, _ = await asyncio.gather(attach(opened(run), PlainDisplay(out)), play_on(run))
-    lines = out.getvalue().splitlines()
-    assert lines[0] == "played: running" and lines[1].startswith("promise: ")
-    assert lines[2].startswith("look 1: 54 trials, ")
-    assert any(line.startswith("Finished: ") for line in lines)
-    assert code in (ExitCode.REACHED, ExitCode.SPENT)
 
 
 async def test_only_events_of_this_start_are_shown(play: Play) -> None:
@@ -175,33 +169,21 @@ def test_a_stored_look_is_read_as_it_was_taken(play: Play) -> None:
         assert repr(read_look(stored).look) == repr(look)  # nan is no nan's equal
         plain = plain_look(look, ("x", "y", "z"), capped_opening=False)
         assert repr(read_look(StoredLook(look.index, 0, 0.0, plain)).look) == repr(look)
-
-
-def test_a_look_of_a_later_version_is_read(play: Play) -> None:
-    run = play()
-    while not run.controller.looks:
-        run.step(20)
     look = run.controller.looks[0]
-    stored = plain_look(look, ("x", "y", "z"), capped_opening=False)
-    pairs = [pair | {"p": 0.03} for pair in stored["comparisons"]]  # type: ignore[attr-defined]
-    assert read_look(StoredLook(0, 0, 0.0, {**stored, "comparisons": pairs})).look == look
+    plain = plain_look(look, ("x", "y", "z"), capped_opening=False)
+    pairs = [pair | {"p": 0.03} for pair in plain["comparisons"]]  # type: ignore[attr-defined]
+    assert read_look(StoredLook(0, 0, 0.0, {**plain, "comparisons": pairs})).look == look, "that of a later version"
     without = [{key: value for key, value in pair.items() if key != "rho"} for pair in pairs]
     for broken in ([pair | {"rho": "much"} for pair in pairs], without):
         with pytest.raises(StoreError, match="look 0 is not a valid look"):
-            read_look(StoredLook(0, 0, 0.0, {**stored, "comparisons": broken}))
+            read_look(StoredLook(0, 0, 0.0, {**plain, "comparisons": broken}))
 
 
 @pytest.mark.parametrize(
     ("events", "code"),
     [
         ([RunStopped()], ExitCode.STOPPED),
-        (
-            [
-                ModelSetAside(model="ada", reason="no grade", cause=Cause.GRADER),
-                RunFinished(Reason.BLOCKED),
-            ],
-            ExitCode.SPENT,
-        ),
+        ([ModelSetAside("ada", "no grade", cause=Cause.GRADER), RunFinished(Reason.BLOCKED)], ExitCode.SPENT),
     ],
 )
 def test_the_exit_code_is_that_of_the_run(play: Play, events: list[Event], code: ExitCode) -> None:
@@ -212,19 +194,14 @@ def test_the_exit_code_is_that_of_the_run(play: Play, events: list[Event], code:
     assert build_ended_from_feed(opened(run)).exit_code is code
 
 
-def test_a_run_that_was_killed_after_its_last_trial_has_reached_its_objective(play: Play) -> None:
-    run = play()
+def test_the_exit_code_depends_on_the_gate_also_of_a_run_that_was_killed_after_its_last_trial(play: Play) -> None:
+    run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
     while run.controller.finished is None:
         run.step(200)
     run.close()
     feed = opened(run)
-    assert feed.status == "finished" and build_ended_from_feed(feed).reason is run.controller.finished
-
-
-def test_the_exit_code_of_the_monitor_depends_on_the_gate(play: Play) -> None:
-    run = play(objective={"kind": "baseline", "baseline": "ada", "gate": True})
-    run.finish()
-    ending = build_ended_from_feed(opened(run))
+    ending = build_ended_from_feed(feed)
+    assert feed.status == "finished" and ending.reason is run.controller.finished
     assert ending.exit_code is ExitCode.WORSE
     assert {row.model: row.outcome for row in ending.gate} == {"bob": "FAIL", "cyd": "FAIL"}
 
@@ -310,24 +287,19 @@ def test_missing_runs_and_senseless_options_are_refused_clearly(
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])
-def test_a_misspelt_run_is_reported_at_once(tmp_path: Path, play: Play, web: tuple[str, ...]) -> None:
-    directory = play().directory
-    slip = directory.with_name(directory.name + "x")
-    result = CliRunner().invoke(app, ["monitor", str(slip), *web])
-    assert result.exit_code == ExitCode.FAILED
-    assert f"{slip} does not exist; did you mean {directory}?" in result.stderr
-
-
-@pytest.mark.parametrize("web", [(), ("--web",)])
 def test_a_missing_run_is_reported_at_once(
     tmp_path: Path, play: Play, web: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("nobody asked to wait"))
     directory = play().directory
+    slip = directory.with_name(directory.name + "x")
+    result = CliRunner().invoke(app, ["monitor", str(slip), *web])
+    assert f"{slip} does not exist; did you mean {directory}?" in result.stderr
     missing = directory.with_name("something-else")
     result = CliRunner().invoke(app, ["monitor", str(missing), *web])
-    assert result.exit_code == ExitCode.FAILED
-    assert f"the runs in {directory.parent} are {directory.name}" in result.stderr
+    assert (
+        result.exit_code == ExitCode.FAILED and f"the runs in {directory.parent} are {directory.name}" in result.stderr
+    )
     first = CliRunner().invoke(app, ["monitor", str(tmp_path / "none" / "a"), *web])
     assert first.exit_code == ExitCode.FAILED and " has no runs" in first.stderr
     monkeypatch.chdir(tmp_path)

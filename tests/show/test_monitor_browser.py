@@ -148,27 +148,26 @@ def test_the_page_of_a_live_run_follows_it_by_itself(live: LiveRun, monitors: Mo
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
+def tab_to(page: "Page", what: str, at_most: int) -> bool:
+    """Whether the tabulator reaches it in so many steps."""
+    for _ in range(at_most):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"document.activeElement.matches({what!r})"):
+            return True
+    return False
+
+
 def test_the_keyboard_reaches_the_answers(play: Play, monitors: Monitors, tabs: Tabs) -> None:
     run = play()
     run.finish()
     page = tabs.at(monitors.serve(run.directory))
     page.wait_for_selector("#trials canvas")
-    reached = False
-    for _ in range(200):
-        page.keyboard.press("Tab")
-        if reached := page.evaluate("document.activeElement.matches('#trials canvas')"):
-            break
-    assert reached
+    assert tab_to(page, "#trials canvas", 200)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[open] details.answer")
-    inside = False
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        if inside := page.evaluate("document.activeElement.matches('dialog details.answer > summary')"):
-            break
-    assert inside
+    assert tab_to(page, "dialog details.answer > summary", 20)
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog details.answer[open] pre")
     assert "for the 0th time" in page.locator("dialog details.answer[open]").inner_text()

@@ -15,7 +15,7 @@ from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import usage_signals
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.records import ASKED_AGAIN, DISCARDED, Dropped, Note, Row
+from adaptive_eval.machine.records import ASKED_AGAIN, DISCARDED, Dropped, Note
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report import trial_sums
@@ -30,6 +30,15 @@ from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
 
 Play = Callable[..., Played]
+
+
+def followed(run: Played, trials: int = 20) -> Feed:
+    """What is read of a run after so many further trials."""
+    if trials:
+        run.step(trials)
+    feed = Feed(run.directory)
+    feed.poll()
+    return feed
 
 
 def same(view: RunView, other: RunView) -> None:
@@ -52,9 +61,7 @@ def test_reading_step_by_step_gives_what_reading_at_once_gives(play: Play) -> No
     for trials in (1, 7, 60, 1, 33, 90, 20):
         run.step(trials)
         assert feed.poll()
-        fresh = Feed(run.directory)
-        fresh.poll()
-        same(feed.view(), fresh.view())
+        same(feed.view(), followed(run, 0).view())
         editions.append(feed.edition)
     assert feed.results is not None and feed.results.run.status == "running" and feed.status == "running"
     assert editions == sorted(editions) and 1 < len(set(editions)) < len(editions), "only looks make an edition"
@@ -71,17 +78,14 @@ def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) ->
     signals = {"is_correct": True, **usage_signals(Cost(15, 0.5, 2.0), 9, 6)}
     graded = Trial(0, 0, 0, 0, DONE, Cost(30), Cost(15, 0.5, 2.0), 1, answer=answer, grade=GradeDetails(signals))
     run.commit([graded._replace(question=at) for at in (0, 1)])
-    feed = Feed(run.directory)
-    feed.poll()
+    feed = followed(run, 0)
     assert feed.results is None and stored_status(feed).grading == GradingCost(2, 30, 1.0, 4.0)
     run.close()
 
 
 def test_nothing_is_read_where_nothing_has_changed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     run = play()
-    run.step()
-    feed = Feed(run.directory)
-    feed.poll()
+    feed = followed(run)
     time.sleep(feed_module.TICK_NS / 1e9 + 0.05)
     feed.poll()  # what was just written is read twice, since a clock has ticks
     monkeypatch.setattr(RunReader, "open", lambda directory: pytest.fail("there is nothing to read"))
@@ -90,49 +94,22 @@ def test_nothing_is_read_where_nothing_has_changed(play: Play, monkeypatch: pyte
 
 def test_a_change_within_one_tick_of_the_clock_is_seen(play: Play) -> None:
     run = play()
-    run.step()
-    feed = Feed(run.directory)
-    feed.poll()
+    feed = followed(run)
     log = run.directory / "run.sqlite-wal"
     before = log.stat()
     run.step(1)
     os.utime(log, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert feed.poll()
     assert feed.sums.spent().trials == RunReader(run.store.reader).trial_count()
-
-
-def test_a_reader_leaves_no_lock_and_no_open_transaction(play: Play) -> None:
-    run = play()
-    run.step()
-    feed = Feed(run.directory)
-    feed.poll()
-    run.step()
     busy, pages, emptied = run.store._database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    assert (busy, pages, emptied) == (0, 0, 0)
+    assert (busy, pages, emptied) == (0, 0, 0), "a reader leaves no open transaction"
     run.close()
-    Played(run.directory, run.plan).close()  # the lock is free at once
-
-
-def test_grades_that_were_changed_are_counted_anew(play: Play) -> None:
-    run = play()
-    run.step(30)
-    feed = Feed(run.directory)
-    feed.poll()
-    before = int(feed.sums.counts.sum())
-    graded = [*run.store.reader.trials("model = 0 AND question = 0 AND number < 2")]
-    failed = GradeDetails(error="the grader failed")
-    rows: list[Row] = [(seq, trial._replace(state=UNGRADED, category=None, grade=failed)) for seq, trial in graded]
-    run.store.commit([*rows, (run.store.last_seq + 1, note_of(TrialsRegraded(trials=2), {}))])
-    feed.poll()
-    assert int(feed.sums.counts.sum()) == before - 2
-    assert feed.sums.spent().trials == before
+    Played(run.directory, run.plan).close()  # and no lock
 
 
 def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) -> None:
     run = play()
-    run.step(200)
-    feed = Feed(run.directory)
-    feed.poll()
+    feed = followed(run, 200)
     assert feed.results is not None
     run.stop()
     again = play(models=("bob", "cyd"))
@@ -143,31 +120,24 @@ def test_a_resume_with_other_models_shows_none_of_the_old_ranking(play: Play) ->
         pass
     feed.poll()
     assert feed.results is not None and len(feed.results.models) == 2
-    fresh = Feed(run.directory)
-    fresh.poll()
-    same(feed.view(), fresh.view())
+    same(feed.view(), followed(run, 0).view())
 
 
-def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored(play: Play) -> None:
+def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored_but_not_one_that_starts(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = play()
-    run.step(200)
+    with monkeypatch.context() as starts:
+        held = iter([False])
+        starts.setattr(feed_module, "is_held", lambda directory: next(held, True))
+        feed = followed(run, 200)
+        assert feed.status == "running" and feed.running
     run.close()
     (run.directory / "results.json").unlink()
-    feed = Feed(run.directory)
-    feed.poll()
+    feed = followed(run, 0)
     assert feed.status == "killed" and not feed.running
     assert feed.results is not None and feed.results.run.status == "killed"
     assert feed.results.cost.trials == feed.sums.spent().trials
-
-
-def test_a_start_while_a_run_is_read_is_not_killed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = play()
-    held = iter([False])
-    monkeypatch.setattr(feed_module, "is_held", lambda directory: next(held, True))
-    feed = Feed(run.directory)
-    feed.poll()
-    assert feed.status == "running" and feed.running
-    run.close()
 
 
 def test_time_is_what_the_run_has_committed_and_never_falls(play: Play) -> None:
@@ -176,8 +146,7 @@ def test_time_is_what_the_run_has_committed_and_never_falls(play: Play) -> None:
     run.step()
     for path in run.directory.iterdir():
         os.utime(path, (1.0, 1.0))
-    feed = Feed(run.directory)
-    feed.poll()
+    feed = followed(run, 0)
     assert feed.running and stored_status(feed).elapsed == run.seconds > 0.0
     run.stop()
     feed.poll()
@@ -186,9 +155,7 @@ def test_time_is_what_the_run_has_committed_and_never_falls(play: Play) -> None:
 
 def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -> None:
     run = play("one")
-    run.step(50)
-    feed = Feed(run.directory)
-    feed.poll()
+    feed = followed(run, 50)
     run.close()
     other = play("other")
     other.step(7)
@@ -204,15 +171,20 @@ def test_a_directory_that_is_replaced_is_read_anew(play: Play, tmp_path: Path) -
 @pytest.mark.parametrize(
     "note", [Note(DISCARDED, 0, {"answers": 1, "discarded": True}), Note("noticed", 0, {"notice": ASKED_AGAIN})]
 )
-def test_answers_that_a_start_drops_leave_an_open_page(play: Play, note: Note) -> None:
+def test_answers_that_a_start_drops_leave_an_open_page_and_changed_grades_are_counted_anew(
+    play: Play, note: Note
+) -> None:
     run = play()
-    run.step(50)
-    feed = Feed(run.directory)
-    feed.poll()
+    feed = followed(run, 50)
     _, dropped = next(run.store.reader.trials())
     run.store.append(Dropped(dropped.key), note)
     feed.poll()
     assert feed.sums.spent().trials == feed.sums.counts.sum() == 49
+    (seq, graded), *_ = run.store.reader.trials()
+    failed = graded._replace(state=UNGRADED, category=None, grade=GradeDetails(error="the grader failed"))
+    run.store.commit([(seq, failed), (run.store.last_seq + 1, note_of(TrialsRegraded(trials=1), {}))])
+    feed.poll()
+    assert (feed.sums.counts.sum(), feed.sums.spent().trials) == (48, 49)
 
 
 def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

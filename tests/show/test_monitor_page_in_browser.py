@@ -177,20 +177,6 @@ def test_a_new_look_changes_the_page_in_place(tabs: Tabs, serve: Callable[..., S
     page.wait_for_selector("#ranking .lead:has-text('Finished')")
 
 
-def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    view = early()
-    assert view.results is not None
-    undecided = tuple(replace(pair, verdict="open") for pair in view.results.pairs)
-    server = serve(replace(view, results=replace(view.results, pairs=undecided)))
-    page = opened(tabs, server, held=True)
-    resolved = (replace(undecided[0], verdict="resolved"), *undecided[1:])
-    server.change(replace(view, results=replace(view.results, pairs=resolved)))
-    page.clock.run_for(3100)
-    announcement = page.locator("#page > [aria-live]")
-    page.wait_for_selector("#page > [aria-live]:not(:empty)", state="attached")
-    assert announcement.inner_text() == f"{undecided[0].first} over {undecided[0].second}: resolved"
-
-
 def test_progress_updates_the_numbers(tabs: Tabs, serve: Callable[..., Server]) -> None:
     cell = {"model": 2, "question": 1, "posterior": {"counts": [70, 7], "mean": 0.1, "lo": 0.05, "hi": 0.2}}
     spent = {"trials": 321, "tokens": 65_000, "usd": 0.0, "gpu_seconds": 0.0}
@@ -260,6 +246,18 @@ def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_lo
     assert asked() == (9, 5), "of a run that is over the view is read at once"
 
 
+def test_verdicts_are_announced(tabs: Tabs, serve: Callable[..., Server]) -> None:
+    view = early()
+    assert view.results is not None
+    open_, *others = (replace(pair, verdict="open") for pair in view.results.pairs)
+    server = serve(replace(view, results=replace(view.results, pairs=(open_, *others))))
+    page = opened(tabs, server, held=True)
+    server.change(replace(view, results=replace(view.results, pairs=(replace(open_, verdict="resolved"), *others))))
+    page.clock.run_for(3100)
+    page.wait_for_selector("#page > [aria-live]:not(:empty)", state="attached")
+    assert page.inner_text("#page > [aria-live]") == f"{open_.first} over {open_.second}: resolved"
+
+
 def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:
     bad = trial(1, text=HOSTILE, reasoning=HOSTILE, extracted=HOSTILE, category=0, value=0.0, replica=HOSTILE)
     failed = trial(2, category=None, value=None, grader_error=HOSTILE, finish_reason=HOSTILE, signals={HOSTILE: True})
@@ -300,15 +298,11 @@ def test_a_server_that_comes_back_is_found_again(
     serve(simulated(world(MODELS)), server.server_port)
     page.wait_for_selector(".waiting", state="detached")
     page.wait_for_selector(".status.finished")
+    unread = tabs.open()
+    unread.goto(serve(None).url)
+    unread.wait_for_selector("[role=alert]")
+    assert "the server answered 503" in unread.inner_text("[role=alert]"), "a run that cannot be read"
     tabs.forgive()  # the browser tells of every request that failed
-
-
-def test_a_run_that_cannot_be_read_says_so(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    page = tabs.open()
-    page.goto(serve(None).url)
-    page.wait_for_selector("[role=alert]")
-    assert "the server answered 503" in page.inner_text("[role=alert]")
-    tabs.forgive()
 
 
 COUNTS = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
@@ -334,7 +328,9 @@ def names(page: "Page") -> list[str]:
     return page.eval_on_selector_all("tbody th", "all => all.map((one) => one.innerText)")  # type: ignore[no-any-return]
 
 
-def test_runs_stand_side_by_side(tabs: Tabs, serve: Callable[..., Server]) -> None:
+def test_runs_stand_side_by_side_what_is_live_and_new_first_and_are_filtered(
+    tabs: Tabs, serve: Callable[..., Server]
+) -> None:
     new = {**BRIEF, "name": "b", "status": "running", "reason": None, "cap": None, "best": None, "resolved": 0}
     failed = {**new, "name": "c", "status": "stopped", "reason": f"api_key_env {HOSTILE}"}
     page = listed(tabs, serve, BRIEF, new, failed)
@@ -345,45 +341,25 @@ def test_runs_stand_side_by_side(tabs: Tabs, serve: Callable[..., Server]) -> No
     assert "api_key_env <img src=x" in page.locator("tbody tr", has_text="stopped").inner_text()
     assert row.locator("a").get_attribute("href") == "run/first%20run/"
     assert page.locator("img, main script").count() == 0
-
-
-def test_runs_begin_with_what_is_live_and_new_and_are_filtered(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    runs = [
-        {**BRIEF, "name": name, "status": status, "updated": updated, "trials": trials, "best": best}
-        for name, status, updated, trials, best in (
-            ("old", "finished", 1.0e9, 900, "ann"),
-            ("new", "finished", 1.7e9, 100, "bo"),
-            ("live", "running", 1.6e9, 500, "bo"),
-        )
-    ]
-    page = listed(tabs, serve, *runs)
-    assert names(page) == ["live", "new", "old"]
+    best = {"old": (1.0e9, "ann"), "new": (1.7e9, "bo"), "live": (1.6e9, "bo")}
+    runs = [{**BRIEF, "name": name, "updated": updated, "best": model} for name, (updated, model) in best.items()]
+    failed = {**BRIEF, "gate": "FAIL", "updated": 9e8, "best": "cy"}
+    page = listed(tabs, serve, *runs[:2], {**runs[2], "status": "running"}, failed)
+    assert names(page) == ["live", "new", "old", "first run"]
     page.fill("[data-filter]", " BO")
-    assert names(page) == ["live", "new"] and "2 of 3 runs" in page.inner_text("[role=status]")
+    assert names(page) == ["live", "new"] and "2 of 4 runs" in page.inner_text("[role=status]")
     assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
-
-
-def test_a_gate_that_failed_is_red_and_says_so(tabs: Tabs, serve: Callable[..., Server]) -> None:
-    page = listed(tabs, serve, {**BRIEF, "gate": "FAIL"}, {**BRIEF, "name": "other", "gate": "PASS"})
-    sign = page.locator(".status.failed")
-    assert sign.count() == 1 and sign.inner_text() == "✗ gate FAIL"
-    red, green, blue = page.evaluate(
-        "getComputedStyle(document.querySelector('.status.failed')).color.match(/\\d+/g).map(Number)"
-    )[:3]
-    assert red > 2 * max(green, blue)
     page.fill("[data-filter]", "gate FAIL")
-    assert names(page) == ["first run"]
+    assert names(page) == ["first run"] and page.inner_text(".status.failed") == "✗ gate FAIL"
+    color = "getComputedStyle(document.querySelector('.status.failed')).color.match(/\\d+/g).map(Number)"
+    red, green, blue = page.evaluate(color)[:3]
+    assert red > 2 * max(green, blue)
 
 
 @pytest.mark.parametrize("width", [320, 390, 640])
 def test_the_runs_fit_a_phone(tabs: Tabs, serve: Callable[..., Server], width: int) -> None:
-    page = listed(
-        tabs,
-        serve,
-        {**BRIEF, "name": "a-run-with-a-rather-long-name-of-sixty-letters-more-or-less"},
-        BRIEF,
-        width=width,
-    )
+    long = {**BRIEF, "name": "a-run-with-a-rather-long-name-of-sixty-letters-more-or-less"}
+    page = listed(tabs, serve, long, BRIEF, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     box = page.locator("main .scroll")
     assert box.evaluate("(one) => one.scrollWidth - one.clientWidth") <= 0
@@ -403,10 +379,8 @@ def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve:
     for number in range(2):
         page.locator("dialog .answer > summary").nth(number).click()
     lists = page.locator("dialog .answer details.reasoning")
-    assert lists.locator("summary").all_inner_texts() == [
-        "Probabilities of its 5 tokens",
-        "Probabilities of the first 5 tokens",
-    ]
+    titles = [f"Probabilities of {which} 5 tokens" for which in ("its", "the first")]
+    assert lists.locator("summary").all_inner_texts() == titles
     assert not lists.first.locator("pre").is_visible()
     lists.first.locator("summary").click()
     shown = lists.first.locator("pre").inner_text().split("\n")

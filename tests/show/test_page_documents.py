@@ -72,11 +72,8 @@ def test_a_report_carries_the_view_as_it_is(view: RunView, nasty: RunView) -> No
         assert "\u202e" not in report_page(replace(run, name="run")), "its source is in the order in which it is shown"
         _, data, _ = Elements(report_page(run)).text("script")
         assert orjson.loads(data) == orjson.loads(orjson.dumps(page_view(run)))
-
-
-def test_a_report_without_its_script_has_the_ranking(view: RunView) -> None:
     still = re.search(r"<noscript>.*<pre>(.*)</pre></noscript>", report_page(view), re.DOTALL)
-    assert still is not None and html.unescape(still[1]) == summary(view)
+    assert still is not None and html.unescape(still[1]) == summary(view), "without its script it has the ranking"
     assert view.results is not None and all(row.name in still[1] for row in view.results.models)
 
 
@@ -89,6 +86,9 @@ def test_nothing_that_a_run_says_becomes_an_element(view: RunView, nasty: RunVie
 
 
 def test_the_policy_of_a_report_allows_its_own_script_and_style_alone(view: RunView) -> None:
+    def hash_of(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
     page = Elements(report_page(view))
     policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None and "unsafe" not in policy
@@ -99,14 +99,6 @@ def test_the_policy_of_a_report_allows_its_own_script_and_style_alone(view: RunV
     assert allowed["style-src"] == hash_of(page.text("style")[0])
     assert allowed["img-src"] == "data:"
     assert [tag for tag, _ in page.tags].index("style") > 3  # the policy stands before what it allows
-
-
-def glossary() -> object:
-    return orjson.loads(orjson.dumps(dict(GLOSSARY)))
-
-
-def hash_of(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def test_a_report_refers_to_nothing_outside_of_it(view: RunView) -> None:
@@ -130,26 +122,20 @@ def test_no_module_makes_markup_or_code_of_texts(name: str) -> None:
 
 
 def test_the_monitors_pages_take_script_and_style_from_their_server() -> None:
-    for document, root in (
-        (monitor_page("a run"), ""),
-        (monitor_page("a run", "../../"), "../../"),
-        (runs_page(), ""),
-    ):
+    documents = (monitor_page("a run"), ""), (monitor_page('a/b "c"<d>', "../../"), "../../"), (runs_page(), "")
+    glossary = orjson.loads(orjson.dumps(dict(GLOSSARY)))
+    for document, root in documents:
         page = Elements(document)
-        assert list(map(orjson.loads, page.text("script"))) == [glossary()] and page.text("style") == []
-        sources = [tag["src"] for tag in page.all("script") if tag.get("type") is None] + [
-            tag["href"] for tag in page.all("link")
-        ]
+        assert list(map(orjson.loads, page.text("script"))) == [glossary] and page.text("style") == []
+        sources = [tag["src"] for tag in page.all("script") if tag.get("type") is None]
+        sources += [tag["href"] for tag in page.all("link")]
         assert sources == [f"{root}assets/app.js", f"{root}assets/icon.svg", f"{root}assets/style.css"]
     assert set(assets()) == {"app.js", "icon.svg", "style.css"}
     assert "unsafe" not in MONITOR_POLICY and "default-src 'none'" in MONITOR_POLICY
-
-
-def test_a_page_knows_the_addresses_of_its_run() -> None:
-    page = Elements(monitor_page('a/b "c"<d>', "../../"))
-    assert next(page.all("html"))["data-api"] == "../../api/run/a%2Fb%20%22c%22%3Cd%3E/"
-    assert page.text("title") == ['a/b "c"<d> · adaptive-eval']
-    assert next(Elements(runs_page()).all("html"))["data-runs"] == ""
+    of_run, of_runs = (Elements(document) for document, _ in documents[1:])
+    assert next(of_run.all("html"))["data-api"] == "../../api/run/a%2Fb%20%22c%22%3Cd%3E/"
+    assert of_run.text("title") == ['a/b "c"<d> · adaptive-eval']
+    assert next(of_runs.all("html"))["data-runs"] == ""
 
 
 DEMO = {name for name in MODULES if name.startswith("demo")}

@@ -39,12 +39,7 @@ def ended(
     results = judged(budget)
     words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open", "b": "blocked"}
     pairs = tuple(
-        replace(
-            pair,
-            verdict=words[verdict],
-            trials_needed=None if verdict in "rt" else needs,
-            called=None,
-        )
+        replace(pair, verdict=words[verdict], trials_needed=None if verdict in "rt" else needs, called=None)
         for pair, verdict in zip(results.pairs, verdicts, strict=True)
     )
     return replace(results, pairs=pairs, run=replace(results.run, status="finished", reason=str(reason)))
@@ -53,14 +48,8 @@ def ended(
 def advice(results: Results, *arguments: str, short_caps: Mapping[str, float] = MappingProxyType({})) -> Advice:
     """The first next step of a run that was started by `mine.yaml`, or with these arguments."""
     assert results.run.reason is not None
-    ending = Ending(
-        reason=Reason(results.run.reason),
-        results=results,
-        trials=9,
-        caps={"trials": 60},
-        short_caps=short_caps,
-        arguments=arguments or ("mine.yaml",),
-    )
+    more = {"caps": {"trials": 60}, "short_caps": short_caps, "arguments": arguments or ("mine.yaml",)}
+    ending = Ending(reason=Reason(results.run.reason), results=results, trials=9, **more)  # type: ignore[arg-type]
     return next(iter(next_steps(ending, "RUN")))
 
 
@@ -155,6 +144,23 @@ def test_budget_that_ended_a_run_is_raised() -> None:
     assert step.text == "raise budget.trials to 120:"
     step = advice(results, short_caps={"trials": 5000})
     assert step.text == "raise budget.trials to 5,000:", "with less the run would not go on"
+    unknown = ended("rrro", Reason.BUDGET, needs=None)
+    stopped = replace(results, run=replace(results.run, status="stopped", reason=None))
+    for open_, need in (
+        (unknown, "an unknown number of further trials."),
+        (stopped, "about 10 trials per question in total."),
+    ):
+        assert (undecided_sentence(open_) or "").endswith(f" They each need {need}")
+
+
+@pytest.mark.parametrize("reason", [Reason.BUDGET, Reason.WALL_TIME])
+def test_a_larger_budget_comes_with_the_horizon_that_the_pair_needs(reason: Reason) -> None:
+    """Else the same command would end again without a request."""
+    results = ended("rrro", reason, 20.0, budget=60)
+    settings = dict(word.split("=") for word in shlex.split(advice(results).command or "") if "=" in word)
+    assert settings.pop("trials.max") == "40"
+    models, questions = len(results.models), results.max_trials_per_model / 12
+    assert reason is Reason.WALL_TIME or 120 <= float(settings["budget.trials"]) <= 1.1 * models * questions * 40
 
 
 def test_a_larger_horizon_comes_with_caps_that_allow_it() -> None:
@@ -182,11 +188,6 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     both = ended("rruu", needs=20.0)
     both = replace(both, pairs=(*both.pairs[:3], replace(both.pairs[3], trials_needed=5000.0)))
     assert "trials.max to 40" in advice(both).text, "the other pair needs that"
-
-
-def test_unknown_need_is_not_given_as_a_number() -> None:
-    sentence = undecided_sentence(ended("rrro", Reason.BUDGET, needs=None))
-    assert sentence is not None and sentence.endswith(" They each need an unknown number of further trials.")
 
 
 def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
@@ -220,13 +221,6 @@ def test_nothing_is_added_while_a_run_goes_on_or_when_all_is_decided() -> None:
     assert undecided_sentence(alarmed) is None
 
 
-def test_stopped_run_says_how_many_trials_its_open_pairs_still_need() -> None:
-    results = ended("rrro", needs=10.0)
-    stopped = replace(results, run=replace(results.run, status="stopped", reason=None))
-    sentence = undecided_sentence(stopped)
-    assert sentence is not None and sentence.endswith(" They each need about 10 trials per question in total.")
-
-
 def test_ungraded_answers_that_block_a_pair_are_named_and_no_model_was_set_aside() -> None:
     results = ended("rrro")
     last = replace(results.pairs[3], verdict="blocked")
@@ -246,14 +240,14 @@ def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
     assert other.endswith("The grades alone: ada is best.")
 
 
-@pytest.mark.parametrize(("share", "labels_help"), [(0.9, True), (0.2, False)])
-def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, labels_help: bool) -> None:
+@pytest.mark.parametrize(("share", "labels", "labels_help"), [(0.9, 1, True), (0.9, 999, False), (0.2, 1, False)])
+def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, labels: int, labels_help: bool) -> None:
     """`share`: the part of a pair's variance that its labels cause."""
     results = ended("uuuu")
     sigma = min(pair.sigma or 0.0 for pair in results.pairs)
     shift = (share * sigma**2 / 2) ** 0.5 if share < 0.5 else max(pair.sigma or 0.0 for pair in results.pairs)
     models = tuple(
-        LabelledModel(row.name, 400, 30, ((20, 0, 0), (0, 10, 0)), 0.5, 0.01, 0.5, sigma, 0.0, shift)
+        LabelledModel(row.name, 400, labels, ((20, 0, 0), (0, 10, 0)), 0.5, 0.01, 0.5, sigma, 0.0, shift)
         for row in results.models
     )
     results = replace(results, labelled=LabelledRun("d", "math", models=models))
@@ -261,8 +255,11 @@ def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, 
     assert sentence is not None
     if labels_help:
         assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
-        assert step.text.startswith("label more answers of ")
-        assert " needs more labels; 3 more" in sentence and "trials" not in sentence
+        assert step.text.startswith("label more answers of ") and " needs more labels of answers of " in sentence
+        assert "; 3 more" in sentence and "trials" not in sentence
+    elif labels > 1:
+        assert step.text.startswith("no answers are left to label: start over with a larger trials.max, and label more")
+        assert "none are left to label" in sentence
     else:
         assert "trials.max" in step.text and "labels" not in sentence
 
@@ -287,3 +284,16 @@ def test_a_gate_that_is_open_on_one_benchmark_alone_takes_a_larger_gate_there() 
     assert step.text.endswith("start over with a larger gate of the benchmark exact:")
     on_all = (replace(gate[0], why="on all questions too close; on exact too close"),)
     assert "stopping.delta" in advice(replace(results, gate=on_all, groups=(group,))).text
+
+
+def test_a_recording_with_too_few_trials_is_what_a_pair_lacks() -> None:
+    """Trial by trial, both sides need as many, and the recorded one has only so many."""
+    results = ended("rrru", needs=20.0)
+    last = replace(results.pairs[3], by_trial=True)
+    rows = tuple(replace(row, recorded="old" if row.name == last.second else None) for row in results.models)
+    results = replace(results, pairs=(*results.pairs[:3], last), models=rows)
+    assert (undecided_sentence(results) or "").endswith(
+        f" They need more answers of {last.second} than were recorded, about 20 trials per question in total "
+        "(trials.max is 12)."
+    )
+    assert advice(results).text.startswith(f"the recorded answers of {last.second} may be too few")

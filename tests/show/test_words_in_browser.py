@@ -81,10 +81,8 @@ def test_the_keyboard_explains_a_word_and_escape_ends_that(tabs: Tabs, html: str
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.dataset.term") == "tier"
     explains(page, "tier")
-    described = page.evaluate(
-        "document.getElementById(document.activeElement.getAttribute('aria-describedby')).textContent"
-    )
-    assert described == GLOSSARY["tier"].text
+    described = "document.getElementById(document.activeElement.getAttribute('aria-describedby')).textContent"
+    assert page.evaluate(described) == GLOSSARY["tier"].text
     page.keyboard.press("Escape")
     explains(page, None)
     assert page.evaluate("document.activeElement.dataset.term") == "tier"
@@ -92,17 +90,12 @@ def test_the_keyboard_explains_a_word_and_escape_ends_that(tabs: Tabs, html: str
     explains(page, "tier")
     page.keyboard.press("Enter")
     explains(page, None)
-
-
-@pytest.mark.browser
-def test_escape_ends_the_explanation_before_the_dialog(tabs: Tabs, html: str) -> None:
-    page = tabs.report(html)
     open_question(page, 0)
     page.click("dialog [data-term=bayes]")
     explains(page, "bayes")
     page.keyboard.press("Escape")
     explains(page, None)
-    assert page.locator("dialog[open]").count() == 1
+    assert page.locator("dialog[open]").count() == 1, "the explanation ends before the dialog"
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog:not([open])", state="attached")
 
@@ -214,25 +207,17 @@ def test_what_is_known_of_questions_is_shown_before_the_first_look(tabs: Tabs) -
 
 
 @pytest.mark.browser
-def test_the_page_says_which_trials_a_finished_run_never_judged(tabs: Tabs) -> None:
-    run = simulated(world(MODELS[:2], 4))
+def test_counts_stand_beside_the_posterior_mean_and_trials_that_were_never_judged_are_told(tabs: Tabs) -> None:
+    run = simulated(world(MODELS, 8), stopping={"delta": "2%"})
     (first, *others), *other_models = run.trials
     page = tabs.report(report_page(replace(run, trials=((first + 3, *others), *other_models))))
     assert page.inner_text(".fresh").endswith(f"; no look has judged 3 of them ({MODELS[0]} 3).")
-
-
-@pytest.mark.browser
-def test_counts_stand_beside_the_posterior_mean(tabs: Tabs) -> None:
-    run = early()
-    page = tabs.report(report_page(run))
     box = page.locator("#questions canvas").bounding_box()
     assert box is not None
     page.locator("#questions canvas").hover(position={"x": box["width"] - 20, "y": box["height"] - 8 * 24 + 10})
-    first = run.results.models[-1].name if run.results else ""
-    posterior = run.posteriors[run.posterior_of[run.models.index(first)][0]]
+    last = run.results.models[-1].name if run.results else ""
+    posterior = run.posteriors[run.posterior_of[run.models.index(last)][0]]
     readout = page.inner_text("#questions .readout")
-    assert (
-        f"{first}: {posterior.counts[1]} of {sum(posterior.counts)} correct" in readout
-        and f"posterior {posterior.mean:.1%}" in readout
-    )
+    assert f"{last}: {posterior.counts[1]} of {sum(posterior.counts)} correct" in readout
+    assert f"posterior {posterior.mean:.1%}" in readout
     assert "which pulls it to the middle of the scale" in page.inner_text("#details")

@@ -1,4 +1,4 @@
-"""The simulated server over real sockets: the API, the protocol and the faults."""
+"""The simulated server over real sockets: the API, the protocol, the faults, its places and its batches."""
 
 import asyncio
 import socket
@@ -11,9 +11,17 @@ import httpx2
 import numpy as np
 import orjson
 import pytest
+from live_runs import small_world
 from patient_time import HANGS
+from typer.testing import CliRunner
 
-from adaptive_eval.simulate.faults import Decline, Faults, TimeWindow
+from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.cli import app
+from adaptive_eval.endpoints.load import ServerLoad, parse_load
+from adaptive_eval.simulate.answering import Respondent
+from adaptive_eval.simulate.api import Api
+from adaptive_eval.simulate.faults import BatchHabits, Decline, Faults, TimeWindow, parse_habits
+from adaptive_eval.simulate.replies import ServingSlots
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, binary
 
@@ -121,7 +129,7 @@ async def test_a_stream_says_the_same(client: httpx2.AsyncClient, usage: bool) -
         (orjson.dumps({"model": "a", "messages": ["hi"]}), 400, "string"),
     ],
 )
-async def test_bad_requests_are_rejected_with_a_reason(
+async def test_bad_requests_are_refused_with_why(
     client: httpx2.AsyncClient, body: bytes, status: int, why: str
 ) -> None:
     async with SimulatedServer(WORLD) as server:
@@ -241,3 +249,130 @@ def test_it_serves_from_a_thread_of_its_own() -> None:
     assert threading.active_count() == before
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(base_url + "/models", timeout=HANGS)
+
+
+ONE_MODEL = World("one", binary(np.full((1, 2), 0.5)), models=("m",), latency=Latency(0.15, 0.0, 1.0))
+
+
+def body(seed: int, **values: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": "[q1] Which?"}], "seed": seed, **values}
+
+
+async def ask_one(client: httpx2.AsyncClient, server: SimulatedServer, seed: int, **values: Any) -> httpx2.Response:
+    return await client.post(server.base_url + "/chat/completions", json=body(seed, **values))
+
+
+async def load(client: httpx2.AsyncClient, server: SimulatedServer) -> ServerLoad | None:
+    return parse_load((await client.get(server.base_url.removesuffix("/v1") + "/metrics")).content)
+
+
+async def test_a_leaving_request_gives_up_its_places_and_its_turn() -> None:
+    places, begun = ServingSlots(2), []
+    first = places.enter([60.0] * 3, lambda: begun.append("first"))
+    places.enter([60.0], lambda: begun.append("second"))
+    places.leave(first)
+    places.leave(first)
+    assert (begun, places.running, places.waiting) == (["second"], 1, 0)
+
+
+async def test_the_server_says_what_runs_and_what_waits(client: httpx2.AsyncClient) -> None:
+    async with SimulatedServer(ONE_MODEL, max_num_seqs=4) as server:
+        assert await load(client, server) == ServerLoad(0.0, 0.0)
+        begun = asyncio.get_running_loop().time()
+        asked = [asyncio.create_task(ask_one(client, server, seed)) for seed in range(6)]
+        asked.append(asyncio.create_task(ask_one(client, server, 10, n=3, stream=True)))
+        for _ in range(10):
+            if (now := await load(client, server)) is not None and now.running + now.waiting == 9.0:
+                break
+        assert now == ServerLoad(4.0, 5.0)
+        replies = await asyncio.gather(*asked)
+        # nine sequences of 0.15 s at four places
+        assert asyncio.get_running_loop().time() - begun >= 0.42
+        assert await load(client, server) == ServerLoad(0.0, 0.0)
+    assert {reply.status_code for reply in replies} == {200}
+
+
+async def test_answers_are_what_they_would_be_with_places_for_all(client: httpx2.AsyncClient) -> None:
+    async with SimulatedServer(ONE_MODEL, max_num_seqs=1) as few, SimulatedServer(ONE_MODEL) as many:
+        waited = await asyncio.gather(*(ask_one(client, few, seed) for seed in range(3)))
+        at_once = await asyncio.gather(*(ask_one(client, many, seed) for seed in range(3)))
+        assert await load(client, many) is None
+    choices = [[reply.json()["choices"] for reply in replies] for replies in (waited, at_once)]
+    assert choices[0] == choices[1]
+
+
+async def test_a_client_that_goes_away_frees_its_place(client: httpx2.AsyncClient) -> None:
+    async with SimulatedServer(
+        World("slow", ONE_MODEL.p, latency=Latency(60.0, 0.0, 1.0), models=("m",)), max_num_seqs=1
+    ) as server:
+        assert server.places is not None
+        async with httpx2.AsyncClient(verify=False) as other:
+            for seed in range(2):
+                with pytest.raises(httpx2.ReadTimeout):
+                    await other.post(server.base_url + "/chat/completions", json=body(seed), timeout=0.1)
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if not server.places.running:
+                break
+        assert (server.places.running, server.places.waiting) == (0, 0)
+
+
+pytestmark = pytest.mark.patient(settle=0.0)  # nothing goes through sockets
+
+
+class Clocked:
+    """The service at a time set by the test."""
+
+    def __init__(self, **habits: float) -> None:
+        self.now = 0.0
+        self.api = Api(Respondent(small_world()), Faults(), lambda: self.now, habits=BatchHabits(**habits))  # type: ignore[arg-type]
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
+        raw = body if isinstance(body, bytes) else orjson.dumps(body)
+        reply = self.api.handle(method, path, raw)
+        return reply.status, orjson.loads(reply.parts[0][1])
+
+    def batch(self, number: int = 4) -> str:
+        """A batch of so many requests."""
+        lines = (
+            {"custom_id": f"r{seed}", "body": {"model": "ada", "messages": [{"content": "[q1]"}], "seed": seed}}
+            for seed in range(number)
+        )
+        part = b'--b\r\nContent-Disposition: form-data; filename="f"\r\n\r\n%b\r\n--b--\r\n'
+        file = self.call("POST", "/v1/files", part % b"\n".join(map(orjson.dumps, lines)))[1]["id"]
+        request = {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        status, reply = self.call("POST", "/v1/batches", request)
+        assert status == 200
+        return str(reply["id"])
+
+    def results(self, name: str) -> list[dict[str, Any]]:
+        """What the batch has answered."""
+        file = self.call("GET", f"/v1/batches/{name}")[1]["output_file_id"]
+        reply = self.api.handle("GET", f"/v1/files/{file}/content", b"")
+        return [orjson.loads(line) for line in reply.parts[0][1].splitlines()]
+
+
+def test_invalid_batch_calls_are_refused_with_a_reason() -> None:
+    service = Clocked(seconds=100.0)
+    assert service.call("GET", "/v1/batches/none")[0] == 404
+    assert service.call("GET", "/v1/messages/batches/none/results")[0] == 404
+    for path, body in (
+        ("/v1/batches", {"input_file_id": "none", "completion_window": "24h"}),
+        ("/v1/batches", b"{"),
+        ("/v1/messages/batches", {"requests": [{"custom_id": "a", "params": {"seed": 1, "max_tokens": 4}}]}),
+        ("/v1/messages/batches", {"requests": [{"custom_id": "a", "params": {"messages": []}}]}),
+    ):
+        assert service.call("POST", path, body)[0] == 400
+
+
+def test_batch_habits_are_parsed_and_unknown_ones_refused() -> None:
+    assert parse_habits(["seconds=20", "expired=0.5"]) == BatchHabits(seconds=20.0, expired=0.5)
+    for text, why in (
+        ("haste=1", "known are seconds"),
+        ("expired=often", "needs a number"),
+        ("expired=2", "from 0 to 1"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            parse_habits([text])
+    result = CliRunner().invoke(app, ["simulate", "coins", "--batch", "haste=1"])
+    assert result.exit_code == 2 and "unknown batch 'haste'" in result.stderr

@@ -1,15 +1,15 @@
-"""A run whose models are served at sites finds what it finds with servers on its own machine, whatever is lost."""
+"""Runs whose models are served at sites, or in turn at places of a cluster, find what they find at home."""
 
 import asyncio
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from live_runs import MODELS, RunOutcome, Site
+from live_runs import MODELS, RunOutcome, Site, small_world
 from near_sites import NearCluster
 from patient_time import HANGS
 from stored_runs import events_in
@@ -17,16 +17,13 @@ from stored_runs import events_in
 from adaptive_eval.base.errors import ConfigError, ExitCode, LaunchFailed
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.prepare import prepare
-from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints import settings
-from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, SiteAwaited, SiteLost, SitePlaced
+from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, ServerReleased, SiteAwaited, SiteLost, SitePlaced
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.sites import SiteRow
-from adaptive_eval.report.status import Status
 from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Watcher
-from adaptive_eval.show.serve.attach import stored_status
-from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.simulate.judging import SimulatedJudge
+from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
 
 SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
@@ -133,47 +130,6 @@ def test_what_a_model_answered_at_an_earlier_start_counts_where_nothing_else_is_
     assert not any("given up" in event.reason for event in events(site, ModelSetAside))
 
 
-class Glances(Watcher):
-    """Records the status at every event and look."""
-
-    def __init__(self) -> None:
-        self.seen: list[Status] = []
-
-    def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
-        self._take = take
-
-    def looked(self, looks: Sequence[Look]) -> None:
-        self.seen.append(self._take())
-
-    def happened(self, event: Event) -> None:
-        self.seen.append(self._take())
-
-
-@pytest.mark.slow
-def test_the_live_status_and_the_stored_run_show_the_same_sites(site: Site) -> None:
-    """One site is lost on its way; each is placed on a node of its own, which makes its return a move."""
-    watcher = Glances()
-    prepared = prepare(load_config(written(site, models=models(site, {"bob": 2})), ()))
-    asyncio.run(execute(prepared, site.directory(), watcher, lambda ended: None, sites=RunSites(NearCluster([1])).open))
-    feed = Feed(site.directory())
-    feed.poll()
-    stored, live = stored_status(feed), watcher.seen[-1]
-    placed = {(row.model, row.site) for row in stored.sites}
-    assert placed == {("ada", "site 1"), ("bob", "site 1"), ("bob", "site 2"), ("cyd", "site 1")}
-
-    def known(rows: Sequence[SiteRow]) -> list[tuple[object, ...]]:
-        return [(row.model, row.site, row.host, row.node, row.placed, row.moves, row.losses) for row in rows]
-
-    assert known(live.sites) == known(stored.sites)
-    assert sum(row.losses for row in stored.sites) == sum(row.moves for row in stored.sites) >= 1
-    assert {row.state for row in stored.sites} == {"ended"}
-    assert {row.state for status in watcher.seen for row in status.sites} >= {"loading", "serving", "lost"}
-    assert sum(server.trials for server in feed.sums.traffic) == stored.trials
-    servers = {(server.model, server.replica) for server in feed.sums.traffic}
-    assert {(model, replica.partition(" on ")[0]) for model, replica in servers} <= placed
-    assert all(" on node" in replica for _, replica in servers)
-
-
 def test_a_site_without_a_place_is_reported(site: Site) -> None:
     """As where a server cannot be started at all: it is a mistake, and nothing was asked yet."""
     with pytest.raises(LaunchFailed, match="no place with GPU 8 was had"):
@@ -262,3 +218,74 @@ def test_configurations_that_sites_cannot_serve_are_refused(
     models = [*changes["models"], ELSEWHERE]  # type: ignore[misc]
     with pytest.raises(ConfigError, match=message):
         require_sites(load_config(site.write(**{**changes, "models": models}), ()))
+
+
+@pytest.fixture(scope="module")
+def judge_url() -> Iterator[str]:
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge((0.9, 0.2)))) as url:
+        yield url
+
+
+def judged(site: Site, url: str, name: str, **more: object) -> Path:
+    grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+    trials = {"min": 4, "max": 8, "optimize": "cost"}
+    sites = {"bob": 2} if name == "run" else None
+    return site.write(name, models=models(site, sites), grader=grader, trials=trials, concurrency=2, **more)
+
+
+@pytest.mark.slow
+def test_a_judge_is_asked_from_the_head(site: Site, judge_url: str) -> None:
+    plain = site.run(judged(site, judge_url, "plain"), "--run-dir", str(site.directory("plain")))
+    assert plain.exit_code == ExitCode.SPENT, plain.output
+    cluster = NearCluster([1, 0, 2])
+    assert run_at(cluster, judged(site, judge_url, "run"), site) == ExitCode.SPENT
+    assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
+    assert len(events(site, SiteLost)) >= 2
+    replies = [
+        reply for _, near_site in cluster.placed for report in near_site.sent_reports for reply in report.replies
+    ]
+    assert replies and all(values[-2:] == (None, None) for reply in replies for values in reply.answers), (
+        "no grade is there"
+    )
+
+
+def pooled(site: Site, *flags: str) -> Path:
+    """Three models on a pool of two places."""
+    return written(site, models=models(site, None, *flags), pool=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [1, 2])
+def test_a_run_finds_the_same_however_many_places_come(site: Site, at_home: RunOutcome, room: int) -> None:
+    cluster = NearCluster(room=room)
+    assert run_at(cluster, pooled(site, "held"), site, LetsGo(site, room)) == ExitCode.SPENT
+    assert RunOutcome.of(site.directory()) == at_home
+    assert cluster.peak == room
+    served = [(event.model, event.on) for event in events(site, ServerLaunched)]
+    assert {model for model, _ in served} == set(MODELS) and len({on for _, on in served}) == room
+    assert len(served) > len(events(site, SitePlaced)), "models are swapped where they are"
+    assert all(event.on in ("place 1", "place 2") for event in events(site, ServerReleased))
+
+
+@pytest.mark.slow
+def test_what_a_lost_place_had_is_served_at_another(site: Site, at_home: RunOutcome) -> None:
+    """Each of the first places is lost with answers on their way; models go where there is room."""
+    cluster = NearCluster([1, 0, 2, 1, 0, 3], room=2)
+    assert run_at(cluster, pooled(site), site) == ExitCode.SPENT
+    assert RunOutcome.of(site.directory()) == at_home
+    # their lives are 13 messages together, the run is more: only one, whose server is slow to start, may outlive it
+    assert len(events(site, SiteLost)) >= 5
+
+
+def test_a_pool_of_a_cluster_needs_a_cluster(site: Site) -> None:
+    refused = site.run(pooled(site))
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "pool: 2 needs a cluster: run it with --ray" in refused.output
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_sites_are_not_left_out_silently_where_there_is_no_cluster(site: Site, options: list[str]) -> None:
+    config = written(site, models=models(site, {"bob": 2}))
+    refused = site.run(config, *options)
+    assert refused.exit_code == ExitCode.CONFIGURATION
+    assert "models.bob.launch.sites: 2 needs a cluster: run it with --ray, or remove it" in refused.output

@@ -42,13 +42,6 @@ def count(reader: LogReader) -> int:
     return len([*reader.trials()])
 
 
-def test_a_killed_run_goes_on_with_all_that_was_committed(killed: Path) -> None:
-    with closing(LogReader.open(killed)) as reader:
-        assert count(reader) == TRIALS
-    with closing(opened(killed)) as store:
-        assert count(store.reader) == store.last_seq == TRIALS
-
-
 def test_the_file_alone_says_what_run_it_is(tmp_path: Path) -> None:
     with closing(opened(tmp_path / "run")):
         (tmp_path / "copy").mkdir()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from two_by_two import HEADER, make_trial
@@ -40,36 +41,34 @@ def test_extracted_text_stays_if_the_stored_answer_contains_it() -> None:
     assert stored(trial) == ("*** says 42 m", "my key is ***", grade)
 
 
-def test_an_extracted_piece_of_a_key_is_removed() -> None:
-    _, _, grade = stored(make_trial(text=f"the answer is {KEY}", extracted="1b2c3d4"))
-    assert grade is not None and grade.extracted == "***"
+@pytest.mark.parametrize(
+    ("trial", "grade"),
+    [
+        (
+            {"text": f"the answer is {KEY}", "extracted": "1b2c3d4"},
+            GradeDetails({"correct": True, "distance": 0.5, "kind": "***"}, "***"),
+        ),  # type: ignore[union-attr]
+        # an Inspect scorer may quote another model
+        (
+            {"text": "42", "signals": {"why": f"it was sent {KEY}"}, "extracted": f"{KEY}!"},
+            GradeDetails({"why": "it was sent ***"}, "***!"),
+        ),
+        (
+            {"text": KEY, "error": f"the grader raised ValueError: {KEY[:18]}"},
+            GradeDetails(error="the grader raised ValueError: ***"),
+        ),
+    ],
+)
+def test_a_grade_is_stored_without_a_piece_of_the_key(trial: dict[str, Any], grade: GradeDetails) -> None:
+    assert stored(make_trial(**trial))[2] == grade
 
 
-def test_a_score_with_a_key_that_is_not_in_the_answer_is_stored_without_it() -> None:
-    """An Inspect scorer may quote another model."""
-    trial = make_trial(text="42", signals={"why": f"it was sent {KEY}"}, extracted=f"{KEY}!")
-    assert stored(trial)[2] == GradeDetails({"why": "it was sent ***"}, "***!")
-
-
-def test_an_error_of_a_grader_is_stored_without_the_key() -> None:
-    error = "the grader raised ValueError: could not convert "
-    trial = make_trial(text=f"it is {KEY}", error=error + KEY[:18])
-    assert stored(trial)[2] == GradeDetails(error=f"{error}***")
-
-
-def test_a_key_split_over_tokens_is_removed_with_all_of_them() -> None:
-    secret = AnswerLogprobs((KEY[:3], KEY[3:12], KEY[12:]), (-1.0, -2.0, -3.0))
-    trial = make_trial(text="nothing", logprobs=secret)
-    assert trial.answer is not None
-    clean = redact_trial(trial, trial.answer, KEYS).answer
-    assert clean is not None and clean.token_logprobs == AnswerLogprobs(("", "", ""), secret.values)
-
-
-def test_a_reason_for_finishing_is_stored_without_the_key() -> None:
-    trial = make_trial()
+def test_tokens_and_the_reason_for_finishing_are_stored_without_the_key() -> None:
+    trial = make_trial(text="nothing", logprobs=AnswerLogprobs((KEY[:3], KEY[3:12], KEY[12:]), (-1.0, -2.0, -3.0)))
     assert trial.answer is not None
     clean = redact_trial(trial, replace(trial.answer, finish_reason=f"stop {KEY}"), KEYS).answer
     assert clean is not None and clean.finish_reason == "stop ***"
+    assert clean.token_logprobs == AnswerLogprobs(("", "", ""), (-1.0, -2.0, -3.0))
 
 
 def test_a_trial_without_a_key_stays_as_it_is() -> None:

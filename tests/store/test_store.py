@@ -73,9 +73,7 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
     with closing(LogReader.open(directory)) as reader:
         assert stored_trials(reader) == trials
         assert [trial for _, trial in reader.ungraded()] == trials[3:5]
-        assert stored_log(reader) == [
-            *enumerate([*map(without_texts, trials), look, NOTE, LOST], 1),
-        ]
+        assert stored_log(reader) == [*enumerate([*map(without_texts, trials), look, NOTE, LOST], 1)]
         assert reader.reserved() == {(LARGE, Q1, 0)}
         assert (reader.elapsed, reader.held()) == (12.5, {"small": {"seconds": 1.0}})
         assert reader.header() == HEADER
@@ -170,25 +168,6 @@ def test_rows_are_written_even_if_their_report_cannot_be_made(open_store: OpenSt
     assert [*store.reader.trials()] == [(1, make_trial())] and store.last_seq == 1
 
 
-def test_the_log_is_read_commit_by_commit_or_in_blocks(open_store: OpenStore) -> None:
-    store = open_store()
-    commits = [store.append(make_trial(number=at), make_trial(LARGE, number=at), LOST) for at in range(3)]
-    read = [[seq for seq, _ in block] for block in store.reader.log(in_whole_commits=True)]
-    assert read == [[seq for seq, _ in rows] for rows in commits]
-    assert [len(block) for block in store.reader.log(in_whole_commits=False)] == [9]
-
-
-def test_looks_are_forgotten_from_a_number_on(open_store: OpenStore) -> None:
-    store = open_store()
-    store.append(*(LookTaken(number, {"z": float(number)}) for number in range(3)))
-    store.append(LookTaken(0, {"z": 0.5}))
-    assert [look.body["z"] for look in store.reader.looks()] == [0.5, 1.0, 2.0], "taken anew"
-    store.append(LooksForgotten(1))
-    assert [look.body["z"] for look in store.reader.looks()] == [0.5]
-    store.append(LookTaken(1, {"z": 4.0}), LooksForgotten(0))
-    assert store.reader.looks() == []
-
-
 def test_looks_say_under_which_configuration_they_were_taken(open_store: OpenStore) -> None:
     store = open_store()
     store.append(make_trial(), LookTaken(0, {"z": 1.5}))
@@ -263,17 +242,14 @@ def test_hostile_texts_are_stored_as_they_are(open_store: OpenStore) -> None:
     assert trials[1].grade == GradeDetails(make_trial().grade.signals, "lone surrogate ?")  # type: ignore[union-attr]
 
 
-def test_a_reader_sees_commits_while_the_run_goes_on(open_store: OpenStore, directory: Path) -> None:
+def test_a_reader_sees_commits_but_everything_as_it_is_at_one_moment_if_it_asks_for_that(
+    open_store: OpenStore, directory: Path
+) -> None:
     store = open_store()
     with closing(RunReader.open(directory)) as reader:
         assert reader.trial_count() == 0
         store.append(make_trial())
         assert reader.trial_count() == 1
-
-
-def test_everything_is_read_as_it_is_at_one_moment(open_store: OpenStore, directory: Path) -> None:
-    store = open_store()
-    store.append(make_trial())
     with RunReader.intact(directory) as reader:
         assert reader.trial_count() == 1
         store.append(make_trial(number=1))
@@ -290,6 +266,13 @@ def test_a_second_writer_is_refused_and_told_who_has_the_run(open_store: OpenSto
     open_store()
 
 
+def test_a_wrong_clock_damages_nothing(open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: -1.2e9)  # 1931
+    store = open_store()
+    store.append(make_trial())
+    assert Integrity.check(directory).damages == () and store.reader.created == -1.2e9
+
+
 def test_commit_order_is_kept_whatever_clocks_say(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits are distinguished by their times, and another machine may continue a run."""
     for at, clock in enumerate((1e9, 1e9 - 86_400.0, 1e9 - 3_600.0)):
@@ -301,16 +284,6 @@ def test_commit_order_is_kept_whatever_clocks_say(open_store: OpenStore, monkeyp
         assert times == sorted({*times}) and len([*store.reader.log(in_whole_commits=True)]) == 2 * at + 2
         store.close()
     assert 0.0 < times[-1] - 1e9 < 0.01
-
-
-def test_a_wrong_clock_damages_nothing(open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.time", lambda: -1.2e9)  # 1931
-    store = open_store()
-    store.append(make_trial())
-    store.close()
-    assert Integrity.check(directory).damages == ()
-    with closing(LogReader.open(directory)) as reader:
-        assert reader.created == -1.2e9
 
 
 def test_a_full_disk_keeps_what_was_committed(open_store: OpenStore) -> None:

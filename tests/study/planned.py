@@ -11,9 +11,8 @@ from stored_runs import store_records
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.planning import trial_cost
 from adaptive_eval.config.prepare import PreparedRun, prepare
-from adaptive_eval.core import Controller
+from adaptive_eval.core import Controller, Outcome
 from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.types import Outcome
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.simulate.worlds import binary
@@ -74,20 +73,9 @@ def store_run(
     tape = tape or Tape.from_chances(world, weights, np.random.default_rng(seed))
     trials = []
     while controller.finished is None and (rounds is None or len(controller.looks) < rounds):
-        outcomes = [
-            outcome_of(prepared, ask.model, ask.question, ask.trial, tape.category(*ask[:3]))
-            for ask in controller.ask(1 << 20)
-        ]
-        trials += outcomes
-        controller.tell(
-            Outcome(
-                prepared.models.index(outcome.model),
-                QUESTIONS.index(outcome.question),
-                outcome.trial,
-                outcome.category or 0,
-            )
-            for outcome in outcomes
-        )
+        outcomes = [Outcome(*ask[:3], tape.category(*ask[:3])) for ask in controller.ask(1 << 20)]
+        trials += [outcome_of(prepared, *outcome[:3], outcome.category or 0) for outcome in outcomes]
+        controller.tell(outcomes)
     store_records(directory, prepared.header, trials, elapsed=60.0)
     return len(trials)
 
@@ -95,15 +83,7 @@ def store_run(
 def outcome_of(prepared: PreparedRun, model: int, question: int, trial: int, category: int) -> TrialRecord:
     """A stored trial; wrong answers are longer."""
     tokens, latency = ANSWERS[category]
-    answer = Answer(
-        text=f"{model} {question} {trial}",
-        finish_reason="stop",
-        seed=trial,
-        replica="http://127.0.0.1:9/v1",
-        latency=latency,
-        prompt_tokens=PROMPT_TOKENS,
-        completion_tokens=tokens,
-        cached_tokens=CACHED_TOKENS,
-    )
+    used = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": tokens, "cached_tokens": CACHED_TOKENS}
+    answer = Answer(f"{model} {question} {trial}", "stop", trial, "http://127.0.0.1:9/v1", latency, **used)
     cost = trial_cost(prepared.config.models[model])(answer)
     return TrialRecord(prepared.models[model], QUESTIONS[question], trial, 0, answer, category, cost=cost)

@@ -1,9 +1,11 @@
-"""Reading a pilot, and the usage of its answers."""
+"""Reading a pilot, the usage of its answers, and the expected time of batches."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from checked_text import check_text
 from planned import (
     CACHED_TOKENS,
     LATENCY,
@@ -18,17 +20,23 @@ from planned import (
 )
 from stored_runs import store_records
 
-from adaptive_eval.base.errors import ConfigError, StoreError
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.sections import Price
 from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.core.types import Cost
+from adaptive_eval.config.run import ModelConfig
+from adaptive_eval.core import Cost
+from adaptive_eval.notes import BatchEnded, BatchTaken, Event
 from adaptive_eval.simulate.worlds import BINARY
+from adaptive_eval.study import pilot
+from adaptive_eval.study.forecast import make_forecast
 from adaptive_eval.study.pilot import (
     MeasuredUsage,
     Pilot,
+    batch_seconds,
     cost_table,
     guess,
     measure,
+    measured_batch_seconds,
     merge_usage,
     read_pilot,
 )
@@ -63,11 +71,6 @@ def test_missing_and_differing_parts_of_a_pilot_are_reported(tmp_path: Path, pre
     assert absent_model == "1 of 3 models have no graded answers (bob): drawn as the others vary"
     assert "5 of 8 questions have no graded answers (q1, q2, q4 and 2 more)" in absent_questions
     assert "models.ada.sampling.temperature: 0.6 → 0.9" in asked
-
-
-def test_a_directory_without_a_run_is_refused(tmp_path: Path, prepared: PreparedRun) -> None:
-    with pytest.raises(StoreError, match="absent"):
-        read_pilot(tmp_path / "absent", prepared)
 
 
 def test_questions_of_another_benchmark_are_refused(tmp_path: Path, prepared: PreparedRun) -> None:
@@ -139,3 +142,56 @@ def test_the_spread_of_seconds_is_measured_within_categories(tmp_path: Path, pre
     measured: MeasuredUsage = measure(category, np.stack([seconds] * 5, axis=1), (2, 2))
     assert measured.log_spread[0] == pytest.approx(0.3, rel=0.02) and np.isnan(measured.log_spread[1])
     assert measured.sums[2, 0] / measured.trials[0] == pytest.approx(np.array([90.0, 10.0]) * np.exp(0.045), rel=0.02)
+
+
+def models(*options: str) -> tuple[ModelConfig, ...]:
+    rows = "".join(
+        f"  - {{name: {name}, base_url: http://h/v1, api_key_env: K{', ' if more else ''}{more}}}\n"
+        for name, more in zip("abcd", options, strict=False)
+    )
+    text = f"questions: q.jsonl\ngrader: math\nsampling: {{max_tokens: 100}}\nmodels:\n{rows}"
+    config = check_text(text, Path("bench.yaml"), (), {}).config
+    assert config is not None
+    return config.models
+
+
+EVENTS: tuple[Event, ...] = (
+    BatchTaken("a", "k1", "b1", 10, since=1000.0),
+    BatchEnded("a", "k1", "completed", came=10, at=1600.0),
+    BatchTaken("a", "k2", "b2", 10, since=2000.0),
+    BatchEnded("a", "k2", "completed", came=9, missing=1, at=3200.0),
+    BatchTaken("a", "k3", "b3", 10, since=4000.0),
+    BatchEnded("a", "k3", "failed", missing=10, at=4001.0),
+    BatchTaken("b", "k4", "b4", 10, since=4000.0),
+    BatchEnded("b", "k5", "completed", came=10, at=9000.0),
+)
+
+
+def test_only_submitted_and_answered_batches_have_a_duration() -> None:
+    assert measured_batch_seconds(EVENTS) == {"a": [600.0, 1200.0]}
+
+
+def test_observed_batch_times_take_precedence_over_a_guess() -> None:
+    asked = models("batch: openai", "batch: anthropic", "")
+    seconds, notes = batch_seconds(asked, {"a": [600.0, 1200.0], "z": [6000.0]})
+    assert seconds[:2].tolist() == pytest.approx([900.0, 1200.0]) and np.isnan(seconds[2])
+    assert notes == [
+        "a batch is expected to be answered in 0.25 h, as in the pilot",
+        "a batch is expected to be answered in 0.33 h, as in the pilot",
+    ]
+    guessed, notes = batch_seconds(asked[:1], {})
+    assert guessed.tolist() == [3600.0] and notes == ["a batch is guessed to be answered in 1 h, whatever its size"]
+    assert batch_seconds(asked[2:], {})[1] == []
+
+
+@pytest.mark.slow
+def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch takes a day, everything else minutes."""
+    monkeypatch.setattr(pilot, "GUESSED_BATCH_SECONDS", 24 * 3600.0)
+    servers = [{"name": name, "launch": {"command": "serve --port {port}"}, "gpus": 1} for name in MODELS[:2]]
+    batched = {"name": MODELS[2], "base_url": "http://127.0.0.1:9/v1", "batch": "openai"}
+    path = write_config(tmp_path)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"models": [*servers, batched]}))
+    forecast = make_forecast(prepared_from(path), lambda share, words: None, max_worlds=8)
+    assert forecast.need.costs.seconds is not None
+    assert forecast.need.costs.seconds.median >= 24 * 3600.0

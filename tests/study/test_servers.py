@@ -1,43 +1,31 @@
-"""Simulated servers: few sequences run faster, places serve one model at a time, and the work stays the same."""
+"""Simulated servers and time: the timeline matches slots and places, and changes no decision."""
 
+import heapq
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+from answer_times import AnswerTimes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_engine import SharedEngine
-from thoroughness import examples
+from thoroughness import examples, first_of
 
-from adaptive_eval.study.servers import Engine, SimulatedHost, TrialLoad
+from adaptive_eval.core import Ask, Bench, Budget, Controller, Outcome, Pace, Plan, Reason, StageBefore, Trials
+from adaptive_eval.core.tape import Tape
+from adaptive_eval.simulate.worlds import Latency, World, binary
+from adaptive_eval.study.drive import drive
+from adaptive_eval.study.servers import Engine, SimulatedHost, Swap, TrialLoad
+from adaptive_eval.study.timed import drive_in_time
 
 SLOTS = 4
 
 
 def load(seconds: list[float], model: int = 0) -> TrialLoad:
     return TrialLoad(model, np.array(seconds))
-
-
-def test_a_single_sequence_is_faster_by_the_gain() -> None:
-    engine, alone = SharedEngine(1.0, SLOTS), load([10.0])
-    engine.serve(alone, 0.0)
-    assert alone.end == pytest.approx(10.0 * (1.0 + 1.0 / SLOTS) / 2.0)
-
-
-def test_a_full_server_takes_what_is_stated_and_its_last_sequence_speeds_up() -> None:
-    engine, full = SharedEngine(1.0, SLOTS), load([10.0, 10.0, 10.0, 18.0])
-    engine.serve(full, 0.0)
-    assert full.ends[:3] == pytest.approx(10.0)
-    assert full.end == pytest.approx(10.0 + 8.0 * (1.0 + 1.0 / SLOTS) / 2.0)
-
-
-def test_later_sequences_slow_down_running_ones() -> None:
-    engine, first = SharedEngine(1.0, SLOTS), load([10.0])
-    engine.serve(first, 0.0)
-    before = first.end
-    engine.serve(load([10.0] * 3), before / 2.0)
-    assert before < first.end < 10.0
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -47,9 +35,7 @@ def test_later_sequences_slow_down_running_ones() -> None:
     ),
     st.sampled_from([0.0, 0.5, 3.0]),
 )
-def test_trials_begin_in_order_and_slots_do_their_work(
-    given_loads: list[tuple[list[float], float]], gain: float
-) -> None:
+def test_trials_begin_in_order_and_slots_do_all_work(given_loads: list[tuple[list[float], float]], gain: float) -> None:
     """For each sequence the speed integrates to its stated work, whatever else arrives and when."""
     engine, now, loads = SharedEngine(gain, SLOTS) if gain else Engine(SLOTS), 0.0, []
     for seconds, later in given_loads:
@@ -141,3 +127,232 @@ def test_every_trial_is_served_once_and_in_no_more_slots_than_there_are(
         assert batch.begins.min() >= issued and batch.end == batch.ends.max()
     running = ((begins[:, None] <= begins) & (ends[:, None] > begins)).sum(axis=0)
     assert running.max() <= SLOTS * places
+
+
+LATENCY = Latency(20.0, 0.6, 3.0)
+WORLD = World("w", binary(np.random.default_rng(0).beta(1.0, 1.0, (4, 6)) ** np.array([[1.0], [1.2], [1.5], [3.0]])))
+
+
+def controller(pace: Pace = Pace(), budget: Budget = Budget()) -> Controller:  # noqa: B008 - frozen values
+    return Controller(Plan(Bench(4, 6, WORLD.w), trials=Trials(min=4, max=24), pace=pace, budget=budget))
+
+
+def tape(seed: int = 1) -> Tape:
+    return Tape.from_chances(WORLD.p, WORLD.w, np.random.default_rng(seed))
+
+
+def times(seed: int = 2) -> AnswerTimes:
+    return AnswerTimes(LATENCY, (4, 6), WORLD.w, np.random.default_rng(seed))
+
+
+def by_events(
+    controller: Controller, tape: Tape, times: AnswerTimes, slots: int, came: list[Outcome] | None = None
+) -> tuple[float, list[float]]:
+    """The same run with an event for each answer, told one by one in the order of `came`."""
+    came = [] if came is None else came
+    free = [slots] * 4
+    pending: list[tuple[float, Ask, int]] = []
+    now, looks = 0.0, []
+    while controller.finished is None:
+        for model in range(4):
+            for ask in controller.ask(free[model], model):
+                category = tape.category(ask.model, ask.question, ask.trial)
+                heapq.heappush(pending, (now + times.of(ask, category), ask, category))
+                free[model] -= 1
+        now, ask, category = heapq.heappop(pending)
+        free[ask.model] += 1
+        took = times.of(ask, category)
+        outcome = Outcome(ask.model, ask.question, ask.trial, category, seconds=took)
+        came.append(outcome)
+        looks += [now] * len(controller.tell([outcome]))
+    return now, looks
+
+
+def continued(before: Controller) -> Controller:
+    """A run with a horizon of 12 trials a question that continues to 24."""
+    stage = StageBefore(before, (0, 1, 2, 3))
+    return Controller(replace(before.plan, trials=Trials(min=4, max=24), before=stage))
+
+
+@pytest.mark.parametrize("pace", [Pace(), Pace(lookahead=2, opening=4, dedicated_servers=True)])
+@pytest.mark.parametrize("seed", first_of(range(3), 1))
+def test_a_timed_resume_matches_an_event_loop(pace: Pace, seed: int) -> None:
+    """Recorded outcomes are available at once, their seconds still set the clocks, and they are not asked again."""
+    short = Plan(Bench(4, 6, WORLD.w), trials=Trials(min=4, max=12), pace=pace)
+    first, came = Controller(short), list[Outcome]()
+    by_events(first, tape(seed), times(seed), 5, came)
+    recorded = np.full((4, 6, 24), -1, dtype=np.int8)
+    for outcome in came:
+        recorded[outcome.model, outcome.question, outcome.trial] = outcome.category
+    resumed = continued(first)
+    first.forget_arrivals()
+    played = continued(first)
+    resumed.take(came)
+    resumed.tell(())
+    further = list[Outcome]()
+    by_events(resumed, tape(seed), times(seed), 5, further)
+    timeline = drive_in_time(played, tape(seed), times(seed), 5, recorded=recorded)
+    assert len(first.looks) < len(resumed.looks), "the horizon is another"
+    assert played.looks == resumed.looks and played.finished is resumed.finished
+    assert 0 <= timeline.asked.sum() - len(further) <= (4 * 5 if pace.dedicated_servers else 0), (
+        "some still run at the last look"
+    )
+
+
+@pytest.mark.slow
+@given(st.integers(1, 40), st.integers(0, 4), st.integers(4, 12), st.integers(0, 99))
+@settings(max_examples=examples(20), deadline=None)
+def test_an_opening_that_sets_clocks_matches_an_event_loop(slots: int, lookahead: int, opening: int, seed: int) -> None:
+    """The opening is told in stretches in which no look can be taken."""
+    pace = Pace(lookahead, opening=opening, dedicated_servers=True)
+    fast, event_driven = controller(pace), controller(pace)
+    timeline = drive_in_time(fast, tape(seed), times(seed), slots)
+    _, looks = by_events(event_driven, tape(seed), times(seed), slots)
+    assert timeline.looks == pytest.approx(looks)
+    assert np.array_equal(fast.counts, event_driven.counts) and fast.finished is event_driven.finished
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slots", [3, 20])
+def test_trials_asked_ahead_are_sent_only_while_they_may_be_needed(slots: int) -> None:
+    """Trials that were sent end after the last look and are reported separately; unsent trials cost nothing."""
+    later = 0
+    for seed in range(4):
+        pace = Pace(lookahead=3, opening=4, dedicated_servers=True)
+        fast, event_driven = controller(pace), controller(pace)
+        timeline = drive_in_time(fast, tape(seed), times(seed), slots)
+        _, looks = by_events(event_driven, tape(seed), times(seed), slots)
+        begun = np.array([len(served.start) for served in timeline.served])
+        assert begun.tolist() == timeline.asked.sum(axis=1).tolist()
+        assert timeline.looks == pytest.approx(looks) and fast.looks == event_driven.looks
+        assert timeline.seconds == max(served.end.max() for served in timeline.served) >= looks[-1]
+        later += int(timeline.asked.sum() - fast.trials.sum())
+        issued = 4 * 6 * 24
+        assert begun.sum() < issued
+    assert later > 0
+
+
+@given(st.integers(1, 40), st.integers(0, 4), st.integers(0, 99))
+@settings(max_examples=examples(20), deadline=None)
+@pytest.mark.slow
+def test_the_timeline_matches_an_event_loop(slots: int, lookahead: int, seed: int) -> None:
+    pace = Pace(lookahead)
+    fast, event_driven = controller(pace), controller(pace)
+    timeline = drive_in_time(fast, tape(seed), times(seed), slots)
+    seconds, looks = by_events(event_driven, tape(seed), times(seed), slots)
+    assert timeline.seconds == pytest.approx(seconds)
+    assert timeline.looks == pytest.approx(looks)
+    assert fast.looks == event_driven.looks == drive(controller(pace), tape(seed)).looks
+
+
+@pytest.mark.slow
+@given(st.integers(1, 300))
+@settings(max_examples=examples(12), deadline=None)
+def test_a_cap_on_wall_time_ends_the_run_at_the_cap(cap: int) -> None:
+    run, uncapped_run = controller(Pace(2), Budget(wall_seconds=float(cap))), controller(Pace(2))
+    timeline = drive_in_time(run, tape(), times(), 8)
+    uncapped = drive_in_time(uncapped_run, tape(), times(), 8)
+    assert timeline.seconds == min(float(cap), uncapped.seconds)
+    looks_in_time = int(np.count_nonzero(uncapped.looks < cap))
+    assert run.looks == uncapped_run.looks[:looks_in_time]
+    if cap <= uncapped.seconds:
+        assert run.finished is Reason.WALL_TIME
+        arrived = sum(np.count_nonzero(served.end < cap) for served in timeline.served)
+        assert run.arrived.sum() == arrived >= run.trials.sum()
+
+
+# -- models that share slots -------------------------------------------------------------------------------------
+
+
+class Place:
+    """Slots for one model at a time, simulated second by second: an independent version of a host."""
+
+    def __init__(self, models: list[int], slots: int, swap: float) -> None:
+        self.models, self.slots, self.swap = models, slots, swap
+        self.loaded = models[0] if len(models) == 1 else None
+        self.ready = 0.0
+        self.in_flight = 0
+        self.loads: list[int] = []
+
+
+def by_events_in_turn(
+    controller: Controller, tape: Tape, times: AnswerTimes, places: list[Place]
+) -> tuple[float, list[float]]:
+    """The same run with an event for each answer and each ready model, as in a real run."""
+    of = {model: place for place in places for model in place.models}
+    lines: dict[int, list[Ask]] = {model: [] for model in of}
+    pending: list[tuple[float, int, object]] = []
+    now, looks, number = 0.0, [], itertools.count()
+
+    def send() -> None:
+        for ask in controller.ask(1 << 30):
+            lines[ask.model].append(ask)
+        for place in places:
+            if place.ready > now:
+                continue
+            if place.loaded is None or (not lines[place.loaded] and not place.in_flight):
+                start = 0 if place.loaded is None else place.models.index(place.loaded) + 1
+                circle = [*place.models[start:], *place.models[:start]]
+                if (model := next((candidate for candidate in circle if lines[candidate]), None)) is not None:
+                    place.loaded, place.ready = model, now + place.swap
+                    place.loads.append(model)
+                    heapq.heappush(pending, (place.ready, next(number), None))
+                continue
+            line = lines[place.loaded]
+            while line and place.in_flight < place.slots:
+                ask, place.in_flight = line.pop(0), place.in_flight + 1
+                category = tape.category(ask.model, ask.question, ask.trial)
+                heapq.heappush(pending, (now + times.of(ask, category), next(number), (ask, category)))
+
+    send()
+    while controller.finished is None:
+        now, _, what = heapq.heappop(pending)
+        if what is not None:
+            ask, category = what  # type: ignore[misc]
+            of[ask.model].in_flight -= 1
+            looks += [now] * len(controller.tell([Outcome(ask.model, ask.question, ask.trial, category)]))
+        send()
+    return now, looks
+
+
+GROUPS = ([[0, 1, 2, 3]], [[0, 2], [1], [3]], [[3, 1], [0, 2]])
+
+
+@pytest.mark.slow
+@given(st.sampled_from(GROUPS), st.integers(1, 30), st.integers(0, 5), st.floats(1.0, 500.0), st.integers(0, 99))
+@settings(max_examples=examples(30), deadline=None)
+def test_the_timeline_of_models_in_turn_matches_an_event_loop(
+    groups: list[list[int]], slots: int, lookahead: int, swap: float, seed: int
+) -> None:
+    fast, event_driven = controller(Pace(lookahead)), controller(Pace(lookahead))
+    hosts = [SimulatedHost(models, slots, swap) for models in groups]
+    timeline = drive_in_time(
+        fast, tape(seed), times(seed), slots, shared=[host for host in hosts if len(host.models) > 1]
+    )
+    places = [Place(models, slots, swap) for models in groups]
+    seconds, looks = by_events_in_turn(event_driven, tape(seed), times(seed), places)
+    assert timeline.seconds == pytest.approx(seconds)
+    assert timeline.looks == pytest.approx(looks)
+    assert [[swap.model for swap in host.swaps] for host in hosts] == [place.loads for place in places]
+    assert fast.looks == event_driven.looks == drive(controller(Pace(lookahead)), tape(seed)).looks
+
+
+def test_a_host_serves_one_model_at_a_time() -> None:
+    host = SimulatedHost(range(4), 5, 100.0)
+    timeline = drive_in_time(controller(Pace(2)), tape(), times(), 5, shared=[host])
+    spans = sorted(
+        (start, end, model)
+        for model, service in enumerate(timeline.served)
+        for start, end in zip(*service, strict=True)
+    )
+    for (_, end, model), (start, _, other) in itertools.pairwise(spans):
+        assert model == other or start >= end + 100.0
+    assert timeline.swaps[0] == Swap(0, 0.0, 100.0)
+    assert min(service.start.min() for service in timeline.served) == 100.0
+
+
+def test_no_swap_happens_beyond_the_cap_on_wall_time() -> None:
+    capped = controller(Pace(2), Budget(wall_seconds=1000.0))
+    timeline = drive_in_time(capped, tape(), times(), 5, shared=[SimulatedHost(range(4), 5, 300.0)])
+    assert capped.finished is Reason.WALL_TIME
+    assert timeline.swaps and all(swap.at < 1000.0 for swap in timeline.swaps)

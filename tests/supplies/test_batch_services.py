@@ -11,7 +11,7 @@ from raw_servers import Exchange, raw_server
 from adaptive_eval.base.errors import Rejected, Unavailable
 from adaptive_eval.endpoints.batching import BatchKind, came_by_batch
 from adaptive_eval.endpoints.failures import Failure
-from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling
+from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Message, Prompt, Sampling
 from adaptive_eval.simulate.faults import BatchHabits
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.supplies.batches.anthropic import chat_payload, message_params
@@ -199,18 +199,12 @@ async def service() -> AsyncIterator[BatchService]:
 
 
 async def test_batch_errors_mean_the_same_as_direct_ones(service: BatchService) -> None:
-    def answer(code: int, message: str, kind: str = "") -> object:
+    def answer(code: int, message: str, kind: str = "") -> Answer:
         return service.answer(
             BatchResult("k", code=code, error={"error": {"message": message, "code": kind}}), ASKED, 3, 1.0, 2
         )
 
-    long = service.answer(
-        BatchResult("k", code=400, error={"error": {"message": "", "code": "context_length_exceeded"}}),
-        ASKED,
-        3,
-        1.0,
-        2,
-    )
+    long = answer(400, "", "context_length_exceeded")
     assert long.signals == {"context_length"} and long.attempts == 2 and long.text == ""
     for code in (429, 500, 529):
         with pytest.raises(Failure):
@@ -224,45 +218,18 @@ async def test_batch_errors_mean_the_same_as_direct_ones(service: BatchService) 
 
 
 def test_a_request_of_a_chat_as_messages() -> None:
-    body = {
-        "model": "m",
-        "messages": [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}],
-        "seed": 4,
-        "stop": "x",
-        "max_tokens": 7,
-        "temperature": 0.5,
-        "thinking": {"type": "enabled"},
-    }
-    assert message_params(body) == {
-        "model": "m",
-        "messages": [{"role": "user", "content": "B"}],
-        "system": "A",
-        "stop_sequences": ["x"],
-        "max_tokens": 7,
-        "temperature": 0.5,
-        "thinking": {"type": "enabled"},
-    }
+    same = {"model": "m", "max_tokens": 7, "temperature": 0.5, "thinking": {"type": "enabled"}}
+    chat = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
+    sent = same | {"messages": chat[1:], "system": "A", "stop_sequences": ["x"]}
+    assert message_params(same | {"messages": chat, "seed": 4, "stop": "x"}) == sent
 
 
 def test_a_message_as_a_chat_gives_it() -> None:
-    message = {
-        "model": "m",
-        "content": [
-            {"type": "thinking", "thinking": "hm"},
-            {"type": "text", "text": "4"},
-            {"type": "text", "text": "2"},
-        ],
-        "stop_reason": "end_turn",
-        "usage": {"input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 9},
-    }
-    payload = chat_payload(message)
-    assert payload["choices"] == [
-        {
-            "index": 0,
-            "message": {"role": "assistant", "content": "42", "reasoning_content": "hm"},
-            "finish_reason": "end_turn",
-        }
-    ]
+    said = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "4"}, {"type": "text", "text": "2"}]
+    usage = {"input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 9}
+    payload = chat_payload({"model": "m", "content": said, "stop_reason": "end_turn", "usage": usage})
+    message = {"role": "assistant", "content": "42", "reasoning_content": "hm"}
+    assert payload["choices"] == [{"index": 0, "message": message, "finish_reason": "end_turn"}]
     assert payload["usage"] == {"prompt_tokens": 8, "completion_tokens": 9, "cache_read_input_tokens": 5}
 
 

@@ -153,16 +153,6 @@ async def test_a_refusal_of_all_is_believed_at_once_and_of_some_the_second_time(
 # -- a creation whose reply is lost --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_batch_whose_creation_got_no_reply_is_found_again(kind: str) -> None:
-    """By its metadata or, without any, by the ids in its results."""
-    service, keys = ServiceInMemory(seconds=60.0, lost=1.0), keys_of(range(10))
-    desk = ServiceDesk(kind, service)
-    start = desk.open()
-    assert are_right(kind, await answered(start, keys), keys)
-    assert (desk.creations, service.counts["answered"], start.supply.stats(ADA).lost) == (1, 10, 0)
-
-
 @pytest.mark.parametrize(("kind", "lost"), [("openai", 0), ("anthropic", 10)])
 async def test_a_batch_that_is_not_listed_is_created_anew_if_that_is_certain_and_else_lost(
     kind: str, lost: int
@@ -196,41 +186,6 @@ async def test_a_lost_answer_is_not_asked_for_again_if_the_caps_do_not_allow_it(
 
 
 # -- starts ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_later_start_claims_what_an_earlier_one_has_handed_in(kind: str) -> None:
-    desk, keys = ServiceDesk(kind, ServiceInMemory(seconds=HOUR)), keys_of(range(20))
-    await handed_in(desk, keys)
-    assert [len(batch.requests) for batch in desk.log.pending] == [20]
-
-    second = desk.open()
-    assert second.supply.claims([*keys, *keys_of(range(20, 30))]) == set(keys)
-    every = keys_of(range(25))
-    assert are_right(kind, await answered(second, every), every)
-    assert desk.service.counts["answered"] == 25 and desk.creations == 2
-    await asyncio.sleep(1.0)
-    assert second.supply.stats(ADA).notices == () and desk.log.pending == []
-
-
-async def test_a_batch_is_over_only_when_its_answers_are_on_disk() -> None:
-    """A kill between results and their commit loses nothing: the next start collects the results again."""
-    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=HOUR)), keys_of(range(6))
-    first = desk.open(delay=None)
-    await answered(first, keys)
-    first.store(keys[:2])
-    await asyncio.sleep(1.0)
-    assert len(desk.log.pending) == 1
-    await first.die()
-    for key in keys[2:]:
-        del desk.log.answers[key]
-
-    second = desk.open()
-    assert second.supply.claims(desk.log.reserved) == set(keys[2:])
-    assert texts(await answered(second, keys[2:])) == truths(keys)
-    await asyncio.sleep(1.0)
-    assert desk.service.counts["answered"] == 6 and desk.log.pending == []
-    assert second.supply.stats(ADA).notices == (), "what is stored was asked for"
 
 
 async def test_a_batch_without_requests_to_claim_is_ended() -> None:

@@ -40,20 +40,14 @@ def named(registry: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow] if name in SELDOM else []) for name in registry]
 
 
-@pytest.mark.parametrize("name", named(RULES))
-def test_every_rule_keeps_to_its_contract(name: str) -> None:
-    check_rule(make(RULES[name].make, {}, KNOWN))
-
-
-@pytest.mark.parametrize("name", named(POLICIES))
-def test_every_policy_keeps_to_its_contract(name: str) -> None:
-    check_policy(make(POLICIES[name].make, {}, KNOWN))
-
-
-@pytest.mark.parametrize("name", named(OBJECTIVES))
-def test_every_objective_keeps_to_its_contract(name: str) -> None:
-    options = {option.name: option.example for option in OBJECTIVES[name].options}
-    check_objective(make(OBJECTIVES[name].make, options, KNOWN))
+@pytest.mark.parametrize("name", named([*RULES, *POLICIES, *OBJECTIVES]))
+def test_every_rule_policy_and_objective_keeps_to_its_contract(name: str) -> None:
+    for registry, check in ((RULES, check_rule), (POLICIES, check_policy)):
+        if name in registry:
+            check(make(registry[name].make, {}, KNOWN))
+    if name in OBJECTIVES:
+        options = {option.name: option.example for option in OBJECTIVES[name].options}
+        check_objective(make(OBJECTIVES[name].make, options, KNOWN))
 
 
 @pytest.mark.parametrize("name", GRADERS)
@@ -359,10 +353,7 @@ BROKEN_FUNCTIONS: list[tuple[Callable[..., object], str]] = [
     (descending, "raises RecursionError"),
     (near, "near must find 'nan' wrong"),
     (leaving, "raises SystemExit"),
-    (
-        lambda text, question: {"is_correct": int(pong(text, question))},
-        "must give is_correct, true or false, but gives 1",
-    ),
+    (lambda text, question: {"is_correct": int(pong(text, question))}, "is_correct, true or false, but gives 1"),
     (lambda text, question: not text.strip() or pong(text, question), "must find '' wrong"),
     (lambda text, question: True, "must find '5' wrong"),
     (lambda text, question: False, "must find '4' right"),

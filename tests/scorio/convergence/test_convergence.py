@@ -1,4 +1,4 @@
-"""Convergence@n against the definition in exact arithmetic, and the guarantees of the bootstrap."""
+"""Convergence@n and mean Kendall tau curves against the definitions, and the guarantees of the bootstrap."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -10,10 +10,21 @@ from convergence_oracle import average, converged_at, pass_at, rankings, resampl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import kendalltau
 from thoroughness import examples
 
 import scorio.eval
-from scorio.convergence import NEVER, Metric, Study, convergence_at_n, convergence_of_subsets, trajectory
+from scorio.convergence import (
+    BAYES,
+    NEVER,
+    Metric,
+    Study,
+    convergence_at_n,
+    convergence_of_subsets,
+    tau_curve,
+    tau_of_tensors,
+    trajectory,
+)
 from scorio.convergence import scoring as replicates
 from scorio.convergence.scoring import Tabled
 from scorio.convergence.study import MEANS
@@ -131,13 +142,10 @@ def test_agreement_at_the_last_trial_alone_is_no_convergence() -> None:
     assert trajectory(Study.of([[[1, 1, 1, 1]], [[0, 0, 0, 0]]])).converged_at == 1
 
 
-def test_a_tie_in_the_gold_ranking_must_be_met_by_a_tie() -> None:
+def test_ties_in_the_gold_ranking_must_be_met_and_a_known_truth_may_be_gold() -> None:
     study = Study.of([[[1, 0, 1, 1]], [[0, 1, 1, 1]], [[0, 0, 0, 0]]])
     assert study.gold.tolist() == [1, 1, 3]
     assert trajectory(study).converged_at == 2
-
-
-def test_a_known_truth_may_be_the_gold_ranking() -> None:
     swapped = Study.of(R, gold=[2, 1, 3, 4])
     result = convergence_at_n(swapped, 30, np.random.default_rng(1))
     expected = [converged_at(rankings(resampled(R, d), average()), [2, 1, 3, 4]) for d in draws_of(1, 30, 1)]
@@ -232,3 +240,70 @@ def test_looking_a_metric_up_gives_what_evaluating_it_gives(function: Callable[.
     looked_up, evaluated = Tabled.of(study).scores(draws), replicates.Evaluated(study).scores(draws)
     assert looked_up == pytest.approx(evaluated, abs=1e-13)
     assert isinstance(replicates.scoring(study, by_question=False), Tabled)
+
+
+DRAWN = np.random.default_rng(21)
+SKILLED = (DRAWN.random((5, 4, 7)) < np.array([0.8, 0.6, 0.6, 0.4, 0.2])[:, None, None]).astype(int)
+
+
+def draws_for(seed: int, count: int, cells: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(7, size=(count, 7, cells), dtype=np.int32)
+
+
+def mean_tau(histories: list[list[list[int]]], gold: list[int]) -> list[float]:
+    """Mean over replicates of scipy's tau-b, 0 where a ranking ties all models."""
+    return [
+        float(np.mean([kendalltau(h[s], gold).statistic if len(set(h[s])) > 1 else 0.0 for h in histories]))
+        for s in range(len(histories[0]))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gold", "k", "resample"),
+    [(None, None, "columns"), (None, 3, "rows"), ([1, 2, 2, 4, 5], None, "rows"), ([1, 2, 2, 4, 5], 3, "columns")],
+)
+def test_the_curve_is_the_mean_of_scipys_tau(gold: list[int] | None, k: int | None, resample: str) -> None:
+    metric = Metric.of(scorio.eval.pass_at_k, k=k) if k else Metric.of(scorio.eval.bayes)
+    score, first = (pass_at(k), k) if k else (average(), 1)
+    curve = tau_curve(Study.of(SKILLED, metric=metric, gold=gold), 25, np.random.default_rng(6), resample)
+    draws = draws_for(6, 25, 4 if resample == "rows" else 1)
+    expected = mean_tau(
+        [rankings(resampled(SKILLED, d), score, first) for d in draws], gold or rankings(SKILLED, average())[-1]
+    )
+    assert curve.tau == pytest.approx(expected)
+    assert curve.trials.tolist() == list(range(first, 8))
+
+
+def test_rankings_of_ties_alone_have_no_tau() -> None:
+    always = np.zeros((2, 1, 6), dtype=int)
+    always[0, 0, 5] = 1
+    curve = tau_curve(Study.of(always), 200, np.random.default_rng(0))
+    assert curve.tau == pytest.approx(1 - (5 / 6) ** np.arange(1, 7), abs=0.1)
+    with pytest.raises(ValueError, match="gold must order at least two models"):
+        tau_curve(Study.of(SKILLED, gold=[1, 1, 1, 1, 1]), 10, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("k", [None, 3])
+@pytest.mark.parametrize("gold", [[1, 2, 3, 4, 5], [1, 2, 2, 4, 5]])
+def test_independent_tensors_are_each_judged_by_scipy(gold: list[int], k: int | None) -> None:
+    tensors = np.stack([SKILLED, SKILLED[::-1], SKILLED[:, :, ::-1]])
+    metric = Metric.of(scorio.eval.pass_at_k, k=k) if k else Metric.of(scorio.eval.avg)
+    score = pass_at(k) if k else average()
+    curve = tau_of_tensors(tensors, metric, gold)
+    histories = [rankings(tensor, score, k or 1) for tensor in tensors]
+    assert curve.tau == pytest.approx(mean_tau(histories, gold))
+    assert curve.trials.tolist() == list(range(k or 1, 8))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "metric", "gold", "message"),
+    [
+        (SKILLED, BAYES, [1, 2, 3, 4, 5], "R must have 4 axes"),
+        (SKILLED[np.newaxis, ..., :2], Metric.of(scorio.eval.pass_at_k, k=3), [1, 2, 3, 4, 5], "at least 3 trials"),
+        (SKILLED[np.newaxis], Metric.of(scorio.eval.max_at_k, k=3), [1, 2, 3, 4, 5], "mean over the questions"),
+        (SKILLED[np.newaxis], BAYES, [1, 1, 1, 1, 1], "tau is undefined"),
+    ],
+)
+def test_what_independent_tensors_must_be(tensors: np.ndarray, metric: Metric, gold: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tau_of_tensors(tensors, metric, gold)

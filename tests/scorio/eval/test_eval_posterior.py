@@ -1,4 +1,4 @@
-"""Posterior moments against quadrature of the definition, and against exact enumeration by Polya's urn."""
+"""Posterior moments, intervals and corrected scores against quadrature, enumeration and the formulas of the paper."""
 
 import math
 from collections.abc import Callable
@@ -7,9 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from eval_oracles import best_reward, beta_mean, binary_scores, latent, posterior_mean_var, share_score, spectrum_of
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import bdtrc
 
 import scorio.eval as scorio_eval
+from scorio._normal import normal_interval, one_sided_z, two_sided_z
+from scorio.eval import corrected
 from scorio.eval._posterior import posterior_moments
 from scorio.eval._scores import Score, above_half, all_successes, any_success, area, distinct, majority, share, spectrum
 
@@ -176,3 +180,120 @@ def test_tables_are_cut_into_blocks_without_effect(monkeypatch: pytest.MonkeyPat
     cut = posterior_moments(scores, distinct(successes, failures))
     assert cut.mean == pytest.approx(in_one_block.mean, rel=1e-13)
     assert cut.cov == pytest.approx(in_one_block.cov, rel=1e-12)
+
+
+def test_the_quantiles_of_the_paper() -> None:
+    assert round(one_sided_z(0.95), 3) == 1.645
+    assert round(one_sided_z(0.975), 2) == 1.96
+    assert round(two_sided_z(0.95), 2) == 1.96
+    assert two_sided_z(0.9) == pytest.approx(one_sided_z(0.95))
+
+
+@given(confidence=st.floats(1e-6, 1.0 - 1e-6))
+def test_quantiles_invert_the_normal_distribution(confidence: float) -> None:
+    assert 0.5 * math.erfc(-one_sided_z(confidence) / math.sqrt(2.0)) == pytest.approx(confidence, rel=1e-9)
+    assert math.erf(two_sided_z(confidence) / math.sqrt(2.0)) == pytest.approx(confidence, rel=1e-9)
+
+
+def test_a_mean_outside_the_bounds_gives_the_bound() -> None:
+    assert normal_interval(1.2, 0.01, 0.95, (0.0, 1.0)) == (1.0, 1.0)
+    assert normal_interval(-3.0, 0.01, 0.95, (0.0, 1.0)) == (0.0, 0.0)
+
+
+@given(
+    mean=st.floats(-5, 5),
+    sigma=st.floats(0, 5),
+    confidence=st.floats(0.01, 0.99),
+    ends=st.tuples(st.floats(-5, 5), st.floats(-5, 5)),
+)
+def test_an_interval_is_never_inverted(mean: float, sigma: float, confidence: float, ends: tuple[float, float]) -> None:
+    low, high = sorted(ends)
+    lo, hi = normal_interval(mean, sigma, confidence, (low, high))
+    assert low <= lo <= hi <= high
+    los, his = normal_interval(np.full(3, mean), np.full(3, sigma), confidence, (low, high))
+    np.testing.assert_array_equal(los, lo)
+    np.testing.assert_array_equal(his, hi)
+
+
+def graded_trials(seed: int, questions: int = 30, trials: int = 16, errs: tuple[float, float] = (0.05, 0.15)):  # type: ignore[no-untyped-def]
+    """The truth by question, the label a person would give each trial, and the grade."""
+    rng = np.random.default_rng(seed)
+    chance = rng.beta(1.2, 1.2, questions)
+    right = rng.random((questions, trials)) < chance[:, None]
+    wrong = np.where(right, rng.random(right.shape) < errs[0], rng.random(right.shape) < errs[1])
+    return chance, right.astype(float), (right ^ wrong).astype(float)
+
+
+def test_with_one_question_the_estimate_is_the_formula_of_the_paper() -> None:
+    _, right, graded = graded_trials(1, questions=1, trials=4000)
+    at = np.arange(800)
+    estimate = (float(graded.mean()), float(graded.std(ddof=1) / np.sqrt(graded.size)))
+    estimated = corrected(
+        estimate, graded[0, at], right[0, at], np.zeros(800, dtype=int), means=graded.mean(axis=1), trials=[4000]
+    )
+    rectifier = right[0, at] - graded[0, at]
+    assert estimated.mu == pytest.approx(graded.mean() + rectifier.mean())
+    assert estimated.shift_sigma**2 == pytest.approx(rectifier.var(ddof=1) / 800, rel=0.02)
+    # the paper's has its labels beside the predictions, so that the two are independent; what they share narrows it
+    independent = np.sqrt(graded.var() / graded.size + rectifier.var(ddof=1) / 800)
+    shared = 2.0 * np.cov(graded[0, at], rectifier)[0, 1] / graded.size
+    assert estimated.sigma == pytest.approx(np.sqrt(independent**2 + shared), rel=0.02)
+
+
+def test_with_every_trial_labelled_the_estimate_is_the_mean_label() -> None:
+    _, right, graded = graded_trials(2)
+    where = np.repeat(np.arange(30), 16)
+    inner = np.sqrt((graded.var(axis=1, ddof=1) / 16).sum()) / 30
+    estimated = corrected(
+        (float(graded.mean()), float(inner)),
+        graded.ravel(),
+        right.ravel(),
+        where,
+        means=graded.mean(axis=1),
+        trials=np.full(30, 16),
+    )
+    assert estimated.mu == pytest.approx(right.mean())
+    truth = np.sqrt((right.var(axis=1, ddof=1) / 16).sum()) / 30
+    assert estimated.sigma == pytest.approx(truth, rel=0.12)
+
+
+@pytest.mark.parametrize(("labels", "trials", "errs"), [(60, 8, (0.1, 0.1)), (200, 16, (0.05, 0.15))])
+def test_corrected_intervals_cover_where_graded_may_not(labels: int, trials: int, errs: tuple[float, float]) -> None:
+    held = alone = 0
+    for seed in range(200):
+        chance, right, graded = graded_trials(seed, trials=trials, errs=errs)
+        rng = np.random.default_rng((seed, 1))
+        order = rng.random(right.shape).argsort(axis=1)
+        pairs = [(q, order[q, turn]) for turn in range(trials) for q in rng.permutation(30)][:labels]
+        q, t = np.array(pairs).T
+        shares = (graded.sum(axis=1) + 0.5) / (trials + 1)
+        sigma = float(np.sqrt((shares * (1 - shares) / trials).sum()) / 30)
+        estimated = corrected(
+            (float(graded.mean()), sigma),
+            graded[q, t],
+            right[q, t],
+            q,
+            means=graded.mean(axis=1),
+            trials=np.full(30, trials),
+        )
+        held += abs(estimated.mu - chance.mean()) <= 1.96 * estimated.sigma
+        alone += abs(graded.mean() - chance.mean()) <= 1.96 * sigma
+    assert 0.915 <= held / 200 <= 0.99
+    assert errs[0] == errs[1] or alone / 200 < 0.6
+
+
+@pytest.mark.parametrize(
+    ("graded", "labelled", "questions", "trials", "message"),
+    [
+        ([1.0], [1.0], [0], [3], "2 at least"),
+        ([1.0, 0.0], [1.0], [0, 0], [3], "one length"),
+        ([1.0, 0.0], [1.0, 0.0], [0, 1], [3], "each question"),
+        ([1.0, 0.0], [1.0, 0.0], [0, 0], [0], "positive"),
+        ([1.0, float("nan")], [1.0, 0.0], [0, 0], [3], "graded"),
+    ],
+)
+def test_input_that_cannot_be_corrected_is_refused(
+    graded: list[float], labelled: list[float], questions: list[int], trials: list[int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        corrected((0.5, 0.1), graded, labelled, questions, means=[0.5], trials=trials)

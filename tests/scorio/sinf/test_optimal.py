@@ -49,9 +49,12 @@ def test_ties_are_called_as_rarely_as_promised_at_any_schedule(looks: NDArray[np
     assert max(up, down) <= allowed(0.05)
 
 
-def test_the_promise_is_used() -> None:
+def test_the_promise_is_used_and_one_look_is_the_fixed_test() -> None:
     up, down = shares_called(optimal_stopping(0.1, 0.05, 2.0, 0.5), SCHEDULES["80 looks"])
     assert 0.06 <= up + down <= allowed(0.1)
+    rule = optimal_stopping(0.1, 1.0, 2.0)
+    assert float(rule.boundary(np.ones(1))[0]) == pytest.approx(-ndtri(0.05))
+    assert not np.isfinite(rule.boundary(np.array([0.9]))[0])
 
 
 @pytest.mark.parametrize("drift", [0.2, 0.5, 1.0, 3.0])
@@ -80,12 +83,6 @@ def test_avoiding_looks_that_give_up_gains_no_more_than_accounted_for() -> None:
     assert called.mean() <= allowed(0.1)
     seen = shares_called(rule, SCHEDULES["80 looks"])
     assert called.mean() > sum(seen), "to avoid looks does gain something, or this shows nothing"
-
-
-def test_one_look_is_the_fixed_test() -> None:
-    rule = optimal_stopping(0.1, 1.0, 2.0)
-    assert float(rule.boundary(np.ones(1))[0]) == pytest.approx(-ndtri(0.05))
-    assert not np.isfinite(rule.boundary(np.array([0.9]))[0])
 
 
 def test_a_call_that_is_worth_much_is_hardly_ever_given_up_and_loses_no_power() -> None:

@@ -1,0 +1,178 @@
+"""What every display says of a run in words: findings, objectives, pairs, orders, and what to be careful about."""
+
+import json
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from page_views import simulated, world
+
+from adaptive_eval.config.load import load_decisions
+from adaptive_eval.core import Anytime, Extension, Rule, ZScore
+from adaptive_eval.core.registry import OBJECTIVES
+from adaptive_eval.core.sequential import Sequential
+from adaptive_eval.graders.judge import Judge
+from adaptive_eval.notes import AnswersLost, Change, ServerLaunched, SettingsChanged
+from adaptive_eval.report.finding import pairing_in_words, pairing_sentences
+from adaptive_eval.report.findings import find, findings_of_view
+from adaptive_eval.report.lines import Scale
+from adaptive_eval.report.next_steps import Advice
+from adaptive_eval.report.records import ComparisonCount, Spending
+from adaptive_eval.report.results import PairRow
+from adaptive_eval.report.used import Used
+from adaptive_eval.report.view import order_sentence
+from adaptive_eval.report.warnings import decision_cautions, horizon_cautions, loss_cautions
+from adaptive_eval.report.words import ObjectiveView, objective_view, promise_in_words
+from adaptive_eval.show.markdown import markdown, pull_request, summary
+from adaptive_eval.show.page.sent import page_view
+
+
+@pytest.mark.parametrize("objective", ["ranking", "best", {"kind": "baseline", "baseline": "b"}])
+def test_every_display_draws_the_same_findings(objective: object) -> None:
+    view = simulated(world("abcd", 6), objective=objective, trials={"min": 4, "max": 8})
+    found = findings_of_view(view)
+    assert page_view(view).findings == found and found.headline and found.ended and found.promise
+    for text in (markdown(view), pull_request(view), summary(view)):
+        plain = re.sub(r"\\([^a-zA-Z0-9\s])", r"\1", text)
+        for sentence in (*found.headline, found.ended, found.cost, found.promise):
+            assert sentence in plain, sentence
+
+
+def test_a_gate_that_has_said_its_end_says_it_once() -> None:
+    gate = {"kind": "baseline", "baseline": "b", "gate": True}
+    view = simulated(world("ab", 8), objective=gate, stopping={"delta": "4%"})
+    found = findings_of_view(view)
+    assert found.ended is None and found.state in ("PASS", "FAIL") and found.headline[0].startswith(found.state)
+    assert summary(view).count(found.headline[0]) == 1
+
+
+def test_before_the_first_look_there_is_the_end_what_was_used_and_what_to_do() -> None:
+    step = Advice("raise the budget")
+    used = Used(Spending(0.0, 5, 150, 0.5, 0.0), ungraded=1, elapsed=3.0)
+    found = find(None, used, "Killed: the process died.", [step])
+    graded = ("There is no look yet: 4 trials are graded.", "1 more answer has no grade.")
+    assert (found.state, found.headline) == ("killed", graded)
+    assert found.cost == "5 trials, 150 tokens, $0.50, 3s" and found.steps == (step,)
+    assert find(None, Used()).state == "running" and not find(None, Used()).cost
+
+
+PERCENT = Scale(0.0, 1.0)
+ASKED = {
+    "ranking": {"in_order": True},
+    "best": {},
+    "top_k": {"first": 1},
+    "cheapest": {"margin": 0.02},
+    "baseline": {"baseline": "model-a"},
+    "pairs": {},
+    "precision": {"compares": False, "half_width": 0.02},
+    "threshold": {"value": 0.6},
+    "place": {"in_order": True},
+}
+NOTHING_MORE = {"compares": True, "in_order": False}
+NOTHING_MORE |= dict.fromkeys(("baseline", "first", "value", "half_width", "margin"))
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_an_objective_asks_for_what_its_options_say(kind: str) -> None:
+    options = {option.name: option.example for option in OBJECTIVES[kind].options}
+    asked = json.dumps({"kind": kind} | options)
+    decisions = load_decisions(None, [f"objective={asked}"], ("model-a", "model-b"))
+    assert objective_view(decisions.stated()) == ObjectiveView(**NOTHING_MORE | ASKED[kind])
+
+
+def test_a_plug_in_that_may_judge_has_no_promise_of_ours_and_nothing_more_is_said_of_its_objective() -> None:
+    """The rule itself, or an objective, which may bring one."""
+    decisions = {"objective": {"kind": "ends:Ends", "options": {"value": 0.6}}}
+    assert objective_view(decisions) == ObjectiveView(**NOTHING_MORE)
+    stopping = {"confidence": 0.95, "familywise": "none"}
+    ours = promise_in_words({"stopping": stopping}, PERCENT)
+    promise = promise_in_words({"stopping": {**stopping, "rule": "stern:Stern"}}, PERCENT)
+    assert promise == "that of the plug-in; adaptive-eval adds none"
+    unless = ", unless the plug-in objective has its own rule"
+    assert promise_in_words({"stopping": stopping, "objective": {"kind": "ends:Ends"}}, PERCENT) == f"{ours}{unless}"
+
+
+APART = PairRow("ada", "bob", "open", 0.1, 0.05, 2.0, 0.97, 2.2, 0.5, 0.8, 30.0, 1.5, None)
+TOGETHER = replace(APART, second="cyd", by_trial=True, variance_by_trial=0.25)
+
+
+def test_each_pair_that_is_judged_trial_by_trial_has_its_sentence() -> None:
+    sentence = "ada and cyd are compared trial by trial, which takes 0.25 times the trials of independent models."
+    assert pairing_sentences([APART, TOGETHER]) == (sentence,)
+    ending = "which takes, since they are negatively correlated, 1.20 times the trials of independent models"
+    assert pairing_in_words(1.2).endswith(ending)
+
+
+SERVER = {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}
+
+
+def sentence_of(*counts: ComparisonCount, **section: object) -> str | None:
+    grader = Judge.model_validate({"kind": "judge", "server": SERVER, **section})
+    reader: Any = SimpleNamespace(comparisons=lambda: list(counts))
+    return order_sentence(reader, SimpleNamespace(grader=grader))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("towards", "leaning"),
+    [(1.0, ", by 25.0% in favour of the first place"), (-1.0, ", by 25.0% in favour of the second place"), (0.0, "")],
+)
+def test_how_often_the_order_decides_is_said_and_for_which_place(towards: float, leaning: str) -> None:
+    counts = ComparisonCount(0.0, 0.0, 30), ComparisonCount(1.0, towards, 10)
+    of_order = "25.0% depend on the order of the two answers, and count as ties"
+    assert sentence_of(*counts, compare_to="baseline") == f"Of 40 comparisons {of_order}{leaning}."
+    assert sentence_of(compare_to="baseline") is None and sentence_of(counts[0]) is None, "nothing was compared"
+
+
+NOTHING = np.empty(0)
+UNKNOWN = "it is unknown whether what the rule promises about repeated looks still holds"
+
+
+class Mute(ZScore):
+    """A custom rule with p-values, which says nothing of a changed horizon."""
+
+    def p_value(self, evidence: Any, sign: int) -> Any:
+        return np.ones_like(evidence.z)
+
+    def at_level(self, alpha: float) -> "Mute":
+        return self
+
+
+def horizon_caution(rule: Rule, extension: Extension) -> str:
+    (caution,) = horizon_cautions(rule, [extension], [])
+    assert caution.text.startswith("trials.max was raised from 8 to 32 after look 5: ")
+    return caution.text
+
+
+@pytest.mark.parametrize(
+    ("rule", "ending"),
+    [(Anytime(), "the rule does not depend on it, and its promise holds"), (ZScore(), UNKNOWN), (Mute(), UNKNOWN)],
+)
+def test_a_caution_explains_a_rule_without_error_left_to_spend_or_that_it_is_what_is_left(
+    rule: Rule, ending: str
+) -> None:
+    assert horizon_caution(rule, Extension(8, 32, 5, False, NOTHING, NOTHING, NOTHING)).endswith(ending)
+    remaining, was, bound = np.array([0.04, 0.0, 0.06]), np.full(3, 2.113), np.array([2.4, np.inf, 2.61])
+    caution = horizon_caution(Sequential(), Extension(8, 32, 5, True, remaining, was, bound))
+    assert "the promise holds, and undecided comparisons go on with what is left of their allowed error" in caution
+
+
+def test_settings_that_are_changed_after_looks_are_mentioned() -> None:
+    for looks, said in ((1, "1 look"), (2, "2 looks")):
+        (caution,) = decision_cautions([SettingsChanged(9, looks, (Change("stopping.delta", 0.1, 0.0),))])
+        assert caution.text.startswith(f"changed after {said} (")
+    was, now = ([{"name": "easy", "weight": 2.0, "gate": gate}] for gate in (0.05, 0.5))
+    (caution,) = decision_cautions([SettingsChanged(9, 1, (Change("benchmarks", was, now),))])
+    assert "benchmarks.easy.gate: 0.05 → 0.5; later looks" in caution.text
+
+
+def test_gpu_time_is_told_where_caps_count_it_by_requests_and_not_where_servers_are_held() -> None:
+    lost = [AnswersLost(name, 8, 7816, 0.0, 1800.0, killed=True) for name in ("ada", "bob")]
+    lost.append(AnswersLost("cyd", 2, 0, 0.0, 1800.0))
+    cautions = loss_cautions([*lost, ServerLaunched("bob"), ServerLaunched("cyd")])
+    texts = {caution.model: caution.text for caution in cautions}
+    assert "7,816 tokens and 0.5 GPU hours" in texts["ada"]
+    assert "7,816 tokens for them" in texts["bob"] and "GPU" not in texts["bob"]
+    assert texts["cyd"] == "2 answers requested, but never received"
