@@ -62,16 +62,16 @@ def simulated(
     bench = Bench(len(drawn_from.models), len(drawn_from.questions), drawn_from.w)
     controller = Controller(plan_on(bench, config, drawn_from.models))
     tape = Tape.from_chances(drawn_from.p, drawn_from.w, np.random.default_rng(1))
-    spending = [Spending(START, 0, 0, 0.0, 0.0)]
+    used = Spending(START, 0, 0, 0.0, 0.0)
     if set_aside is not None:
         controller.tell([SetAside(drawn_from.models.index(set_aside), "no replica is left")])
     while controller.finished is None and (looks is None or len(controller.looks) < max(looks, 1)):
         requests = controller.ask(AT_ONCE)
         controller.tell([Outcome(*ask[:3], tape.category(*ask[:3]), COST) for ask in requests])
-        spending.append(spent(spending[-1], len(requests)))
+        used = spent(used, len(requests))
         if looks == 0:
             break
-    return view_of(config, drawn_from, controller, spending)
+    return view_of(config, drawn_from, controller, used)
 
 
 def simulated_results(drawn_from: World, **how: object) -> Results:
@@ -107,14 +107,14 @@ def spent(before: Spending, trials: int) -> Spending:
     )
 
 
-def view_of(config: RunConfig, drawn_from: World, controller: Controller, spending: list[Spending]) -> RunView:
+def view_of(config: RunConfig, drawn_from: World, controller: Controller, used: Spending) -> RunView:
     """The view as `adaptive_eval.report` makes it of a stored run."""
     rubric, trials = open_rubric(config.rubric), controller.arrived.sum(axis=-1)
-    elapsed = spending[-1].at - START
+    elapsed = used.at - START
     results = _results(config, drawn_from, controller, elapsed)
     events: list[Event] = [RunStarted(version="0.1.0", host="host", pid=1, at=START)]
     if controller.finished is not None:
-        events.append(RunFinished(controller.finished, at=spending[-1].at))
+        events.append(RunFinished(controller.finished, at=used.at))
     ending = find_ending(events, results, int(trials.sum()), config)
     plain = [
         StoredLook(look.index, 0, START + look.index, plain_look(look, drawn_from.models, capped_opening=False))
@@ -136,7 +136,6 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, spendi
         posterior_of=places,
         looks=tuple(look_views(plain, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results),
-        spending=tuple(spending[1:]),
         traffic=tuple(
             ReplicaTraffic(model, "http://127.0.0.1:8000/v1", int(count), 2, 100, 700, 1.25, None)
             for model, count in zip(drawn_from.models, trials.sum(axis=1), strict=True)

@@ -19,10 +19,6 @@ SELECT model, coalesce(replica, ''), count(*), coalesce(sum(attempts - 1), 0), c
     max(seq), max(at)
 FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY model, 2 ORDER BY model, 2
 """
-SPENDING = f"""
-SELECT max(at), count(*), sum(tokens + v_tokens), sum(usd + v_usd), sum(gpu_seconds + v_gpu_seconds)
-FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY (seq - 1 - ?) * ? / ? ORDER BY max(seq)
-"""
 WAITING = """
 SELECT model, max(at), count(*), sum(tokens), sum(usd), sum(gpu_seconds), min(seq) FROM trials NOT INDEXED
 WHERE seq >= ? AND state = 'judging' GROUP BY model

@@ -30,7 +30,6 @@ from adaptive_eval.report import queries
 from adaptive_eval.report.events import ChargeLine, TimedNote, events_of_log
 from adaptive_eval.report.records import (
     AWAITS_VERDICT,
-    NO_SPENDING,
     CellExtent,
     ComparisonCount,
     Counts,
@@ -41,7 +40,6 @@ from adaptive_eval.report.records import (
     TrialRecord,
     WaitingAnswers,
     merge_sums,
-    thin_out,
 )
 from adaptive_eval.store.database import has_tables
 from adaptive_eval.store.errors import name_run
@@ -280,15 +278,6 @@ class RunReader:
             WaitingAnswers(self.model_names[_whole(model)], Spending(*used), _whole(first))  # type: ignore[arg-type]
             for model, *used, first in rows
         ]
-
-    def spending(self, after: int, steps: int) -> list[Spending]:
-        """Cumulative spending since a place in the log, at about `steps` evenly spaced trials."""
-        spending, parts = [NO_SPENDING], list(self._parts(after))
-        for first, until in parts:
-            moments = -(-steps * (until - first) // (parts[-1][1] - after))
-            for row in self._rows(queries.SPENDING, first, until, first, moments, until - first):
-                spending.append(spending[-1].and_then(Spending(*row)))  # type: ignore[arg-type]
-        return thin_out(spending[1:], steps)
 
     def counts(self, roster: Roster, categories: int, after: int = 0) -> Counts:
         """Counts[model, question, category] of the graded trials after a place, in the order of the roster; models,

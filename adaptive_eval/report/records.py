@@ -197,12 +197,6 @@ def total_spending(sums: Sequence[ReplicaSums]) -> Spending:
     )
 
 
-def thin_out(spending: Sequence[Spending], max_count: int) -> list[Spending]:
-    """Select at most `max_count` of these moments, about evenly spaced and including the last."""
-    every = -(-len(spending) // max_count)
-    return list(spending[::-1][:: max(every, 1)][::-1])
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeUse:
     """Usage of a judge's verdicts on stored answers, which is part of the trials' cost."""

@@ -2,7 +2,6 @@
 only the trials since."""
 
 from collections.abc import Container, Sequence
-from dataclasses import astuple
 from itertools import chain
 from math import isclose
 from typing import NamedTuple
@@ -23,19 +22,16 @@ from adaptive_eval.report.records import (
     Spending,
     WaitingAnswers,
     merge_sums,
-    thin_out,
     total_spending,
 )
 from adaptive_eval.store.forms import MAX_VALUE
 from adaptive_eval.store.packing import Parts
 from adaptive_eval.store.read import PackedSums, StoredLook
 
-STEPS = 200
-"""Number of moments at which the spending is kept."""
 STORED_EVERY = 100_000
 """Trials after which sums are stored anew: reading so many takes half a second."""
 _INTEGER = np.dtype("<i4")
-_LISTS = TypeAdapter(tuple[list[ReplicaSums], list[Spending]])
+_REPLICAS = TypeAdapter(list[ReplicaSums])
 
 
 class TrialSums(NamedTuple):
@@ -44,8 +40,6 @@ class TrialSums(NamedTuple):
     counts: Counts
     """By model, question and category (L, M, K)."""
     replicas: list[ReplicaSums]
-    spending: list[Spending]
-    """Cumulative, at up to twice as many moments as `STEPS`."""
 
     @property
     def last(self) -> int:
@@ -61,41 +55,30 @@ class TrialSums(NamedTuple):
         newer = reader.sums(self.last)
         if not newer:
             return self
-        replicas, before = merge_sums(self.replicas, newer), self.spent()
-        trials = sum(row.trials for row in newer)
-        moments = -(-STEPS * trials // (before.trials + trials))
-        spending = [*self.spending, *map(before.and_then, reader.spending(self.last, moments))]
-        while len(spending) > 2 * STEPS:
-            spending = spending[::-2][::-1]  # the last one stays
         counts = reader.counts(setup.roster, self.counts.shape[2], self.last)
         counts += self.counts
-        return TrialSums(counts, replicas, spending)
+        return TrialSums(counts, merge_sums(self.replicas, newer))
 
     def to_parts(self) -> Parts:
         """A line of JSON, and the counts as little-endian integers."""
-        lists = _LISTS.dump_json((self.replicas, self.spending))
-        return [lists, b"\n", np.ascontiguousarray(self.counts, _INTEGER).data]
+        return [_REPLICAS.dump_json(self.replicas), b"\n", np.ascontiguousarray(self.counts, _INTEGER).data]
 
     @classmethod
     def from_parts(cls, parts: Parts, nothing: Counts) -> "TrialSums | None":
         """Sums from `to_parts`, with counts of this shape; None if they cannot be sums over trials."""
-        lists, _, counts = b"".join(parts).partition(b"\n")
+        replicas, _, counts = b"".join(parts).partition(b"\n")
         try:
-            replicas, spending = _LISTS.validate_json(lists)
-            sums = cls(np.frombuffer(counts, _INTEGER).reshape(nothing.shape), replicas, spending)
+            sums = cls(np.frombuffer(counts, _INTEGER).reshape(nothing.shape), _REPLICAS.validate_json(replicas))
         except ValueError:  # of pydantic, too
             return None
         return sums if sums._is_possible() else None
 
     def _is_possible(self) -> bool:
         numbers = [value for row in self.replicas for value in row[2:]]
-        numbers += [value for spent in self.spending for value in astuple(spent)]
         trials = sum(row.trials for row in self.replicas)
         return (
             all(0 <= value <= MAX_VALUE for value in numbers)
             and all(0 <= row.timed <= row.trials and row.trials for row in self.replicas)
-            and bool(self.spending)
-            and self.spending[-1].trials == trials
             and bool(np.all(self.counts >= 0))
             and int(self.counts.sum(dtype=np.int64)) <= trials
         )
@@ -105,7 +88,7 @@ def read_sums(reader: RunReader, setup: StoredSetup) -> TrialSums:
     """Sums over all graded trials."""
     nothing, stored = _no_counts(setup), reader.log.sums()
     sums = None if stored is None else _parse(stored, reader, nothing)
-    return (TrialSums(nothing, [], []) if sums is None else sums).with_newer(reader, setup)
+    return (TrialSums(nothing, []) if sums is None else sums).with_newer(reader, setup)
 
 
 def _no_counts(setup: StoredSetup) -> Counts:
@@ -134,8 +117,6 @@ def fault_of_sums(reader: RunReader) -> str | None:
 
 def _difference(sums: TrialSums, reader: RunReader, setup: StoredSetup) -> str | None:
     """What differs between stored sums and the trials that they count."""
-    if not _are_close(astuple(sums.spent()), astuple(sums.spending[-1])):
-        return "spending"
     if not _are_close([*chain(*sorted(reader.sums(0, sums.last)))], [*chain(*sorted(sums.replicas))]):
         return "sums of replicas"
     newer, every = (reader.counts(setup.roster, sums.counts.shape[2], after) for after in (sums.last, 0))
@@ -202,11 +183,6 @@ class StoredSums:
     def counts(self) -> Counts:
         """Graded trials by model, question and category (L, M, K); a new array whenever there are more."""
         return self._trials.counts
-
-    @property
-    def spending(self) -> list[Spending]:
-        """Usage at up to `STEPS` moments."""
-        return thin_out(self._trials.spending, STEPS)
 
     @property
     def traffic(self) -> list[ReplicaTraffic]:

@@ -33,7 +33,7 @@ from adaptive_eval.report.looks import changed_horizons, read_look
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.question_rows import distinct_counts, question_posteriors
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import ReplicaTraffic, Spending
+from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.results import BatchRow, Results
 from adaptive_eval.report.sites import SiteRow, site_rows
 from adaptive_eval.report.snapshot import batch_rows
@@ -145,8 +145,6 @@ class RunView:
     z: tuple[tuple[float | None, ...], ...]
     """z of model i against model j after the latest look, by [i][j] in the order of `results.models`; positive if i is
     ahead. Empty before the first look."""
-    spending: tuple[Spending, ...]
-    """Cumulative spending at up to `STEPS` moments."""
     traffic: tuple[ReplicaTraffic, ...]
     events: tuple[EventView, ...]
     has_tiers: bool
@@ -201,7 +199,6 @@ def assemble_view(
     config, questions, plug_ins, roster = setup
     rubric, events, counts = open_rubric(config.rubric), sums.events, sums.counts
     posteriors, places = posterior_views(counts, rubric.weights)
-    spending, traffic = tuple(sums.spending), tuple(sums.traffic)
     thresholds = kept_thresholds(config.rubric, events)
     horizons = [change.was for change in changed_horizons(events)]
     ending = find_ending(events, results, sums.spent().trials, config)
@@ -230,8 +227,7 @@ def assemble_view(
         posterior_of=places,
         looks=tuple(look_views(sums.looks, compared=objective_view(config.stated()).compares)),
         z=z_matrix(results) if config.trials.draw is None else z_of_drawn(results, list(roster.models), counts),
-        spending=spending,
-        traffic=traffic,
+        traffic=tuple(sums.traffic),
         events=tuple(map(event_view, events)),
         batches=batch_rows(pending_batches(events)),
         sites=site_rows(events),

@@ -124,18 +124,16 @@ def summed(folder: Path) -> tuple[Path, TrialSums]:
     counts = np.zeros((3, 6, 2), np.int32)
     sums = TrialSums.from_parts(stored.body, counts)
     run.close()
-    assert sums is not None and len(sums.replicas) > 1 and len(sums.spending) > 1
+    assert sums is not None and len(sums.replicas) > 1
     return run.directory, sums
 
 
 def changed(sums: TrialSums) -> Iterator[TrialSums]:
     """Sums with a number that is not that of the trials, though it could be."""
-    (first, *others), (*earlier, last) = sums.replicas, sums.spending
-    for name in ("retries", "prompt_tokens", "latency", "usd", "cached_tokens", "at"):
+    first, *others = sums.replicas
+    for name in ("retries", "prompt_tokens", "latency", "tokens", "usd", "gpu_seconds", "cached_tokens", "at"):
         yield sums._replace(replicas=[first._replace(**{name: getattr(first, name) + 3}), *others])
     yield sums._replace(replicas=[first._replace(last=first.last - 1), *others])
-    for name in ("tokens", "usd", "gpu_seconds", "at"):
-        yield sums._replace(spending=[*earlier, replace(last, **{name: getattr(last, name) + 3})])
     yield sums._replace(counts=sums.counts[..., ::-1])
 
 

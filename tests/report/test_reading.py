@@ -51,8 +51,8 @@ def test_a_finished_run_reads_as_it_was_published(site: Site) -> None:
     assert worked_out(view) == as_published
     assert view.results is not None and view.results.run.status == "finished"
     assert view.models == MODELS
-    assert sum(map(sum, view.trials)) == view.spending[-1].trials == view.results.cost.trials
-    assert view.spending[-1].tokens == view.results.cost.tokens == sum(model.tokens for model in view.results.models)
+    assert sum(map(sum, view.trials)) == view.used.spent.trials == view.results.cost.trials
+    assert view.used.spent.tokens == view.results.cost.tokens == sum(model.tokens for model in view.results.models)
     assert [look.look for look in view.looks] == list(range(1, len(view.results.looks) + 1))
     assert sum(view.looks[-1].trials) == view.results.looks[-1].trials
     assert sum(server.trials for server in view.traffic) == view.results.cost.trials
@@ -116,7 +116,7 @@ def test_before_the_first_look_there_are_no_results_and_perhaps_no_trials(site: 
         read_view(tmp_path)
     site.run(site.write(budget={"trials": 1}))
     view = read_view(site.directory())
-    assert view.results is None and view.spending == () and view.traffic == ()
+    assert view.results is None and view.used.spent.trials == 0 and view.traffic == ()
     run = Played(tmp_path / "begun", prepared(tmp_path))
     assert not run.step(5)
     run.close()

@@ -10,7 +10,6 @@ import pytest
 from played import REPLICA, Played, prepared
 
 from adaptive_eval.base.errors import StoreError
-from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import usage_signals
@@ -18,11 +17,9 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import ASKED_AGAIN, DISCARDED, Dropped, Note
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
-from adaptive_eval.report import trial_sums
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import NO_SPENDING
 from adaptive_eval.report.results import GradingCost
-from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.view import RunView, read_report, read_view
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve import feed as feed_module
@@ -42,13 +39,11 @@ def followed(run: Played, trials: int = 20) -> Feed:
 
 
 def same(view: RunView, other: RunView) -> None:
-    """Both views show the same, except for when spending was recorded and for rounding."""
-    plain = {"spending": (), "traffic": (), "elapsed": 0.0}
+    """Both views show the same, except for rounding."""
+    plain = {"traffic": (), "elapsed": 0.0}
     one, two = (replace(page_view(seen), **plain, used=replace(seen.used, spent=NO_SPENDING)) for seen in (view, other))
     assert one == two
     assert astuple(view.used.spent) == pytest.approx(astuple(other.used.spent))
-    assert view.spending[-1:] == [] or view.spending[-1].trials == other.spending[-1].trials
-    assert [spent.trials for spent in view.spending] == sorted(spent.trials for spent in view.spending)
     for server, other_server in zip(view.traffic, other.traffic, strict=True):
         assert replace(server, latency=0.0) == replace(other_server, latency=0.0)
         assert server.latency == pytest.approx(other_server.latency)
@@ -185,20 +180,6 @@ def test_answers_that_a_start_drops_leave_an_open_page_and_changed_grades_are_co
     run.store.commit([(seq, failed), (run.store.last_seq + 1, note_of(TrialsRegraded(trials=1), {}))])
     feed.poll()
     assert (feed.sums.counts.sum(), feed.sums.spent().trials) == (48, 49)
-
-
-def test_the_record_of_spending_stays_short_and_keeps_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_sums, "STEPS", 20)
-    run = play()
-    sums = StoredSums(RunReader(run.store.reader), stored_setup(run.store.reader.header()))
-    for _ in range(70):
-        run.step(1)
-        sums.update(RunReader(run.store.reader))
-    spending = sums.spending
-    assert 10 <= len(spending) <= 20
-    assert spending[-1] == sums.spent() and spending[-1].trials == 70
-    steps = [later.trials - earlier.trials for earlier, later in zip(spending, spending[1:], strict=False)]
-    assert min(steps) >= 1 and max(steps) <= 8
 
 
 def test_a_run_is_shown_without_reading_its_trials(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
