@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from adaptive_eval.core.corrected import ScoreCorrection, corrected_look, deciding_looks
-from adaptive_eval.core.evidence import Evidence, pair_indices, weigh_evidence
+from adaptive_eval.core.evidence import Evidence, weigh_evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
 from adaptive_eval.core.plan import Plan
@@ -17,7 +17,6 @@ from adaptive_eval.core.stages import (
     PairPlaces,
     StageBefore,
     at_any_looks,
-    describe_extension,
     extended,
     regrouped,
 )
@@ -83,11 +82,7 @@ class LookTaker:
             last = places.evidence_before(now)
             rule = extended(rule, earlier.evidence, last, plan.judging.delta)
             if raised:
-                undecided = (earlier._memory.call == 0) & ~earlier._memory.tie
-                if then.objective.margin is not None:  # a gate is decided by its own comparisons alone
-                    undecided[: len(pair_indices(then.bench.models, then.objective.reference is not None)[0])] = False
-                change, rules = (then.trials.max, plan.trials.max), (earlier.rule, rule)
-                extension = describe_extension(rules, change, earlier.taken, last, undecided)
+                extension = Extension(then.trials.max, plan.trials.max, earlier.taken, has_error_left(rule))
                 self.extensions = (*self.extensions, extension)
             if has_error_left(rule):  # such a rule says itself which pairs are exhausted
                 self._memory = replace(self._memory, given_up=np.zeros_like(self._memory.given_up))

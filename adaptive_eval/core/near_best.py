@@ -13,7 +13,7 @@ the margin. Tiers and letters, which do mean that models differ, therefore use t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -93,17 +93,6 @@ class ContinuedNearBest:
     def strict_boundary(self, evidence: Evidence) -> FloatArray:
         """The |z| at which the model ahead is better."""
         return self.test.boundary(evidence)
-
-    def remaining_error(self, evidence: Evidence) -> FloatArray:
-        """For each pair, the chance that the model ahead would have been called under the previous horizon."""
-        *earlier, last = self.test.spent_errors
-        heights = replace(self.test, spent_errors=tuple(earlier)).margin_heights(evidence)
-        assert last.below is not None and last.above is not None  # the margin is positive
-        errors = [
-            np.where(np.isfinite(height), spent.chance_left(np.minimum(height, MAX_HEIGHT)), 0.0)
-            for spent, height in zip((last.below, last.above), heights, strict=True)
-        ]
-        return np.where(evidence.difference >= 0.0, errors[1], errors[0])
 
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         below, above = self.test.margin_heights(evidence)

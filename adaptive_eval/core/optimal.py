@@ -219,9 +219,6 @@ class ContinuedOptimal:
         chance = crossing_from(height[:, None], looks[-1].z * np.sqrt(t), t, self.rule.ties.kappa, 2)[:, 0]
         return _continued(self.rule, np.where(has_error, chance, 0.0), now, self.ties.extended(looks, now, delta))
 
-    def remaining_error(self, evidence: Evidence) -> FloatArray:
-        return self.error_left
-
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(self.height))
 

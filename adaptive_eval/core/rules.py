@@ -80,9 +80,6 @@ class Extendable(Rule, Protocol):
 class ErrorLeft(Rule, Protocol):
     """A rule under a changed horizon, which limits each comparison to its unspent error."""
 
-    def remaining_error(self, evidence: Evidence) -> FloatArray:
-        """For each pair, the chance that it would have been called under the previous horizon."""
-
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         """Pairs that have used up their error and can no longer be called."""
 
@@ -137,7 +134,7 @@ def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
 
 def has_error_left(rule: Rule) -> TypeGuard[ErrorLeft]:
     """Whether a rule is an `ErrorLeft`, without `isinstance` as above."""
-    return hasattr(rule, "remaining_error") and hasattr(rule, "exhausted") and hasattr(rule, "tied")
+    return hasattr(rule, "exhausted") and hasattr(rule, "tied")
 
 
 def is_correctable(rule: Rule) -> TypeGuard[Correctable]:

@@ -175,13 +175,6 @@ class ContinuedSequential:
             below, above = spent.below.new_height(below), spent.above.new_height(above)
         return below, above
 
-    def remaining_error(self, evidence: Evidence) -> FloatArray:
-        """For each pair, the chance that it would have been called under the previous horizon."""
-        height = self.critical(evidence)
-        for spent in self.spent_errors[:-1]:
-            height = spent.two_sided.new_height(height)
-        return np.where(np.isfinite(height), self.spent_errors[-1].two_sided.chance_left(np.minimum(height, 1e9)), 0.0)
-
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(self.boundary(evidence)))
 
@@ -250,7 +243,7 @@ class Coupled:
         return Coupled(*(rule.extended(looks, now, delta) for rule in (self.by_trial, self.independent)))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("tied", "remaining_error", "exhausted") or isinstance(self.independent, Sequential):
+        if name not in ("tied", "exhausted") or isinstance(self.independent, Sequential):
             raise AttributeError(name)
         return partial(self._of_each, name)
 

@@ -20,7 +20,6 @@ from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.rules import (
     Extendable,
     Rule,
-    has_error_left,
     is_giving_up,
     judges_by_pair,
     tie_boundary,
@@ -69,10 +68,7 @@ class StageBefore(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """A change of the horizon, as it was carried out.
-
-    The arrays cover the undecided pairs; they are empty for rules without remaining error.
-    """
+    """A change of the horizon, as it was carried out."""
 
     before: int
     """`trials.max` before the change."""
@@ -81,12 +77,6 @@ class Extension(NamedTuple):
     """Looks that had been taken."""
     leaves_error: bool
     """Whether the rule limits each pair to its unspent error (`rules.ErrorLeft`)."""
-    error_left: FloatArray
-    """The unspent error of each pair, given its looks."""
-    old_boundary: FloatArray
-    """The boundary on |z| at the previous horizon."""
-    boundary: FloatArray
-    """The boundary on |z| at the new horizon; infinite if no error was left."""
 
 
 class PairPlaces:
@@ -161,18 +151,6 @@ def extended(rule: Rule, looks: Sequence[Evidence], now: Evidence, delta: float)
     return rule.extended(looks, now, delta) if isinstance(rule, Extendable) else rule
 
 
-def describe_extension(
-    rules: tuple[Rule, Rule], horizons: tuple[int, int], looks: int, now: Evidence, undecided: BoolArray
-) -> Extension:
-    """The effect of a change of the horizon on the rule: `rules` and `horizons` before and after it."""
-    if not has_error_left(rules[1]):
-        return Extension(*horizons, looks, False, *(np.empty(0),) * 3)
-    still_open = undecided & (now.information > 0.0)
-    at_horizon = replace(now, information=np.ones(len(now.z)))
-    error_left = rules[1].remaining_error(now)[still_open]
-    return Extension(*horizons, looks, True, error_left, *(rule.boundary(at_horizon)[still_open] for rule in rules))
-
-
 def regrouped(rule: Rule, fresh: Rule, places: PairPlaces) -> Rule:
     """The rule after models have joined or left: `fresh` judges the pairs of models that joined."""
     if not places.changed or (judges_by_pair(rule) and not (is_giving_up(rule) and places.new.any())):
@@ -221,7 +199,6 @@ class JoinedRule:
         "p_value": lambda fresh, evidence, sign: fresh.p_value(evidence, sign),
         "gives_up": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
         "exhausted": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
-        "remaining_error": lambda fresh, evidence: np.full(len(evidence.z), 2.0 * (1.0 - fresh.confidence)),
         "tied": lambda fresh, evidence, delta: tied(
             evidence.difference, evidence.sigma, tie_boundary(fresh, evidence), delta
         ),

@@ -247,16 +247,6 @@ def test_replays_judge_a_gate_on_a_value_by_scores_with_delta_added() -> None:
     assert compared == pytest.approx(truth + DELTA)
 
 
-@pytest.mark.parametrize("on_value", [False, True], ids=["baseline", "value"])
-def test_a_raised_horizon_counts_only_the_comparisons_of_the_gate(on_value: bool) -> None:
-    plan = gate_on_value(1, 0.0, trials=Trials(min=4, max=6)) if on_value else gate(0.0, trials=Trials(min=4, max=6))
-    chances = np.tile(questions(VALUE), (plan.bench.models, 1))
-    short = carry_out(plan, chances, 1, keep_looks=True)
-    before = StageBefore(short, tuple(range(plan.bench.models)))
-    longer = Controller(replace(plan, trials=Trials(min=4, max=20), before=before))
-    assert [len(extension.boundary) for extension in longer.extensions] == [1]
-
-
 SIZES = (10, 30)
 BENCHMARK = np.repeat([0, 1], SIZES)
 WEIGHT = np.array([1.0, 2.0])

@@ -96,7 +96,7 @@ def test_a_spent_error_cannot_be_spent_again() -> None:
     before = straight(plan, answers)
     assert before.looks[-1].count(Verdict.RESOLVED) == 0
     longer = straight(after(before, replace(plan, trials=Trials(min=8, max=64))), answers)
-    assert np.all(longer.extensions[0].error_left == 0.0) and np.all(np.isinf(longer.extensions[0].boundary))
+    assert longer.last_look is not None and np.isinf(longer.taker.rule.boundary(longer.last_look.evidence)).all()
     assert longer.looks[-1].count(Verdict.OUT_OF_REACH) == 1
     assert longer.trials.sum() == before.trials.sum()
 

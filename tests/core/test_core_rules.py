@@ -249,7 +249,7 @@ def test_error_saved_by_resting_lowers_the_boundary_and_is_not_reused_by_a_longe
         now = replace(looks[-1], information=looks[-1].information / 2.0)
         given_up = np.any([plain.gives_up(look) for look in looks], axis=0)
         expected = np.where(given_up, 0.0, plain.chance_left(looks[-1]) / (1.0 + more)) + resting.reserve
-        remaining = resting.extended(looks, now, 0.0).remaining_error(now)
+        remaining = resting.extended(looks, now, 0.0).error_left
         assert np.allclose(remaining, np.minimum(expected, MOST_LEFT), atol=2e-3)
 
 
@@ -266,7 +266,7 @@ def test_a_larger_horizon_takes_up_what_was_given_up_and_calls_no_more_ties_than
     rule = extended(OPTIMAL, looks, now, 0.0)
     assert isinstance(rule, ContinuedOptimal)
     assert given_up.mean() > 0.3 and np.all(np.isfinite(rule.boundary(now)[~called]))
-    remaining = rule.remaining_error(now)
+    remaining = rule.error_left
     assert np.allclose(remaining[given_up], OPTIMAL.reserve) and np.all(
         remaining[~given_up & ~called] > OPTIMAL.reserve
     )
@@ -291,7 +291,8 @@ def test_an_extended_run_continues_with_the_remaining_error() -> None:
     before = StageBefore(play(Controller(plan), grade, looks=1), (0, 1))
     controller = play(Controller(replace(plan, trials=Trials(min=4, max=60), before=before)), grade)
     assert len(controller.extensions) == 1 and controller.extensions[0].leaves_error
-    assert 0.0 < controller.extensions[0].error_left[0] < 1.0 and np.isfinite(controller.extensions[0].boundary[0])
+    rule = controller.taker.rule
+    assert isinstance(rule, ContinuedOptimal) and 0.0 < rule.error_left[0] < 1.0 and np.isfinite(rule.height[0])
 
 
 def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> None:
@@ -306,7 +307,8 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
     assert before.last_look is not None and before.last_look.memory.given_up[0]
     assert before.looks[-1].comparisons[0].verdict is Verdict.OUT_OF_REACH
     after = play(Controller(replace(small, trials=Trials(min=4, max=80), before=StageBefore(before, (0, 1)))), grade)
-    assert after.extensions[0].error_left[0] == pytest.approx(rule.reserve)
+    continued = after.taker.rule
+    assert isinstance(continued, ContinuedOptimal) and continued.error_left[0] == pytest.approx(rule.reserve)
     assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
 
 
@@ -350,7 +352,6 @@ def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None
     for of_each, ask in (
         (after.boundary(at_end), lambda rule: rule.boundary(at_end)),
         (after.p_value(at_end, 1), lambda rule: rule.p_value(at_end, 1)),
-        (after.remaining_error(now), lambda rule: rule.remaining_error(now)),
         (after.exhausted(now), lambda rule: rule.exhausted(now)),
         (after.tied(at_end, 0.02), lambda rule: rule.tied(at_end, 0.02)),
     ):
