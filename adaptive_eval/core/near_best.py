@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MARGIN = 0.02
 """The default of `stopping.delta` for this rule: two points in a hundred."""
 KAPPA = 0.05
-MAX_HEIGHT = 1e9
 
 
 def slack_in_sigmas(margin: float, evidence: Evidence) -> FloatArray:
