@@ -73,25 +73,18 @@ class SiteKeeper:
         self._placed: dict[str, tuple[Any, Any]] = {}
         """The actor and the placement group of each site."""
         self._orphan_timeout, self._watch = orphan_timeout, HeadWatch(orphan_timeout)
-        self._heartbeats = 0
         end_with_head(self._watch)
 
     def version(self) -> str:
         """Version of adaptive-eval."""
         return __version__
 
-    def heartbeat(self, orphan_timeout: float) -> int:
-        """Record a heartbeat of the head, and return their number."""
+    def heartbeat(self, orphan_timeout: float) -> None:
+        """Record a heartbeat of the head."""
         self._orphan_timeout = orphan_timeout
         self._watch.heartbeat(orphan_timeout)
         for actor, _ in self._placed.values():
             actor.heartbeat.remote(orphan_timeout)
-        self._heartbeats += 1
-        return self._heartbeats
-
-    def heartbeats(self) -> int:
-        """Number of heartbeats so far."""
-        return self._heartbeats
 
     def place(self, name: str, resources: Mapping[str, float]) -> Any:
         """Create the actor of a new site, which gets its place when these resources are free on one node.
