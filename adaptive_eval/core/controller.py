@@ -229,10 +229,6 @@ class Controller:
             batch.forget()
         flight.early = EarlyOutcomes()
 
-    def can_afford(self, total: Cost) -> bool:
-        """Whether this total would stay within the caps."""
-        return self._flight.account.can_afford(total)
-
     def end_over_budget(self) -> None:
         """End the run as it stands, because the caps do not cover the remaining cost of trials that are there.
 

@@ -162,11 +162,6 @@ class Budget:
         return any(getattr(self, name) is not None for name in ("tokens", "usd", "gpu_seconds"))
 
     @property
-    def is_capped(self) -> bool:
-        """Whether there is any cap."""
-        return self != Budget()
-
-    @property
     def currency(self) -> str:
         """The unit of a trial's price when trials are allocated: the scarcest capped resource."""
         for name in ("usd", "gpu_seconds", "tokens"):
