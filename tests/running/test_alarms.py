@@ -228,7 +228,7 @@ def test_a_cache_that_starts_in_the_middle_voids_the_verdicts_for_good(
     assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
     assert re.search("from about trial (6|7|8|9|10) on", ended.stdout) and ended.exit_code == ExitCode.SPENT
     is_mended, asked = True, len(server.requests)
-    longer = place.run(trials={"min": 24, "max": 90}, concurrency=1)
+    longer = place.run(trials={"min": 24, "max": 90}, stopping={"delta": 0.02}, concurrency=1)
     assert len(server.requests) > asked and longer.exit_code == ExitCode.SPENT, longer.stdout
     assert ("repeats", "bob") in place.warnings()
     for text in (longer.stdout, place.report("md"), place.report("summary")):
