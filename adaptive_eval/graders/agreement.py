@@ -58,16 +58,16 @@ class Agreement(NamedTuple):
 class Reservoir:
     """A uniform, reproducible sample of a stream of answers."""
 
-    def __init__(self, size: int = SAMPLE_SIZE) -> None:
+    def __init__(self) -> None:
         self.answers: list[GradedAnswer] = []
-        self._size, self._seen, self._random = size, 0, random.Random(0)
+        self._seen, self._random = 0, random.Random(0)
 
     def offer(self, answer: GradedAnswer) -> None:
         """Offer an answer, which may become part of the sample."""
         self._seen += 1
-        if len(self.answers) < self._size:
+        if len(self.answers) < SAMPLE_SIZE:
             self.answers.append(answer)
-        elif (index := self._random.randrange(self._seen)) < self._size:
+        elif (index := self._random.randrange(self._seen)) < SAMPLE_SIZE:
             self.answers[index] = answer
 
 

@@ -90,9 +90,9 @@ def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Fi
     )
 
 
-def findings_of_status(status: Status, ended: str | None = None, steps: Sequence[Advice] = ()) -> Findings:
+def findings_of_status(status: Status) -> Findings:
     """What a run in progress has found."""
-    return find(status.results, status.used, ended, steps)
+    return find(status.results, status.used)
 
 
 def findings_of_end(ended: Ended, run: str) -> Findings:

@@ -1,8 +1,6 @@
 """The most important undecided pair, which the headline names with what it would take."""
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.report.lines import Scale, safe_name, several
@@ -69,11 +67,9 @@ def _how_close(results: Results, pair: PairRow) -> str:
     return f"There are too few answers to tell {both}{apart}"
 
 
-def pair_names(first: str, second: str | None, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Names of both models of a pair, or of the one that is compared with a value; some have shorter `names`."""
-    return " and ".join(
-        names.get(name) or safe_name(name, LONGEST_NAME) for name in (first, second) if name is not None
-    )
+def pair_names(first: str, second: str | None) -> str:
+    """Names of both models of a pair, or of the one that is compared with a value."""
+    return " and ".join(safe_name(name, LONGEST_NAME) for name in (first, second) if name is not None)
 
 
 def need_sentence(results: Results, pair: PairRow) -> str:
