@@ -208,7 +208,7 @@ class Machine:
         """The most that an answer may cost, without its grade."""
         if (alarms := setting.alarms) is not None:
             opening = dict(zip(setting.roster, plan.opening, strict=True))
-            self.alarms.use(alarms, setting.questions, opening)
+            self.alarms.use(alarms, setting.questions, opening, plan.bench.weights)
 
     def handle(self, event: Event, now: float = 0.0) -> list[Action]:
         """Take in an event; returns what is to be done, in order. `now`: seconds of any monotonic clock."""

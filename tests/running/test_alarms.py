@@ -93,6 +93,17 @@ def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
     assert again.exit_code == ExitCode.SPENT and "the answers of a model are not usable" in again.stderr
 
 
+@pytest.mark.parametrize(("tier", "alarmed"), [("good", set()), ("bad", set(MODELS))])
+def test_without_a_verdict_the_answers_of_the_lowest_weight_are_wrong_whatever_its_place(
+    place: ScriptedPlace, tmp_path: Path, tier: str, alarmed: set[str]
+) -> None:
+    (tmp_path / "tiers.py").write_text(f"def grade(text, question):\n    return {{'tier': '{tier}'}}\n")
+    grader = {"kind": "python", "function": "tiers:grade", "key_is_answer": False, "signals": ["tier"]}
+    good = {"name": "good", "weight": 1, "when": {"tier": "good"}}
+    place.run(grader=grader, rubric={"categories": [good, {"name": "rest", "weight": 0}]})
+    assert {alarm.model for alarm in place.alarms() if alarm.fault == AnswerFault.WRONG} == alarmed
+
+
 @pytest.mark.parametrize(("kind", "share_of_them"), [("empty", 0.8), ("context_length", 1.0)])
 def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     place: ScriptedPlace, server: ScriptedServer, kind: str, share_of_them: float
