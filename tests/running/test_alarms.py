@@ -178,6 +178,13 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["resolved"]
 
 
+def test_an_alarm_about_the_only_model_decides_no_gate(place: ScriptedPlace) -> None:
+    gate = {"kind": "threshold", "value": 0.9, "gate": True}
+    ended = place.run(models=["bob"], grader=NEVER, objective=gate)
+    assert ended.exit_code == ExitCode.SPENT and "look 1: 24 trials, 1 UNDECIDED" in ended.stdout
+    assert [row["outcome"] for row in place.results["gate"]] == ["UNDECIDED"]
+
+
 def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:
     """The comparisons of one such model are void; if all are, the run would be wasted."""
     words = " because the number is what it is and was" * 12
