@@ -206,6 +206,11 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
         assert "come back word for word" in text and "better than" not in text
     compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
     assert "Alarm: answers of bob come back word for word" in compared.stdout
+    first, place.run_dir = place.run_dir, place.folder / "later"
+    for later in ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}):
+        refused = place.run(**later)
+        assert refused.exit_code == ExitCode.CONFIGURATION and not place.run_dir.exists()
+        assert f"{first} has an alarm about bob: the answers of 12 of 12 pairs" in refused.stderr
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()
