@@ -206,6 +206,8 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
         assert "come back word for word" in text and "better than" not in text
     compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
     assert "Alarm: answers of bob come back word for word" in compared.stdout
+    assert "1 model not compared, since answers come back word for word in one of the runs: bob" in compared.stdout
+    assert "\nada " in compared.stdout and "\nbob " not in compared.stdout, "no scores of it"
     first, place.run_dir = place.run_dir, place.folder / "later"
     for later in ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}):
         refused = place.run(**later)
