@@ -208,6 +208,9 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     assert "Alarm: answers of bob come back word for word" in compared.stdout
     assert "1 model not compared, since answers come back word for word in one of the runs: bob" in compared.stdout
     assert "\nada " in compared.stdout and "\nbob " not in compared.stdout, "no scores of it"
+    for form, warned in (["csv"], True), (["csv", "--text", "--force"], False), (["npz"], True), (["jsonl"], False):
+        exported = CliRunner().invoke(app, ["export", str(place.run_dir), "--format", *form])
+        assert exported.exit_code == 0 and ("answers of bob come back word for word" in exported.stderr) == warned
     first, place.run_dir = place.run_dir, place.folder / "later"
     for later in ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}):
         refused = place.run(**later)
