@@ -211,6 +211,10 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     for form, warned in (["csv"], True), (["csv", "--text", "--force"], False), (["npz"], True), (["jsonl"], False):
         exported = CliRunner().invoke(app, ["export", str(place.run_dir), "--format", *form])
         assert exported.exit_code == 0 and ("answers of bob come back word for word" in exported.stderr) == warned
+    here = ["--set", f"store={place.folder}", "--set", f"name={place.run_dir.name}"]
+    for whose, options in ("run", here), (f"pilot {place.run_dir}", ["--pilot", str(place.run_dir)]):
+        planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *options]).stdout
+        assert f"the {whose} has an alarm about answers that the forecast counts all the same. bob: " in planned
     first, place.run_dir = place.run_dir, place.folder / "later"
     for later in ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}):
         refused = place.run(**later)
