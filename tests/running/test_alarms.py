@@ -220,6 +220,10 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
         refused = place.run(**later)
         assert refused.exit_code == ExitCode.CONFIGURATION and not place.run_dir.exists()
         assert f"{first} has an alarm about bob: the answers of 12 of 12 pairs" in refused.stderr
+    fine, place.run_dir = ("--set", "stopping.on_alarm=never"), first
+    assert place.run(*fine).exit_code == ExitCode.REACHED
+    place.run_dir = place.folder / "later"
+    assert place.run(*fine, **later).exit_code == ExitCode.REACHED, "as the refusal says"
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()
