@@ -11,7 +11,7 @@ from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Cost
-from adaptive_eval.machine.repeats import Repeats, repeats_sentence
+from adaptive_eval.machine.repeats import SamplingFreedom, find_repeats, repeats_sentence
 from adaptive_eval.machine.usage import AnswerFault, TrialUsage, fault_sentence
 from adaptive_eval.notes import (
     AlarmRaised,
@@ -426,12 +426,13 @@ def unknown_cautions(
         )
 
 
-def repeat_cautions(names: Sequence[str], found: Sequence[Repeats | None]) -> Iterator[Caution]:
-    """Warn of models whose answers repeat more often than independent samples would, or may do so."""
-    for name, repeats in zip(names, found, strict=True):
-        if repeats is not None:
-            kind = AnswerFault.REPEATED if repeats.is_certain else "repeats_unclear"
-            yield Caution(kind, name, repeats_sentence(repeats))
+def repeat_caution(name: str, usage: TrialUsage, freedom: SamplingFreedom | None) -> Caution | None:
+    """Warn of a model whose answers repeat more often than independent samples would, or may do so."""
+    repeats = find_repeats(usage.watch, freedom)
+    if repeats is None:
+        return None
+    kind = AnswerFault.REPEATED if repeats.is_certain else "repeats_unclear"
+    return Caution(kind, name, repeats_sentence(repeats))
 
 
 def signal_cautions(

@@ -2,9 +2,11 @@
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from xml.etree import ElementTree
 
 import pytest
@@ -228,3 +230,32 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
+
+
+@pytest.mark.slow
+def test_a_cache_that_starts_in_the_middle_voids_the_verdicts_for_good(
+    place: ScriptedPlace, server: ScriptedServer
+) -> None:
+    """A few words, right in half of the cases; from the ninth request for a question on always the same. The server is
+    mended later, and further answers do not make the copies samples."""
+    asked_for, lock = Counter[tuple[str, str]](), Lock()
+
+    def cached(model: str, question: str, seed: int) -> str:
+        with lock:
+            asked_for[model, question] += 1
+            fresh = asked_for[model, question] <= 8 or model != "bob" or is_mended
+        number = int(question.split()[1])
+        is_right = share(model, question, seed) < (0.62 if model == "ada" else 0.5) if fresh else number % 3 > 0
+        return f"It is {number + (not is_right)}."
+
+    server.answer, is_mended = cached, False
+    ended = place.run(trials={"min": 24, "max": 24}, concurrency=1)  # in the order of the trials
+    assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
+    assert re.search("from about trial (6|7|8|9|10) on", ended.stdout) and ended.exit_code == ExitCode.SPENT
+    is_mended, asked = True, len(server.requests)
+    longer = place.run(trials={"min": 24, "max": 90}, stopping={"delta": 0.02}, concurrency=1)
+    assert len(server.requests) > asked and longer.exit_code == ExitCode.SPENT, longer.stdout
+    assert ("repeats", "bob") in place.warnings()
+    for text in (longer.stdout, place.report("md"), place.report("summary")):
+        assert not re.search("better than|worse than|[1-9] of \\d comparisons", text)
+    assert {pair["verdict"] for pair in place.results["pairs"]} == {"blocked"}
