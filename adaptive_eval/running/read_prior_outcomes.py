@@ -92,10 +92,13 @@ def _corrected_models(earlier: StoredRun) -> frozenset[str]:
     return frozenset() if results is None or results.labelled is None else results.labelled.corrected
 
 
-def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[str]:
-    """Alarms about models whose outcomes would be taken: their answers say more about a server."""
+def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str], *, cut_may_count: bool = False) -> Iterator[str]:
+    """Alarms about models whose outcomes would be taken: their answers say more about a server. With `cut_may_count`,
+    those about cut answers are no problem where the earlier run lets all answers count."""
     results = earlier.results(running=False, rows=False, sums=False)
     alarmed = {} if results is None else alarmed_models(results, earlier.events)
+    if results is not None and cut_may_count and results.setting("stopping", "on_alarm") == "never":
+        alarmed = {}
     rows = {} if results is None else {row.model: row for row in results.alarms}
     for name, source in sources.items():
         if source in alarmed:
@@ -204,7 +207,7 @@ def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequenc
     sources = {model.name: model.model for model in models}
     yield from grading_problems(prepared, stored)
     yield from prompt_problems(prepared, stored, sources, RECORDED_HINT)
-    yield from _alarm_problems(stored, sources)
+    yield from _alarm_problems(stored, sources, cut_may_count=True)
 
 
 def _take_model(
