@@ -199,7 +199,6 @@ def without_verdicts(look: JudgedLook, void: BoolArray, objective: Objective, av
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, look.forecast))
     verdicts_of = partial(_blocked_if_void, look.verdicts_of, of_void)
-    available = replace(available, set_aside=available.set_aside | void)
     evidence, pairs, verdicts, choice = comparisons_of(
         objective, look.order, evidence, memory, available, verdicts_of, look.reversible
     )
@@ -476,9 +475,11 @@ def tiers(look: JudgedLook) -> tuple[int, ...]:
     could place a model behind that above one before.
 
     Against a fixed value there are at most three tiers: resolved above it, not resolved, resolved below it. Margins are
-    ignored.
+    ignored. There is one tier if the objective compares nothing.
     """
     evidence, order, call = look.evidence, look.order, look.shown_different()
+    if not look.compares:
+        return (1,) * evidence.models
     if evidence.against_reference:
         stands = np.where(np.sign(evidence.z) == -call, 0, call)[: evidence.plain_pairs]
         return tuple((1 + np.unique(-stands, return_inverse=True)[1]).tolist())

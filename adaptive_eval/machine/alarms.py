@@ -61,7 +61,8 @@ class Alarms:
         """Whether the first look was taken."""
         self._searched: dict[int, int] = {}
         """Trials of each model among which repeats were searched for last."""
-        self._repeating: dict[int, str] = {}
+        self.repeating: dict[int, str] = {}
+        """The alarms about answers that repeat, by model."""
 
     def use(
         self,
@@ -98,11 +99,11 @@ class Alarms:
     def restore(self, note: Note) -> None:
         """Take in an alarm that the log has: repeats were found when they were searched for."""
         if note.model is not None and note.body.get("fault") == AnswerFault.REPEATED:
-            self._repeating.setdefault(note.model, str(note.body.get("text", "")))
+            self.repeating.setdefault(note.model, str(note.body.get("text", "")))
 
     def forget(self, model: int) -> None:
         """Forget the alarms of a model whose answers were discarded."""
-        self._repeating.pop(model, None)
+        self.repeating.pop(model, None)
 
     def on_look(
         self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], *, is_last: bool
@@ -127,7 +128,8 @@ class Alarms:
             if (fault := usage.answers.fault) is not None:
                 yield alarm_note(model, fault, fault_sentence(fault, usage.answers.number))
             elif repeats is not None and repeats.is_certain:
-                yield alarm_note(model, AnswerFault.REPEATED, repeats_sentence(repeats))
+                self.repeating[model] = repeats_sentence(repeats)
+                yield alarm_note(model, AnswerFault.REPEATED, self.repeating[model])
 
     def _find_later_repeats(
         self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], growth: float
@@ -139,9 +141,9 @@ class Alarms:
                 usage = self.usages.get(model, TrialUsage())
                 repeats = find_frozen(usage.watch, judged[model].tolist())
                 if repeats is not None:
-                    self._repeating.setdefault(model, repeats_sentence(repeats))
-            if model in self._repeating:
-                yield alarm_note(model, AnswerFault.REPEATED, self._repeating[model])
+                    self.repeating.setdefault(model, repeats_sentence(repeats))
+            if model in self.repeating:
+                yield alarm_note(model, AnswerFault.REPEATED, self.repeating[model])
 
     def _stop_if_due(self, raised: Sequence[Note], models: Collection[int]) -> None:
         """End the run if the settings end it by these alarms about these models."""

@@ -57,7 +57,6 @@ from adaptive_eval.report.warnings import (
     judge_caution,
     label_cautions,
     prior_caution,
-    repeat_cautions,
     reversal_cautions,
     rule_caution,
     signal_cautions,
@@ -148,7 +147,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *metric_cautions(metrics),
             *snapshot.noticed,
             *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
-            *repeat_cautions(subject.models, snapshot.repeats),
+            *filter(None, snapshot.repeats),
             *signal_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
         ),
         servers=server_rows(snapshot.events),
@@ -189,7 +188,8 @@ def _build_gate(
     if is_alarmed(snapshot.subject.decisions, snapshot.noticed):
         rows = (GateRow(judged_model(pair, asked.baseline), asked.baseline, UNDECIDED, NOT_ANSWERS) for pair in pairs)
         return tuple(rows), {}
-    asked = asked._replace(goes_on=snapshot.run.status == "running")
+    void = frozenset(snapshot.subject.models[model] for model in snapshot.void)
+    asked = asked._replace(goes_on=snapshot.run.status == "running", void=void)
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
     max_effect = max_effect_per_answer(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] + usage.signals["context_length"] for usage in snapshot.usages]

@@ -34,6 +34,8 @@ class GateTerms(NamedTuple):
     """nan: the gate has a baseline."""
     goes_on: bool = False
     """Whether the run goes on, so that open comparisons may still be decided."""
+    void: frozenset[str] = frozenset()
+    """Models whose answers come back word for word."""
 
     @property
     def against(self) -> str:
@@ -105,6 +107,8 @@ def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
         return (OPEN, "the run goes on") if asked.goes_on else (UNDECIDED, ENDED_FIRST)
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
         return UNDECIDED, BY_LABELS
+    if void := [name for name in (pair.first, pair.second) if name in asked.void]:
+        return UNDECIDED, f"answers of {' and '.join(void)} come back word for word"
     return (
         UNDECIDED,
         MISSING_DECIDE if pair.verdict == Verdict.BLOCKED else "the remaining trials are unlikely to decide it",

@@ -10,8 +10,7 @@ from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.machine.alarms import SEARCH_GROWTH
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.repeats import Repeats, find_repeats
-from adaptive_eval.machine.usage import TrialUsage
+from adaptive_eval.machine.usage import AnswerFault, TrialUsage
 from adaptive_eval.notes import Event, TrialsImported, events_of_kind
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
@@ -19,7 +18,7 @@ from adaptive_eval.report.label_effect import RunLabels
 from adaptive_eval.report.other_costs import HeldServers, extra_costs
 from adaptive_eval.report.question_rows import CellCounts
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.results import Results
+from adaptive_eval.report.results import Caution, Results
 from adaptive_eval.report.results_file import to_json, write_results
 from adaptive_eval.report.snapshot import (
     JudgedState,
@@ -29,6 +28,7 @@ from adaptive_eval.report.snapshot import (
     take_state,
 )
 from adaptive_eval.report.trial_sums import STORED_EVERY, sums_to_store
+from adaptive_eval.report.warnings import repeat_caution
 from adaptive_eval.store.read import LogReader, StoredReport
 from adaptive_eval.store.write import RunStore
 
@@ -53,8 +53,8 @@ class Reporter:
         self.sums_every = sums_every
         self.latest: Results | None = None
         """The newest report that was stored."""
-        self._repeats: dict[int, tuple[int, Repeats | None]] = {}
-        """Answers of each model that repeat, with the number of answers among which they were searched for."""
+        self._repeats: dict[str, tuple[int, Caution | None]] = {}
+        """The warning of each model whose answers repeat, with the number of answers at the last search."""
 
     def draft(self, machine: Machine, *, is_over: bool) -> "Draft | None":
         """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
@@ -63,7 +63,7 @@ class Reporter:
         state = take_state(
             self._subject,
             controller,
-            self._find_repeats(usages, is_over=is_over),
+            self._find_repeats(machine, usages, is_over=is_over),
             self._labels(),
             counts_repeats=self._counts_repeats,
         )
@@ -71,13 +71,20 @@ class Reporter:
             return None
         return Draft(self, state, usages, controller.taker.taken - 1, machine.setting.roster, is_over)
 
-    def _find_repeats(self, usages: Sequence[TrialUsage], *, is_over: bool) -> list[Repeats | None]:
-        """Search again, at the end or once a model has `SEARCH_GROWTH` times as many answers as at the last search."""
-        for model, (usage, freedom) in enumerate(zip(usages, self._subject.drawn, strict=True)):
-            searched, _ = self._repeats.get(model, (0, None))
+    def _find_repeats(self, machine: Machine, usages: Sequence[TrialUsage], *, is_over: bool) -> list[Caution | None]:
+        """Search again, at the end or once a model has `SEARCH_GROWTH` times as many answers as at the last search.
+        What has raised an alarm stays, whatever the later answers are."""
+        for name, number, usage, freedom in zip(
+            self._subject.models, machine.setting.roster, usages, self._subject.drawn, strict=True
+        ):
+            searched, _ = self._repeats.get(name, (0, None))
             if is_over or not searched <= usage.trials < SEARCH_GROWTH * searched:
-                self._repeats[model] = usage.trials, find_repeats(usage.watch, freedom)
-        return [self._repeats[model][1] for model in range(len(usages))]
+                self._repeats[name] = usage.trials, repeat_caution(name, usage, freedom)
+            _, caution = self._repeats[name]
+            alarm = machine.alarms.repeating.get(number)
+            if alarm is not None and (caution is None or caution.kind != AnswerFault.REPEATED):
+                self._repeats[name] = usage.trials, Caution(AnswerFault.REPEATED, name, alarm)
+        return [self._repeats[name][1] for name in self._subject.models]
 
     def build(self, state: JudgedState, usages: Sequence[TrialUsage], reader: RunReader, *, is_over: bool) -> Results:
         """Build a report from what was decided and from all that is stored."""

@@ -1,7 +1,7 @@
 """The needs of undecided comparisons, one for each, and the words for every kind."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -142,6 +142,15 @@ def _need_of_blocked(results: Results, pair: PairRow) -> Need:
 def repeating_models(results: Results) -> Sequence[str]:
     """Models whose answers certainly come back word for word."""
     return _models_of(results, AnswerFault.REPEATED)
+
+
+def void_models(results: Results) -> Mapping[str, str]:
+    """The repeating models of which no comparison is decided, each with its warning: none where `on_alarm` or an import
+    lets such answers count."""
+    all_count = any(warning.kind == "repeats_count" for warning in results.warnings)
+    if all_count or results.setting("stopping", "on_alarm") == "never":
+        return {}
+    return {row.model: row.text for row in results.warnings if row.kind == AnswerFault.REPEATED and row.model}
 
 
 def cut_in_prior(results: Results) -> Sequence[str]:

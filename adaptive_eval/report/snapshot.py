@@ -21,7 +21,7 @@ from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.machine.clocks import HeldTime
-from adaptive_eval.machine.repeats import Repeats, SamplingFreedom, find_repeats
+from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, TrialUsage
 from adaptive_eval.notes import (
     Event,
@@ -54,6 +54,7 @@ from adaptive_eval.report.warnings import (
     loss_cautions,
     notice_cautions,
     recorded_caution,
+    repeat_caution,
     uncounted_caution,
 )
 from scorio.moments import CountArray, FloatArray
@@ -81,9 +82,9 @@ class RunSubject:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Label of each question, for each way to group them."""
 
-    def find_repeats(self, usages: Sequence[TrialUsage]) -> list[Repeats | None]:
-        """Answers of each model that repeat too often."""
-        return [find_repeats(usage.watch, freedom) for usage, freedom in zip(usages, self.drawn, strict=True)]
+    def find_repeats(self, usages: Sequence[TrialUsage]) -> list[Caution | None]:
+        """The warning of each model whose answers repeat, or may do so."""
+        return [repeat_caution(*row) for row in zip(self.models, usages, self.drawn, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +108,10 @@ class JudgedState:
     alarms: tuple[AnswerAlarm, ...]
     extensions: tuple[Extension, ...]
     groups: tuple[GroupRow, ...]
-    repeats: tuple[Repeats | None, ...]
-    """Answers of each model that repeat too often."""
+    repeats: tuple[Caution | None, ...]
+    """The warning of each model whose answers repeat, or may do so."""
+    void: frozenset[int]
+    """Models of which no comparison is decided, since their answers repeat."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +150,7 @@ class Snapshot(JudgedState):
 def take_state(
     subject: RunSubject,
     controller: Controller,
-    repeats: Sequence[Repeats | None],
+    repeats: Sequence[Caution | None],
     labels: RunLabels | None = None,
     *,
     counts_repeats: bool = False,
@@ -155,8 +158,8 @@ def take_state(
     """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts, and models
     whose answers certainly repeat have none, unless an import has counted these as samples (`counts_repeats`)."""
     is_ignored = counts_repeats or setting(subject.decisions, "stopping", "on_alarm") == "never"
-    certain = [model for model, found in enumerate(repeats) if found is not None and found.is_certain]
-    void = [] if is_ignored else certain
+    certain = (model for model, caution in enumerate(repeats) if caution and caution.kind == AnswerFault.REPEATED)
+    void = frozenset[int]() if is_ignored else frozenset(certain)
     graded = result = controller.result(void=void)
     if result is None:
         return None
@@ -180,6 +183,7 @@ def take_state(
         extensions=tuple(controller.extensions),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
         repeats=tuple(repeats),
+        void=void,
     )
 
 

@@ -368,6 +368,7 @@ def test_comparisons_with_a_value_and_precision_are_judged_by_corrected_scores()
     assert set(verdicts(result_of(precise)).values()) == {RESOLVED}
     wide = result_of(precise, correction([0.0, 0.0, 0.0], [0.1, 0.001, 0.001]))
     assert verdicts(wide) == {(0, None): UNDECIDED, (1, None): RESOLVED, (2, None): RESOLVED}
+    assert {row.tier for row in wide.models} == {1}, "a precise score is not a higher one"
 
 
 def test_a_gate_follows_the_corrected_scores() -> None:

@@ -30,6 +30,8 @@ def test_no_comparison_of_such_a_model_is_decided(plan: Plan, seed: int, data: s
         else:
             others[pair.first, pair.second] = pair.verdict
     assert of_void not in {model for pair in result.reversals for model in (pair.first, pair.second)}
+    compared = ([{row.verdict.first, row.verdict.second} for row in found.comparisons] for found in (plain, result))
+    assert next(compared) == next(compared), "the objective's comparisons stay"
     before = {(row.verdict.first, row.verdict.second): row.verdict.verdict for row in plain.comparisons}
     assert all(verdict == before[pair] for pair, verdict in others.items() if pair in before)
     before_and_after = ([row._replace(tier=1, letters="") for row in found.models] for found in (plain, result))

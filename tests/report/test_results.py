@@ -21,7 +21,7 @@ from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.types import NO_COST, Cost, Verdict
-from adaptive_eval.machine.repeats import SamplingFreedom, find_repeats
+from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.report.lines import Scale
@@ -30,7 +30,7 @@ from adaptive_eval.report.results import FORMAT, Results
 from adaptive_eval.report.results_file import is_intact, read_results, write_results
 from adaptive_eval.report.snapshot import RunSubject
 from adaptive_eval.report.status import standings
-from adaptive_eval.report.warnings import repeat_cautions, signal_cautions, unknown_cautions
+from adaptive_eval.report.warnings import repeat_caution, signal_cautions, unknown_cautions
 
 MODELS = ("ada", "bob", "cyd")
 
@@ -166,8 +166,8 @@ WOULD_BE = "the score would be 25.00% if all of them were wrong, 35.00% if right
 
 
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
-    repeats = find_repeats(usage.watch, SamplingFreedom(1.0) if sampled else None)
-    cautions = [*repeat_cautions(["m"], [repeats]), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
+    repeats = repeat_caution("m", usage, SamplingFreedom(1.0) if sampled else None)
+    cautions = [*filter(None, [repeats]), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
     return Counter(caution.kind for caution in cautions)
 
 

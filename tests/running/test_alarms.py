@@ -2,9 +2,11 @@
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from xml.etree import ElementTree
 
 import pytest
@@ -189,6 +191,13 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["resolved"]
 
 
+def test_an_alarm_about_the_only_model_decides_no_gate(place: ScriptedPlace) -> None:
+    gate = {"kind": "threshold", "value": 0.9, "gate": True}
+    ended = place.run(models=["bob"], grader=NEVER, objective=gate)
+    assert ended.exit_code == ExitCode.SPENT and "look 1: 24 trials, 1 UNDECIDED" in ended.stdout
+    assert [row["outcome"] for row in place.results["gate"]] == ["UNDECIDED"]
+
+
 def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:
     """The comparisons of one such model are void; if all are, the run would be wasted."""
     words = " because the number is what it is and was" * 12
@@ -210,7 +219,54 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
         assert "come back word for word" in text and "better than" not in text
     compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
     assert "Alarm: answers of bob come back word for word" in compared.stdout
+    assert "1 model not compared, since answers come back word for word in one of the runs: bob" in compared.stdout
+    assert "\nada " in compared.stdout and "\nbob " not in compared.stdout, "no scores of it"
+    for form, warned in (["csv"], True), (["csv", "--text", "--force"], False), (["npz"], True), (["jsonl"], False):
+        exported = CliRunner().invoke(app, ["export", str(place.run_dir), "--format", *form])
+        assert exported.exit_code == 0 and ("answers of bob come back word for word" in exported.stderr) == warned
+    here = ["--set", f"store={place.folder}", "--set", f"name={place.run_dir.name}"]
+    for whose, options in ("run", here), (f"pilot {place.run_dir}", ["--pilot", str(place.run_dir)]):
+        planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *options]).stdout
+        assert f"the {whose} has an alarm about answers that the forecast counts all the same. bob: " in planned
+    first, place.run_dir = place.run_dir, place.folder / "later"
+    for later in ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}):
+        refused = place.run(**later)
+        assert refused.exit_code == ExitCode.CONFIGURATION and not place.run_dir.exists()
+        assert f"{first} has an alarm about bob: the answers of 12 of 12 pairs" in refused.stderr
+    fine, place.run_dir = ("--set", "stopping.on_alarm=never"), first
+    assert place.run(*fine).exit_code == ExitCode.REACHED
+    place.run_dir = place.folder / "later"
+    assert place.run(*fine, **later).exit_code == ExitCode.REACHED, "as the refusal says"
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
+
+
+@pytest.mark.slow
+def test_a_cache_that_starts_in_the_middle_voids_the_verdicts_for_good(
+    place: ScriptedPlace, server: ScriptedServer
+) -> None:
+    """A few words, right in half of the cases; from the ninth request for a question on always the same. The server is
+    mended later, and further answers do not make the copies samples."""
+    asked_for, lock = Counter[tuple[str, str]](), Lock()
+
+    def cached(model: str, question: str, seed: int) -> str:
+        with lock:
+            asked_for[model, question] += 1
+            fresh = asked_for[model, question] <= 8 or model != "bob" or is_mended
+        number = int(question.split()[1])
+        is_right = share(model, question, seed) < (0.62 if model == "ada" else 0.5) if fresh else number % 3 > 0
+        return f"It is {number + (not is_right)}."
+
+    server.answer, is_mended = cached, False
+    ended = place.run(trials={"min": 24, "max": 24}, concurrency=1)  # in the order of the trials
+    assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", AnswerFault.REPEATED)]
+    assert re.search("from about trial (6|7|8|9|10) on", ended.stdout) and ended.exit_code == ExitCode.SPENT
+    is_mended, asked = True, len(server.requests)
+    longer = place.run(trials={"min": 24, "max": 90}, stopping={"delta": 0.02}, concurrency=1)
+    assert len(server.requests) > asked and longer.exit_code == ExitCode.SPENT, longer.stdout
+    assert ("repeats", "bob") in place.warnings()
+    for text in (longer.stdout, place.report("md"), place.report("summary")):
+        assert not re.search("better than|worse than|[1-9] of \\d comparisons", text)
+    assert {pair["verdict"] for pair in place.results["pairs"]} == {"blocked"}
