@@ -65,6 +65,13 @@ def export(run: Run, format_name: Name, output: Output = None, force: Force = Fa
             f"warning: {exported.missing} of them timed out, or have no answer or no grade: npz has no place for them, "
             "so that an import cannot count them; export another format to keep them"
         )
+    if exported.repeating:
+        names = first_few([safe_name(name, MAX_CHARACTERS) for name in exported.repeating], MAX_NAMES)
+        typer.echo(
+            f"warning: answers of {names} come back word for word, and without their texts an import counts them as "
+            "independent; export jsonl, or another format with --text, to keep the alarm",
+            err=True,
+        )
     if format_name == "npz" and exported.untried:
         pairs = f"{exported.untried} pairs of a model and a question"
         typer.echo(f"note: it has no trial of {pairs}, and `replay` needs one of each")

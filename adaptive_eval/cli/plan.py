@@ -1,7 +1,7 @@
 """`adaptive-eval plan CONFIG`: forecast what a run will cost and decide, before it spends anything."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +10,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import write_atomic
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
 from adaptive_eval.cli.typed_config import read_config
@@ -18,8 +19,9 @@ from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.core.types import Reason
-from adaptive_eval.report.alarms import alarm_sentences
-from adaptive_eval.report.lines import safe_line
+from adaptive_eval.report.alarms import alarm_sentences, alarmed_models
+from adaptive_eval.report.lines import safe_line, safe_name
+from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun
@@ -71,6 +73,8 @@ def plan(
             typer.echo(remembered_note(chosen.remembered), err=True)
         with Progress(1.0) as progress:
             forecast = make_forecast(prepared, progress.to, pilot, simulations, seed)
+        results, alarmed = _read_results(chosen.directory)
+        alarmed_there = {} if pilot is None else _read_results(pilot)[1]
         if json is not None:
             document = orjson.dumps(forecast, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
             write_atomic(json, document, "Fix that, or give another --json")
@@ -81,8 +85,8 @@ def plan(
     typer.echo(f"optimize  {safe_line(optimizing_in_words(settings), 400)}")
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
-    first_round, results = chosen.first_round_problems, _read_results(chosen.directory)
-    for problem in filter(None, [*first_round, obstacle, *_not_in_forecast(results)]):
+    first_round, in_pilot = chosen.first_round_problems, _counted_all_the_same(f"the pilot {pilot}", alarmed_there)
+    for problem in filter(None, [*first_round, obstacle, *_not_in_forecast(results, alarmed), *in_pilot]):
         typer.echo(f"warning   {safe_line(problem, MAX_LINE)}")
     for hint in _hints(prepared):
         typer.echo(hint)
@@ -95,10 +99,13 @@ def plan(
         typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
 
 
-def _read_results(directory: Path) -> Results | None:
-    """The newest results of a run that has begun; None before its first look."""
+def _read_results(directory: Path) -> tuple[Results | None, Mapping[str, str]]:
+    """The newest results of a run that has begun, with its models that an alarm is about; None before its first
+    look."""
     with RunReader.if_begun(directory) as reader:
-        return None if reader is None else StoredRun(reader).results(running=False, rows=False)
+        run = None if reader is None else StoredRun(reader)
+        results = None if run is None else run.results(running=False, rows=False)
+        return results, {} if run is None or results is None else alarmed_models(results, run.events)
 
 
 def _is_stopped(results: Results | None) -> bool:
@@ -106,12 +113,21 @@ def _is_stopped(results: Results | None) -> bool:
     return results is not None and results.run.reason == Reason.ALARM
 
 
-def _not_in_forecast(results: Results | None) -> Iterator[str]:
+def _not_in_forecast(results: Results | None, alarmed: Mapping[str, str]) -> Iterator[str]:
     """What the forecast does not know of a run that has begun."""
     if results is not None and _is_stopped(results):
         yield f"the run requests nothing more, whatever the forecast says. {' '.join(alarm_sentences(results))}"
+    else:
+        yield from _counted_all_the_same("the run", alarmed)
     if results is not None and results.corrected:
         yield "labels correct the verdicts of this run, and the forecast is by the grades alone"
+
+
+def _counted_all_the_same(whose: str, alarmed: Mapping[str, str]) -> Iterator[str]:
+    """Say that the forecast counts answers of models that an alarm is about."""
+    if alarmed:
+        alarms = first_few([f"{safe_name(name, LONGEST_NAME)}: {text}" for name, text in alarmed.items()], MAX_NAMES)
+        yield f"{whose} has an alarm about answers that the forecast counts all the same. {alarms}"
 
 
 def _hints(prepared: PreparedRun) -> Iterator[str]:

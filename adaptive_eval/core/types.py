@@ -74,6 +74,8 @@ class Cause(StrEnum):
     """Why a model was set aside: its server, its grades, an alarm about its answers, or the budget."""
 
     SERVER = "server"
+    EXCESS = "excess"
+    """Its server sends answers that cost more than caps reserve: no further start can make up for that."""
     GRADER = "grader"
     ANSWERS = "answers"
     BUDGET = "budget"

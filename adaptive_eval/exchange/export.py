@@ -13,6 +13,7 @@ from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.recording import write_npz
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet
+from adaptive_eval.report.needs import void_models
 from scorio.moments import IntArray
 
 
@@ -57,6 +58,8 @@ class ExportResult:
     """Number of trials that the format has no place for: failures, and answers without a grade."""
     untried: int
     """Number of pairs of a model and a question of which it has no trial."""
+    repeating: tuple[str, ...]
+    """Models whose answers come back word for word, if it lacks the texts that show it."""
 
 
 def export(
@@ -84,11 +87,14 @@ def export(
         with new_export(path, force, export_format.ending) as draft:
             outcomes = export_format.write(source, draft, with_texts, on_progress)
         trials = source.reader.trial_count()
+        lacks_texts = not with_texts and export_format.ending is None
+        results = source.run.results(running=False, rows=False, sums=False) if lacks_texts else None
         return ExportResult(
             path=path,
             trials=trials,
             models=len(source.models),
             removed=tuple(name for name in source.models if source.model(name) is None),
             missing=0 if outcomes is None else trials - int(outcomes.sum()),
+            repeating=() if results is None else tuple(void_models(results)),
             untried=int(np.count_nonzero((source.extent if outcomes is None else outcomes) == 0)),
         )

@@ -36,7 +36,7 @@ from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.machine.facts import facts_of
+from adaptive_eval.machine.facts import facts_of, lowest_categories
 from adaptive_eval.machine.repeats import AnswerWatch, SamplingFreedom, watched_questions
 from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.reader import RunReader
@@ -297,10 +297,10 @@ def recording_of_run(directory: Path) -> Recording:
         )
     drawn = {model.name: model.freedom for model in config.models}
     answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
-    watched = watched_questions([*header.questions])
+    watched, lowest = watched_questions([*header.questions]), lowest_categories(weights)
     for model, _, trial in trials:
         if trial.category is not None and trial.question in watched and (facts := facts_of(trial)) is not None:
-            answers[model].watch.add(trial, facts)
+            answers[model].watch.add(trial, facts, lowest)
     return Recording(
         tuple(header.models),
         tuple(header.questions),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerAlarm
+from adaptive_eval.machine.facts import lowest_categories
 from adaptive_eval.machine.records import ALARM, Note
 from adaptive_eval.machine.repeats import (
     SamplingFreedom,
@@ -50,6 +51,8 @@ class Alarms:
         self._settings = AlarmSettings()
         self._questions: Sequence[str] = ()
         self._watched: frozenset[int] = frozenset()
+        self._lowest: frozenset[int] = frozenset()
+        """Categories of the lowest weight."""
         self._opening: Mapping[int, NDArray[np.int32]] = {}
         """Trials (M,) of each model in the first round."""
         self._opening_only: dict[int, TrialUsage] = {}
@@ -61,9 +64,16 @@ class Alarms:
         self.repeating: dict[int, str] = {}
         """The alarms about answers that repeat, by model."""
 
-    def use(self, settings: AlarmSettings, questions: Sequence[str], opening: Mapping[int, NDArray[np.int32]]) -> None:
-        """Go on with these settings; `questions`: their keys; `opening`: trials of each model in the first round."""
-        self._settings, self._opening = settings, opening
+    def use(
+        self,
+        settings: AlarmSettings,
+        questions: Sequence[str],
+        opening: Mapping[int, NDArray[np.int32]],
+        weights: NDArray[np.float64],
+    ) -> None:
+        """Go on with these settings; `questions`: their keys; `opening`: trials of each model in the first round;
+        `weights`: those of the categories."""
+        self._settings, self._opening, self._lowest = settings, opening, lowest_categories(weights)
         if questions != self._questions:
             self._questions, self._watched = questions, watched_questions(questions)
 
@@ -76,8 +86,8 @@ class Alarms:
             if apart is None and not is_opening:
                 self._opening_only[trial.model] = usage.copy()
             elif apart is not None and is_opening:
-                apart.add(trial, self._watched)
-        usage.add(trial, self._watched)
+                apart.add(trial, self._watched, self._lowest)
+        usage.add(trial, self._watched, self._lowest)
 
     def usage(self, model: int) -> TrialUsage:
         """The sums of a model."""

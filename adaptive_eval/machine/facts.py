@@ -1,6 +1,10 @@
 """Facts about an answer, without its texts: enough for sums, and to find repeated answers."""
 
+from collections.abc import Collection
 from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.trial import AnswerFacts, Trial
@@ -23,6 +27,18 @@ def facts_of(trial: Trial) -> AnswerFacts | None:
         has_answer if isinstance(has_answer, bool) else None,
         answer.completion_tokens,
     )
+
+
+def lowest_categories(weights: NDArray[np.float64]) -> frozenset[int]:
+    """The categories of the lowest weight, whatever their place in the rubric."""
+    return frozenset(np.flatnonzero(weights == weights.min()).tolist())
+
+
+def is_right(trial: Trial, facts: AnswerFacts, lowest: Collection[int]) -> bool:
+    """Whether an answer is right: its grader says so, or else its category is none of the `lowest`."""
+    if facts.is_right is None:
+        return trial.category is not None and trial.category not in lowest
+    return facts.is_right
 
 
 def answer_digest(answer: Answer) -> int | None:

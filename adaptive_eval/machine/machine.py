@@ -208,7 +208,7 @@ class Machine:
         """The most that an answer may cost, without its grade."""
         if (alarms := setting.alarms) is not None:
             opening = dict(zip(setting.roster, plan.opening, strict=True))
-            self.alarms.use(alarms, setting.questions, opening)
+            self.alarms.use(alarms, setting.questions, opening, plan.bench.weights)
 
     def handle(self, event: Event, now: float = 0.0) -> list[Action]:
         """Take in an event; returns what is to be done, in order. `now`: seconds of any monotonic clock."""
@@ -734,7 +734,8 @@ class Machine:
         """Set aside a model whose answer has used more than caps reserve for it."""
         bounded = self.is_capped and not self._worst[trial.model].is_unbounded
         if bounded and 0 < trial.cost.tokens < received.cost.tokens:
-            self._set_aside(trial.model, EXCEEDED.format(received.cost.tokens, trial.cost.tokens))
+            reason = EXCEEDED.format(received.cost.tokens, trial.cost.tokens)
+            self._set_aside(trial.model, reason, Cause.EXCESS)
 
     def _on_failed(self, event: Failed) -> None:
         if event.request not in self.requests:
@@ -796,11 +797,11 @@ class Machine:
         is_unneeded = isinstance(target, int) and not self._is_wanted(model)
         self._actions.append(Allow(target, within and not (self._is_finished or is_unneeded)))
 
-    def _set_aside(self, model: int, reason: str) -> None:
+    def _set_aside(self, model: int, reason: str, cause: Cause = Cause.SERVER) -> None:
         """Stop asking a model; the core is updated when that is on disk."""
         if model not in self.aside and model in self.position:
             self.aside[model] = reason
-            self._write(Note(SET_ASIDE, model, {"reason": reason, "cause": Cause.SERVER.value}))
+            self._write(Note(SET_ASIDE, model, {"reason": reason, "cause": cause.value}))
             self._forget_queue(model)
 
     # -- grades ----------------------------------------------------------------------------------------------------

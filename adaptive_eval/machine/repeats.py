@@ -19,7 +19,7 @@ At most `MAX_QUESTIONS` questions are watched: those whose keys have the smalles
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 from zlib import crc32
 
@@ -27,6 +27,7 @@ import numpy as np
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints.types import Sampling
+from adaptive_eval.machine.facts import is_right
 from adaptive_eval.machine.trial import AnswerFacts, Trial
 
 MAX_QUESTIONS = 100
@@ -77,13 +78,12 @@ class AnswerWatch:
     def __init__(self, questions: Mapping[int, Mapping[int, _Answer]] | None = None) -> None:
         self._questions = {question: dict(answers) for question, answers in (questions or {}).items()}
 
-    def add(self, trial: Trial, facts: AnswerFacts) -> None:
-        """Add an answer to a watched question, unless it is empty or timed out."""
+    def add(self, trial: Trial, facts: AnswerFacts, lowest: Collection[int]) -> None:
+        """Add an answer to a watched question, unless it is empty or timed out; `lowest`: categories."""
         if facts.digest is None or (trial.kinds and trial.kinds & AnswerKind.TIMED_OUT):
             return
-        is_right = (trial.category or 0) > 0 if facts.is_right is None else facts.is_right
         answers = self._questions.setdefault(trial.question, {})
-        answers[trial.number] = _Answer(facts.digest, facts.size, is_right)
+        answers[trial.number] = _Answer(facts.digest, facts.size, is_right(trial, facts, lowest))
 
     def copy(self) -> "AnswerWatch":
         """A copy that later answers do not change."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.machine.facts import facts_of
+from adaptive_eval.machine.facts import facts_of, is_right
 from adaptive_eval.machine.repeats import AnswerWatch
 from adaptive_eval.machine.trial import AnswerFacts, Trial
 
@@ -40,14 +40,15 @@ class SharedTraits:
     unread: int = 0
     """Answers in which the grader found nothing to grade."""
     right: int = 0
-    categories: set[int] = field(default_factory=set)
+    lowest: int = 0
+    """Answers in a category of the lowest weight."""
     texts: set[int | None] = field(default_factory=set)
     """Digests of at most two different texts: more make no difference."""
     questions: set[int] = field(default_factory=set)
     """At most two, too."""
 
-    def add(self, trial: Trial, facts: AnswerFacts) -> None:
-        """Add an answer; ungraded and timed-out ones are left out."""
+    def add(self, trial: Trial, facts: AnswerFacts, lowest: Collection[int]) -> None:
+        """Add an answer; ungraded and timed-out ones are left out. `lowest`: categories of the lowest weight."""
         category, kinds = trial.category, trial.kinds
         if category is None or (kinds and kinds & AnswerKind.TIMED_OUT):
             return
@@ -56,9 +57,8 @@ class SharedTraits:
             self.empty += 1
         if facts.has_answer is False:
             self.unread += 1
-        # without a verdict on right or wrong: category 0 means that no condition of the rubric holds
-        self.right += category > 0 if facts.is_right is None else facts.is_right
-        self.categories.add(category)
+        self.right += is_right(trial, facts, lowest)
+        self.lowest += category in lowest
         if len(self.texts) < 2:
             self.texts.add(facts.digest)
         if len(self.questions) < 2:
@@ -66,9 +66,7 @@ class SharedTraits:
 
     def copy(self) -> "SharedTraits":
         """A copy that later answers do not change."""
-        return replace(
-            self, categories=self.categories.copy(), texts=self.texts.copy(), questions=self.questions.copy()
-        )
+        return replace(self, texts=self.texts.copy(), questions=self.questions.copy())
 
     @property
     def fault(self) -> AnswerFault | None:
@@ -82,7 +80,7 @@ class SharedTraits:
             return AnswerFault.ALIKE
         if self.unread == self.number:
             return AnswerFault.UNREAD
-        return AnswerFault.WRONG if self.right == 0 and len(self.categories) == 1 else None
+        return AnswerFault.WRONG if self.right == 0 and self.lowest == self.number else None
 
 
 _FAULTS = {
@@ -165,8 +163,9 @@ class TrialUsage:
     watch: AnswerWatch = field(default_factory=AnswerWatch)
     """Answers to some questions, to find repeats."""
 
-    def add(self, trial: Trial, watched: Collection[int] = ()) -> None:
-        """Count one more trial; `watched`: questions whose answers are compared."""
+    def add(self, trial: Trial, watched: Collection[int] = (), lowest: Collection[int] = ()) -> None:
+        """Count one more trial; `watched`: questions whose answers are compared; `lowest`: categories of the lowest
+        weight."""
         self.trials += 1
         (tokens, usd, gpu_seconds), verdict = trial.cost, trial.verdict
         self.tokens += tokens + verdict.tokens
@@ -192,9 +191,9 @@ class TrialUsage:
             if trial.seconds > 0.0:
                 self.timed += 1
                 self.seconds += trial.seconds
-        self.answers.add(trial, facts)
+        self.answers.add(trial, facts, lowest)
         if trial.question in watched:
-            self.watch.add(trial, facts)
+            self.watch.add(trial, facts, lowest)
 
     def add_wasted_verdicts(self, number: int, cost: Cost) -> None:
         """Count verdicts on answers that were judged again, which have cost more than the trials say."""

@@ -7,6 +7,7 @@ from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.usage import AnswerFault
+from adaptive_eval.notes import Event, alarms_of_events
 from adaptive_eval.report.lines import capitalised, safe_name, several
 from adaptive_eval.report.needs import (
     LONGEST_NAME,
@@ -16,8 +17,10 @@ from adaptive_eval.report.needs import (
     needs_of,
     repeating_models,
     some_models,
+    void_models,
 )
 from adaptive_eval.report.results import AlarmRow, ModelRow, Results
+from adaptive_eval.report.warnings import is_alarmed
 
 TRUNCATED = AnswerKind.TRUNCATED.signal
 LIMIT = "sampling.max_tokens"
@@ -68,6 +71,15 @@ def alarm_sentences(results: Results) -> Iterator[str]:
         if earlier := [name for name in cut_in_prior(results) if name in names]:
             causes.append(f"in the prior run, answers of {some_models(earlier)} were cut off")
         yield f"{several(len(undecided), 'comparison')} could turn on cut answers: {', and '.join(causes)}."
+
+
+def alarmed_models(results: Results, events: Sequence[Event]) -> Mapping[str, str]:
+    """Models whose answers decide nothing in their run, each with its alarm; where `on_alarm: never` lets all answers
+    count, those with too many cut ones."""
+    all_count = results.setting("stopping", "on_alarm") == "never"
+    ended = alarms_of_events(events) if is_alarmed(results.decisions, results.warnings) else {}
+    about = {row.model: row.text for row in results.alarms if row.kind == TRUNCATED or not all_count}
+    return {model: alarm.text for model, alarm in ended.items()} | {**void_models(results)} | about
 
 
 def unread_answers(results: Results | None) -> str | None:

@@ -196,7 +196,12 @@ class Ending:
     @property
     def lost_servers(self) -> bool:
         """Whether a model was set aside because of its servers."""
-        return any(lost.cause is Cause.SERVER for lost in self.lost.values())
+        return self.exceeds_reserve or any(lost.cause is Cause.SERVER for lost in self.lost.values())
+
+    @property
+    def exceeds_reserve(self) -> bool:
+        """Whether a model was set aside because its answers cost more than caps reserve."""
+        return any(lost.cause is Cause.EXCESS for lost in self.lost.values())
 
     @property
     def _lacks_more_than_servers(self) -> bool:

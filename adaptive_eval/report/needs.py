@@ -1,7 +1,7 @@
 """The needs of undecided comparisons, one for each, and the words for every kind."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -74,6 +74,7 @@ class Need(NamedTuple):
     def missing(self, results: Results) -> str:
         """What is missing, as words that follow "need"."""
         names = some_models(self.models)
+        has_few = any(row.labels < MIN_LABELS for row in results.models if row.name in self.models)
         words = {
             NeedKind.USABLE_ANSWERS: "usable answers, since an alarm ended the run",
             NeedKind.WHOLE_ANSWERS: f"complete answers instead of cut ones of {names}",
@@ -82,7 +83,7 @@ class Need(NamedTuple):
             NeedKind.INDEPENDENT_ANSWERS: f"answers of {names} that do not come back word for word",
             NeedKind.GRADES: f"grades for the ungraded answers of {names}",
             NeedKind.MODEL: f"answers of {names}, which {'was' if len(self.models) == 1 else 'were'} set aside",
-            NeedKind.LABELS: f"more labels of answers of {names}, at least {MIN_LABELS} of each",
+            NeedKind.LABELS: f"{f'at least {MIN_LABELS}' if has_few else 'more'} labels of answers of {names}",
             NeedKind.LABELLED_ANSWERS: "more answers with labels, and none are left to label",
             NeedKind.TRIALS: trials_in_words(results, self.trials),
             NeedKind.NEW_RUN: "a new run, since the allowed error is used up",
@@ -143,6 +144,15 @@ def repeating_models(results: Results) -> Sequence[str]:
     return _models_of(results, AnswerFault.REPEATED)
 
 
+def void_models(results: Results) -> Mapping[str, str]:
+    """The repeating models of which no comparison is decided, each with its warning: none where `on_alarm` or an import
+    lets such answers count."""
+    all_count = any(warning.kind == "repeats_count" for warning in results.warnings)
+    if all_count or results.setting("stopping", "on_alarm") == "never":
+        return {}
+    return {row.model: row.text for row in results.warnings if row.kind == AnswerFault.REPEATED and row.model}
+
+
 def cut_in_prior(results: Results) -> Sequence[str]:
     """Models whose answers in the prior run were cut off."""
     return _models_of(results, CUT_PRIOR)
@@ -154,12 +164,17 @@ def _models_of(results: Results, kind: str) -> Sequence[str]:
 
 
 def lacks_labels(results: Results, pair: PairRow) -> bool:
-    """Whether labels are what an undecided pair lacks: they leave it undecided, or most of its variance is theirs."""
+    """Whether labels are what an undecided pair lacks: they leave it undecided, or most of its variance is theirs, and
+    the rest of it would let the difference be called, or tied."""
     if pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH) or pair.sigma is None:
         return pair.verdict == Verdict.UNDECIDED_BY_LABELS
     rows = () if results.labelled is None else results.labelled.models
     shifts = sum((row.shift_sigma or 0.0) ** 2 for row in rows if row.name in (pair.first, pair.second))
-    return 2.0 * shifts > pair.sigma**2
+    if pair.difference is None or pair.z is None or pair.boundary is None or 2.0 * shifts <= pair.sigma**2:
+        return False
+    reach = pair.boundary * math.sqrt(max(pair.sigma**2 - shifts, 0.0))
+    delta = results.setting("stopping", "delta") or 0.0
+    return abs(pair.z) * pair.sigma >= reach or abs(pair.difference) + reach <= delta
 
 
 def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:

@@ -86,6 +86,8 @@ def _lacking(ending: Ending) -> set[NeedKind]:
     """What undecided comparisons lack, as far as this run can get it."""
     if ending.decided_by_labels:
         return set()
+    if ending.exceeds_reserve and ending.reason is not Reason.SETTLED:
+        return {NeedKind.MODEL}  # larger limits would only pay for the excess
     kinds = set() if ending.results is None else {need.kind for _, need in needs_of(ending.results)}
     if ending.reason is Reason.BLOCKED and (NeedKind.MODEL in kinds or not kinds):
         kinds = kinds - {NeedKind.MODEL} | {CAUSES.get(lost.cause, NeedKind.MODEL) for lost in ending.lost.values()}
@@ -245,6 +247,9 @@ def _grade_again(ending: Ending, run: str) -> Iterator[Advice]:
 
 
 def _mend(ending: Ending, run: str) -> Iterator[Advice]:
+    if ending.exceeds_reserve:
+        yield _step(ending, "fix the servers that do not keep to max_tokens, and start over", fresh=True)
+        return
     yield _step(ending, "start or fix the servers, then" if ending.lost_servers else "fix what is missing, then")
 
 

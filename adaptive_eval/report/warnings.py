@@ -351,8 +351,8 @@ def alarm_cautions(
     """Warn of models whose answers are all alike in some way, with an example; other alarms have `explained` those of
     some models already.
 
-    First comes the alarm that ends the run, if there is one: about every model, or where one suffices (`stop_on`),
-    about those whose alarms are stored and that are not `set_aside`.
+    First comes the alarm that ends the run, if there is one: about every model, or where one suffices (`stop_on`, or a
+    run of one model), about those whose alarms are stored and that are not `set_aside`.
     """
     examples = {(event.model, event.fault): event.example for event in events_of_kind(events, AlarmRaised)}
     faults = [None if model in explained else usage.answers.fault for model, usage in enumerate(usages)]
@@ -361,7 +361,7 @@ def alarm_cautions(
     alarmed = [at for at in present if faults[at] is not None or names[at] in repeating]
     if len(present) > 1 and alarmed == present:
         yield Caution("alarm", None, ALL_ALIKE.format("every model") + CHECK_SETUP)
-    elif stop_on == "any" and (
+    elif (stop_on == "any" or len(present) == 1) and (
         raised := [names[at] for at in alarmed if (names[at], faults[at]) in examples or names[at] in repeating]
     ):
         yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED)) + CHECK_SETUP)

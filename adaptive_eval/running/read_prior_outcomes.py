@@ -18,21 +18,18 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
 from adaptive_eval.machine.trial import Trial
 from adaptive_eval.notes import (
-    Event,
     Json,
     OutcomesRecorded,
     PriorTaken,
     TrialsImported,
-    alarms_of_events,
     events_of_kind,
 )
 from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.report.alarms import TRUNCATED
-from adaptive_eval.report.results import Results
+from adaptive_eval.report.alarms import TRUNCATED, alarmed_models
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.report.warnings import LOGS, is_alarmed
+from adaptive_eval.report.warnings import LOGS
 from adaptive_eval.running.prior_outcomes import (
     Recorded,
     imported_cells,
@@ -95,28 +92,25 @@ def _corrected_models(earlier: StoredRun) -> frozenset[str]:
     return frozenset() if results is None or results.labelled is None else results.labelled.corrected
 
 
-def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str]) -> Iterator[str]:
-    """Alarms about models whose outcomes would be taken: answers since then say more about a server."""
+def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str], *, cut_may_count: bool = False) -> Iterator[str]:
+    """Alarms about models whose outcomes would be taken: their answers say more about a server. With `cut_may_count`,
+    those about cut answers are no problem where the earlier run lets all answers count."""
     results = earlier.results(running=False, rows=False, sums=False)
-    alarmed = {} if results is None else _alarmed_models(results, earlier.events)
-    changed = set() if results is None else {row.model for row in results.alarms if row.since is not None}
+    alarmed = {} if results is None else alarmed_models(results, earlier.events)
+    if results is not None and cut_may_count and results.setting("stopping", "on_alarm") == "never":
+        alarmed = {}
+    rows = {} if results is None else {row.model: row for row in results.alarms}
     for name, source in sources.items():
         if source in alarmed:
-            go_on = "let it go on with --ask-again once the server is fixed, " if source in changed else ""
+            row = rows.get(source)
+            go_on = "let it go on with --ask-again once the server is fixed, " if row and row.since is not None else ""
+            fine = ""
+            if row is None or row.kind != TRUNCATED:
+                fine = "; if nothing is wrong with them, let that run go on with --set stopping.on_alarm=never"
             yield (
-                f"has an alarm about {source}: {alarmed[source]}. Such answers must not count as R0: {go_on}name "
-                f"another run, or leave {name} out of this one"
+                f"has an alarm about {source}: {alarmed[source]}. Such answers must not count here: {go_on}name "
+                f"another run, or leave {name} out of this one{fine}"
             )
-
-
-def _alarmed_models(results: Results, events: Sequence[Event]) -> Mapping[str, str]:
-    """Models whose answers cannot be trusted, each with its alarm; where `on_alarm: never` lets all answers count,
-    those with too many cut ones."""
-    all_count = results.setting("stopping", "on_alarm") == "never"
-    alarmed = {row.model: row.text for row in results.alarms if row.kind == TRUNCATED or not all_count}
-    if is_alarmed(results.decisions, results.warnings):
-        alarmed = {model: alarm.text for model, alarm in alarms_of_events(events).items()} | alarmed
-    return alarmed
 
 
 def _prior_problems(
@@ -210,8 +204,10 @@ def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequenc
             f"did not ask {first_few(missing, SHOWN_QUESTIONS)}, and a recorded model needs outcomes of every "
             "question: remove the other questions, or remove `recorded`"
         )
+    sources = {model.name: model.model for model in models}
     yield from grading_problems(prepared, stored)
-    yield from prompt_problems(prepared, stored, {model.name: model.model for model in models}, RECORDED_HINT)
+    yield from prompt_problems(prepared, stored, sources, RECORDED_HINT)
+    yield from _alarm_problems(stored, sources, cut_may_count=True)
 
 
 def _take_model(

@@ -21,6 +21,7 @@ from adaptive_eval.config.planning import core_caps, worst_verdict
 from adaptive_eval.config.prepare import (
     adopt_stored_trials,
     in_order_of_joining,
+    make_roster,
     run_header,
     stored_config,
 )
@@ -45,6 +46,7 @@ from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.questions import Question
+from adaptive_eval.report.label_effect import read_run_labels
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
@@ -245,7 +247,14 @@ class _Regrading:
         return in_order_of_joining(stored_config(header), header)
 
     def _reporter(self, config: RunConfig) -> Reporter:
-        return Reporter(config, self._questions, self._store.reader.created, self._reader.events())
+        roster = make_roster(config, self._questions)
+        return Reporter(
+            config,
+            self._questions,
+            self._store.reader.created,
+            self._reader.events(),
+            lambda: read_run_labels(self._reader, config, roster),  # by the grades that are stored then
+        )
 
 
 class _Grades:

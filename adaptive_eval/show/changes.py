@@ -26,6 +26,7 @@ from adaptive_eval.notes import Change
 from adaptive_eval.report.alarms import alarm_sentences
 from adaptive_eval.report.finding import comparison_state
 from adaptive_eval.report.lines import several
+from adaptive_eval.report.needs import void_models
 from adaptive_eval.report.published import PLACE_SECTIONS
 from adaptive_eval.report.results import setting
 from adaptive_eval.report.stored import RunCounts
@@ -133,7 +134,8 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
     ids_b = {question.id for question in b.questions}
     common = [question.id for question in a.questions if question.id in ids_b]
     recorded = counts_a.recorded | counts_b.recorded
-    names = [name for name in a.models if name in b.models and name not in recorded]
+    void = {name for view in (a, b) if view.results is not None for name in void_models(view.results)} - recorded
+    names = [name for name in a.models if name in b.models and name not in recorded | void]
     cells_a, cells_b = counts_a.of(names, common), counts_b.of(names, common)
     # by z, since p may be rounded to 0
     models = sorted(_scores(a, cells_a, b, cells_b), key=lambda change: (-abs(change.z), -abs(change.difference)))
@@ -146,7 +148,7 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
         questions=len(common),
         caveats=(
             *_alarms(a, b),
-            *_lacking(a, b, recorded, unanswered),
+            *_lacking(a, b, recorded, void, unanswered),
             *_shared_or_corrected(a, b, settings, with_prior),
         ),
         settings=settings,
@@ -164,20 +166,27 @@ def _alarms(*views: RunView) -> Iterator[str]:
             yield f"{view.name}: {sentence.removesuffix('.')}"
 
 
-def _lacking(a: RunView, b: RunView, recorded: Collection[str], unanswered: Sequence[str]) -> Iterator[str]:
+def _lacking(
+    a: RunView, b: RunView, recorded: Collection[str], void: Collection[str], unanswered: Sequence[str]
+) -> Iterator[str]:
     """Sentences on questions and models that are not compared, or not alike in both runs."""
     asked_a, asked_b = (
         {question.id: (question.prompt, question.answer) for question in view.questions} for view in (a, b)
     )
     changed = [key for key in asked_a if key in asked_b and asked_a[key] != asked_b[key]]
-    of_earlier = [name for name in a.models if name in b.models and name in recorded]
+    both, repeating = [name for name in a.models if name in b.models], "answers come back word for word"
     for what, why, names in (
         ("question", "only in the first run", [key for key in asked_a if key not in asked_b]),
         ("question", "only in the second run", [key for key in asked_b if key not in asked_a]),
         ("question", "with the same id, but another prompt or answer", changed),
         ("model", "only in the first run", [name for name in a.models if name not in b.models]),
         ("model", "only in the second run", [name for name in b.models if name not in a.models]),
-        ("model", "not compared, since one of the runs has recorded outcomes instead of asking", of_earlier),
+        (
+            "model",
+            "not compared, since one of the runs has recorded outcomes instead of asking",
+            [name for name in both if name in recorded],
+        ),
+        ("model", f"not compared, since {repeating} in one of the runs", [name for name in both if name in void]),
         ("model", "not compared, since one of the runs has too few answers", unanswered),
     ):
         if names:

@@ -433,6 +433,10 @@ def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: s
     label(directory, labels_of(directory, None))
     assert [row["outcome"] for row in results(directory)["gate"]] == ["FAIL"]
     assert report(directory, "pr").startswith("**FAIL: bob")
+    regraded = CliRunner().invoke(app, ["regrade", str(directory), "--config", str(config)])
+    assert regraded.exit_code == ExitCode.REACHED, regraded.output
+    assert [row["outcome"] for row in results(directory)["gate"]] == ["FAIL"], "no grade has changed"
+    assert report(directory, "pr").startswith("**FAIL: bob")
     assert site.run(config).exit_code == ExitCode.WORSE
 
 

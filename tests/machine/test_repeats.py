@@ -1,7 +1,7 @@
 """Alarms about answers: repeated ones where independent samples would differ, and what all have in common."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def add(
 ) -> None:  # fmt: skip
     """Add an answer that is graded as wrong, unless its grader says whether it is right."""
     trial = Trial(0, question, number, 0, DONE, category=0, kinds=answer_kinds(flags))
-    watch.add(trial, AnswerFacts(digest, size, right, True, 5))
+    watch.add(trial, AnswerFacts(digest, size, right, True, 5), {0})
 
 
 def watched(texts: Texts, questions: int = 30, trials: int = 8, *, size: int = 3, right: bool = False) -> AnswerWatch:
@@ -226,7 +226,7 @@ def answer(
     *,
     category: int | None = 0,
     kinds: int = 0,
-    is_right: bool = False,
+    is_right: bool | None = False,
     has_answer: bool = True,
 ) -> Trial:
     """A wrong answer to one of three questions, in words of its own."""
@@ -234,11 +234,11 @@ def answer(
     return Trial(0, number % 3, number // 3, 0, DONE, category=category, kinds=kinds, facts=facts)
 
 
-def fault_of(answers: list[Trial]) -> AnswerFault | None:
+def fault_of(answers: list[Trial], lowest: Collection[int] = (0,)) -> AnswerFault | None:
     traits = SharedTraits()
     for trial in answers:
         assert trial.facts is not None
-        traits.add(trial, trial.facts)
+        traits.add(trial, trial.facts, lowest)
     return traits.fault
 
 
@@ -256,6 +256,9 @@ def test_what_all_answers_have_in_common() -> None:
     assert fault_of([answer(number, kinds=late) for number in numbers]) is None
     assert fault_of([answer(number, category=None) for number in numbers]) is None
     assert fault_of([answer(number, category=number % 2) for number in numbers]) is None
+    unsaid = [answer(number, category=number % 2, is_right=None) for number in numbers]
+    assert fault_of(unsaid, lowest={0, 1}) is AnswerFault.WRONG
+    assert fault_of(unsaid, lowest={0}) is fault_of(unsaid, lowest={1}) is None
 
 
 OPENING, LAST = 8, 12
@@ -265,7 +268,7 @@ OPENING, LAST = 8, 12
 def alarms_after(answers: list[Trial]) -> list[Note]:
     alarms = Alarms()
     settings = AlarmSettings(freedoms={0: SamplingFreedom(1.0)})
-    alarms.use(settings, ["q0", "q1", "q2"], {0: np.full(3, OPENING, dtype=np.int32)})
+    alarms.use(settings, ["q0", "q1", "q2"], {0: np.full(3, OPENING, dtype=np.int32)}, np.array([0.0, 1.0]))
     for trial in answers:
         alarms.add(trial)
     return alarms.on_look([0], {0: np.full(3, OPENING)}, is_last=False)

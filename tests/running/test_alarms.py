@@ -95,6 +95,17 @@ def test_one_model_alone_is_an_alarm_and_stops_only_if_asked_to(
     assert again.exit_code == ExitCode.SPENT and "the answers of a model are not usable" in again.stderr
 
 
+@pytest.mark.parametrize(("tier", "alarmed"), [("good", set()), ("bad", set(MODELS))])
+def test_without_a_verdict_the_answers_of_the_lowest_weight_are_wrong_whatever_its_place(
+    place: ScriptedPlace, tmp_path: Path, tier: str, alarmed: set[str]
+) -> None:
+    (tmp_path / "tiers.py").write_text(f"def grade(text, question):\n    return {{'tier': '{tier}'}}\n")
+    grader = {"kind": "python", "function": "tiers:grade", "key_is_answer": False, "signals": ["tier"]}
+    good = {"name": "good", "weight": 1, "when": {"tier": "good"}}
+    place.run(grader=grader, rubric={"categories": [good, {"name": "rest", "weight": 0}]})
+    assert {alarm.model for alarm in place.alarms() if alarm.fault == AnswerFault.WRONG} == alarmed
+
+
 @pytest.mark.parametrize(("kind", "share_of_them"), [("empty", 0.8), ("context_length", 1.0)])
 def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     place: ScriptedPlace, server: ScriptedServer, kind: str, share_of_them: float
@@ -180,6 +191,13 @@ def test_a_run_that_an_alarm_ends_decides_nothing(place: ScriptedPlace, server: 
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["resolved"]
 
 
+def test_an_alarm_about_the_only_model_decides_no_gate(place: ScriptedPlace) -> None:
+    gate = {"kind": "threshold", "value": 0.9, "gate": True}
+    ended = place.run(models=["bob"], grader=NEVER, objective=gate)
+    assert ended.exit_code == ExitCode.SPENT and "look 1: 24 trials, 1 UNDECIDED" in ended.stdout
+    assert [row["outcome"] for row in place.results["gate"]] == ["UNDECIDED"]
+
+
 def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:
     """The comparisons of one such model are void; if all are, the run would be wasted."""
     words = " because the number is what it is and was" * 12
@@ -201,6 +219,24 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
         assert "come back word for word" in text and "better than" not in text
     compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
     assert "Alarm: answers of bob come back word for word" in compared.stdout
+    assert "1 model not compared, since answers come back word for word in one of the runs: bob" in compared.stdout
+    assert "\nada " in compared.stdout and "\nbob " not in compared.stdout, "no scores of it"
+    for form, warned in (["csv"], True), (["csv", "--text", "--force"], False), (["npz"], True), (["jsonl"], False):
+        exported = CliRunner().invoke(app, ["export", str(place.run_dir), "--format", *form])
+        assert exported.exit_code == 0 and ("answers of bob come back word for word" in exported.stderr) == warned
+    here = ["--set", f"store={place.folder}", "--set", f"name={place.run_dir.name}"]
+    for whose, options in ("run", here), (f"pilot {place.run_dir}", ["--pilot", str(place.run_dir)]):
+        planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *options]).stdout
+        assert f"the {whose} has an alarm about answers that the forecast counts all the same. bob: " in planned
+    first, place.run_dir = place.run_dir, place.folder / "later"
+    for later in ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}):
+        refused = place.run(**later)
+        assert refused.exit_code == ExitCode.CONFIGURATION and not place.run_dir.exists()
+        assert f"{first} has an alarm about bob: the answers of 12 of 12 pairs" in refused.stderr
+    fine, place.run_dir = ("--set", "stopping.on_alarm=never"), first
+    assert place.run(*fine).exit_code == ExitCode.REACHED
+    place.run_dir = place.folder / "later"
+    assert place.run(*fine, **later).exit_code == ExitCode.REACHED, "as the refusal says"
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()

@@ -159,7 +159,7 @@ def test_a_server_that_stays_bad_raises_the_alarm_again_without_a_loop(
 
 
 @pytest.mark.parametrize(
-    ("how", "advice"), [("empty", "let it go on with --ask-again"), ("length", "R0: name another")]
+    ("how", "advice"), [("empty", "let it go on with --ask-again"), ("length", "here: name another")]
 )
 def test_a_run_that_an_alarm_ended_is_no_prior_of_its_model(
     place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, how: str, advice: str
@@ -172,6 +172,9 @@ def test_a_run_that_an_alarm_ended_is_no_prior_of_its_model(
     assert refused.exit_code == ExitCode.CONFIGURATION and not place.run_dir.exists()
     assert len(server.requests) == asked
     assert f"prior: {alarmed} has an alarm about bob: " in refused.stderr and advice in refused.stderr
+    recorded = {"name": "bob", "recorded": str(alarmed)}
+    assert place.run(models=["ada", recorded]).stderr == refused.stderr.replace("prior", "recorded models bob")
+    assert not place.run_dir.exists()
     without = place.run("--dry-run", prior={"run": str(alarmed)}, models=("ada", "cyd"))
     assert without.exit_code == 0, without.stderr
 

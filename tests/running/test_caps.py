@@ -46,7 +46,7 @@ from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError, GraderErro
 from adaptive_eval.config.load import load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import RESERVE_FACTOR
-from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.core.types import NO_COST, Cause, Cost
 from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.driver import TICK_SECONDS
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
@@ -127,7 +127,7 @@ class Life:
     setting: Setting
     rows: Mapping[Trial, Row]
     lost: Sequence[AnswersLost]
-    set_aside: bool
+    set_aside: frozenset[Cause]
     reason: str | None
     failed: AdaptiveEvalError | None
     """Why the last start ended."""
@@ -177,7 +177,7 @@ def lead(
             setting,
             stored_rows(folder / "run"),
             list(events_of_kind(events, AnswersLost)),
-            any(True for _ in events_of_kind(events, ModelSetAside)),
+            frozenset(event.cause for event in events_of_kind(events, ModelSetAside)),
             None if ended is None else str(ended.reason),
             failed,
             reduce(Cost.plus, paid, NO_COST),
@@ -304,7 +304,7 @@ def much_is_sent_twice() -> Iterator[None]:
 def check(**chosen: Any) -> None:
     life = lead(**chosen)
     event(f"ended: {life.reason}")
-    event(f"set aside: {life.set_aside}")
+    event(f"set aside: {sorted(life.set_aside)}")
     event(f"lost: {bool(life.lost)}")
     event(f"judged: {bool(life.world.judged)}, in vain: {life.parts['in vain'].tokens > 0}")
     holds(life)
@@ -423,11 +423,11 @@ Case = tuple[dict[str, Any], Callable[[Life], bool]]
 SINGLE: dict[str, Case] = {
     "refused requests cost nothing": (
         {"budget": {"tokens": 300_000}, "faults": {REFUSED: 1.0}, "starts": (Start(),)},
-        lambda life: not life.lost and life.set_aside,
+        lambda life: not life.lost and bool(life.set_aside),
     ),
     "a model that exceeds its reservation is set aside": (
         {"budget": {"tokens": 300_000}, "usage": BEYOND, "slots": 1},
-        lambda life: life.set_aside,
+        lambda life: life.set_aside == {Cause.EXCESS},
     ),
     "requests in flight at a kill count at their worst case": (
         {"budget": {"tokens": 300_000}, "starts": (Start(Fate.KILL, 40),)},

@@ -332,6 +332,7 @@ def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | No
 
 
 SERVER = Lost(Cause.SERVER, "it died\n  a line of a log")
+EXCESS = Lost(Cause.EXCESS, "an answer used 9000 tokens with its prompt")
 GRADER = Lost(Cause.GRADER, "no grade on question q3: too slow")
 
 
@@ -356,6 +357,14 @@ def test_a_blocked_run_names_who_was_set_aside_and_why(
     assert ("grader" in last.partition("to do")[2]) == mend
     assert ("start or fix the servers, then:\n" in last) == (SERVER in lost.values())
     assert "raise trials.max" not in last
+
+
+@pytest.mark.parametrize("reason", [Reason.BLOCKED, Reason.BUDGET])
+def test_a_server_that_ignores_max_tokens_is_to_be_fixed_before_a_new_run(tmp_path: Path, reason: Reason) -> None:
+    last = last_screen(how_it_ended(reason, status(), tmp_path, lost={"ada": EXCESS, "bob": SERVER}))
+    step = "fix the servers that do not keep to max_tokens, and start over"
+    assert f"{step}:\n          adaptive-eval run 'my run.yaml' --fresh" in last
+    assert last.count("adaptive-eval run") == 1
 
 
 @pytest.mark.patient

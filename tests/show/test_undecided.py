@@ -15,7 +15,7 @@ from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.core.types import Reason
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
-from adaptive_eval.report.labelled import LabelledModel, LabelledRun
+from adaptive_eval.report.labelled import MIN_LABELS, LabelledModel, LabelledRun
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.results import Caution, GateRow, GroupRow, PairRow, Results
 from adaptive_eval.report.undecided import undecided_pair, undecided_sentence
@@ -240,24 +240,42 @@ def test_grades_that_say_the_same_as_labels_are_not_repeated() -> None:
     assert other.endswith("The grades alone: ada is best.")
 
 
-@pytest.mark.parametrize(("share", "labels", "labels_help"), [(0.9, 1, True), (0.9, 999, False), (0.2, 1, False)])
-def test_where_the_error_is_that_of_labels_no_answers_are_advised(share: float, labels: int, labels_help: bool) -> None:
-    """`share`: the part of a pair's variance that its labels cause."""
-    results = ended("uuuu")
-    sigma = min(pair.sigma or 0.0 for pair in results.pairs)
-    shift = (share * sigma**2 / 2) ** 0.5 if share < 0.5 else max(pair.sigma or 0.0 for pair in results.pairs)
-    models = tuple(
+@pytest.mark.parametrize(
+    ("share", "z", "delta", "labels", "labels_help"),
+    [
+        (0.9, 1.0, 0.0, 25, True),
+        (0.9, 1.0, 0.0, 1, True),
+        (0.9, 1.0, 0.0, 999, False),
+        (0.2, 1.9, 0.0, 25, False),
+        (0.9, 0.5, 0.0, 25, False),
+        (0.9, 0.5, 0.12, 25, True),
+    ],
+)
+def test_where_the_error_is_that_of_labels_no_answers_are_advised(
+    share: float, z: float, delta: float, labels: int, labels_help: bool
+) -> None:
+    """`share`: the part of a pair's variance that its labels cause; without it, some pairs would still be undecided."""
+    results, sigma = ended("uuuu"), 0.1
+    shift = (share * sigma**2 / 2) ** 0.5
+    labelled = tuple(
         LabelledModel(row.name, 400, labels, ((20, 0, 0), (0, 10, 0)), 0.5, 0.01, 0.5, sigma, 0.0, shift)
         for row in results.models
     )
-    results = replace(results, labelled=LabelledRun("d", "math", models=models))
+    results = replace(
+        results,
+        labelled=LabelledRun("d", "math", models=labelled),
+        models=tuple(replace(row, trials=400, labels=labels) for row in results.models),
+        pairs=tuple(replace(pair, difference=z * sigma, z=z, sigma=sigma, boundary=2.0) for pair in results.pairs),
+        decisions={**results.decisions, "stopping": {"delta": delta}},
+    )
     step, sentence = advice(results), undecided_sentence(results)
     assert sentence is not None
     if labels_help:
         assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
-        assert step.text.startswith("label more answers of ") and " needs more labels of answers of " in sentence
+        number = f"at least {MIN_LABELS}" if labels < MIN_LABELS else "more"
+        assert step.text.startswith("label more answers of ") and f" needs {number} labels of answers of " in sentence
         assert "; 3 more" in sentence and "trials" not in sentence
-    elif labels > 1:
+    elif labels > 400:
         assert step.text.startswith("no answers are left to label: start over with a larger trials.max, and label more")
         assert "none are left to label" in sentence
     else:
