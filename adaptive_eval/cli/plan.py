@@ -18,6 +18,7 @@ from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, wi
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.prepare import PreparedRun
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Reason
 from adaptive_eval.report.alarms import alarm_sentences, alarmed_models
 from adaptive_eval.report.lines import safe_line, safe_name
@@ -25,6 +26,7 @@ from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun
+from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
 from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.show.forecast import answer_line, forecast_lines
@@ -86,14 +88,14 @@ def plan(
     for line in forecast_lines(forecast, tuple(prepared.rubric.weights)):
         typer.echo(line)
     first_round, in_pilot = chosen.first_round_problems, _counted_all_the_same(f"the pilot {pilot}", alarmed_there)
-    for problem in filter(None, [*first_round, obstacle, *_not_in_forecast(results, alarmed), *in_pilot]):
+    for problem in filter(None, [*first_round, obstacle, *_not_in_forecast(results, settings, alarmed), *in_pilot]):
         typer.echo(f"warning   {safe_line(problem, MAX_LINE)}")
     for hint in _hints(prepared):
         typer.echo(hint)
     if json is not None:
         typer.echo(f"forecast  {json}")
     costs, spent = (forecast.capped or forecast.need).costs, forecast.spent
-    if (spent is not None and costs.trials.high <= spent.trials) or _is_stopped(results):
+    if (spent is not None and costs.trials.high <= spent.trials) or _is_stopped(results, settings):
         typer.echo(f"\n{NEXT}{shlex.join(['adaptive-eval', 'report', str(chosen.directory)])}")
     elif obstacle is None and not is_in_vain(first_round):
         typer.echo(f"\n{NEXT}{typed_command('run', config, overrides, *options.typed)}")
@@ -108,14 +110,16 @@ def _read_results(directory: Path) -> tuple[Results | None, Mapping[str, str]]:
         return results, {} if run is None or results is None else alarmed_models(results, run.events)
 
 
-def _is_stopped(results: Results | None) -> bool:
-    """Whether an alarm has ended the run, so that its next start requests nothing."""
-    return results is not None and results.run.reason == Reason.ALARM
+def _is_stopped(results: Results | None, config: RunConfig) -> bool:
+    """Whether an alarm has ended the run, so that its next start requests nothing with these settings."""
+    if results is None or config.stopping.on_alarm == "never":
+        return False
+    return results.run.reason == Reason.ALARM or is_alarmed(results.decisions, results.warnings)
 
 
-def _not_in_forecast(results: Results | None, alarmed: Mapping[str, str]) -> Iterator[str]:
+def _not_in_forecast(results: Results | None, config: RunConfig, alarmed: Mapping[str, str]) -> Iterator[str]:
     """What the forecast does not know of a run that has begun."""
-    if results is not None and _is_stopped(results):
+    if results is not None and _is_stopped(results, config):
         yield f"the run requests nothing more, whatever the forecast says. {' '.join(alarm_sentences(results))}"
     else:
         yield from _counted_all_the_same("the run", alarmed)

@@ -104,6 +104,8 @@ class JudgedLook:
     """The boundary on |z| of each pair, if that is not the boundary of the rule."""
     choice: CheapestChoice | None = None
     """The state of the choice of the cheapest; None under any other objective."""
+    by_grades: Evidence | None = None
+    """If labels correct the evidence, the cautious one by the grades, which a call has to agree with, too."""
 
     def least_z(self) -> FloatArray:
         """The |z| at which each pair is called."""
@@ -114,10 +116,10 @@ class JudgedLook:
         also calls models that are merely not much worse."""
         if not is_lenient(self.rule):
             return self.memory.call
-        scenarios = self.evidence, self.cautious  # both, since labels correct the first only
+        scenarios = [self.evidence, self.cautious, *([] if self.by_grades is None else [self.by_grades])]
         signs = [calls(self.rule, [evidence], [self.rule.strict_boundary(evidence)]) for evidence in scenarios]
         call = self.memory.call
-        return np.where((signs[0] == call) & (signs[1] == call), call, 0).astype(np.int8)
+        return np.where(np.all(np.stack(signs) == call, axis=0), call, 0).astype(np.int8)
 
     def open_pairs(self) -> IndexArray:
         is_open = self.verdicts == VERDICTS.index(Verdict.OPEN)

@@ -36,7 +36,7 @@ from adaptive_eval.notes import (
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line, several
-from adaptive_eval.report.needs import MAX_NAMES, Need, NeedKind, needs_of, repeating_models, some_models
+from adaptive_eval.report.needs import MAX_NAMES, Need, NeedKind, needs_of, some_models, void_models
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.status import Status
 
@@ -134,7 +134,7 @@ class Ending:
         if self.reason is Reason.BLOCKED:
             answers = self._lacks_more_than_servers and not self.lost_servers
             return End(self._blocked_sentence, ExitCode.SPENT if answers else ExitCode.ENDPOINTS)
-        if is_settled and results is not None and (repeated := repeating_models(results)) and self._blocked_by:
+        if is_settled and results is not None and (repeated := void_models(results)) and self._blocked_by:
             names = f"answers of {some_models(repeated)} come back word for word"
             return End(f"Finished, but {names}: comparisons with such a model are void.", ExitCode.SPENT)
         if is_settled and results is not None and (left := self._undecided_by_labels):

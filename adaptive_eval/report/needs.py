@@ -128,7 +128,7 @@ def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     rows = [row for row in results.models if row.name in (pair.first, pair.second)]
     aside, earlier = [row for row in rows if row.set_aside is not None], cut_in_prior(results)
     lacking = {
-        NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in repeating_models(results)],
+        NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in void_models(results)],
         NeedKind.MODEL: [row for row in aside if not row.signals.get("unanswered")],
         NeedKind.WHOLE_ANSWERS: [row for row in rows if row.cut and not aside],
         NeedKind.ANSWERS: [row for row in rows if row.signals.get("unanswered")],
@@ -181,7 +181,7 @@ def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
     """Models of a pair with answers that can still be labelled: those without a correction, or else all."""
     labels = {} if results.labelled is None else {row.name: row.labels for row in results.labelled.models}
     asked = [row for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
-    names = [row.name for row in asked if labels.get(row.name, 0) < row.trials - row.ungraded]
+    names = [row.name for row in asked if labels.get(row.name, 0) < row.stored_trials - row.ungraded]
     return tuple([name for name in names if name not in results.corrected] or names)
 
 

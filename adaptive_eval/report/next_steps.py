@@ -31,9 +31,9 @@ from adaptive_eval.report.needs import (
     WHOLE_PRIOR,
     NeedKind,
     needs_of,
-    repeating_models,
     round_up,
     some_models,
+    void_models,
 )
 from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.report.words import draws_questions
@@ -86,7 +86,7 @@ def _lacking(ending: Ending) -> set[NeedKind]:
     """What undecided comparisons lack, as far as this run can get it."""
     if ending.decided_by_labels:
         return set()
-    if ending.exceeds_reserve and ending.reason is not Reason.SETTLED:
+    if ending.exceeds_reserve and ending.reason in (Reason.BLOCKED, Reason.BUDGET, Reason.GPU_TIME):
         return {NeedKind.MODEL}  # larger limits would only pay for the excess
     kinds = set() if ending.results is None else {need.kind for _, need in needs_of(ending.results)}
     if ending.reason is Reason.BLOCKED and (NeedKind.MODEL in kinds or not kinds):
@@ -289,7 +289,7 @@ def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
 
 
 def _independent_answers(ending: Ending, run: str) -> Iterator[Advice]:
-    names = some_models([] if ending.results is None else repeating_models(ending.results), LONGEST_NAME)
+    names = some_models([] if ending.results is None else void_models(ending.results), LONGEST_NAME)
     useless = f"more trials are of no use while answers of {names} come back word for word"
     yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
 

@@ -204,7 +204,15 @@ def complete(
     explained = {alarm.model for alarm in state.alarms if not _is_about_grader(alarm, usages[alarm.model])}
     stop_on = setting(subject.decisions, "stopping", "on_alarm")
     alarms = tuple(
-        alarm_cautions(subject.models, usages, events, explained, stop_on=stop_on, set_aside=state.set_aside)
+        alarm_cautions(
+            subject.models,
+            usages,
+            events,
+            explained,
+            stop_on=stop_on,
+            set_aside=state.set_aside,
+            recorded=bench.recorded,
+        )
     )
     if reason not in (None, Reason.ALARM) and is_alarmed(subject.decisions, alarms):
         reason, stopped = None, True

@@ -132,7 +132,8 @@ class Status:
 
 def results_in_progress(results: Results) -> Results:
     """Results as a run in progress shows them."""
-    repeated = tuple(warning for warning in results.warnings if warning.kind == AnswerFault.REPEATED)
+    about_repeats = (AnswerFault.REPEATED, "repeats_count")
+    repeated = tuple(warning for warning in results.warnings if warning.kind in about_repeats)
     return replace(results, run=replace(results.run, status="running", reason=None), warnings=repeated)
 
 

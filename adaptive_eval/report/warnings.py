@@ -1,6 +1,6 @@
 """Warnings to read before believing a ranking, each with its possible effect on the scores."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from adaptive_eval.base.lists import first_few
@@ -347,21 +347,22 @@ def alarm_cautions(
     *,
     stop_on: object = "all",
     set_aside: Container[int] = (),
+    recorded: Collection[int] = (),
 ) -> Iterator[Caution]:
     """Warn of models whose answers are all alike in some way, with an example; other alarms have `explained` those of
     some models already.
 
-    First comes the alarm that ends the run, if there is one: about every model, or where one suffices (`stop_on`, or a
-    run of one model), about those whose alarms are stored and that are not `set_aside`.
+    First comes the alarm that ends the run, if there is one: about every model that it asks, or where one suffices
+    (`stop_on`, or a single model is asked), about those whose alarms are stored and that are not `set_aside`.
     """
     examples = {(event.model, event.fault): event.example for event in events_of_kind(events, AlarmRaised)}
     faults = [None if model in explained else usage.answers.fault for model, usage in enumerate(usages)]
     repeating = _repeating_models(events)
-    present = [at for at in range(len(names)) if at not in set_aside]
+    present = [at for at in range(len(names)) if at not in set_aside and at not in recorded]
     alarmed = [at for at in present if faults[at] is not None or names[at] in repeating]
     if len(present) > 1 and alarmed == present:
         yield Caution("alarm", None, ALL_ALIKE.format("every model") + CHECK_SETUP)
-    elif (stop_on == "any" or len(present) == 1) and (
+    elif (stop_on == "any" or len(names) - len(recorded) == 1) and (
         raised := [names[at] for at in alarmed if (names[at], faults[at]) in examples or names[at] in repeating]
     ):
         yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED)) + CHECK_SETUP)

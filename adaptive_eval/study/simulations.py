@@ -87,9 +87,8 @@ def simulate_all(
     *_, configured = budgets
     objective = scenario.plan(need).objective
     baseline = None if objective.margin is None or objective.reference is not None else objective.margin.baseline
-    is_new = (
-        baseline is not None and scenario.served.recorded is None
-    )  # else verdicts of other models are there already
+    # of a run with answers, verdicts of other builds are there already
+    is_new = baseline is not None and scenario.served.recorded is None
     equal_worlds = [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]] if is_new else []
     workload.progress.expect(len(equal_worlds))
     equal = _Workload(scenario, equal_worlds, workload.progress)

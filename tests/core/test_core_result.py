@@ -326,6 +326,8 @@ def test_a_comparison_needs_the_trials_that_its_corrected_difference_takes() -> 
     allowed = (graded.difference / 2 / limit) ** 2
     assert some == pytest.approx(4 * today * allowed / (allowed - 2 * 1e-3**2), rel=1e-3)
     assert most == math.inf
+    lenient = finished_run(objective=Best(), rule=NearBest(0.001), skills=(0.5, 0.51), trials=Trials(min=4, max=8))
+    assert only(result_of(lenient, correction([0.0, 0.0], 0.3))).verdict.trials_needed == math.inf
 
 
 def test_a_tie_is_judged_by_the_corrected_difference() -> None:

@@ -134,6 +134,9 @@ def test_a_model_with_mostly_empty_answers_ends_the_run_and_is_not_called_worse(
     where = ["--set", f"store={place.run_dir.parent}", "--set", f"name={place.run_dir.name}"]
     planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *where]).stdout
     assert f"bob: {alarm['text']}" in planned and "Next: adaptive-eval report" in planned
+    never = [*where, "--set", "stopping.on_alarm=never"]
+    planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *never]).stdout
+    assert "the forecast counts all the same" in planned and "requests nothing more" not in planned
 
 
 def test_an_alarm_that_ends_a_gate_is_an_error_in_junit(place: ScriptedPlace, server: ScriptedServer) -> None:
@@ -196,6 +199,24 @@ def test_an_alarm_about_the_only_model_decides_no_gate(place: ScriptedPlace) -> 
     ended = place.run(models=["bob"], grader=NEVER, objective=gate)
     assert ended.exit_code == ExitCode.SPENT and "look 1: 24 trials, 1 UNDECIDED" in ended.stdout
     assert [row["outcome"] for row in place.results["gate"]] == ["UNDECIDED"]
+
+
+def test_an_alarm_about_the_only_model_that_is_asked_decides_no_gate(
+    place: ScriptedPlace, server: ScriptedServer
+) -> None:
+    """Beside a recorded baseline."""
+    place.run(models=["ada"], objective={"kind": "precision", "half_width": 0.3})
+    (place.folder / "next").mkdir()
+    build, bob = place_of(place.folder / "next", server), {"name": "bob", "base_url": server.base_url}
+    server.answer = lambda *request: "I cannot say."
+    gate = {"kind": "baseline", "baseline": "ada", "gate": True}
+    ended = build.run(models=[{"name": "ada", "recorded": str(place.run_dir)}, bob], objective=gate)
+    assert ended.exit_code == ExitCode.SPENT, ended.output
+    assert [row["outcome"] for row in build.results["gate"]] == ["UNDECIDED"]
+    cases = ElementTree.fromstring(build.report("junit"))
+    assert (cases.attrib["failures"], cases.attrib["errors"]) == ("0", "1")
+    refused = CliRunner().invoke(app, ["report", str(place.run_dir), "--format", "junit"])
+    assert refused.exit_code == ExitCode.CONFIGURATION and "set objective.gate" in refused.output
 
 
 def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:

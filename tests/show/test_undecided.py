@@ -264,7 +264,7 @@ def test_where_the_error_is_that_of_labels_no_answers_are_advised(
     results = replace(
         results,
         labelled=LabelledRun("d", "math", models=labelled),
-        models=tuple(replace(row, trials=400, labels=labels) for row in results.models),
+        models=tuple(replace(row, trials=400, stored_trials=400, labels=labels) for row in results.models),
         pairs=tuple(replace(pair, difference=z * sigma, z=z, sigma=sigma, boundary=2.0) for pair in results.pairs),
         decisions={**results.decisions, "stopping": {"delta": delta}},
     )
