@@ -123,6 +123,9 @@ def _not_in_forecast(results: Results | None, config: RunConfig, alarmed: Mappin
         yield f"the run requests nothing more, whatever the forecast says. {' '.join(alarm_sentences(results))}"
     else:
         yield from _counted_all_the_same("the run", alarmed)
+    if aside := [row.name for row in ([] if results is None else results.models) if row.set_aside is not None]:
+        names = first_few([safe_name(name, LONGEST_NAME) for name in aside], MAX_NAMES)
+        yield f"set aside in this run, though the forecast counts on further answers: {names}; `report` says why"
     if results is not None and results.corrected:
         yield "labels correct the verdicts of this run, and the forecast is by the grades alone"
 

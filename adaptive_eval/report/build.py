@@ -267,19 +267,16 @@ def _model_row(
 
 def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:
     subject, corrected = snapshot.subject, () if snapshot.labelled is None else snapshot.labelled.corrected
-    by_grades = (
-        []
-        if snapshot.by_grades is None
-        else [_pair_row(subject, comparison) for comparison in snapshot.by_grades.comparisons]
-    )
-    graded = {
-        frozenset((row.first, row.second)): GradedPair(row.first, row.verdict, row.difference)
-        for row in by_grades
-        if row.first in corrected or row.second in corrected
-    }
+    comparisons = () if snapshot.by_grades is None else snapshot.by_grades.comparisons
+    graded = {frozenset((row.first, row.second)): row for row in (_pair_row(subject, pair) for pair in comparisons)}
     for comparison in snapshot.result.comparisons:
         row = _pair_row(subject, comparison)
-        yield replace(row, by_grades=graded.get(frozenset((row.first, row.second))))
+        by_grades = graded.get(frozenset((row.first, row.second)))
+        if by_grades is not None and (row.first in corrected or row.second in corrected):
+            row = replace(row, by_grades=GradedPair(by_grades.first, by_grades.verdict, by_grades.difference))
+        if by_grades is not None and row.trials_needed is not None:  # which trials are asked follows from the grades
+            row = replace(row, trials_needed=max(row.trials_needed, by_grades.trials_needed or 0.0))
+        yield row
 
 
 def _pair_row(subject: RunSubject, comparison: ComparisonResult) -> PairRow:

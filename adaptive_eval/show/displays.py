@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, Literal, TextIO, cast
@@ -36,14 +37,16 @@ class JsonDisplay(Display):
         self._write({"record": "opened", "run": name})
 
     def looked(self, looks: Sequence[Look]) -> None:
-        elapsed = self._take().elapsed
+        status = self._take()
         for look in looks:
+            is_void = status.is_blocked and look is looks[-1]
+            verdicts = status.verdicts if is_void else Counter(pair.verdict for pair in look.comparisons)
             self._write(
                 {
                     "record": "look",
                     "look": look.index + 1,
                     "trials": sum(look.trials),
-                    "verdicts": {str(verdict): look.count(verdict) for verdict in VERDICTS_OF_LOOKS},
+                    "verdicts": {str(verdict): verdicts[verdict] for verdict in VERDICTS_OF_LOOKS},
                     "models": [
                         {
                             "name": self._models[model],
@@ -53,7 +56,7 @@ class JsonDisplay(Display):
                         }
                         for model in look.order
                     ],
-                    "elapsed": elapsed,
+                    "elapsed": status.elapsed,
                 }
             )
 

@@ -1,5 +1,6 @@
 """Answers that cannot be right end a run before it costs much: whole runs by the command line over loopback."""
 
+import json
 import re
 import shutil
 from collections import Counter
@@ -234,6 +235,10 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     assert "ALARM bob: the answers of 12 of 12 pairs of trials agree word for word" in ended.stdout
     assert "pairs of trials agree word for word" in place.report("md")
     # the comparison is void, in every display
+    assert "look 1: 48 trials, 1 blocked" in ended.stdout
+    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once", "--display", "json"]).stdout
+    looks = [row for row in map(json.loads, shown.splitlines()) if row["record"] == "look"]
+    assert looks[-1]["verdicts"]["blocked"] == 1 and not looks[-1]["verdicts"]["resolved"]
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["blocked"]
     assert {row["tier"] for row in place.results["models"]} == {1}
     for text in (ended.stdout, place.report("summary"), place.report("md")):
