@@ -16,7 +16,6 @@ import numpy as np
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
 from adaptive_eval.config.prepare import at_first_start, run_header, seed_base, stored_questions, with_questions
 from adaptive_eval.config.run import RunConfig
@@ -61,7 +60,7 @@ MAX_TRIAL_NUMBER = 10**6
 """Largest trial number considered; a seed further from the first one belongs to another run."""
 
 
-def take_imported_look(directory: Path, config: RunConfig, budget: BudgetConfig) -> Results | None:
+def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     """Take the look and write the results; None if no model has all the trials that it needs.
 
     A model without all of them is set aside, so that the others can be compared; `run` requests the missing trials. If
@@ -71,7 +70,7 @@ def take_imported_look(directory: Path, config: RunConfig, budget: BudgetConfig)
     were not paid for.
     """
     with closing(RunStore.attach(directory)) as store:
-        if problems := [*_exceeded_caps(budget, RunReader(store.reader))]:
+        if problems := [*_exceeded_caps(config, RunReader(store.reader))]:
             raise ConfigError("\n".join(problems))
         questions = stored_questions(store.reader.header())
         machine = replay_stored(store.reader, config, questions)
@@ -96,12 +95,12 @@ def take_imported_look(directory: Path, config: RunConfig, budget: BudgetConfig)
         return draft.results
 
 
-def _exceeded_caps(budget: BudgetConfig, reader: RunReader) -> Iterator[str]:
+def _exceeded_caps(config: RunConfig, reader: RunReader) -> Iterator[str]:
     """A sentence for each cap that is below what the trials have cost."""
     spent = {"trials": float(reader.trial_count()), **reader.log.spent()._asdict()}
     for currency, (unit, _) in UNITS.items():
         key, used = cap_key(currency), round(spent[currency] / unit, 9)  # sums of fractions are not exact
-        cap = budget.caps.get(key)
+        cap = config.budget.caps.get(key)
         if cap is not None and used > cap:
             yield (
                 f"budget.{key} is {cap:,.10g}, but the trials of the logs have used {used:,.10g} {cap_unit(key)}; "
@@ -203,13 +202,11 @@ class RunDraft:
             can_continue = can_continue and not gathering.differing  # there is one sampling for all tasks
             tree = config_tree(gathering, questions, terms.request, grader, run_name(self._place))
             config = self._write_config(tree, questions, can_continue)
-        # what is there is paid, and no cap bears on it: a start with the configuration continues under its caps
-        budget, config = config.budget, config.model_copy(update={"budget": BudgetConfig()})
         imported = _import_event(gathering, terms, self._seeds_match, lacks_questions=not can_continue)
         events = [event for event in (imported, terms.thresholds, prior) if event is not None]
         self._draft.finish(run_header(config, questions), gathering.keys, [note_of(event, {}) for event in events])
         self.close()
-        return take_imported_look(self._directory, config, budget), can_continue
+        return take_imported_look(self._directory, config), can_continue
 
     def close(self) -> None:
         """Close the database; an unfinished run is lost."""
