@@ -83,6 +83,12 @@ def import_(
             done = import_logs(request, lambda share, trials: progress.to(share, f"{trials:,} trials"))
         for line in _report_lines(done, config, finished):
             typer.echo(line)
+        judged = 0 if done.results is None else sum(row.trials for row in done.results.models)
+        if request.config is not None and request.config.budget.caps and judged < done.trials:
+            typer.echo(
+                "limits    the budget reserves the worst case, and may leave out trials that are there; raise it, or"
+            )
+            typer.echo("          remove it, to count more of them")
         if done.compared.grader is None and request.config is not None and request.config.prior is not None:
             typer.echo("prior     R0 does not count yet: `run` takes it once the grader is settled")
 
@@ -110,7 +116,7 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
         yield ""
         yield from untimed_findings(done.results, done.path)
     else:
-        yield "no look yet: not every model has trials.min trials of each question; `run` requests the others"
+        yield "no look yet: a model lacks trials of its first round, or the budget does not cover it; `run` goes on"
     if done.compared.grader is None:
         yield from _missing_grader_note(done, done.compared, config)
     elif config is not None:

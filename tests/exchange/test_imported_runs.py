@@ -164,6 +164,8 @@ def test_a_cap_below_what_the_logs_have_cost_is_refused_before_anything_is_writt
     assert done.exit_code == 0, done.output
     after = read_results(run)
     assert after is not None and after.cost.trials == cost.trials
+    left_out = sum(row.trials for row in after.models) < cost.trials
+    assert ("limits    the budget reserves the worst case" in done.stdout) == left_out
 
 
 def test_a_configuration_with_recorded_models_is_refused(site: Site) -> None:
