@@ -193,7 +193,7 @@ def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, full_r
     config = site.write(trials={"min": 6, "max": 12})
     done = imported(full_run.log(site), "--to", site.directory(), "--config", config)
     assert done.exit_code == 0
-    assert "no look yet: not every model has trials.min trials of each question" in done.stdout
+    assert "no look yet: a model lacks trials of its first round" in done.stdout
     assert read_view(site.directory()).results is None
     assert site.run(config).exit_code in ENDED
     assert first_look(site.directory()) == [48, 48, 48]
