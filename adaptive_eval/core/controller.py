@@ -227,7 +227,7 @@ class Controller:
         flight = self._flight
         for batch in (*flight.batches(), *flight.parked_batches()):
             batch.forget()
-        flight.early = EarlyOutcomes()
+        flight.early, flight.may_be_unasked = EarlyOutcomes(), True
 
     def end_over_budget(self) -> None:
         """End the run as it stands, because the caps do not cover the remaining cost of trials that are there.

@@ -79,6 +79,8 @@ class BatchesInFlight:
         """Batches in their order, of models that no open comparison wants now."""
         self._may_be_in_parts = False
         """False only if all batches are fully open."""
+        self.may_be_unasked = True
+        """False only if `ask_rounds` has returned all batches, so that it need not search them."""
         self.ticks_per_trial: FloatArray = np.ones(bench.models)
         """(L,): ticks of the logical clock that one trial per question of each model takes."""
         self.last_due = np.zeros(bench.models)
@@ -167,7 +169,7 @@ class BatchesInFlight:
         return self._known_parts(batches)
 
     def _add_batch(self, batch: Batch) -> None:
-        self.last_due[batch.model] = batch.due
+        self.last_due[batch.model], self.may_be_unasked = batch.due, True
         insort(self._batches, batch, key=_order)
         self._by_model[batch.model].append(batch)
         self._may_be_in_parts |= batch.open < batch.size
@@ -246,6 +248,9 @@ class BatchesInFlight:
 
     def ask_rounds(self) -> list[Round]:
         """Rounds of which nothing was asked for yet, as they were issued."""
+        if not self.may_be_unasked:
+            return []
+        self.may_be_unasked = False
         not_asked = [batch for batch in chain(self._batches, self.parked_batches()) if batch.ask_all()]
         return rounds_of(not_asked, self.issued.shape)
 
