@@ -22,7 +22,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Reason
 from adaptive_eval.report.alarms import alarm_sentences, alarmed_models
 from adaptive_eval.report.lines import safe_line, safe_name
-from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES
+from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, some_models
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun
@@ -124,8 +124,8 @@ def _not_in_forecast(results: Results | None, config: RunConfig, alarmed: Mappin
     else:
         yield from _counted_all_the_same("the run", alarmed)
     if aside := [row.name for row in ([] if results is None else results.models) if row.set_aside is not None]:
-        names = first_few([safe_name(name, LONGEST_NAME) for name in aside], MAX_NAMES)
-        yield f"set aside in this run, though the forecast counts on further answers: {names}; `report` says why"
+        why = "`report` says why"
+        yield f"set aside in this run, though the forecast counts on further answers: {some_models(aside)}; {why}"
     if results is not None and results.corrected:
         yield "labels correct the verdicts of this run, and the forecast is by the grades alone"
 

@@ -70,11 +70,13 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
     were not paid for.
     """
     with closing(RunStore.attach(directory)) as store:
-        if problems := [*_exceeded_caps(config, RunReader(store.reader))]:
+        reader = RunReader(store.reader)
+        events = reader.events()
+        if problems := [*_exceeded_caps(config, reader)]:
             raise ConfigError("\n".join(problems))
         questions = stored_questions(store.reader.header())
         machine = replay_stored(store.reader, config, questions)
-        if has_foreign_trials(RunReader(store.reader).events()) and (missing := _incomplete_models(machine)):
+        if has_foreign_trials(events) and (missing := _incomplete_models(machine)):
             body = {"reason": MISSING_TRIALS, "cause": Cause.SERVER.value}
             store.append(*(Note(SET_ASIDE, model, body) for model in missing))
             machine = replay_stored(store.reader, config, questions)
@@ -85,7 +87,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         ]
         reason, short_caps = machine.controller.finished, machine.controller.short_caps
         ended = RunStopped() if reason is None else RunFinished(reason, short_caps=short_caps or None)
-        reporter = Reporter(config, questions, store.reader.created, RunReader(store.reader).events())
+        reporter = Reporter(config, questions, store.reader.created, events)
         draft = reporter.draft(machine, is_over=True)
         rows = [*enumerate([*records, note_of(ended, {})], store.last_seq + 1)]
         store.commit(rows, report=draft)

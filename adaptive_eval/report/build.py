@@ -188,8 +188,7 @@ def _build_gate(
     if is_alarmed(snapshot.subject.decisions, snapshot.noticed):
         rows = (GateRow(judged_model(pair, asked.baseline), asked.baseline, UNDECIDED, NOT_ANSWERS) for pair in pairs)
         return tuple(rows), {}
-    void = frozenset(snapshot.subject.models[model] for model in snapshot.void)
-    asked = asked._replace(goes_on=snapshot.run.status == "running", void=void)
+    asked = asked._replace(goes_on=snapshot.run.status == "running", void=snapshot.void)
     drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
     max_effect = max_effect_per_answer(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
     lacking = [usage.signals["empty"] + usage.signals["context_length"] for usage in snapshot.usages]

@@ -12,7 +12,7 @@ from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import count, safe_name
 from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
-from adaptive_eval.report.warnings import is_alarmed
+from adaptive_eval.report.warnings import is_alarmed, void_by_repeats
 from adaptive_eval.report.words import deciding_rule, draws_questions
 
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
@@ -125,10 +125,10 @@ def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
 
 
 def _need_of_blocked(results: Results, pair: PairRow) -> Need:
-    rows = [row for row in results.models if row.name in (pair.first, pair.second)]
+    rows, void = [row for row in results.models if row.name in (pair.first, pair.second)], void_models(results)
     aside, earlier = [row for row in rows if row.set_aside is not None], cut_in_prior(results)
     lacking = {
-        NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in void_models(results)],
+        NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in void],
         NeedKind.MODEL: [row for row in aside if not row.signals.get("unanswered")],
         NeedKind.WHOLE_ANSWERS: [row for row in rows if row.cut and not aside],
         NeedKind.ANSWERS: [row for row in rows if row.signals.get("unanswered")],
@@ -145,12 +145,9 @@ def repeating_models(results: Results) -> Sequence[str]:
 
 
 def void_models(results: Results) -> Mapping[str, str]:
-    """The repeating models of which no comparison is decided, each with its warning: none where `on_alarm` or an import
-    lets such answers count."""
-    all_count = any(warning.kind == "repeats_count" for warning in results.warnings)
-    if all_count or results.setting("stopping", "on_alarm") == "never":
-        return {}
-    return {row.model: row.text for row in results.warnings if row.kind == AnswerFault.REPEATED and row.model}
+    """The repeating models of which no comparison is decided, each with its warning."""
+    repeats_count = any(warning.kind == "repeats_count" for warning in results.warnings)
+    return void_by_repeats(results.warnings, results.decisions, repeats_count=repeats_count)
 
 
 def cut_in_prior(results: Results) -> Sequence[str]:
@@ -179,9 +176,8 @@ def lacks_labels(results: Results, pair: PairRow) -> bool:
 
 def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
     """Models of a pair with answers that can still be labelled: those without a correction, or else all."""
-    labels = {} if results.labelled is None else {row.name: row.labels for row in results.labelled.models}
     asked = [row for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
-    names = [row.name for row in asked if labels.get(row.name, 0) < row.stored_trials - row.ungraded]
+    names = [row.name for row in asked if row.labels < row.stored_trials - row.ungraded]
     return tuple([name for name in names if name not in results.corrected] or names)
 
 

@@ -56,6 +56,7 @@ from adaptive_eval.report.warnings import (
     recorded_caution,
     repeat_caution,
     uncounted_caution,
+    void_by_repeats,
 )
 from scorio.moments import CountArray, FloatArray
 
@@ -110,7 +111,7 @@ class JudgedState:
     groups: tuple[GroupRow, ...]
     repeats: tuple[Caution | None, ...]
     """The warning of each model whose answers repeat, or may do so."""
-    void: frozenset[int]
+    void: frozenset[str]
     """Models of which no comparison is decided, since their answers repeat."""
 
 
@@ -157,15 +158,14 @@ def take_state(
 ) -> JudgedState | None:
     """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts, and models
     whose answers certainly repeat have none, unless an import has counted these as samples (`counts_repeats`)."""
-    is_ignored = counts_repeats or setting(subject.decisions, "stopping", "on_alarm") == "never"
-    certain = (model for model, caution in enumerate(repeats) if caution and caution.kind == AnswerFault.REPEATED)
-    void = frozenset[int]() if is_ignored else frozenset(certain)
-    graded = result = controller.result(void=void)
+    void = frozenset(void_by_repeats(filter(None, repeats), subject.decisions, repeats_count=counts_repeats))
+    numbers = [model for model, name in enumerate(subject.models) if name in void]
+    graded = result = controller.result(void=numbers)
     if result is None:
         return None
     labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
     if correction is not None:
-        result = controller.result(correction, void)
+        result = controller.result(correction, numbers)
         assert result is not None
     _, recorded = prior_and_recorded_counts(controller.plan.bench)
     order = [row.model for row in result.models]

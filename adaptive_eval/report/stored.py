@@ -18,6 +18,7 @@ from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.types import Verdict
+from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.machine.charges import ChargeKind
 from adaptive_eval.machine.trial import JUDGING, RESERVED, UNGRADED
@@ -126,7 +127,8 @@ class StoredRun:
         """What the run has used by these sums; the newest `results` have the cost of grades."""
         models, beside = self.setup.roster.models, self.other_costs
         spent = sums.spent(models)
-        uses = {} if results is not None else self.reader.grading_uses()
+        is_needed = results is None and graders_that_ask(self.setup.config.grader)
+        uses = self.reader.grading_uses() if is_needed else {}
         before = grading_cost(use for name, use in uses.items() if name in models)
         held = [time for time in self.servers.times if time is not None]
         return Used(
