@@ -453,10 +453,21 @@ class Controller:
         if event.model in self.set_aside:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
+        if event.cause is Cause.ANSWERS:
+            self._void(event.model)
         for batch in self._drop_batches(event.model):
             self._unpaid[event.model] += batch.missing if event.cause is Cause.BUDGET else 0
             arrived, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
             self._flight.account.settle(batch, arrived, batch.total_cost(), lost)
+
+    def _void(self, model: int) -> None:
+        """Decide nothing about a model any more. A run that has ended because nothing was left to decide goes on with
+        the others; else its last look is taken again."""
+        self.taker.void[model] = True
+        if self.finished in (Reason.SETTLED, Reason.OUT_OF_REACH, Reason.BLOCKED):
+            self.finished = None
+        elif self.finished is not None and self.taker.taken:
+            self._look(calls_stand=True)
 
     def _drop_batches(self, model: int) -> Sequence[Batch]:
         spent = self._flight.account.spent_on(model)

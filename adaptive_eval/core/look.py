@@ -193,7 +193,7 @@ def judge_look(
 
 
 def without_verdicts(look: JudgedLook, void: BoolArray, objective: Objective, available: AvailableTrials) -> JudgedLook:
-    """The look without verdicts on the models that are `void` (L,): their comparisons are blocked."""
+    """The look without verdicts on the models that are `void` (L,): they are last, and their comparisons blocked."""
     evidence, of_void = look.evidence, np.append(void, False)
     memory = LatchedVerdicts.blank(len(evidence.z)).where(
         of_void[evidence.first] | of_void[evidence.second], look.memory
@@ -201,11 +201,20 @@ def without_verdicts(look: JudgedLook, void: BoolArray, objective: Objective, av
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, look.forecast))
     verdicts_of = partial(_blocked_if_void, look.verdicts_of, of_void)
+    available = replace(available, set_aside=available.set_aside | void)
+    order = look.order[np.argsort(void[look.order], kind="stable")]
     evidence, pairs, verdicts, choice = comparisons_of(
-        objective, look.order, evidence, memory, available, verdicts_of, look.reversible
+        objective, order, evidence, memory, available, verdicts_of, look.reversible
     )
     return replace(
-        look, evidence=evidence, memory=memory, pairs=pairs, verdicts=verdicts, verdicts_of=verdicts_of, choice=choice
+        look,
+        evidence=evidence,
+        memory=memory,
+        order=order,
+        pairs=pairs,
+        verdicts=verdicts,
+        verdicts_of=verdicts_of,
+        choice=choice,
     )
 
 

@@ -8,7 +8,14 @@ import numpy as np
 from adaptive_eval.core.corrected import ScoreCorrection, corrected_look, deciding_looks
 from adaptive_eval.core.evidence import Evidence, weigh_evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, evidence_readings, judge_look, make_look
+from adaptive_eval.core.look import (
+    AvailableTrials,
+    JudgedLook,
+    evidence_readings,
+    judge_look,
+    make_look,
+    without_verdicts,
+)
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import has_error_left, is_giving_up
 from adaptive_eval.core.shared_trials import UnsureGrades
@@ -46,6 +53,8 @@ class LookTaker:
         a new delta."""
         pairs = len(plan.judged_pairs[0])
         self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
+        self.void = np.zeros(plan.bench.models, dtype=bool)
+        """(L,): models whose answers are no samples, so that nothing is decided about them."""
         if before is not None:
             self._take_over(before.run.taker, before)
 
@@ -57,7 +66,8 @@ class LookTaker:
         if self.keep:
             self.evidence.append(look.evidence)
             self.looks.append(self.describe(look, available))
-            self.decided = self.decided.with_look(self.taken, look.memory, look.evidence, look.rule)
+            decided = self.decided.without(look.memory) if self.void.any() else self.decided
+            self.decided = decided.with_look(self.taken, look.memory, look.evidence, look.rule)
 
     def describe(self, look: JudgedLook, available: AvailableTrials) -> Look:
         """The latest look as plain values."""
@@ -115,7 +125,8 @@ class LookTaker:
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         criteria, readings = self._read_evidence(self.tally)
         estimates = self.tally.estimates
-        return judge_look(estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
+        look = judge_look(estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
+        return without_verdicts(look, self.void, self.plan.objective, available) if self.void.any() else look
 
     def _read_evidence(self, tally: Tally) -> tuple[Criteria, list[Evidence]]:
         """The criteria of a look, and the readings of the evidence so far."""

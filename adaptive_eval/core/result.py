@@ -150,8 +150,7 @@ def conclude(
     if correction is not None:
         look, decided = looks.correct(look, available, correction, anew=reason is not Reason.ALARM)
         bounds = None if bounds is None else correction.bounds(bounds)
-    if void:
-        is_void = np.isin(np.arange(plan.bench.models), list(void))
+    if (is_void := looks.void | np.isin(np.arange(plan.bench.models), list(void))).any():
         look = without_verdicts(look, is_void, plan.objective, available)
         decided = decided.without(look.memory)
     counts: NDArray[np.integer] = looks.tally.counts

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.machine.facts import lowest_categories
-from adaptive_eval.machine.records import ALARM, Note
+from adaptive_eval.machine.records import ALARM, DISCARDED, IMPORTED, Note
 from adaptive_eval.machine.repeats import (
     SamplingFreedom,
     find_frozen,
@@ -63,6 +63,8 @@ class Alarms:
         """Trials of each model among which repeats were searched for last."""
         self.repeating: dict[int, str] = {}
         """The alarms about answers that repeat, by model."""
+        self._repeats_count = False
+        """Whether an import has counted repeated answers as samples."""
 
     def use(
         self,
@@ -89,6 +91,16 @@ class Alarms:
                 apart.add(trial, self._watched, self._lowest)
         usage.add(trial, self._watched, self._lowest)
 
+    @property
+    def voids_repeats(self) -> bool:
+        """Whether models whose answers certainly repeat decide nothing, and are asked no more."""
+        return self._settings.stop_on != "never" and not self._repeats_count
+
+    @property
+    def void(self) -> Mapping[int, str]:
+        """Models of which nothing is decided while the run goes on, each with its alarm."""
+        return self.repeating if self.voids_repeats and self.stopped is None else {}
+
     def usage(self, model: int) -> TrialUsage:
         """The sums of a model."""
         usage = self.usages.get(model)
@@ -97,13 +109,16 @@ class Alarms:
         return usage
 
     def restore(self, note: Note) -> None:
-        """Take in an alarm that the log has: repeats were found when they were searched for."""
-        if note.model is not None and note.body.get("fault") == AnswerFault.REPEATED:
+        """Take in a note of the log: repeats were found when they were searched for, an import may let them count, and
+        answers that were discarded repeat no more."""
+        if note.kind == IMPORTED:
+            self._repeats_count = bool(note.body.get("repeats_count"))
+        elif note.model is None:
+            return
+        elif note.kind == ALARM and note.body.get("fault") == AnswerFault.REPEATED:
             self.repeating.setdefault(note.model, str(note.body.get("text", "")))
-
-    def forget(self, model: int) -> None:
-        """Forget the alarms of a model whose answers were discarded."""
-        self.repeating.pop(model, None)
+        elif note.kind == DISCARDED:
+            self.repeating.pop(note.model, None)
 
     def on_look(
         self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], *, is_last: bool

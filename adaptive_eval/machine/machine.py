@@ -69,9 +69,7 @@ from adaptive_eval.machine.follow_up import (
     follow_up,
 )
 from adaptive_eval.machine.records import (
-    ALARM,
     CORE_SET_ASIDE,
-    DISCARDED,
     FINISHED,
     SET_ASIDE,
     SETTLED,
@@ -311,12 +309,9 @@ class Machine:
             elif type(record) is LookTaken:
                 self.derived.restore_look(record)
             elif type(record) is Note:
-                if record.kind == SET_ASIDE and record.model is not None:
+                if record.kind == SET_ASIDE and record.model is not None and self._holds(record):
                     self.aside[record.model] = str(record.body.get("reason", ""))
-                elif record.kind == ALARM:
-                    self.alarms.restore(record)
-                elif record.kind == DISCARDED and record.model is not None:
-                    self.alarms.forget(record.model)
+                self.alarms.restore(record)
                 self.derived.restore_note(record)
         self._tell_rows(rows)
 
@@ -340,7 +335,10 @@ class Machine:
             elif type(record) is Note and record.kind == SET_ASIDE and record.model in self.position:
                 self._tell(answers)
                 answers = []
-                self._tell_set_aside(SetAside(self.position[record.model], str(record.body.get("reason", ""))))
+                if self._holds(record):
+                    self._tell_set_aside(
+                        SetAside(self.position[record.model], str(record.body.get("reason", "")), _cause(record))
+                    )
             if seq == self._regraded_at:
                 self._tell(answers)
                 answers = []
@@ -351,8 +349,12 @@ class Machine:
     def _tell_set_aside(self, event: SetAside) -> None:
         if self._regraded_at:
             self._aside_before.append(event)
-        elif self.controller.finished is None:
+        elif self.controller.finished is None or event.cause is Cause.ANSWERS:
             self.controller.tell([event])
+
+    def _holds(self, aside: Note) -> bool:
+        """Whether a model is set aside under these settings, too."""
+        return _cause(aside) is not Cause.ANSWERS or self.alarms.voids_repeats
 
     def _begin_looks(self) -> None:
         """Have the core decide by all that it was told of before the regrade, and by what that has cost in all."""
@@ -418,16 +420,20 @@ class Machine:
         raised = [core_alarm_note(alarm, setting.roster[alarm.model], setting.questions) for alarm in controller.alarms]
         if has_looked and setting.alarms is not None and controller.finished is not Reason.ALARM:
             numbers = controller.counts.sum(axis=2) + controller.ungraded
-            unavailable = controller.set_aside.keys() | setting.plan.bench.recorded
+            lost = (at for at, lost in controller.set_aside.items() if lost.cause is not Cause.ANSWERS)
+            unavailable = {*lost, *setting.plan.bench.recorded}
             judged = {model: numbers[at] for at, model in enumerate(setting.roster) if at not in unavailable}
             raised += self.alarms.on_look(judged.keys(), judged, is_last=controller.finished is not None)
         for note in raised:
             self.derived.emit(note)
         if self.is_live:
-            self._stop_if_alarmed()
+            self._act_on_alarms()
 
-    def _stop_if_alarmed(self) -> None:
-        """End this start by an alarm, once what is in flight has come."""
+    def _act_on_alarms(self) -> None:
+        """End this start by an alarm, once what is in flight has come, or go on without the models whose answers
+        repeat."""
+        for model, text in self.alarms.void.items():
+            self._set_aside(model, text, Cause.ANSWERS)
         if self.alarms.stopped is not None and not self._is_aborted:
             self._is_aborted = True
             self._stop = max(self._stop, 1)
@@ -492,7 +498,7 @@ class Machine:
         self.derived.write_owed(self.controller.first_look, is_explained=event.is_explained)
         for model, reason in event.unreachable.items():
             self._set_aside(model, reason)
-        self._stop_if_alarmed()
+        self._act_on_alarms()
         for model, trials in lost.items():
             for trial in trials:
                 self.account.enter(trial, -1)
@@ -600,7 +606,7 @@ class Machine:
             elif self._is_wanted(model):
                 self.table.move(Trial(model, question, number, round_))
                 self._queues[model].append(key)
-        if controller.finished is not None:
+        if self._is_finished:
             for model in self._queues:
                 self._forget_queue(model)
         else:
@@ -875,7 +881,12 @@ class Machine:
 
     @property
     def _is_finished(self) -> bool:
-        return self.controller.finished is not None
+        return self.controller.finished is not None and not self._is_voiding
+
+    @property
+    def _is_voiding(self) -> bool:
+        """Whether the core is not told yet that a model decides nothing, after which it may go on."""
+        return any(self.position.get(model) not in {*self.controller.set_aside, None} for model in self.alarms.void)
 
     @property
     def _is_cutting_off(self) -> bool:
@@ -1029,6 +1040,10 @@ class Machine:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
         return is_paused and not self.busy[model] and not self._is_finished
+
+
+def _cause(aside: Note) -> Cause:
+    return Cause(aside.body.get("cause", Cause.SERVER))
 
 
 def _outcome(position: int, trial: Trial) -> Outcome:

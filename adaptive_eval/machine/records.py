@@ -41,7 +41,7 @@ class Note(NamedTuple):
 
 
 SET_ASIDE = "set_aside"
-"""A model whose servers cannot be used; body: reason, cause."""
+"""A model whose servers cannot be used, or whose answers repeat; body: reason, cause."""
 CORE_SET_ASIDE = "core_set_aside"
 """A model that the core goes on without; body: cause and reason. It follows from the log."""
 STARTED, RESUMED = "started", "resumed"
@@ -56,6 +56,8 @@ STOPPED = "stopped"
 """A start has ended without being finished."""
 ALARM = "alarm"
 """An alarm about the answers of a model; body: fault, text, and since when if its server has changed."""
+IMPORTED = "imported"
+"""The run begins with imported trials; body: repeats_count, and so on."""
 DISCARDED = "answers_lost"
 """Answers of a model since an alarm were discarded, to be asked again; body: answers, discarded."""
 ASKED_AGAIN = "asked_again"

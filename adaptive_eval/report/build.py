@@ -237,7 +237,7 @@ def _model_row(
         **estimates,
         name=name,
         rank=row.rank,
-        tier=None if estimates["score"] is None else row.tier,
+        tier=None if estimates["score"] is None or name in snapshot.void else row.tier,
         trials=int(snapshot.judged[at].sum()) if at in snapshot.recorded else row.trials,
         set_aside=snapshot.set_aside.get(at),
         stored_trials=usage.trials,

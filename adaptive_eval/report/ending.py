@@ -156,14 +156,15 @@ class Ending:
     def _blocked_sentence(self) -> str:
         names: dict[str, list[str]] = {}
         for name, lost in self.lost.items():
-            names.setdefault(lost.headline, []).append(name)
+            if lost.cause is not Cause.ANSWERS:  # a need says it
+                names.setdefault(lost.headline, []).append(name)
         losses = first_few([f"{first_few(models, MAX_NAMES)} ({why})" for why, models in names.items()], MAX_NAMES)
         if self.lost and not self.trials:
             return f"Stopped: {NO_ANSWER}: {losses}."
-        needs = [f"a model that was set aside{f': {losses}' if self.lost else ''}"]
+        needs = [f"a model that was set aside{f': {losses}' if names else ''}"]
         if self.results is not None:
             further = [need.missing(self.results) for need in self._blocked_by if need.kind is not NeedKind.MODEL]
-            needs = [*(needs if self.lost or not further else []), *further]
+            needs = [*(needs if names or not further else []), *further]
         return f"{'Stopped' if self.lost_servers else 'Finished'}: the blocked comparisons need {' and '.join(needs)}."
 
     @property

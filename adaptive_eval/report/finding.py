@@ -10,7 +10,7 @@ from adaptive_eval.report.alarms import alarm_sentences
 from adaptive_eval.report.choice import choice_sentence, part_in_words
 from adaptive_eval.report.gate import FAIL, OUTCOMES, PASS
 from adaptive_eval.report.lines import Scale, count, safe_line, safe_name, several
-from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, UNDECIDED
+from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, UNDECIDED, some_models, void_models
 from adaptive_eval.report.results import GateRow, ModelRow, PairRow, Results
 from adaptive_eval.report.undecided import undecided_sentence
 from adaptive_eval.report.warnings import alarm_in_words, is_alarmed
@@ -128,13 +128,21 @@ def _ranking_sentence(results: Results) -> str:
         return _baseline_sentence(results, asked.baseline)
     if asked.first is not None:
         return _top_sentence(results, scored, asked.first)
+    void = void_models(results)
+    scored = [row for row in scored if row.name not in void]
+    if len(scored) < min(2, len(results.models)):
+        whose = f"all models but {_name(scored[0].name)}" if scored else "all models"
+        return f"No ranking: answers of {whose} come back word for word."
     leader = scored[0]
     rivals = (
         [row for row in scored[1:] if row.tier == leader.tier] if asked.in_order else _unbeaten_rivals(results, leader)
     )
     unscored = [row.name for row in results.models if row.score is None]
     without = f" {_list_names(unscored)} {'has' if len(unscored) == 1 else 'have'} no score." if unscored else ""
-    return f"{_leaders_sentence(results, scored, rivals)}{without}"
+    sentence = _leaders_sentence(results, scored, rivals)
+    if void:
+        sentence = f"Without {some_models(void)}, {sentence.replace('No model', 'no model', 1)}"
+    return f"{sentence}{without}"
 
 
 def model_verdicts(results: Results) -> tuple[str, ...]:
@@ -293,7 +301,8 @@ def _unbeaten_rivals(results: Results, leader: ModelRow) -> list[ModelRow]:
         for pair in results.pairs
         if pair.first == leader.name and pair.verdict == Verdict.RESOLVED and not _is_reversed(results, pair)
     }
-    return [row for row in results.models if row.score is not None and row.name not in {leader.name, *beaten}]
+    others = {leader.name, *beaten, *void_models(results)}
+    return [row for row in results.models if row.score is not None and row.name not in others]
 
 
 def _top_sentence(results: Results, scored: list[ModelRow], size: int) -> str:

@@ -44,8 +44,8 @@ GLOSSARY: Mapping[str, Term] = {
     ),
     "set_aside": Term(
         "Set aside",
-        "A model that gets no more trials: its servers failed for too long, or its answers were unusable. Its "
-        "undecided comparisons are blocked.",
+        "A model that gets no more trials: its servers failed for too long, or its answers were unusable or came back "
+        "word for word. Its undecided comparisons are blocked.",
     ),
     "trials": Term(
         "Trials",

@@ -25,7 +25,7 @@ def ranking_table(
     columns, cells = per_answer_columns([row for row, _, _ in shown] if per_answer else [])
     head = [*RANKING[:4], *columns, *RANKING[4:]]
     lines = [
-        ["-" if row.score is None else str(row.tier), name, scale.score(row.score), scale.interval(row.lo, row.hi)]
+        ["-" if row.tier is None else str(row.tier), name, scale.score(row.score), scale.interval(row.lo, row.hi)]
         + [*(cells[at] if columns else ()), f"{row.trials:,}", verdict]
         for at, (row, name, verdict) in enumerate(shown)
     ]

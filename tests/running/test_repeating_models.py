@@ -1,0 +1,98 @@
+"""Models whose answers come back word for word, in runs that go on without them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
+
+from adaptive_eval.base.errors import ExitCode
+
+SKILLS = {"ada": 0.72, "bob": 0.6, "cid": 0.45}
+WORDS = " because the number is what it is and was" * 12
+QUESTIONS = 6
+
+
+def answer(model: str, question: str, seed: int, skills: Mapping[str, float] = SKILLS) -> str:
+    drawn = blake2b(repr((model, question, seed)).encode(), digest_size=8).digest()
+    is_right = int.from_bytes(drawn, "big") / 2**64 < skills[model]
+    return f"After {seed} steps, the answer is {question.split()[1] if is_right else 0}.{WORDS}"
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """Answers of bob do not depend on the seed."""
+    with scripted_server(
+        tuple(SKILLS), lambda model, question, seed: answer(model, question, 7 if model == "bob" else seed)
+    ) as model_server:
+        yield model_server
+
+
+def place_of(folder: Path, server: ScriptedServer, **trials: object) -> ScriptedPlace:
+    sampling = {"temperature": 0.6, "max_tokens": 100}
+    trials = {"min": 4, "max": 120, "optimize": "cost"} | trials
+    return ScriptedPlace(folder, server, QUESTIONS, sampling=sampling, trials=trials)
+
+
+def asked(server: ScriptedServer) -> Counter[str]:
+    return Counter(model for model, *_ in server.requests)
+
+
+def verdicts(place: ScriptedPlace) -> dict[frozenset[str], str]:
+    return {frozenset({pair["first"], pair["second"]}): pair["verdict"] for pair in place.results["pairs"]}
+
+
+BETWEEN_OTHERS = frozenset({"ada", "cid"})
+
+
+def test_it_is_asked_no_more_and_the_others_are_compared_without_it(tmp_path: Path, server: ScriptedServer) -> None:
+    place = place_of(tmp_path, server)
+    ended = place.run()
+    assert ended.exit_code == ExitCode.SPENT
+    assert asked(server)["bob"] == 4 * QUESTIONS < asked(server)["ada"]
+    found = verdicts(place)
+    assert found.pop(BETWEEN_OTHERS) == "resolved", "though the one between them by score decides nothing"
+    assert set(found.values()) == {"blocked"}
+    rows = {row["name"]: row for row in place.results["models"]}
+    assert (rows["ada"]["tier"], rows["cid"]["tier"], rows["bob"]["tier"]) == (1, 2, None)
+    assert "Without bob, ada is best: " in ended.stdout and "bob (set aside)" in ended.stdout
+    assert "the blocked comparisons need answers of bob that do not come back word for word." in ended.stdout
+    # it stays so at the next start, unless its owner lets such answers count
+    before = server.requests.copy()
+    assert place.run().exit_code == ExitCode.SPENT and verdicts(place)[BETWEEN_OTHERS] == "resolved"
+    assert server.requests == before
+    counted = place.run("--set", "stopping.on_alarm=never")
+    assert "blocked" not in verdicts(place).values()
+    assert asked(server)["bob"] > 4 * QUESTIONS and "set aside" not in counted.stdout
+    place.run("--set", "stopping.on_alarm=all")
+    assert "blocked" in verdicts(place).values() and "Without bob" in place.report("summary")
+
+
+def test_a_run_that_seemed_settled_looks_again_without_it(tmp_path: Path, server: ScriptedServer) -> None:
+    """The first look decides all; the next one only what does not depend on copies."""
+    skills = {"ada": 0.95, "cid": 0.05}
+    server.answer = lambda model, question, seed: (
+        answer(model, question, 1, {"bob": int(question.split()[1]) % 2})
+        if model == "bob"
+        else answer(model, question, seed, skills)
+    )
+    place = place_of(tmp_path, server, min=8)
+    ended = place.run()
+    assert verdicts(place)[BETWEEN_OTHERS] == "resolved" and ended.exit_code == ExitCode.SPENT
+    assert [(look["resolved"], look["blocked"]) for look in place.results["looks"]] == [(2, 0), (1, 1)]
+    assert asked(server) == Counter(dict.fromkeys(SKILLS, 8 * QUESTIONS))
+
+
+def test_a_finished_run_that_has_let_copies_count_can_still_go_on_without_them(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    place = place_of(tmp_path, server, max=6)
+    ended = place.run("--set", "stopping.on_alarm=never")
+    assert "set aside" not in ended.stdout and "Without" not in ended.stdout
+    copies = asked(server)["bob"]
+    for trials in 6, 120:
+        ended = place.run("--set", "stopping.on_alarm=all", "--set", f"trials.max={trials}")
+        assert ended.exit_code == ExitCode.SPENT and "Without bob, " in ended.stdout and asked(server)["bob"] == copies
+        assert verdicts(place)[BETWEEN_OTHERS] == ("resolved" if trials > 6 else "out_of_reach")
