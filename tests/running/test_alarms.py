@@ -240,7 +240,7 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     looks = [row for row in map(json.loads, shown.splitlines()) if row["record"] == "look"]
     assert looks[-1]["verdicts"]["blocked"] == 1 and not looks[-1]["verdicts"]["resolved"]
     assert [pair["verdict"] for pair in place.results["pairs"]] == ["blocked"]
-    assert {row["tier"] for row in place.results["models"]} == {1}
+    assert {row["name"]: row["tier"] for row in place.results["models"]} == {"ada": 1, "bob": None}
     for text in (ended.stdout, place.report("summary"), place.report("md")):
         assert "come back word for word" in text and "better than" not in text
     compared = CliRunner().invoke(app, ["compare", str(place.run_dir), str(place.run_dir)])
