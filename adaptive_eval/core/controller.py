@@ -6,7 +6,7 @@ composed from that look. Every decision is a function of the configuration and o
 order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,11 @@ from adaptive_eval.core.settings import require
 from adaptive_eval.core.stages import Extension, StageBefore
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
 from scorio.moments import IntArray, over_categories
+
+Judged = Mapping[int, IntArray]
+"""By model, how many trials (M,) of each question a look judges."""
+FindVoid = Callable[[Judged, bool], Mapping[int, str]]
+"""Models whose answers are no samples, and why, by what a look judges and whether the run would end."""
 
 
 class Controller:
@@ -51,15 +56,17 @@ class Controller:
         keep_looks: bool = True,
         outside_plan: tuple[int, Cost] = (0, NO_COST),
         settles_losses: bool = True,
+        find_void: FindVoid | None = None,
     ) -> None:
         """Create the controller of a plan.
 
         `outside_plan`: trials outside the plan and their cost, which counts against the caps from the start.
         `keep_looks`: keep what a result, and a plan whose `before` this run is, read of them.
         `settles_losses`: requested trials of a model that is set aside count as lost at once. Otherwise `lose` reports
-        each loss, and `take` each answer that still arrives."""
+        each loss, and `take` each answer that still arrives.
+        `find_void`: finds models whose answers are no samples before each look, and when the run would end."""
         self.plan = plan
-        self._settles_losses = settles_losses
+        self._settles_losses, self._find_void = settles_losses, find_void
         self.finished: Reason | None = None
         self.short_caps: Mapping[str, float] = {}
         """Once the budget has ended the run: the caps that do not cover the next round, by currency, with the amounts
@@ -407,15 +414,15 @@ class Controller:
         """The latest look; None before the first."""
         return self.taker.last_look
 
-    def result(self, correction: ScoreCorrection | None = None, void: Collection[int] = ()) -> Result | None:
+    def result(self, correction: ScoreCorrection | None = None) -> Result | None:
         """The result of the latest look; None before the first. Needs `keep_looks`. A `correction` for errors of the
-        grader, and models that are `void`, change nothing in what is asked."""
+        grader changes nothing in what is asked."""
         keeps = self.taker.keep
         require(keeps, "result() needs the looks of the run: make the controller with keep_looks=True", keeps)
         if self.last_look is None:
             return None
         spent = self._flight.account.spent()
-        return conclude(self.taker, self.last_look, self.available, self.finished, spent, correction, void)
+        return conclude(self.taker, self.last_look, self.available, self.finished, spent, correction)
 
     def latest_look(self) -> Look | None:
         """The latest look as plain values, kept or not; None before the first."""
@@ -453,21 +460,10 @@ class Controller:
         if event.model in self.set_aside:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
-        if event.cause is Cause.ANSWERS:
-            self._void(event.model)
         for batch in self._drop_batches(event.model):
             self._unpaid[event.model] += batch.missing if event.cause is Cause.BUDGET else 0
             arrived, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
             self._flight.account.settle(batch, arrived, batch.total_cost(), lost)
-
-    def _void(self, model: int) -> None:
-        """Decide nothing about a model any more. A run that has ended because nothing was left to decide goes on with
-        the others; else its last look is taken again."""
-        self.taker.void[model] = True
-        if self.finished in (Reason.SETTLED, Reason.OUT_OF_REACH, Reason.BLOCKED):
-            self.finished = None
-        elif self.finished is not None and self.taker.taken:
-            self._look(calls_stand=True)
 
     def _drop_batches(self, model: int) -> Sequence[Batch]:
         spent = self._flight.account.spent_on(model)
@@ -498,10 +494,11 @@ class Controller:
                 if self._raise_alarms(done):
                     self._end_by_alarm()
                     return
+                self._set_aside_void()
             # once every model is set aside nothing is due any more, and a last look shows that they were
             if done or len(self.set_aside) > self._aside_at_look:
                 self._look()
-            self._compose()
+            self._go_on()
 
     def _set_aside_silent(self, done: Sequence[Batch]) -> list[Batch]:
         """Set aside models with too many time-outs in a round for these to count as answers; none of it counts."""
@@ -540,6 +537,24 @@ class Controller:
                 self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
             else:
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
+
+    def _set_aside_void(self, *, is_last: bool = False) -> bool:
+        """Set aside models whose answers are no samples; returns whether there are any that were not. `is_last`: the
+        run would end."""
+        if self._find_void is None:
+            return False
+        judged = over_categories(self._tally.counts) + self._tally.ungraded
+        models = [
+            model
+            for model in np.flatnonzero(self.plan.bench.asked).tolist()
+            if model not in self.set_aside or self.taker.void[model]
+        ]
+        void = self._find_void({model: judged[model] for model in models}, is_last)
+        new = [model for model in void if model not in self.set_aside]
+        for model in new:
+            self.taker.void[model] = True
+            self._drop_for_answers(model, Lost(Cause.ANSWERS, void[model]))
+        return bool(new)
 
     def _raise_alarms(self, done: Sequence[Batch]) -> bool:
         """Raise alarms about the models of these batches; returns whether they end the run.
@@ -603,12 +618,13 @@ class Controller:
             self.set_aside |= {alarm.model: Lost(Cause.ANSWERS, alarm.reason) for alarm in self.alarms}
             self._end_by_alarm()
             return
+        self._set_aside_void()
         self._look()
         for model in np.flatnonzero(self.plan.bench.asked).tolist():
             is_new = before.models[model] is None
             if is_new or not flight.issued[model].any():  # no budget has covered its first round
                 self._join(model, before.counted.get(model))
-        self._compose()
+        self._go_on()
         self._advance()  # rounds in flight may be complete
         self._keep_within_caps()
 
@@ -658,6 +674,17 @@ class Controller:
             if int(flight.issued[:, -1].max()) == plan.trials.max or not flight.account.fits(next_round.sum(axis=1)):
                 break
             self._issue(next_round)
+
+    def _go_on(self) -> None:
+        """Issue what the latest look asks for, or end the run, unless a model turns out to be void: then look again."""
+        self._compose()
+        while self.finished is not None and self._set_aside_void(is_last=True):
+            if self.finished in (Reason.SETTLED, Reason.OUT_OF_REACH, Reason.BLOCKED):
+                self.finished = None
+                self._look()
+                self._compose()
+            else:
+                self._look(calls_stand=True)
 
     def _compose(self) -> None:
         """Issue what the latest look asks for; if nothing is in flight then, the run is finished."""

@@ -201,7 +201,6 @@ def without_verdicts(look: JudgedLook, void: BoolArray, objective: Objective, av
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, look.forecast))
     verdicts_of = partial(_blocked_if_void, look.verdicts_of, of_void)
-    available = replace(available, set_aside=available.set_aside | void)
     order = look.order[np.argsort(void[look.order], kind="stable")]
     evidence, pairs, verdicts, choice = comparisons_of(
         objective, order, evidence, memory, available, verdicts_of, look.reversible

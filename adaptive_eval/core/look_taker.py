@@ -120,12 +120,16 @@ class LookTaker:
         `corrected_look`."""
         criteria, readings = self._read_evidence(self.tally)
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
-        return look, deciding_looks(self.decided, look, self.taken)
+        look = self._without_void(look, available)
+        return look, deciding_looks(self.decided, look, self.taken).without(look.memory)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         criteria, readings = self._read_evidence(self.tally)
         estimates = self.tally.estimates
         look = judge_look(estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
+        return self._without_void(look, available)
+
+    def _without_void(self, look: JudgedLook, available: AvailableTrials) -> JudgedLook:
         return without_verdicts(look, self.void, self.plan.objective, available) if self.void.any() else look
 
     def _read_evidence(self, tally: Tally) -> tuple[Criteria, list[Evidence]]:

@@ -1,7 +1,7 @@
 """The results of a run, as plain values."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers, without_verdicts
+from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Budget
@@ -142,17 +142,12 @@ def conclude(
     reason: Reason | None,
     spent: Cost,
     correction: ScoreCorrection | None = None,
-    void: Collection[int] = (),
 ) -> Result:
-    """The result as of the latest look, or by scores with a correction for errors of the grader; no comparison of the
-    models that are `void` is decided."""
+    """The result as of the latest look, or by scores with a correction for errors of the grader."""
     plan, bounds, decided = looks.plan, looks.tally.bounds(time_outs=True), looks.decided
     if correction is not None:
         look, decided = looks.correct(look, available, correction, anew=reason is not Reason.ALARM)
         bounds = None if bounds is None else correction.bounds(bounds)
-    if (is_void := looks.void | np.isin(np.arange(plan.bench.models), list(void))).any():
-        look = without_verdicts(look, is_void, plan.objective, available)
-        decided = decided.without(look.memory)
     counts: NDArray[np.integer] = looks.tally.counts
     bench = plan.bench
     outcomes = counts if bench.prior_counts is None else counts + bench.prior_counts

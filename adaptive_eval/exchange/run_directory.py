@@ -87,7 +87,7 @@ def take_imported_look(directory: Path, config: RunConfig) -> Results | None:
         ]
         reason, short_caps = machine.controller.finished, machine.controller.short_caps
         ended = RunStopped() if reason is None else RunFinished(reason, short_caps=short_caps or None)
-        reporter = Reporter(config, questions, store.reader.created, events)
+        reporter = Reporter(config, questions, store.reader.created)
         draft = reporter.draft(machine, is_over=True)
         rows = [*enumerate([*records, note_of(ended, {})], store.last_seq + 1)]
         store.commit(rows, report=draft)

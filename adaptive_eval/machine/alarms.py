@@ -1,8 +1,8 @@
 """Alarms about the answers of a model: they follow from the log, as looks do.
 
 At the first look they are a function of the trials of the opening round alone, whatever the order of the answers and
-however often the run is killed. Later looks find answers that repeat from some trial on, among the trials that they
-have judged. Others are raised by the core (`core.answer_alarms`).
+however often the run is killed. Later looks find answers that repeat among the trials that they judge. A model whose
+answers repeat is asked no more. Other alarms are raised by the core (`core.answer_alarms`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.machine.facts import lowest_categories
-from adaptive_eval.machine.records import ALARM, DISCARDED, IMPORTED, Note
+from adaptive_eval.machine.records import ALARM, DISCARDED, Note
 from adaptive_eval.machine.repeats import (
     SamplingFreedom,
-    find_frozen,
     find_repeats,
     repeats_sentence,
     watched_questions,
@@ -43,7 +42,9 @@ class AlarmSettings:
 class Alarms:
     """Sums over the answers of each model, and the alarms about them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, repeats_count: bool = False) -> None:
+        """`repeats_count`: an import has counted repeated answers as samples."""
+        self._repeats_count = repeats_count
         self.usages: dict[int, TrialUsage] = {}
         """By model."""
         self.stopped: dict[int, str] | None = None
@@ -63,8 +64,6 @@ class Alarms:
         """Trials of each model among which repeats were searched for last."""
         self.repeating: dict[int, str] = {}
         """The alarms about answers that repeat, by model."""
-        self._repeats_count = False
-        """Whether an import has counted repeated answers as samples."""
 
     def use(
         self,
@@ -91,16 +90,6 @@ class Alarms:
                 apart.add(trial, self._watched, self._lowest)
         usage.add(trial, self._watched, self._lowest)
 
-    @property
-    def voids_repeats(self) -> bool:
-        """Whether models whose answers certainly repeat decide nothing, and are asked no more."""
-        return self._settings.stop_on != "never" and not self._repeats_count
-
-    @property
-    def void(self) -> Mapping[int, str]:
-        """Models of which nothing is decided while the run goes on, each with its alarm."""
-        return self.repeating if self.voids_repeats and self.stopped is None else {}
-
     def usage(self, model: int) -> TrialUsage:
         """The sums of a model."""
         usage = self.usages.get(model)
@@ -108,23 +97,27 @@ class Alarms:
             usage = self.usages[model] = TrialUsage()
         return usage
 
-    def restore(self, note: Note) -> None:
-        """Take in a note of the log: repeats were found when they were searched for, an import may let them count, and
-        answers that were discarded repeat no more."""
-        if note.kind == IMPORTED:
-            self._repeats_count = bool(note.body.get("repeats_count"))
-        elif note.model is None:
+    def take_note(self, note: Note) -> None:
+        """Take in a note of the log: repeats that were found stay, though later answers differ, until the answers are
+        discarded."""
+        if note.model is None:
             return
-        elif note.kind == ALARM and note.body.get("fault") == AnswerFault.REPEATED:
+        if note.kind == ALARM and note.body.get("fault") == AnswerFault.REPEATED:
             self.repeating.setdefault(note.model, str(note.body.get("text", "")))
         elif note.kind == DISCARDED:
             self.repeating.pop(note.model, None)
 
+    @property
+    def void(self) -> Mapping[int, str]:
+        """Models of which nothing is decided while the run goes on, since their answers repeat, each with its alarm."""
+        counts = self._settings.stop_on == "never" or self._repeats_count
+        return {} if counts or self.stopped is not None else self.repeating
+
     def on_look(
         self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], *, is_last: bool
     ) -> list[Note]:
-        """The alarms about these models at a look that has judged so many trials (M,) of each; `is_last`: no further
-        look comes."""
+        """The alarms about these models at a look that judges so many trials (M,) of each; `is_last`: no further look
+        comes."""
         raised: list[Note] = []
         if not self._is_judged:
             self._is_judged = True
@@ -151,11 +144,11 @@ class Alarms:
     ) -> Iterator[Note]:
         for model in models:
             number = int(judged[model].sum())
-            if number >= growth * self._searched.get(model, 0) and self._settings.freedoms.get(model) is not None:
+            if number >= growth * self._searched.get(model, 0):
                 self._searched[model] = number
                 usage = self.usages.get(model, TrialUsage())
-                repeats = find_frozen(usage.watch, judged[model].tolist())
-                if repeats is not None:
+                repeats = find_repeats(usage.watch, self._settings.freedoms.get(model), judged[model].tolist())
+                if repeats is not None and repeats.is_certain:
                     self.repeating.setdefault(model, repeats_sentence(repeats))
             if model in self.repeating:
                 yield alarm_note(model, AnswerFault.REPEATED, self.repeating[model])

@@ -16,11 +16,13 @@ while the log is replayed it is only compared with what the log has of it, and t
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from adaptive_eval.core.account import BudgetAccount, trial_reserve
-from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.controller import Controller, Judged
+from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, Reason, SetAside
+from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
 from adaptive_eval.machine.alarms import Alarms, core_alarm_note
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.derived import DerivedRecords
@@ -69,7 +71,9 @@ from adaptive_eval.machine.follow_up import (
     follow_up,
 )
 from adaptive_eval.machine.records import (
+    ALARM,
     CORE_SET_ASIDE,
+    DISCARDED,
     FINISHED,
     SET_ASIDE,
     SETTLED,
@@ -97,6 +101,7 @@ from adaptive_eval.machine.trial import (
     Trial,
 )
 
+NOTES_OF_ALARMS = frozenset({ALARM, DISCARDED})
 EVERYTHING = 2**31
 """Trials that the core is asked for: all it wants, since how far it was asked must not matter."""
 
@@ -109,11 +114,13 @@ class Machine:
         setting: Setting,
         *,
         regraded_at: int = 0,
+        repeats_count: bool = False,
         seq: int = 0,
         spent: Cost = NO_COST,
         has_grades: bool = False,
     ) -> None:
-        """`regraded_at`: where the log says that all answers were graded anew and looks begin again; 0: nowhere.
+        """`regraded_at`: where the log says that all answers were graded anew and looks begin again; 0: nowhere;
+        `repeats_count`: whether an import has counted repeated answers as samples.
 
         The other keywords are for a machine that grades stored answers and replays nothing: `seq`, the newest sequence
         number; `spent`, the account of the store; `has_grades`, whether the grader has graded an answer of this run."""
@@ -121,7 +128,7 @@ class Machine:
         self.account.add_outside(spent)
         self.waited_before: Collection[int] = ()
         """Models of which all that was asked in earlier starts has come, if there were any."""
-        self.alarms = Alarms()
+        self.alarms = Alarms(repeats_count=repeats_count)
         """Sums over the graded answers of each model."""
         self.table = TrialTable(self.account)
         self.trials, self.counts, self.busy = self.table.trials, self.table.counts, self.table.busy
@@ -185,7 +192,24 @@ class Machine:
         """Whether a look was taken, or this start has begun or ended."""
         self._now = 0.0
         self._actions: list[Action] = []
-        self._set(setting, Controller(setting.plan, settles_losses=False))
+        self._raised: list[Note] = []
+        """Alarms of the looks that are being taken."""
+        self._set(setting, self._new_controller(setting, setting.plan))
+
+    def _new_controller(self, setting: Setting, plan: Plan, outside: tuple[int, Cost] = (0, NO_COST)) -> Controller:
+        """A core for these settings, which is told of models whose answers repeat."""
+        find_void = None
+        if (alarms := setting.alarms) is not None:
+            opening = dict(zip(setting.roster, plan.opening, strict=True))
+            self.alarms.use(alarms, setting.questions, opening, plan.bench.weights)
+            find_void = partial(self._find_void, setting.roster)
+        return Controller(plan, outside_plan=outside, settles_losses=False, find_void=find_void)
+
+    def _find_void(self, roster: Sequence[int], judged: Judged, is_last: bool) -> dict[int, str]:
+        models = {roster[position]: trials for position, trials in judged.items()}
+        self._raised += self.alarms.on_look(models.keys(), models, is_last=is_last)
+        void = self.alarms.void
+        return {position: void[roster[position]] for position in judged if roster[position] in void}
 
     def _set(self, setting: Setting, controller: Controller) -> None:
         plan = setting.plan
@@ -204,9 +228,6 @@ class Machine:
             for model, worst in zip(setting.roster, plan.bench.worst_cost, strict=True)
         }
         """The most that an answer may cost, without its grade."""
-        if (alarms := setting.alarms) is not None:
-            opening = dict(zip(setting.roster, plan.opening, strict=True))
-            self.alarms.use(alarms, setting.questions, opening, plan.bench.weights)
 
     def handle(self, event: Event, now: float = 0.0) -> list[Action]:
         """Take in an event; returns what is to be done, in order. `now`: seconds of any monotonic clock."""
@@ -309,9 +330,8 @@ class Machine:
             elif type(record) is LookTaken:
                 self.derived.restore_look(record)
             elif type(record) is Note:
-                if record.kind == SET_ASIDE and record.model is not None and self._holds(record):
+                if record.kind == SET_ASIDE and record.model is not None:
                     self.aside[record.model] = str(record.body.get("reason", ""))
-                self.alarms.restore(record)
                 self.derived.restore_note(record)
         self._tell_rows(rows)
 
@@ -335,10 +355,11 @@ class Machine:
             elif type(record) is Note and record.kind == SET_ASIDE and record.model in self.position:
                 self._tell(answers)
                 answers = []
-                if self._holds(record):
-                    self._tell_set_aside(
-                        SetAside(self.position[record.model], str(record.body.get("reason", "")), _cause(record))
-                    )
+                self._tell_set_aside(SetAside(self.position[record.model], str(record.body.get("reason", ""))))
+            elif type(record) is Note and record.kind in NOTES_OF_ALARMS:
+                self._tell(answers)
+                answers = []
+                alarms.take_note(record)
             if seq == self._regraded_at:
                 self._tell(answers)
                 answers = []
@@ -349,12 +370,8 @@ class Machine:
     def _tell_set_aside(self, event: SetAside) -> None:
         if self._regraded_at:
             self._aside_before.append(event)
-        elif self.controller.finished is None or event.cause is Cause.ANSWERS:
+        elif self.controller.finished is None:
             self.controller.tell([event])
-
-    def _holds(self, aside: Note) -> bool:
-        """Whether a model is set aside under these settings, too."""
-        return _cause(aside) is not Cause.ANSWERS or self.alarms.voids_repeats
 
     def _begin_looks(self) -> None:
         """Have the core decide by all that it was told of before the regrade, and by what that has cost in all."""
@@ -410,30 +427,22 @@ class Machine:
                 if lost.cause is Cause.GRADER and model in self.ungraded:
                     reason = "{}; on question {}: {}".format(reason, *self.ungraded[model])
                 self.derived.emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
-        self._raise_alarms(has_looked=bool(looks))
+        self._raise_alarms()
         if looks and self.is_live:
             self._note_settled()
 
-    def _raise_alarms(self, *, has_looked: bool) -> None:
+    def _raise_alarms(self) -> None:
         """Emit the alarms that follow from the log, each once, and end the run if the settings say so."""
         controller, setting = self.controller, self.setting
         raised = [core_alarm_note(alarm, setting.roster[alarm.model], setting.questions) for alarm in controller.alarms]
-        if has_looked and setting.alarms is not None and controller.finished is not Reason.ALARM:
-            numbers = controller.counts.sum(axis=2) + controller.ungraded
-            lost = (at for at, lost in controller.set_aside.items() if lost.cause is not Cause.ANSWERS)
-            unavailable = {*lost, *setting.plan.bench.recorded}
-            judged = {model: numbers[at] for at, model in enumerate(setting.roster) if at not in unavailable}
-            raised += self.alarms.on_look(judged.keys(), judged, is_last=controller.finished is not None)
-        for note in raised:
+        for note in raised + self._raised:
             self.derived.emit(note)
+        self._raised.clear()
         if self.is_live:
-            self._act_on_alarms()
+            self._stop_if_alarmed()
 
-    def _act_on_alarms(self) -> None:
-        """End this start by an alarm, once what is in flight has come, or go on without the models whose answers
-        repeat."""
-        for model, text in self.alarms.void.items():
-            self._set_aside(model, text, Cause.ANSWERS)
+    def _stop_if_alarmed(self) -> None:
+        """End this start by an alarm, once what is in flight has come."""
         if self.alarms.stopped is not None and not self._is_aborted:
             self._is_aborted = True
             self._stop = max(self._stop, 1)
@@ -471,7 +480,7 @@ class Machine:
             charged = charged.plus(account.charged.cost)
         outside = sum(account.answers for account in removed), cost.plus(charged) if self.is_capped else cost
         plan = replace(setting.plan, before=stage)
-        controller = Controller(plan, outside_plan=outside, settles_losses=False)
+        controller = self._new_controller(setting, plan, outside)
         self.aside.clear()
         self.derived.begin_stage()
         looked = self._looked
@@ -498,7 +507,7 @@ class Machine:
         self.derived.write_owed(self.controller.first_look, is_explained=event.is_explained)
         for model, reason in event.unreachable.items():
             self._set_aside(model, reason)
-        self._act_on_alarms()
+        self._stop_if_alarmed()
         for model, trials in lost.items():
             for trial in trials:
                 self.account.enter(trial, -1)
@@ -606,7 +615,7 @@ class Machine:
             elif self._is_wanted(model):
                 self.table.move(Trial(model, question, number, round_))
                 self._queues[model].append(key)
-        if self._is_finished:
+        if controller.finished is not None:
             for model in self._queues:
                 self._forget_queue(model)
         else:
@@ -881,12 +890,7 @@ class Machine:
 
     @property
     def _is_finished(self) -> bool:
-        return self.controller.finished is not None and not self._is_voiding
-
-    @property
-    def _is_voiding(self) -> bool:
-        """Whether the core is not told yet that a model decides nothing, after which it may go on."""
-        return any(self.position.get(model) not in {*self.controller.set_aside, None} for model in self.alarms.void)
+        return self.controller.finished is not None
 
     @property
     def _is_cutting_off(self) -> bool:
@@ -1040,10 +1044,6 @@ class Machine:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
         return is_paused and not self.busy[model] and not self._is_finished
-
-
-def _cause(aside: Note) -> Cause:
-    return Cause(aside.body.get("cause", Cause.SERVER))
 
 
 def _outcome(position: int, trial: Trial) -> Outcome:

@@ -41,7 +41,7 @@ class Note(NamedTuple):
 
 
 SET_ASIDE = "set_aside"
-"""A model whose servers cannot be used, or whose answers repeat; body: reason, cause."""
+"""A model whose servers cannot be used; body: reason, cause."""
 CORE_SET_ASIDE = "core_set_aside"
 """A model that the core goes on without; body: cause and reason. It follows from the log."""
 STARTED, RESUMED = "started", "resumed"

@@ -121,18 +121,15 @@ class Repeats(NamedTuple):
     """Number of questions with repeats since then."""
 
 
-def find_frozen(watch: AnswerWatch, trials: Sequence[int]) -> Repeats | None:
-    """Answers that repeat from some trial on, among the first `trials` of each question; None if they do not."""
-    questions = list(watch.in_order(trials))
-    since = _frozen_since(questions)
-    return None if since is None else Repeats(0, 0, True, *since)
-
-
-def find_repeats(watch: AnswerWatch, freedom: SamplingFreedom | None) -> Repeats | None:
-    """Repeats of a model; None if there are not too many, or it is sampled greedily."""
+def find_repeats(
+    watch: AnswerWatch, freedom: SamplingFreedom | None, trials: Sequence[int] | None = None
+) -> Repeats | None:
+    """Repeats of a model; None if there are not too many, or it is sampled greedily. With `trials` they are searched
+    among the first ones (M,) of each question, at one of many looks."""
     if freedom is None:
         return None
-    questions = list(watch.in_order())
+    most = ALARM_CHANCE if trials is None else ALARM_CHANCE**2
+    questions = list(watch.in_order(trials))
     all_pairs = [pair for answers in questions for pair in _pairs(answers)]
     pairs, agreed = len(all_pairs), _agreed(all_pairs)
     if (since := _frozen_since(questions)) is not None:
@@ -140,7 +137,7 @@ def find_repeats(watch: AnswerWatch, freedom: SamplingFreedom | None) -> Repeats
     long = [pair for pair in all_pairs if pair[0].size >= MIN_LONG_BYTES]
     expected = sum(_long_agreement(answer.size, freedom.temperature) for answer, _ in long)
     long_agreed = _agreed(long)
-    if _chance_of_agreement(len(long), long_agreed, expected) <= ALARM_CHANCE:
+    if _chance_of_agreement(len(long), long_agreed, expected) <= most:
         return Repeats(len(long), long_agreed)
     if any(len({answer.digest for _, answer in answers}) > 1 for answers in questions) or pairs < MIN_PAIRS:
         return None
@@ -148,7 +145,7 @@ def find_repeats(watch: AnswerWatch, freedom: SamplingFreedom | None) -> Repeats
     wrong_sizes = [min(answer.size for _, answer in answers) for answers in questions if _is_always_wrong(answers)]
     bits = 0.0 if is_choice else sum(wrong_sizes) / SHORT_BYTES_PER_BIT
     chance = MAX_AGREEMENT ** len(wrong_sizes) * 2.0**-bits
-    return Repeats(pairs, agreed, freedom.temperature >= 1.0 and not freedom.cut and chance <= ALARM_CHANCE)
+    return Repeats(pairs, agreed, freedom.temperature >= 1.0 and not freedom.cut and chance <= most)
 
 
 def _pairs(answers: list[tuple[int, _Answer]]) -> Iterator[tuple[_Answer, _Answer]]:

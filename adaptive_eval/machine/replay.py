@@ -2,8 +2,8 @@
 
 A *stage* is a configuration under which looks were taken, and that decides differently from the next one. A model that
 was set aside because of its servers returns with the next start, as if nothing had happened; only in an ended stage,
-whose looks stand, it stays set aside as in its last start. One whose answers repeat stays set aside. An ended
-stage keeps its looks though answers of it are discarded later: they are taken without the models of these answers.
+whose looks stand, it stays set aside as in its last start. An ended stage keeps its looks though answers of it are
+discarded later: they are taken without the models of these answers.
 """
 
 from bisect import bisect_left
@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from operator import itemgetter
 from typing import NamedTuple
 
-from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.events import Replayed, Setting, StageBegun
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import BEGUN, DISCARDED, REGRADED, SET_ASIDE, Note, Row, SettingsEnd
+from adaptive_eval.machine.records import BEGUN, IMPORTED, REGRADED, SET_ASIDE, Note, Row, SettingsEnd
 from adaptive_eval.machine.trial import Trial
 
 
@@ -32,7 +31,7 @@ KnownAnswers = Callable[[Collection[int], int], Iterable[Trial]]
 
 def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> set[int]:
     """Sequence numbers of the notes that a later start of the same stage invalidates."""
-    void, standing, for_answers = set[int](), list[int](), dict[int, list[int]]()
+    void, standing = set[int](), list[int]()
     ends = [stage.end.seq for stage in stages if stage.end is not None]
     for seq, note in notes:
         while ends and seq >= ends[0]:
@@ -41,12 +40,8 @@ def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> se
         if note.kind in BEGUN:
             void.update(standing)
             standing.clear()
-        elif note.kind == SET_ASIDE and note.body.get("cause") != Cause.ANSWERS:
+        elif note.kind == SET_ASIDE:
             standing.append(seq)
-        elif note.kind == SET_ASIDE and note.model is not None:
-            for_answers.setdefault(note.model, []).append(seq)
-        elif note.kind == DISCARDED and note.model is not None:
-            void.update(for_answers.pop(note.model, ()))
     return void
 
 
@@ -98,7 +93,8 @@ def _replay(
     known_answers: KnownAnswers,
 ) -> Steps:
     void = void_notes(notes, stages)
-    machine = Machine(stages[0].setting, regraded_at=_regraded_at(notes))
+    repeats_count = any(note.kind == IMPORTED and note.body.get("repeats_count") for _, note in notes)
+    machine = Machine(stages[0].setting, regraded_at=_regraded_at(notes), repeats_count=repeats_count)
     following = iter(zip(stages, stages[1:], strict=False))
     stage = next(following, None)
     for block in blocks:

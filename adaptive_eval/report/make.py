@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.machine.alarms import SEARCH_GROWTH
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.usage import AnswerFault, TrialUsage
-from adaptive_eval.notes import Event, TrialsImported, events_of_kind
 from adaptive_eval.questions import Question
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.label_effect import RunLabels
@@ -41,15 +40,13 @@ class Reporter:
         config: RunConfig,
         questions: Sequence[Question],
         created: float,
-        events: Sequence[Event] = (),
         labels: Callable[[], RunLabels | None] = lambda: None,
         sums_every: int = STORED_EVERY,
     ) -> None:
-        """`created`: when the run was begun, in seconds since 1970; `events`: those stored so far; `labels`: those of
-        its answers now; `sums_every`: trials after which a report stores sums anew."""
+        """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now;
+        `sums_every`: trials after which a report stores sums anew."""
         self._config, self._labels = config, labels
         self._subject = run_subject(config, questions, created)
-        self._counts_repeats = any(event.repeats_count for event in events_of_kind(events, TrialsImported))
         self.sums_every = sums_every
         self.latest: Results | None = None
         """The newest report that was stored."""
@@ -65,7 +62,6 @@ class Reporter:
             controller,
             self._find_repeats(machine, usages, is_over=is_over),
             self._labels(),
-            counts_repeats=self._counts_repeats,
         )
         if state is None:
             return None
@@ -73,7 +69,7 @@ class Reporter:
 
     def _find_repeats(self, machine: Machine, usages: Sequence[TrialUsage], *, is_over: bool) -> list[Caution | None]:
         """Search again, at the end or once a model has `SEARCH_GROWTH` times as many answers as at the last search.
-        What has raised an alarm stays, whatever the later answers are."""
+        Only what has raised an alarm is certain, and stays so whatever the later answers are."""
         for name, number, usage, freedom in zip(
             self._subject.models, machine.setting.roster, usages, self._subject.drawn, strict=True
         ):
@@ -81,9 +77,12 @@ class Reporter:
             if is_over or not searched <= usage.trials < SEARCH_GROWTH * searched:
                 self._repeats[name] = usage.trials, repeat_caution(name, usage, freedom)
             _, caution = self._repeats[name]
-            alarm = machine.alarms.repeating.get(number)
-            if alarm is not None and (caution is None or caution.kind != AnswerFault.REPEATED):
-                self._repeats[name] = usage.trials, Caution(AnswerFault.REPEATED, name, alarm)
+            if (alarm := machine.alarms.repeating.get(number)) is not None:
+                is_certain = caution is not None and caution.kind == AnswerFault.REPEATED
+                caution = caution if is_certain else Caution(AnswerFault.REPEATED, name, alarm)
+            elif caution is not None:  # answers that no look has judged may not count
+                caution = replace(caution, kind="repeats_unclear")
+            self._repeats[name] = usage.trials, caution
         return [self._repeats[name][1] for name in self._subject.models]
 
     def build(self, state: JudgedState, usages: Sequence[TrialUsage], reader: RunReader, *, is_over: bool) -> Results:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,6 @@ from adaptive_eval.report.warnings import (
     recorded_caution,
     repeat_caution,
     uncounted_caution,
-    void_by_repeats,
 )
 from scorio.moments import CountArray, FloatArray
 
@@ -153,19 +153,14 @@ def take_state(
     controller: Controller,
     repeats: Sequence[Caution | None],
     labels: RunLabels | None = None,
-    *,
-    counts_repeats: bool = False,
 ) -> JudgedState | None:
-    """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts, and models
-    whose answers certainly repeat have none, unless an import has counted these as samples (`counts_repeats`)."""
-    void = frozenset(void_by_repeats(filter(None, repeats), subject.decisions, repeats_count=counts_repeats))
-    numbers = [model for model, name in enumerate(subject.models) if name in void]
-    graded = result = controller.result(void=numbers)
+    """Copy the state after the latest look; None before the first. `labels` correct scores and verdicts."""
+    graded = result = controller.result()
     if result is None:
         return None
     labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
     if correction is not None:
-        result = controller.result(correction, numbers)
+        result = controller.result(correction)
         assert result is not None
     _, recorded = prior_and_recorded_counts(controller.plan.bench)
     order = [row.model for row in result.models]
@@ -183,7 +178,7 @@ def take_state(
         extensions=tuple(controller.extensions),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
         repeats=tuple(repeats),
-        void=void,
+        void=frozenset(compress(subject.models, controller.taker.void)),
     )
 
 
@@ -210,7 +205,7 @@ def complete(
             events,
             explained,
             stop_on=stop_on,
-            set_aside=state.set_aside,
+            set_aside=[at for at in state.set_aside if subject.models[at] not in state.void],
             recorded=bench.recorded,
         )
     )

@@ -10,7 +10,6 @@ from adaptive_eval.core.types import NO_COST, Cost, Verdict
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.finding import Clause, count_states, finding, model_clauses
-from adaptive_eval.report.needs import void_models
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.sites import SiteRow
@@ -121,8 +120,8 @@ class Status:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether verdicts of looks do not stand: an alarm lets none be decided, or none of a model that repeats."""
-        return set(self.verdicts) == {Verdict.BLOCKED} or bool(self.results is not None and void_models(self.results))
+        """Whether verdicts of looks do not stand: an alarm lets none be decided."""
+        return set(self.verdicts) == {Verdict.BLOCKED}
 
     @property
     def judged(self) -> int:

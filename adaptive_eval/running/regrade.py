@@ -252,7 +252,6 @@ class _Regrading:
             config,
             self._questions,
             self._store.reader.created,
-            self._reader.events(),
             lambda: read_run_labels(self._reader, config, roster),  # by the grades that are stored then
         )
 

@@ -42,7 +42,7 @@ def _make_report(store: RunStore) -> None:
     machine.handle(Tick(reader.elapsed, sum(time.gpu_seconds for time in reader.held_times().values())))
     machine.handle(Opened(last=store.last_seq, waited=awaited_models(events, log.models())))
     labels = read_run_labels(reader, setup.config, setup.roster)
-    reporter = Reporter(setup.config, setup.questions, reader.created, events, lambda: labels)
+    reporter = Reporter(setup.config, setup.questions, reader.created, lambda: labels)
     draft = reporter.draft(machine, is_over=not was_killed(events))
     if draft is not None:
         store.commit([*enumerate(looks, store.last_seq + 1)], report=draft)

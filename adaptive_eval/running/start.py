@@ -175,7 +175,6 @@ class _Start:
                 prepared.config,
                 prepared.questions,
                 store.reader.created,
-                beside.events(),
                 LabelSource(beside, prepared.config, prepared.roster).current,
             )
             patience = max((model.longest_answer for model in config.asked), default=0.0)

@@ -33,7 +33,7 @@ from adaptive_eval.exchange.recording import (
     recording_of_run,
 )
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.machine.repeats import MIN_PAIRS, AnswerWatch
+from adaptive_eval.machine.repeats import MIN_PAIRS, AnswerWatch, find_repeats, repeats_sentence
 from adaptive_eval.machine.trial import Trial
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.questions.load import benchmark_named
@@ -267,12 +267,16 @@ def perform_replay(
 ) -> PerformedReplay:
     """Replay with trials in random order by seed, or for None in recorded order; drawn questions are shuffled."""
     source, plan = prepared.source, prepared.plan_in_order(recorded=seed is None)
-    controller = Controller(plan)
+    answers = source.answers or [RecordedAnswers(AnswerWatch(), None)] * len(source.models)
+    repeats = {model: find_repeats(*facts) for model, facts in enumerate(answers) if plan.stops_on_alarm}
+    void = {
+        model: repeats_sentence(found) for model, found in repeats.items() if found is not None and found.is_certain
+    }
+    controller = Controller(plan, find_void=lambda *_: void)
     rng = np.random.default_rng([seed or 0, 0])
     if plan.drawn:
         source = source.shuffled(np.random.default_rng([seed or 0, 2]))
     tape = source.tape(rng, in_order=seed is None, by_number=plan.coupled)
-    answers = source.answers or [RecordedAnswers(AnswerWatch(), None)] * len(source.models)
     usages = tuple(TrialUsage(watch=facts.watch.copy()) for facts in answers)
 
     def count(outcomes: Sequence[Outcome]) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core import Anytime, Controller, Judging, NearBest, Optimal, Plan, Rule, StageBefore, ZScore
 from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.controller import FindVoid
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
@@ -93,9 +94,9 @@ class Faulty(Answers):
         return bool(np.random.default_rng((self.seed, *outcome[:3])).random() < self._share + 0.8 * last)
 
 
-def straight(plan: Plan, answers: Answers, looks: int | None = None) -> Controller:
+def straight(plan: Plan, answers: Answers, looks: int | None = None, find_void: FindVoid | None = None) -> Controller:
     """The simplest shell: ask for everything and tell everything to the end, or one by one up to a number of looks."""
-    controller = Controller(plan)
+    controller = Controller(plan, find_void=find_void)
     while controller.finished is None:
         requested = controller.ask(1 << 30)
         assert requested, "stalled"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Evidence, NearBest, Optimal, Plan, Rule, StageBefore, UnresolvedPairs, ZScore
 from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.controller import FindVoid
 from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
 from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import Best, Gate, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
@@ -223,11 +224,13 @@ SKILLS = (0.7, 0.5, 0.2)
 NONE = math.nan
 
 
-def finished_run(skills: Sequence[float] = SKILLS, seed: int = 1, **changes: object) -> Controller:
+def finished_run(
+    skills: Sequence[float] = SKILLS, seed: int = 1, find_void: FindVoid | None = None, **changes: object
+) -> Controller:
     """A finished run of these models."""
     usual = {"rule": Optimal(), "trials": Trials(min=4, max=40), "prior": "uniform"}
     plan = Plan(Bench(len(skills), 20, np.array([0.0, 1.0])), **(usual | changes))  # type: ignore[arg-type]
-    return straight(plan, Answers(plan, seed, lambda model, question: skills[model]))
+    return straight(plan, Answers(plan, seed, lambda model, question: skills[model]), find_void=find_void)
 
 
 def correction(shift: Sequence[float], sigma: float | Sequence[float] = 0.01) -> ScoreCorrection:

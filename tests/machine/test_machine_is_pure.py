@@ -11,7 +11,7 @@ PURE = (
     *("table", "derived", "first_grades", "facts", "usage", "repeats", "alarms"),
 )
 ALLOWED = {"bisect", "collections", "dataclasses", "enum", "hashlib", "json", "math", "numpy", "operator", "scipy"}
-ALLOWED |= {"typing", "zlib"}
+ALLOWED |= {"functools", "typing", "zlib"}
 OWN = ("adaptive_eval.core.", "adaptive_eval.machine.", "adaptive_eval.endpoints.types", "adaptive_eval.graders.types")
 VALUES_ONLY = {"Answer", "Sampling", "SignalValue"}
 """What it takes from rooms that do I/O: types of values."""

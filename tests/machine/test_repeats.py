@@ -18,7 +18,6 @@ from adaptive_eval.machine.repeats import (
     AnswerWatch,
     Repeats,
     SamplingFreedom,
-    find_frozen,
     find_repeats,
     repeats_sentence,
     watched_questions,
@@ -112,8 +111,9 @@ def test_a_cache_that_starts_in_the_middle_is_found_whatever_the_answers(
 
 def test_a_cache_is_found_in_the_trials_that_a_look_counts() -> None:
     watch = watched(from_trial(4, free), trials=12)
-    assert find_frozen(watch, [4] * 30) is None
-    assert find_frozen(watch, [12] * 30) == Repeats(0, 0, since=5, questions=30)
+    assert find_repeats(watch, WARM, [4] * 30) is None
+    found = find_repeats(watch, WARM, [12] * 30)
+    assert found is not None and (found.is_certain, found.since, found.questions) == (True, 5, 30)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.97, 0.995])
