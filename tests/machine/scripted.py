@@ -239,8 +239,8 @@ class Kind:
 
 
 def answer_text(seed: int, key: Key) -> str:
-    """The answer of a server; in some worlds the first model always gives the same answer."""
-    return "the same" if key[0] == 0 and seed % 3 == 0 else f"answer {key}"
+    """The answer of a server; in some worlds the first model always gives the same answer, a short or a long one."""
+    return "the same" * (1 if seed % 2 else 300) if key[0] == 0 and seed % 3 == 0 else f"answer {key}"
 
 
 class World:
@@ -306,7 +306,7 @@ class World:
             vote=Cost(VOTE, VOTE / 1024) if kind.judged else NO_COST,
             verdicts_at_once=AT_ONCE,
             questions=[f"q{number}" for number in range(self.questions)],
-            alarms=AlarmSettings("never", dict.fromkeys(roster, SamplingFreedom(1.0))),
+            alarms=AlarmSettings("all", dict.fromkeys(roster, SamplingFreedom(1.0))),
             seed=lambda model, question, number: number if number < 6 else number + 100,
         )
 

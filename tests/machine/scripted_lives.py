@@ -61,6 +61,8 @@ def live(seed: int, kills: int, length: int = 0, disk: Disk | None = None) -> tu
             happened.update(start.events)
             start.audit()
             kills -= ended == "stopped"
+            if start.machine.alarms.stopped is not None:  # every further start would end as this one
+                return disk, start, happened
             if ended not in ("stopped", "aborted") or (not is_last and chance.random() < 0.5):
                 break
         else:
@@ -108,6 +110,5 @@ def life(seed: int) -> Counter[str]:
 
 
 def alarms_of(disk: Disk) -> list[tuple[int | None, str]]:
-    """The alarms about the first round only, as repeats are searched for from time to time."""
     notes = [note for _, note in disk.notes if note.kind == ALARM]
-    return sorted((note.model, note.body["fault"]) for note in notes if note.body["fault"] != "repeats")
+    return sorted((note.model, note.body["fault"]) for note in notes)
