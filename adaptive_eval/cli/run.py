@@ -43,7 +43,8 @@ AskAgain = Annotated[
     bool,
     typer.Option(
         "--ask-again",
-        help="Discard and repeat a model's failed requests and, after an alarm, its answers since its server changed.",
+        help="Discard and repeat a model's failed requests and, after an alarm, its answers since its server changed, "
+        "or all that repeat.",
     ),
 ]
 Shown = Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")]

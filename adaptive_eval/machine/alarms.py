@@ -137,7 +137,7 @@ class Alarms:
                 yield alarm_note(model, fault, fault_sentence(fault, usage.answers.number))
             elif repeats is not None and repeats.is_certain:
                 self.repeating[model] = repeats_sentence(repeats)
-                yield alarm_note(model, AnswerFault.REPEATED, self.repeating[model])
+                yield alarm_note(model, AnswerFault.REPEATED, self.repeating[model], since={})  # from the first on
 
     def _find_later_repeats(
         self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], growth: float
@@ -151,7 +151,7 @@ class Alarms:
                 if repeats is not None and repeats.is_certain:
                     self.repeating.setdefault(model, repeats_sentence(repeats))
             if model in self.repeating:
-                yield alarm_note(model, AnswerFault.REPEATED, self.repeating[model])
+                yield alarm_note(model, AnswerFault.REPEATED, self.repeating[model], since={})  # from the first on
 
     def _stop_if_due(self, raised: Sequence[Note], models: Collection[int]) -> None:
         """End the run if the settings end it by these alarms about these models."""

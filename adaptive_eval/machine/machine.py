@@ -453,7 +453,7 @@ class Machine:
             return
         needed = self.controller.needed_models()
         for position, model in enumerate(self.setting.roster):
-            never_asked = model in self.aside or position in self.setting.plan.bench.recorded
+            never_asked = self.is_gone(model) or position in self.setting.plan.bench.recorded
             if not needed[position] and not never_asked:
                 self.derived.write_once(Note(SETTLED, model, {} if self.setting.slots[model] else {"launched": True}))
 

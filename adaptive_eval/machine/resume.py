@@ -111,8 +111,8 @@ async def begin(
     the run is to stop at once before the whole log is replayed.
 
     `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
-    `ask_again`: discard the answers since alarms about changes of servers, and ask models again of which not every
-    comparison is decided; `is_resumed`: whether it was there before.
+    `ask_again`: discard answers that repeat, or since alarms about changes of servers, and ask models again of which
+    not every comparison is decided; `is_resumed`: whether it was there before.
     """
     setting, verdicts = stages[-1].setting, verdicts_asked(reader)
     kind = RESUMED if is_resumed else STARTED
@@ -177,14 +177,14 @@ async def _unreachable_models(driver: Driver, machine: Machine) -> Mapping[int, 
 
 
 def alarms_without_discard(notes: Iterable[Note]) -> list[Note]:
-    """The latest alarm of each model about a changed server, if no answers were discarded since."""
+    """The latest alarm of each model about a changed server, or answers that repeat, if none were discarded since."""
     needed = {ALARM: "since", DISCARDED: "discarded"}
     changes = (note for note in notes if note.kind in needed and note.body.get(needed[note.kind]) is not None)
     return [*standing_alarms((note.model, note if note.kind == ALARM else None) for note in changes).values()]
 
 
 def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
-    """Records that discard the answers since alarms about changes of servers; what they have cost stays charged."""
+    """Records that discard the answers that alarms are about; what they have cost stays charged."""
     for alarm in alarms_without_discard(note for _, note in reader.notes()):
         if (model := alarm.model) is None or model not in setting.roster:
             continue

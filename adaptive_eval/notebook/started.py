@@ -44,7 +44,8 @@ def run(
         overrides: Settings over those of the file or mapping, such as `"trials.max=40"`.
         directory: Directory of the run; default: `store` and the run's name.
         fresh: Start a new run next to the existing one; nothing is deleted.
-        ask_again: After an alarm about a server, discard its model's answers since then, and request them again.
+        ask_again: After an alarm about a server, or answers that repeat, discard its model's answers since then, and
+            request them again.
         display: rich, plain, json or none; default: rich on a terminal, else plain lines.
 
     Returns:

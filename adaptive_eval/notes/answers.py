@@ -45,7 +45,8 @@ class AlarmRaised(Event, kind="alarm"):
     example: str | None = None
     """One of these answers."""
     since: Mapping[str, int] | None = optional_field()
-    """After a change of the model's server: by question, the number of the first trial since then."""
+    """After a change of the model's server: by question, the number of the first trial since then. Empty if answers
+    repeat: all are discarded."""
 
     @property
     def description(self) -> str:

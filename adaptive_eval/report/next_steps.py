@@ -290,8 +290,11 @@ def _more_trials(ending: Ending, run: str) -> Iterator[Advice]:
 
 def _independent_answers(ending: Ending, run: str) -> Iterator[Advice]:
     names = some_models([] if ending.results is None else void_models(ending.results), LONGEST_NAME)
-    useless = f"more trials are of no use while answers of {names} come back word for word"
-    yield _step(ending, f"{useless}: fix that server, and start over", fresh=True)
+    useless = f"more trials are of no use while answers of {names} come back word for word: fix that server"
+    if ending.imported:
+        yield _step(ending, f"{useless}, and start over", fresh=True)
+    else:
+        yield _step(ending, f"{useless}; then discard its answers, and request them again", flag="--ask-again")
 
 
 def _is_at_least(cap: float | str | None, need: float | str) -> bool:

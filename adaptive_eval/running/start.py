@@ -301,8 +301,8 @@ def _require_answers_to_repeat(directory: Path) -> None:
         if reader is not None and models_without_answers(reader.log, reader.log.models().values()):
             return
     raise ConfigError(
-        "--ask-again discards answers since failures of a model's server have changed, and repeats requests of models "
-        f"that were set aside, but {directory} has neither; run it without --ask-again"
+        "--ask-again discards answers that repeat, or since failures of a model's server have changed, and repeats "
+        f"requests of models that were set aside, but {directory} has none of these; run it without --ask-again"
     )
 
 

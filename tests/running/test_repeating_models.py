@@ -70,6 +70,27 @@ def test_it_is_asked_no_more_and_the_others_are_compared_without_it(tmp_path: Pa
     assert "blocked" in verdicts(place).values() and "Without bob" in place.report("summary")
 
 
+def test_once_its_server_is_fixed_it_can_be_asked_again(tmp_path: Path, server: ScriptedServer) -> None:
+    place = place_of(tmp_path, server)
+    copying, server_answer = server.answer, answer
+    ended = place.run()
+    assert (
+        "word for word: fix that server; then discard its answers" in ended.stdout and "--ask-again\n" in ended.stdout
+    )
+    before = asked(server)
+    assert place.run("--ask-again").exit_code == ExitCode.SPENT, "nobody has fixed it"
+    assert asked(server) - before == Counter({"bob": 4 * QUESTIONS}) and "Without bob" in place.report("summary")
+    server.answer = server_answer
+    again = place.run("--ask-again")
+    assert again.exit_code != ExitCode.SPENT and "Without" not in again.stdout, again.stdout
+    assert "bob: 24 answers since the alarm are discarded" in again.stdout
+    assert "blocked" not in verdicts(place).values() and not place.results["alarms"]
+    assert ("repeats", "bob") not in place.warnings() and ("discarded", "bob") in place.warnings()
+    found = verdicts(place)
+    server.answer = copying
+    assert place.run("--ask-again").exit_code == ExitCode.CONFIGURATION and verdicts(place) == found
+
+
 def test_copies_that_would_decide_the_first_look_decide_nothing(tmp_path: Path, server: ScriptedServer) -> None:
     """Copies between the others by score would decide both comparisons at the first look."""
     skills = {"ada": 0.95, "cid": 0.05}
