@@ -66,7 +66,7 @@ class LookTaker:
         if self.keep:
             self.evidence.append(look.evidence)
             self.looks.append(self.describe(look, available))
-            decided = self.decided.without(look.memory) if self.void.any() else self.decided
+            decided = self._decided_by(look, self.decided)
             self.decided = decided.with_look(self.taken, look.memory, look.evidence, look.rule)
 
     def describe(self, look: JudgedLook, available: AvailableTrials) -> Look:
@@ -121,7 +121,7 @@ class LookTaker:
         criteria, readings = self._read_evidence(self.tally)
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
         look = self._without_void(look, available)
-        return look, deciding_looks(self.decided, look, self.taken).without(look.memory)
+        return look, self._decided_by(look, deciding_looks(self.decided, look, self.taken))
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         criteria, readings = self._read_evidence(self.tally)
@@ -131,6 +131,9 @@ class LookTaker:
 
     def _without_void(self, look: JudgedLook, available: AvailableTrials) -> JudgedLook:
         return without_verdicts(look, self.void, self.plan.objective, available) if self.void.any() else look
+
+    def _decided_by(self, look: JudgedLook, decided: DecidingLooks) -> DecidingLooks:
+        return decided.without(look.memory) if self.void.any() else decided
 
     def _read_evidence(self, tally: Tally) -> tuple[Criteria, list[Evidence]]:
         """The criteria of a look, and the readings of the evidence so far."""
