@@ -206,6 +206,19 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
         )
 
 
+def elsewhere_cautions(names: Sequence[str], depths: Sequence[float], events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of alarms about recorded outcomes, and about R0 of models that have any (D), in the runs they come from."""
+    alarms = {event.model: (event.run, event.alarm) for event in events_of_kind(events, OutcomesRecorded)}
+    counted = {name for name, depth in zip(names, depths, strict=True) if depth}
+    for prior in events_of_kind(events, PriorTaken)[-1:]:
+        alarms |= {name: (prior.run, alarm) for name, alarm in (prior.alarms or {}).items() if name in counted}
+    for name in names:
+        run, alarm = alarms.get(name, ("", None))
+        if alarm is not None:
+            text = f"its answers in the run {run} had an alarm, and that run let them count; here they count, too"
+            yield Caution("alarm_elsewhere", name, f"{text}: {alarm}")
+
+
 def prior_caution(
     names: Sequence[str], depths: Sequence[float], models: Sequence[ModelRow], events: Sequence[Event]
 ) -> Iterator[Caution]:
