@@ -240,6 +240,11 @@ def _has_decided_pairs(results: Results | None) -> bool:
 
 
 def _grade_again(ending: Ending, run: str) -> Iterator[Advice]:
+    if ending.unpaid:
+        larger = {f"budget.{key}": round_up(total) for key, total in ending.unpaid.items()}
+        short = "the budget does not cover the verdicts on all stored answers"
+        yield _step(ending, f"{short}: raise {_list_settings(larger)}", larger)
+        return
     slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
     yield _step(ending, slow)
     again = "this grades the stored answers again; after a change of the grader, or to do only this:"
@@ -383,7 +388,7 @@ def _larger_caps(ending: Ending) -> dict[str, float | str]:
     if ending.short_caps and ending.results is None:
         return {f"budget.{key}": need for key, need in ending.short_caps.items()}
     of_reason = {Reason.WALL_TIME: ["wall_time"], Reason.GPU_TIME: ["gpu_hours"]}.get(ending.reason or Reason.BUDGET)
-    keys = of_reason or list(ending.short_caps) or [key for key in ending.caps if key != "wall_time"]
+    keys = of_reason or list(ending.short_caps or ending.unpaid) or [key for key in ending.caps if key != "wall_time"]
     larger = {key: max(2 * ending.caps.get(key, 0.0), ending.short_caps.get(key, 0.0)) for key in keys}
     return {
         f"budget.{key}": f"{cap:.15g}s" if key == "wall_time" else round_up(cap) for key, cap in larger.items() if cap

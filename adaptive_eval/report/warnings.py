@@ -274,6 +274,14 @@ def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     return (Caution(kind, model or None, text) for kind, model, text in notices)
 
 
+def unpaid_caution(events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of stored answers without a grade since the caps do not cover a judge's verdicts on them."""
+    for event in events_of_kind(events, TrialsRegraded)[-1:]:
+        if event.short_caps:
+            left = several((event.of or 0) - (event.so_far or 0), "stored answer")
+            yield Caution("unpaid_verdicts", None, f"the budget does not cover the verdicts on {left} without a grade")
+
+
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Warn of answers that were discarded, never came or failed, with what caps count for them.
 
