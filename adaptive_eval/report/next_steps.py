@@ -166,7 +166,10 @@ def _step(
     elif fresh:
         words.append("--fresh")
     changed = {*settings} | ({"trials.epochs"} if "trials.max" in settings else set())
-    old = {at for at, pair in enumerate(pairwise(["", *words])) if _set_by(*pair) in changed}
+    pairs = [*enumerate(pairwise(["", *words]))]
+    old = {at for at, pair in pairs if _set_by(*pair) in changed}
+    if fresh:  # a new run has nothing that --set KEY= could undo
+        old |= {at for at, (option, word) in pairs if option == "--set" and not word.partition("=")[2].strip()}
     words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
     typed = {key: value if isinstance(value, str) else f"{value:.15g}" for key, value in settings.items()}
     words += [word for key, value in typed.items() for word in ("--set", f"{key}={value}")]
