@@ -19,7 +19,7 @@ from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
-from adaptive_eval.running.remembered import remembered_note, remembered_settings
+from adaptive_eval.running.remembered import remembered_note, remembered_settings, without_undone
 
 MAX_NAME_WIDTH = 40
 """Characters of a model's name."""
@@ -45,8 +45,8 @@ def regrade(
                 f"{config} is a file of questions, and --config needs a configuration: save what the run's command "
                 "prints with --print-config (and the new --grader), and give that file"
             )
-        given = overrides or []
-        remembered, _ = remembered_settings(partial(load_config, config), given, run)
+        given = without_undone(overrides or [], run)
+        remembered, _ = remembered_settings(partial(load_config, config), overrides or [], run)
         shadowing = [setting for setting in remembered if setting.split("=")[0].split(".")[0] in GRADING]
         settings = load_config(config, [*remembered, *given])
         if shadowing and not _grades_alike(settings, config, given):

@@ -179,7 +179,8 @@ def _rank_on_questions(
     located = {"name": _run_name(file.stem), "questions": {"path": escape_variables(str(file))}}
     # decisions may refer to names that are not known yet
     undecided = {"grader": "exact", "objective": {"kind": "precision", "half_width": 0.5}}
-    locating = [text for text in overrides if re.split(r"[.\[=]", text.strip())[0] in LOCATING]
+    with_value = [text for text in overrides if text.partition("=")[2].strip()]  # others undo one of an earlier start
+    locating = [text for text in with_value if re.split(r"[.\[=]", text.strip())[0] in LOCATING]
     draft: list[Mapping[str, object]] = []
     for number, model in enumerate(typed, start=1):
         key = keys.get(model.name or _short(model.served or ""))

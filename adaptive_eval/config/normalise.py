@@ -28,7 +28,7 @@ COMMANDS_AT_ONCE = 4
 
 
 def apply_override(document: Document, override: str, environment: Mapping[str, str]) -> None:
-    """Set `key.path=value` in a document, or record a problem; without a value the document's own holds."""
+    """Set `key.path=value` in a document, or record a problem."""
     name, equals, text = override.partition("=")
     name = name.strip()
     if not equals or not PATH.fullmatch(name):
@@ -38,7 +38,12 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     place = f"--set {name}"
     keys = PART.findall(name)
     path = _resolve_path(document, keys, place)
-    if path is None or not text.strip():
+    if path is None:
+        return
+    if not text.strip():  # `running.remembered` leaves out what undoes something
+        hint = "to change what the file says, give one, or null if the key may have none (--set budget.usd=null)"
+        rule = "has no value, which would undo a --set of an earlier start, but there is none"
+        document.refuse(path, rule, hint, place=place)
         return
     document.forget(path)
     created = (path[:cut] for cut in range(1, len(path)) if document.value(path[:cut]) is None)

@@ -44,12 +44,13 @@ class Judge(AskedGrader):
     """A language model that gives an answer a verdict, scores it by criteria, or compares it with another answer.
 
     Signals: `verdict`; `is_correct` if the verdicts declare `correct`; `has_answer`; `agreement`, the share of votes
-    that agree (with several judges also `agreement_1`, `agreement_2` ..., each judge's agreement with the decision);
-    and the usage: `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`, `judge_seconds`.
-    With `scores` each criterion's level is a signal of its name, in place of a verdict, and `score` is their weighted
-    sum. With `compare_to` the verdict is better, tie or worse; `order_dependent` is the share of votes that change with
-    the order, and `prefers_first` how much more often the first place was preferred. An empty answer has the verdict
-    "" without a request. A missing or unreadable verdict is a grader error.
+    that agree (with several judges also `agreement_1`, `agreement_2` ..., each judge's agreement with the decision, and
+    `failed_votes_1` ..., how many votes of a judge did not come or cannot be read, if any); and the usage:
+    `judge_prompt_tokens`, `judge_completion_tokens`, `judge_usd`, `judge_gpu_seconds`, `judge_seconds`. With `scores`
+    each criterion's level is a signal of its name, in place of a verdict, and `score` is their weighted sum. With
+    `compare_to` the verdict is better, tie or worse; `order_dependent` is the share of votes that change with the
+    order, and `prefers_first` how much more often the first place was preferred. An empty answer has the verdict ""
+    without a request. A missing or unreadable verdict is a grader error.
     """
 
     kind: Literal["judge"] = "judge"
@@ -120,13 +121,13 @@ class Judge(AskedGrader):
 
     @property
     def gives(self) -> frozenset[str]:
-        panel = self._agreement_names if len(self.server) > 1 else ()
+        panel = [*chain.from_iterable(self._panel_names)] if len(self.server) > 1 else ()
         return frozenset({*panel, *USAGE_SIGNALS, *self.form.signals(()), *self.form.decision(()).signals})
 
     @property
-    def _agreement_names(self) -> Sequence[str]:
-        """Names of a panel's signals for each judge's agreement with the decision."""
-        return [f"agreement_{number}" for number in range(1, len(self.server) + 1)]
+    def _panel_names(self) -> Sequence[tuple[str, str]]:
+        """Names of a panel's signals for each judge: its agreement with the decision, and its failed votes."""
+        return [(f"agreement_{number}", f"failed_votes_{number}") for number in range(1, len(self.server) + 1)]
 
     @property
     def needs_rubric(self) -> bool:
@@ -154,9 +155,12 @@ class Judge(AskedGrader):
             raise (errors[0] if errors else error) from None
         shares: dict[str, SignalValue] = {}
         if len(self.server) > 1:
-            for name, ballots in zip(self._agreement_names, ballots_by_server, strict=True):
+            for names, votes, ballots in zip(self._panel_names, votes_by_server, ballots_by_server, strict=True):
+                agreement, failed = names
                 if chosen := [self.form.voted([ballot], 1).levels for ballot in ballots]:
-                    shares[name] = chosen.count(decision.levels) / len(chosen)
+                    shares[agreement] = chosen.count(decision.levels) / len(chosen)
+                if len(ballots) < len(votes):
+                    shares[failed] = len(votes) - len(ballots)
         marks = self._marks(decision)
         return marks._replace(signals={**marks.signals, **shares})
 

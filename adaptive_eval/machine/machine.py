@@ -18,6 +18,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from adaptive_eval.core.account import BudgetAccount, trial_reserve
 from adaptive_eval.core.controller import Controller, Judged
 from adaptive_eval.core.plan import Plan
@@ -123,7 +125,8 @@ class Machine:
         `repeats_count`: whether an import has counted repeated answers as samples.
 
         The other keywords are for a machine that grades stored answers and replays nothing: `seq`, the newest sequence
-        number; `spent`, the account of the store; `has_grades`, whether the grader has graded an answer of this run."""
+        number; `spent`, the account of the store, without what is reserved for verdicts that nobody was asked for;
+        `has_grades`, whether the grader has graded an answer of this run."""
         self.account = Account()
         self.account.add_outside(spent)
         self.waited_before: Collection[int] = ()
@@ -149,6 +152,10 @@ class Machine:
         """Whether it only grades stored answers."""
         self.regraded = 0
         """Stored answers that were graded again."""
+        self.unpaid: list[Cost] = []
+        """What is to be reserved for verdicts on stored answers that the caps do not cover."""
+        self._to_regrade: deque[Ungraded] = deque()
+        """Stored answers that wait, in their order, until verdicts on others leave room under the caps."""
         self.has_others = False
         """Whether the log has answers of models that are not in the run."""
         self._regraded_at = regraded_at
@@ -304,7 +311,9 @@ class Machine:
                     if (request := self._unsent.pop(record.key, None)) is not None:
                         self._send_reserved(request)
                 elif state is JUDGING:
-                    self._to_judge.append(record.key)
+                    held = self.trials.get(record.key)
+                    if held is not None and held.verdict == record.verdict:  # else it waits for room under the caps
+                        self._to_judge.append(record.key)
                 else:
                     self._judging.discard(record.key)
                     self._places.pop(record.key, None)
@@ -312,6 +321,7 @@ class Machine:
                         self.table.on_stored(record)
             for target, model in self._permits.pop(seq, ()) if self._permits else ():
                 self._permit(target, model)
+        self._regrade_more()
         self._judge_more()
         self._fill_all()
 
@@ -536,33 +546,53 @@ class Machine:
     def _on_regrade(self, answers: Sequence[Ungraded]) -> None:
         """Grade stored answers: what an earlier attempt has cost is charged, and their rows stay in their places."""
         self.is_live = self.is_regrading = True
-        for seq, trial, reserve, was_asked in answers:
-            is_judged = trial.question in self.setting.judged
-            if trial.state is JUDGING and not was_asked:  # nobody was asked: what was reserved is free again
-                self.account.add_outside(trial.verdict.times(-1))
-                trial = trial._replace(verdict=NO_COST)
-            before = trial.verdict  # stays in the account, as a charge
-            if self.is_capped and is_judged and not self._can_afford(reserve):
-                if trial.state is JUDGING:
-                    self._write_at(seq, trial._replace(verdict=NO_COST), self._verdict_charge(trial, before))
-                continue
-            self.table.add(trial)
-            self._places[trial.key] = seq
-            after = trial._replace(state=JUDGING, verdict=reserve if self.is_capped and is_judged else NO_COST)
-            self.account.add_outside(after.verdict)
-            self.table.move(after, is_charged=True)
-            if before != NO_COST or after.verdict != NO_COST:
-                self._write_at(seq, after, self._verdict_charge(trial, before))
-            else:
-                self._to_judge.append(after.key)
+        self._to_regrade.extend(answers)
+        self._regrade_more()
+        self._to_regrade = deque(map(self._put_off, self._to_regrade))
         self._judge_more()
 
-    def _verdict_charge(self, trial: Trial, cost: Cost) -> Charge | None:
-        """The charge for an earlier verdict on an answer, which the account has already."""
-        if cost == NO_COST:
+    def _regrade_more(self) -> None:
+        """Have stored answers graded as far as the caps allow now, none before one that stands earlier: of those with
+        a reserve, a judge is asked about the first. Nothing is left to wait for once no verdict is."""
+        while self._to_regrade and not (self._stop or self._is_cutting_off):
+            answer = self._to_regrade[0]
+            is_paid = self.is_capped and answer.trial.question in self.setting.judged
+            is_too_much = is_paid and not self._can_afford(answer.reserve)
+            if is_too_much and self.counts[JUDGING]:
+                return
+            self._to_regrade.popleft()
+            if is_too_much:
+                self.unpaid.append(answer.reserve)
+                self._put_off(answer)
+            else:
+                self._regrade_answer(answer, answer.reserve if is_paid else NO_COST)
+
+    def _regrade_answer(self, answer: Ungraded, reserve: Cost) -> None:
+        trial = answer.trial
+        self.table.add(trial)
+        self._places[trial.key] = answer.seq
+        after, charge = trial._replace(state=JUDGING, verdict=reserve), self._verdict_charge(answer)
+        self.account.add_outside(reserve)
+        self.table.move(after, is_charged=True)
+        if trial.verdict != NO_COST or reserve != NO_COST:
+            self._write_at(answer.seq, after, charge)
+        else:
+            self._to_judge.append(after.key)
+
+    def _put_off(self, answer: Ungraded) -> Ungraded:
+        """Remove the reserve of an earlier start for a verdict that has no room now."""
+        trial = answer.trial._replace(verdict=NO_COST)
+        if trial.state is not JUDGING or answer.trial.verdict == NO_COST:
+            return answer
+        self._write_at(answer.seq, trial, self._verdict_charge(answer))
+        return answer._replace(trial=trial)
+
+    def _verdict_charge(self, answer: Ungraded) -> Charge | None:
+        """The charge for an earlier verdict on an answer, which the account has already; None if nobody was asked."""
+        trial, is_open = answer.trial, answer.trial.state is JUDGING
+        if trial.verdict == NO_COST or (is_open and not answer.was_asked):
             return None
-        kind = ChargeKind.KILLED if trial.state is JUDGING else ChargeKind.WASTED
-        return Charge(kind, "verdict", trial.model, 1, cost)
+        return Charge(ChargeKind.KILLED if is_open else ChargeKind.WASTED, "verdict", trial.model, 1, trial.verdict)
 
     def _write_at(self, seq: int, trial: Trial, charge: Charge | None = None) -> None:
         """Write a row in its place, and a charge with it."""
@@ -700,6 +730,10 @@ class Machine:
         is_judged = self.is_capped and trial.question in self.setting.judged
         return self.setting.verdict if is_judged else NO_COST
 
+    def short_caps(self, more: Cost) -> dict[str, float]:
+        """The caps that do not cover this on top of all that is paid, reserved or charged, with the totals."""
+        return self._caps.caps_below(np.array((0.0, *self.account.total.plus(more))))
+
     def _can_afford(self, more: Cost) -> bool:
         """Whether the caps allow this on top of all that is paid, reserved or charged."""
         return self._caps.can_afford(self.account.total.plus(more))
@@ -828,7 +862,7 @@ class Machine:
         while self._to_judge and len(self._judging) < self.setting.verdicts_at_once:
             key = self._to_judge.popleft()
             trial = self.trials.get(key)
-            if trial is not None and trial.state is JUDGING:
+            if trial is not None and trial.state is JUDGING and key not in self._judging:
                 self._judging.add(key)
                 needs_judge = trial.question in self.setting.judged
                 self._actions.append(JudgeAnswer(trial) if needs_judge else GradeAnswer(trial))

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Reason, Verdict
-from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
 from adaptive_eval.machine.machine import Machine
@@ -257,20 +257,39 @@ async def _regrade(
     total, graded = reader.ungraded_count(roster), 0
     if total:
         driver.announce(Note(REGRADING, None, {"trials": total}))
-    spent = reader.spent()
+    spent, unpaid = (_spent(reader, roster, asked) if total else NO_COST), NO_COST
     while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
         answers = []
         for seq, trial in rows:
-            was_asked = trial.state is JUDGING and trial.verdict != NO_COST and asked > 0
+            was_asked = _is_reserved(trial) and asked > 0
             asked -= was_asked
             answers.append(Ungraded(seq, trial, reserve_of(trial), was_asked))
         machine = Machine(setting, seq=store.last_seq, spent=spent, has_grades=reader.has_grades())
         machine.ungraded = ungraded
         await driver.run(machine, [driver.tick(machine), Regrade(answers)])
         spent = machine.account.total
-        if machine.regraded:
+        for reserve in machine.unpaid:
+            unpaid = unpaid.plus(reserve)
+        if machine.regraded or machine.unpaid:
             graded += machine.regraded
-            driver.tell(store.append(Note(REGRADED, None, {"trials": machine.regraded, "so_far": graded, "of": total})))
+            short = {} if unpaid == NO_COST else {"short_caps": machine.short_caps(unpaid)}
+            body = {"trials": machine.regraded, "so_far": graded, "of": total, **short}
+            driver.tell(store.append(Note(REGRADED, None, body)))
+
+
+def _spent(reader: StoredLog, models: Collection[int], asked: int) -> Cost:
+    """Spending that caps count, without reserves of these models for verdicts that nobody was asked for: earlier starts
+    may have asked for the first `asked`."""
+    answers, account = reader.known_answers(models, END_OF_LOG), Account()
+    account.add_outside(reader.spent())
+    for trial in islice((trial for trial in answers if _is_reserved(trial)), asked, None):
+        account.add_outside(trial.verdict.times(-1))
+    return account.total
+
+
+def _is_reserved(trial: Trial) -> bool:
+    """Whether costs are reserved for a verdict on an answer."""
+    return trial.state is JUDGING and trial.verdict != NO_COST
 
 
 def verdicts_asked(reader: StoredLog) -> int:

@@ -46,6 +46,8 @@ class PriorTaken(Event, kind="prior"):
     """Places in `outcomes` of cut answers, which could have another grade; None if there are none."""
     corrected: Sequence[str] | None = optional_field()
     """Models of this run whose scores labels correct in the other one; here their grades count."""
+    alarms: Mapping[str, str] | None = optional_field()
+    """By model of this run: the alarm about its answers in the other one, which let them count."""
 
     def body(self) -> dict[str, object]:
         return {name: value for name, value in Event.body(self).items() if name != "sampled_otherwise" or value}
@@ -77,3 +79,5 @@ class OutcomesRecorded(Event, kind="recorded"):
     trials can then be compared with those of other models one by one."""
     corrected: bool | None = optional_field()
     """True if labels correct its score in the earlier run; here its grades count."""
+    alarm: str | None = optional_field()
+    """The alarm about its answers in the run that asked it, which let them count."""

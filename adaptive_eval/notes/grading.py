@@ -30,6 +30,9 @@ class TrialsRegraded(Event, kind="regraded"):
     so_far: int | None = optional_field()
     """When a run is resumed: the progress over all groups of this start."""
     of: int | None = optional_field()
+    short_caps: Mapping[str, float] | None = optional_field()
+    """When a run is resumed: the caps, by currency, that do not cover the verdicts on all of these, with the totals
+    that would. None if they do."""
     answers: int | None = optional_field()
     """When a whole run is regraded: the number of answers."""
     changed: int | None = optional_field()

@@ -82,6 +82,13 @@ def alarmed_models(results: Results, events: Sequence[Event]) -> Mapping[str, st
     return {model: alarm.text for model, alarm in ended.items()} | {**void_models(results)} | about
 
 
+def alarms_by_model(results: Results) -> Mapping[str, str]:
+    """Models with an alarm about their answers, whether these count or not, each with the alarm."""
+    faults, warnings = frozenset(AnswerFault), results.warnings
+    about_all = {row.model: row.text for row in warnings if row.model is not None and row.kind in faults}
+    return about_all | {row.model: row.text for row in results.alarms}
+
+
 def unread_answers(results: Results | None) -> str | None:
     """Say that the grader found no answer of models with an alarm about cut answers; None if it did."""
     if results is None:

@@ -53,6 +53,7 @@ from adaptive_eval.report.results import (
 from adaptive_eval.report.snapshot import RunSubject, Snapshot, run_info, server_rows
 from adaptive_eval.report.warnings import (
     cut_prior_cautions,
+    elsewhere_cautions,
     is_alarmed,
     judge_caution,
     label_cautions,
@@ -142,6 +143,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *judge_caution(subject.decisions, results.models, results.corrected),
             *label_cautions(results.models, results.labelled),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), results.models, snapshot.events),
+            *elsewhere_cautions(subject.models, snapshot.prior_depths.tolist(), snapshot.events),
             *cut_prior_cautions(subject.models, snapshot.bench),
             *reversal_cautions(results.reversals, subject.decisions),
             *metric_cautions(metrics),

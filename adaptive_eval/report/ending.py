@@ -89,6 +89,8 @@ class Ending:
     """Its limits, by key of `budget`."""
     short_caps: Mapping[str, float] = field(default_factory=dict)
     """Those of them that do not cover the next round, with the values that would."""
+    unpaid: Mapping[str, float] = field(default_factory=dict)
+    """Those that do not cover the verdicts on stored answers without a grade, with the values that would."""
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
@@ -176,7 +178,8 @@ class Ending:
             for key, total in self.short_caps.items()
             for cap in [self.caps.get(key, 0.0)]
         ]
-        return f"Stopped by the budget: {' and '.join(totals) or 'it does not cover the next round'}."
+        what = "the verdicts on all stored answers" if self.unpaid else "the next round"
+        return f"Stopped by the budget: {' and '.join(totals) or f'it does not cover {what}'}."
 
     @property
     def decided_by_labels(self) -> bool:
@@ -247,6 +250,7 @@ def find_ending(
         gated=decisions.objective.gate,
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
+        unpaid=unpaid_caps(events),
         imported=is_imported_alone(events),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
@@ -352,6 +356,12 @@ def _short_caps(events: Sequence[Event]) -> dict[str, float]:
     last = newest_turn(events)
     stored = last.short_caps if isinstance(last, RunFinished) else None
     return caps_by_key(stored or {})
+
+
+def unpaid_caps(events: Sequence[Event]) -> dict[str, float]:
+    """The caps that do not cover the verdicts on stored answers without a grade, with the values that would."""
+    regraded = events_of_kind(events, TrialsRegraded)
+    return caps_by_key((regraded[-1].short_caps if regraded else None) or {})
 
 
 def caps_by_key(totals: Mapping[str, float]) -> dict[str, float]:

@@ -123,7 +123,8 @@ def _run_sentence(event: Event) -> str | None:
         case notes.RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"
         case notes.TrialsRegraded(so_far=int(), of=int()):
-            return f"graded {event.so_far} of {event.of} stored answers again"
+            short = "; the budget does not cover more verdicts" if event.short_caps else ""
+            return f"graded {event.so_far} of {event.of} stored answers again{short}"
         case notes.TrialsRegraded():
             return f"graded {event.trials} stored answers again"
         case notes.RunStopped(reason=str(reason)):

@@ -166,7 +166,10 @@ def _step(
     elif fresh:
         words.append("--fresh")
     changed = {*settings} | ({"trials.epochs"} if "trials.max" in settings else set())
-    old = {at for at, pair in enumerate(pairwise(["", *words])) if _set_by(*pair) in changed}
+    pairs = [*enumerate(pairwise(["", *words]))]
+    old = {at for at, pair in pairs if _set_by(*pair) in changed}
+    if fresh:  # a new run has nothing that --set KEY= could undo
+        old |= {at for at, (option, word) in pairs if option == "--set" and not word.partition("=")[2].strip()}
     words = [word for at, word in enumerate(words) if not {at, at + 1} & old]
     typed = {key: value if isinstance(value, str) else f"{value:.15g}" for key, value in settings.items()}
     words += [word for key, value in typed.items() for word in ("--set", f"{key}={value}")]
@@ -240,6 +243,11 @@ def _has_decided_pairs(results: Results | None) -> bool:
 
 
 def _grade_again(ending: Ending, run: str) -> Iterator[Advice]:
+    if ending.unpaid:
+        larger = {f"budget.{key}": round_up(total) for key, total in ending.unpaid.items()}
+        short = "the budget does not cover the verdicts on all stored answers"
+        yield _step(ending, f"{short}: raise {_list_settings(larger)}", larger)
+        return
     slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
     yield _step(ending, slow)
     again = "this grades the stored answers again; after a change of the grader, or to do only this:"
@@ -386,7 +394,7 @@ def _larger_caps(ending: Ending) -> dict[str, float | str]:
     if ending.short_caps and ending.results is None:
         return {f"budget.{key}": need for key, need in ending.short_caps.items()}
     of_reason = {Reason.WALL_TIME: ["wall_time"], Reason.GPU_TIME: ["gpu_hours"]}.get(ending.reason or Reason.BUDGET)
-    keys = of_reason or list(ending.short_caps) or [key for key in ending.caps if key != "wall_time"]
+    keys = of_reason or list(ending.short_caps or ending.unpaid) or [key for key in ending.caps if key != "wall_time"]
     larger = {key: max(2 * ending.caps.get(key, 0.0), ending.short_caps.get(key, 0.0)) for key in keys}
     return {
         f"budget.{key}": f"{cap:.15g}s" if key == "wall_time" else round_up(cap) for key, cap in larger.items() if cap

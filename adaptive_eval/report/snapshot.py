@@ -57,6 +57,7 @@ from adaptive_eval.report.warnings import (
     recorded_caution,
     repeat_caution,
     uncounted_caution,
+    unpaid_caution,
 )
 from scorio.moments import CountArray, FloatArray
 
@@ -227,6 +228,7 @@ def complete(
             *import_cautions(events),
             *recorded_caution(subject.models, events),
             *notice_cautions(events),
+            *unpaid_caution(events),
             *loss_cautions(events),
             *(Caution("unbounded", None, text) for text in unbounded_models(plan, subject.models)),
         ),

@@ -206,6 +206,19 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
         )
 
 
+def elsewhere_cautions(names: Sequence[str], depths: Sequence[float], events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of alarms about recorded outcomes, and about R0 of models that have any (D), in the runs they come from."""
+    alarms = {event.model: (event.run, event.alarm) for event in events_of_kind(events, OutcomesRecorded)}
+    counted = {name for name, depth in zip(names, depths, strict=True) if depth}
+    for prior in events_of_kind(events, PriorTaken)[-1:]:
+        alarms |= {name: (prior.run, alarm) for name, alarm in (prior.alarms or {}).items() if name in counted}
+    for name in names:
+        run, alarm = alarms.get(name, ("", None))
+        if alarm is not None:
+            text = f"its answers in the run {run} had an alarm, and that run let them count; here they count, too"
+            yield Caution("alarm_elsewhere", name, f"{text}: {alarm}")
+
+
 def prior_caution(
     names: Sequence[str], depths: Sequence[float], models: Sequence[ModelRow], events: Sequence[Event]
 ) -> Iterator[Caution]:
@@ -259,6 +272,14 @@ def notice_cautions(events: Sequence[Event]) -> Iterator[Caution]:
         if isinstance(event, ServersNoticed) and (event.notice != "unused_score" or at > regraded)
     }
     return (Caution(kind, model or None, text) for kind, model, text in notices)
+
+
+def unpaid_caution(events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of stored answers without a grade since the caps do not cover a judge's verdicts on them."""
+    for event in events_of_kind(events, TrialsRegraded)[-1:]:
+        if event.short_caps:
+            left = several((event.of or 0) - (event.so_far or 0), "stored answer")
+            yield Caution("unpaid_verdicts", None, f"the budget does not cover the verdicts on {left} without a grade")
 
 
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:

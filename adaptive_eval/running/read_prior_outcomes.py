@@ -27,7 +27,8 @@ from adaptive_eval.notes import (
 from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.report.alarms import TRUNCATED, alarmed_models
+from adaptive_eval.report.alarms import TRUNCATED, alarmed_models, alarms_by_model
+from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.warnings import LOGS
 from adaptive_eval.running.prior_outcomes import (
@@ -80,22 +81,26 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
                 f"{', '.join(earlier.setup.roster.models)}: name them under prior.models, as in {{new-name: old-name}}"
             )
         changes = tuple(map(str, sampling_changes(prepared, earlier, sources)))
-        labelled = _corrected_models(earlier)
+        results = _results(earlier)
+        labelled, alarms = (frozenset(), {}) if results is None else (results.corrected, alarms_by_model(results))
         corrected = [name for name, source in sources.items() if source in labelled] or None
+        counted = {} if stored is None else dict(stored.alarms or {})
+        counted |= {name: alarms[source] for name, source in missing.items() if source in alarms}
         name = earlier.setup.config.name
-    return PriorTaken(section.model_dump(mode="json"), name, outcomes, changes, unsure or None, corrected)
+    return PriorTaken(
+        section.model_dump(mode="json"), name, outcomes, changes, unsure or None, corrected, counted or None
+    )
 
 
-def _corrected_models(earlier: StoredRun) -> frozenset[str]:
-    """Models of an earlier run whose scores are corrected by labels."""
-    results = earlier.results(running=False, rows=False, sums=False)
-    return frozenset() if results is None or results.labelled is None else results.labelled.corrected
+def _results(earlier: StoredRun) -> Results | None:
+    """The newest results of an earlier run, without what they say of each question."""
+    return earlier.results(running=False, rows=False, sums=False)
 
 
 def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str], *, cut_may_count: bool = False) -> Iterator[str]:
     """Alarms about models whose outcomes would be taken: their answers say more about a server. With `cut_may_count`,
     those about cut answers are no problem where the earlier run lets all answers count."""
-    results = earlier.results(running=False, rows=False, sums=False)
+    results = _results(earlier)
     alarmed = {} if results is None else alarmed_models(results, earlier.events)
     if results is not None and cut_may_count and results.setting("stopping", "on_alarm") == "never":
         alarmed = {}
@@ -188,10 +193,13 @@ def _take_from_run(
         if problem := next(_recorded_problems(prepared, stored, models), None):
             raise ConfigError(f"recorded models {names}: {run} {problem}")
         before = stored_outcomes(stored.setup.config, stored.events)
-        labelled = _corrected_models(stored)
+        results = _results(stored)
+        labelled, alarms = (frozenset(), {}) if results is None else (results.corrected, alarms_by_model(results))
         for model in models:
-            taken = _take_model(prepared, stored, before.get(model.model), model, run)
-            yield replace(taken, corrected=True) if model.model in labelled else taken
+            earlier = before.get(model.model)
+            alarm = alarms.get(model.model) if earlier is None else earlier.alarm
+            taken = _take_model(prepared, stored, earlier, model, run)
+            yield replace(taken, corrected=True if model.model in labelled else None, alarm=alarm)
 
 
 def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:

@@ -199,8 +199,8 @@ class _Regrading:
         before = None if machine is None else _results(earlier, machine, store)
         opening = judged_cells(machine) if is_anew and machine is not None else {}
         last = store.last_seq if opening else None
-        counts = {"answers": done.answers, "changed": done.changed, "failed": done.failed}
-        event = TrialsRegraded(done.answers, **counts, opening=last, arguments=arguments)
+        counts = TrialsRegraded(done.answers, answers=done.answers, changed=done.changed, failed=done.failed)
+        event = replace(counts, opening=last, arguments=arguments)
         records: list[Record] = [*_sum_charges(grades.charges), note_of(event, {})]  # looks begin again after the note
         records += [] if thresholds is None else [note_of(thresholds, {})]
         records += [LooksForgotten(0)] if opening else []

@@ -71,11 +71,13 @@ def choose_run(
 ) -> ChosenRun:
     """Prepare a run with these overrides, and with those that its earlier starts were given; `load` makes the
     configuration from overrides, if it `may_override` it. Other parameters are those of `run_directory`."""
-    prepared = prepare(load(overrides))
+    given = [text for text in overrides if _split(text)[1].strip()]
+    prepared = prepare(load(given))
     place = run_directory(prepared, directory, fresh)
     remembered, overridden = remembered_settings(load, overrides, place) if may_override else ((), {})
-    if remembered:
-        prepared = prepare(load([*remembered, *overrides]))
+    known = without_undone(overrides, place)
+    if remembered or known != given:
+        prepared = prepare(load([*remembered, *known]))
     return ChosenRun(replace(prepared, overrides=overridden), place, remembered)
 
 
@@ -100,6 +102,19 @@ def remembered_settings(
     }
 
 
+def without_undone(overrides: Sequence[str], directory: Path) -> list[str]:
+    """Overrides without those that undo a setting of the run in the directory, now or when the same command began its
+    last start. Others without a value stay, to be refused."""
+    last = _last_start(directory)
+    stored, words = ({}, ()) if last is None else (last.overrides or {}, last.arguments or ())
+
+    def undoes(text: str) -> bool:
+        key, value = _split(text)
+        return not value.strip() and (text in words or any(f"{old}.".startswith(f"{key}.") for old in stored))
+
+    return [text for text in overrides if not undoes(text)]
+
+
 def remembered_note(remembered: Sequence[str]) -> str:
     """A note to the user about remembered settings."""
     return (
@@ -108,11 +123,17 @@ def remembered_note(remembered: Sequence[str]) -> str:
     )
 
 
-def _stored_overrides(directory: Path) -> Mapping[str, Override]:
-    """The overrides of the newest start of a run."""
+def _last_start(directory: Path) -> RunBegun | None:
+    """The newest start of a run."""
     with RunReader.if_begun(directory) as reader:
         starts = [] if reader is None else events_of_kind(reader.events(), RunBegun)
-    return (starts[-1].overrides or {}) if starts else {}
+    return starts[-1] if starts else None
+
+
+def _stored_overrides(directory: Path) -> Mapping[str, Override]:
+    """The overrides of the newest start of a run."""
+    last = _last_start(directory)
+    return {} if last is None else last.overrides or {}
 
 
 def _split(override: str) -> tuple[str, str]:

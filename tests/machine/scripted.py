@@ -399,14 +399,15 @@ class Start:
         rows = [row for row in self.disk.ungraded() if row[1].model in roster]
         if not rows:
             return
-        spent = sum(self.disk.sums)
-        self.machine = Machine(self.settings[-1], seq=self.disk.last, spent=Cost(spent, spent / 1024), has_grades=True)
-        asked = 0
+        spent, asked = sum(self.disk.sums), 0
         answers = []
         for seq, trial in rows:
-            was_asked = trial.state is JUDGING and asked < AT_ONCE
+            is_reserved = trial.state is JUDGING and trial.verdict != NO_COST
+            was_asked = is_reserved and asked < AT_ONCE
             asked += was_asked
+            spent -= trial.verdict.tokens * (is_reserved and not was_asked)
             answers.append(Ungraded(seq, trial, self.world.verdict, was_asked))
+        self.machine = Machine(self.settings[-1], seq=self.disk.last, spent=Cost(spent, spent / 1024), has_grades=True)
         self.do(Regrade(answers))
         while not self.ended:
             self.step()

@@ -28,10 +28,12 @@ from adaptive_eval.machine.events import (
     MakeReport,
     Opened,
     Received,
+    Regrade,
     Replayed,
     Send,
     Setting,
     Stop,
+    Ungraded,
     Wasted,
     Write,
 )
@@ -278,6 +280,27 @@ def test_no_more_verdicts_are_asked_for_at_a_time_than_allowed() -> None:
     _, second = (action.trial.key for action in played.others if isinstance(action, JudgeAnswer))
     played.do(Graded(second, 1))
     assert sum(isinstance(action, JudgeAnswer) for action in played.others) == 3
+
+
+def test_stored_answers_wait_in_their_order_for_room_under_the_caps() -> None:
+    """A start that is killed takes the first with a reserve for those that a judge was asked about."""
+    played = Played(replace(setting(budget=Budget(tokens=40)), judged=frozenset(range(3)), verdicts_at_once=2))
+    stored = [Trial(0, 0, number, 0, JUDGING, verdict=Cost(7)) for number in range(4)]
+    played.disk.write(*stored)
+    reserves = [Cost(30), Cost(30), Cost(5), Cost(50)]
+    played.machine.seq = played.disk.last
+    played.do(Regrade([Ungraded(*row) for row in zip(range(1, 5), stored, reserves, strict=True)]))
+
+    def reserved() -> list[int]:
+        return [trial.verdict.tokens for _, trial in played.disk.ungraded()]
+
+    assert reserved() == [30, 0, 0, 0], "the third does not overtake the second"
+    played.do(Graded(stored[0].key, 1, cost=Cost(5)))
+    assert reserved() == [30, 5, 0] and not played.machine.unpaid
+    played.do(Graded(stored[2].key, 1, cost=Cost(5)), Graded(stored[1].key, 1, cost=Cost(20)))
+    assert reserved() == [0] and played.machine.unpaid == [Cost(50)] and isinstance(played.others[-1], Finish)
+    asked = [action.trial.key for action in played.others if isinstance(action, JudgeAnswer)]
+    assert asked == [trial.key for trial in stored[:3]]
 
 
 def test_trials_without_rows_of_a_killed_start_are_charged_at_the_mean() -> None:

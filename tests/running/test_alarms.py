@@ -255,14 +255,21 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
         planned = CliRunner().invoke(app, ["plan", str(place.config()), "--simulations", "10", *options]).stdout
         assert f"the {whose} has an alarm about answers that the forecast counts all the same. bob: " in planned
     first, place.run_dir = place.run_dir, place.folder / "later"
-    for later in ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}):
+    laters = {"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]}
+    for later in laters:
         refused = place.run(**later)
         assert refused.exit_code == ExitCode.CONFIGURATION and not place.run_dir.exists()
         assert f"{first} has an alarm about bob: the answers of 12 of 12 pairs" in refused.stderr
     fine, place.run_dir = ("--set", "stopping.on_alarm=never"), first
     assert place.run(*fine).exit_code == ExitCode.REACHED
-    place.run_dir = place.folder / "later"
-    assert place.run(*fine, **later).exit_code == ExitCode.REACHED, "as the refusal says"
+    caveat = "its answers in the run run had an alarm, and that run let them count; here they count, too: the answers"
+    for name, later in enumerate(laters):
+        place.run_dir = place.folder / f"later-{name}"
+        assert place.run(*fine, **later).exit_code == ExitCode.REACHED, "as the refusal says"
+        assert place.run(*fine, **later).exit_code == ExitCode.REACHED
+        assert [row["model"] for row in place.results["warnings"] if row["text"].startswith(caveat)] == ["bob"]
+        shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"]).stdout
+        assert all(caveat in " ".join(text.split()) for text in (shown, place.report("summary"), place.report("md")))
     stuck = set(MODELS)
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()

@@ -62,7 +62,15 @@ def test_a_setting_changed_in_the_file_or_on_the_command_line_replaces_that_of_t
     assert "settings of an earlier start" not in once_more.stderr
     undone = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=")
     assert "settings changed: stopping.confidence" in undone.stdout and "still apply" not in undone.stderr
+    again = site.run(site.folder / "run.yaml", "--set", "stopping.confidence=")
+    assert again.exit_code in ENDED, "the same command goes on, though it has nothing to undo"
     assert "still apply" not in site.run(site.folder / "run.yaml").stderr
+    for text in ("stopping.confidence=", "trials.max=", "models.0.price="):
+        refused = site.run(site.folder / "run.yaml", "--set", text)
+        assert (
+            refused.exit_code == ExitCode.CONFIGURATION
+            and "which would undo a --set of an earlier start" in refused.stderr
+        )
     for options in (["--set", "budget.trials=600"], ["--set", "budget="], []):  # a section replaces what was set in it
         assert ("still apply" in site.run(site.folder / "run.yaml", *options).stderr) is False
     fresh = site.run(site.folder / "run.yaml", "--run-dir", str(site.directory("other")))

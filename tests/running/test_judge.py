@@ -385,6 +385,8 @@ def test_one_of_three_judges_may_be_unreachable(site: Site, judges: tuple[str, s
     right, too, _ = judges
     assert site.run(site.write(**panel_settings(right, too, AWAY))).exit_code in ENDED
     assert {trial.signals["agreement"] for trial in stored(site)} == {2 / 3}
+    failed = [{name: trial.signals.get(f"failed_votes_{name}") for name in (1, 2, 3)} for trial in stored(site)]
+    assert failed == [{1: None, 2: None, 3: 1}] * len(failed)
 
 
 @pytest.mark.slow

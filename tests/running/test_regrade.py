@@ -1,6 +1,7 @@
 """Stored answers are graded again without a request, also those on which a grader has failed."""
 
 import json
+import re
 import shlex
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +24,7 @@ from adaptive_eval.report.results_file import read_results
 from adaptive_eval.report.stored import read_counts
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
+from adaptive_eval.store.read import LogReader
 
 FRAGILE = """
 from pathlib import Path
@@ -268,6 +270,35 @@ def test_a_capped_run_goes_on_after_a_regrade_whatever_was_judged_again_before(s
         again = site.run(config)
     assert again.exit_code in ENDED and "does not cover" not in again.output, again.output
     assert RunOutcome.of(site.directory()) == regraded
+
+
+def test_a_mended_judge_grades_all_that_the_caps_cover_in_one_start(site: Site, fair_url: str) -> None:
+    """Of verdicts at their worst, the caps cover few at a time."""
+    models = [{"name": name, "base_url": fair_url} for name in MODELS[:2]]
+
+    def ungraded_after(tokens: int, url: str) -> tuple[int, int, Result]:
+        grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
+        config = site.write(models=models, trials={"min": 4, "max": 4}, budget={"tokens": tokens}, grader=grader)
+        ended = site.run(config)
+        with closing(LogReader.open(site.directory())) as reader:
+            return len([*reader.ungraded()]), reader.spent().tokens, ended
+
+    with serving(SimulatedServer(small_world(), judge=SimulatedJudge(mute=0.4))) as url:
+        left, spent, _ = ungraded_after(1_000_000, url)
+    worst = 5000
+    assert left > 20
+    some, before, ended = ungraded_after(spent + worst, fair_url)
+    assert 0 < some < left and spent < before <= spent + worst
+    output = " ".join(ended.output.split())
+    assert f"graded {left - some} of {left} stored answers again; the budget does not cover more verdicts" in output
+    assert f"the budget does not cover the verdicts on {some} stored answers without a grade" in output
+    raised = re.search(r"does not cover the verdicts on all stored answers: raise budget.tokens to ([0-9,]+)", output)
+    assert raised is not None and "if the grader ran out of time" not in output
+    needed = int(raised[1].replace(",", ""))
+    assert needed > before + some * worst / 2
+    none, after, ended = ungraded_after(before + 4 * worst, fair_url)
+    assert none == 0 and before < after < before + 4 * worst < needed, "four at a time at their worst, but all"
+    assert "without a grade" not in ended.output
 
 
 PATCHY = """

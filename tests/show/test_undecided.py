@@ -118,8 +118,9 @@ def test_repeated_answers_are_in_the_headline_and_no_reason_for_more_trials() ->
     name = results.pairs[2].second
     alarmed = replace(results, warnings=(Caution("repeats", name, "its server serves a cache"),))
     assert f"Alarm: answers of {name} come back word for word" in finding(alarmed)[0]
-    step = advice(alarmed)
-    assert step.text.startswith("more trials are of no use") and (step.command or "").endswith("--fresh")
+    step = advice(alarmed, "mine.yaml", "--set", "budget.usd=", "--set", "name=a=")
+    assert step.text.startswith("more trials are of no use")
+    assert (step.command or "").endswith("mine.yaml --set name=a= --fresh"), "a new run has nothing to undo"
 
 
 @pytest.mark.parametrize(("difference", "lead"), [(0.0, "level with bob ("), (0.02, "ahead of bob by 2.0 points (")])
