@@ -28,6 +28,7 @@ from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.alarms import TRUNCATED, alarmed_models, alarms_by_model
+from adaptive_eval.report.needs import void_models
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.warnings import LOGS
@@ -108,7 +109,9 @@ def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str], *, cut_may_c
     for name, source in sources.items():
         if source in alarmed:
             row = rows.get(source)
-            go_on = "let it go on with --ask-again once the server is fixed, " if row and row.since is not None else ""
+            can_ask = results is not None and source in void_models(results)
+            can_ask = can_ask or (row is not None and row.since is not None)
+            go_on = "let it go on with --ask-again once the server is fixed, " if can_ask else ""
             fine = ""
             if row is None or row.kind != TRUNCATED:
                 fine = "; if nothing is wrong with them, let that run go on with --set stopping.on_alarm=never"
