@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.in_flight import BatchesInFlight, TrialArray
 from adaptive_eval.core.judge import BoolArray, Judging, after, forecast_power
-from adaptive_eval.core.look import JudgedLook, likely_open, trials_for
+from adaptive_eval.core.look import JudgedLook, likely_open
+from adaptive_eval.core.pair_trials import trials_for
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import Policy, View
 from adaptive_eval.core.rules import Rule, is_giving_up, judges_by_pair, tie_boundary

@@ -25,7 +25,6 @@ from adaptive_eval.core.evidence import (
     Evidence,
     IndexArray,
     cautious,
-    side,
     weigh_evidence,
 )
 from adaptive_eval.core.gates import deciding_parts
@@ -41,6 +40,7 @@ from adaptive_eval.core.judge import (
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.pair_trials import PairTrials, information_from, lowerable, trials_for
 from adaptive_eval.core.rules import Rule, calls, has_error_left, is_giving_up, is_lenient
 from adaptive_eval.core.shared_trials import PairedEvidence
 from adaptive_eval.core.tally import ScoreBounds
@@ -97,7 +97,9 @@ class JudgedLook:
     verdicts_of: VerdictsOf
     """The verdicts of any pairs (n, 2) at their positions, whether or not the objective compares them today."""
     fixed: FloatArray
-    """For each pair, the share of its variance that no trial can lower (`fixed_share`)."""
+    """For each pair, the share of its variance that no trial can lower (`lowerable`)."""
+    balance: FloatArray
+    """For each pair (P, 2), how much of the rest trials of either model lower."""
     reversible: BoolArray
     """Undecided pairs whose order unknown grades could reverse."""
     boundary: FloatArray | None = None
@@ -152,8 +154,8 @@ def judge_look(
     evidence, compared = ways[0], estimates.on(estimator)
     judged, level = judge(memory, ways, criteria)
     memory = memory if calls_stand else judged
-    fixed = fixed_share(compared, evidence, available.recorded)
-    reach, certain = reachable_information(evidence, available, fixed), cautious(ways)
+    fixed, balance = lowerable(compared, evidence, available.recorded)
+    reach, certain = reachable_information(evidence, available, fixed, balance), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
@@ -187,6 +189,7 @@ def judge_look(
         verdicts=verdicts,
         verdicts_of=verdicts_of,
         fixed=fixed,
+        balance=balance,
         reversible=reversible,
         choice=choice,
     )
@@ -257,40 +260,6 @@ def comparisons_of(
     return Compared(replace(evidence, deciding=choice.sides), choice.pairs, choice.verdicts, choice)
 
 
-def fixed_share(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> FloatArray:
-    """For each pair, the share of sum_q v_q / N_q due to recorded models: 0 if both are asked, 1 if neither is. It is
-    also 0 if one is, and the pair is judged trial by trial: then each trial of the other model lowers all of it."""
-    if not recorded.any():
-        return np.zeros(len(evidence.z))
-    fixed = np.append(recorded, True)  # the reference is known exactly
-    first, second = evidence.first, evidence.second
-    reference = 0.0 if evidence.against_reference else None
-    first_noise, second_noise = (
-        side(estimates, reference, members, evidence.gate).noise for members in (first, second)
-    )
-    fixed_noise = np.where(fixed[first], first_noise, 0.0) + np.where(fixed[second], second_noise, 0.0)
-    with np.errstate(invalid="ignore"):
-        share = fixed_noise / np.maximum(first_noise + second_noise, np.finfo(float).tiny)
-    both = fixed[first] & fixed[second]
-    by_trial = np.zeros(len(share), bool) if evidence.paired is None else evidence.paired
-    return np.where(both, 1.0, np.where(np.isfinite(share) & ~by_trial, share, 0.0))
-
-
-def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:
-    """The multiple of today's trials that gives this multiple of the information; infinite if none does."""
-    variance_left = 1.0 / np.maximum(information, np.finfo(float).tiny) - fixed
-    with np.errstate(divide="ignore", invalid="ignore"):
-        times = (1.0 - fixed) / np.maximum(variance_left, 0.0)
-    return np.where(fixed == 0.0, information, np.where(variance_left > 0.0, times, np.inf))
-
-
-def information_from(trials: FloatArray, fixed: FloatArray) -> FloatArray:
-    """The multiple of today's information that this multiple of the trials gives."""
-    with np.errstate(divide="ignore"):
-        grown = 1.0 / ((1.0 - fixed) / trials + fixed)
-    return np.where(fixed == 0.0, trials, grown)
-
-
 def evidence_readings(
     estimates: Estimates,
     criteria: Criteria,
@@ -359,14 +328,15 @@ def compared_pairs(
     return np.where(behind[:, None], pairs[:, ::-1], pairs)
 
 
-def reachable_information(evidence: Evidence, available: AvailableTrials, fixed: FloatArray) -> FloatArray:
+def reachable_information(
+    evidence: Evidence, available: AvailableTrials, fixed: FloatArray, balance: FloatArray
+) -> FloatArray:
     """The information that each pair could reach with all trials left; 1 is the horizon."""
-    of_models = (available.known_outcomes(), np.append(available.reserved, 0))
-    outcomes, reserved = (trials[evidence.first] + trials[evidence.second] for trials in of_models)
+    pairs = np.stack([evidence.first, evidence.second], axis=1)
+    trials = PairTrials.of(available.known_outcomes(), available.recorded, pairs, balance, evidence.paired)
+    reserved = np.append(available.reserved, 0)[pairs].sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = information_from(
-            np.where(outcomes > 0, 1.0 + (available.affordable + reserved) / outcomes, np.inf), fixed
-        )
+        growth = information_from(trials.times_with(available.affordable + reserved), fixed)
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
     return np.clip(reach, np.minimum(evidence.information, 1.0), 1.0)
 
@@ -448,19 +418,21 @@ def describe(
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    outcomes, before = (
+    before = np.append(np.where(available.recorded, 0, available.prior_outcomes), 0)
+    swapped = (evidence.first[at] != pairs[:, 0])[:, None]
+    trials = PairTrials.of(
         available.known_outcomes(),
-        np.append(np.where(available.recorded, 0, available.prior_outcomes), 0),
+        available.recorded,
+        pairs,
+        np.where(swapped, look.balance[at][:, ::-1], look.balance[at]),
+        None if evidence.paired is None else evidence.paired[at],
     )
-    is_one_sided = evidence.against_reference | np.append(available.recorded, False)[pairs].any(axis=1)
-    share = np.where(is_one_sided, 1.0, 0.5)
-    per_question = share * outcomes[pairs].sum(axis=1) / questions
-    not_asked = share * before[pairs].sum(axis=1) / questions
+    not_asked = np.where(trials.is_one_sided, 1.0, 0.5) * before[pairs].sum(axis=1) / questions
     boundary = look.least_z()[at]
     call = sign * look.memory.call[at]
     with np.errstate(invalid="ignore"):  # before any trials there is no estimate of how many are needed
         times = trials_for(times_needed(ahead, look.cautious, look.rule)[at], look.fixed[at])
-        needed = np.maximum(per_question * times - not_asked, 0.0)
+        needed = np.maximum(trials.needed_for(times) / questions - not_asked, 0.0)
     mask = 1.0 if look.compares else np.nan
     columns = (
         pairs[:, 0].tolist(),

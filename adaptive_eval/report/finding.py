@@ -135,7 +135,9 @@ def _ranking_sentence(results: Results) -> str:
         return f"No ranking: answers of {whose} come back word for word."
     leader = scored[0]
     rivals = (
-        [row for row in scored[1:] if row.tier == leader.tier] if asked.in_order else _unbeaten_rivals(results, leader)
+        [row for row in scored[1:] if row.tier == leader.tier or not {*row.letters}.isdisjoint(leader.letters)]
+        if asked.in_order  # a model far behind its neighbour may be level with the first, if it has few trials
+        else _unbeaten_rivals(results, leader)
     )
     unscored = [row.name for row in results.models if row.score is None]
     without = f" {_list_names(unscored)} {'has' if len(unscored) == 1 else 'have'} no score." if unscored else ""

@@ -50,6 +50,24 @@ def information(tallies: Sequence[Tally], w: Sequence[float], horizon: float) ->
     return at_horizon / sum(trial_var(row, w) / sum(row) for row in rows)
 
 
+def needed(tallies: Sequence[Tally], w: Sequence[float], times: float) -> float:
+    """Trials per question at which the information has grown by so much, if first the model that has fewer gets them:
+    the smallest of them, by bisection. Below 1 it is so many times their mean."""
+    trials = [sum(map(sum, tally)) / len(tally) for tally in tallies]
+    if times <= 1.0:
+        return times * sum(trials) / len(trials)
+    noise = [sum(trial_var(row, w) / sum(row) for row in tally) for tally in tallies]
+
+    def growth(level: float) -> float:
+        return sum(noise) / sum(each * n / max(n, level) for each, n in zip(noise, trials, strict=True))
+
+    low, high = min(trials), 2.0 * times * max(trials)
+    for _ in range(200):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if growth(middle) >= times else (middle, high)
+    return high
+
+
 def power(z_now: float, t: float, bound: float, reach: float = 1.0, steps: int = 4000) -> float:
     """P(|z at the horizon| >= bound), summing the density of N(z sqrt(q), q - 1) step by step."""
     q = max(reach / t, 1.0)

@@ -56,8 +56,7 @@ def test_scores_z_information_and_outlook_are_those_of_plain_loops(case: Case) -
         t = oracle.information([ahead, behind], w, 80)
         assert pair.information == pytest.approx(t, rel=1e-9)
         assert pair.power == pytest.approx(oracle.power(pair.z, t, 2.0), abs=2e-3)
-        trials = (np.sum(ahead) + np.sum(behind)) / (2 * len(ahead))
-        needed = trials * (2.0 / pair.z) ** 2 if pair.z > 1e-9 else math.inf
+        needed = oracle.needed([ahead, behind], w, (2.0 / pair.z) ** 2) if pair.z > 1e-9 else math.inf
         assert pair.trials_needed == pytest.approx(needed, rel=1e-6)
 
 
@@ -70,6 +69,17 @@ def test_a_smaller_budget_is_a_nearer_horizon() -> None:
     t = oracle.information(counts, [0.0, 1.0], 40)
     assert pair.power == pytest.approx(oracle.power(pair.z, t, 2.0, reach=t * (1.0 + 30.0 / 40.0)), abs=2e-3)
     assert looker.look(counts, affordable=0.0)[1][0, 1].power == 0.0
+
+
+def test_a_budget_reaches_far_for_a_pair_of_which_one_model_has_few_trials() -> None:
+    """As for one that joins a long run: its own trials are what is missing, however many the other one has."""
+    long, joined = binary([600, 500], 1000), binary([6, 5], 10)
+    looker = Looker(rule=ZScore(2.0), horizon=2000)
+    (pair,) = looker.look([long, joined], affordable=200.0)[1].values()
+    t = oracle.information([long, joined], [0.0, 1.0], 2000)
+    grown = oracle.information([long, binary([66, 55], 110)], [0.0, 1.0], 2000)
+    assert grown > 9.0 * t
+    assert pair.power == pytest.approx(oracle.power(pair.z, t, 2.0, reach=grown), abs=0.02)
 
 
 COUNTS = [binary([4, 4, 5], 10), binary([9, 9, 9], 10), binary([1, 0, 1], 10), binary([5, 5, 5], 10)]

@@ -1,0 +1,97 @@
+"""What trials of either model are worth to a pair: a model that has few limits how much more is known of the two."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, side
+from scorio.moments import FloatArray
+
+BoolArray = NDArray[np.bool_]
+
+
+def lowerable(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """For each pair, the share of sum_q v_q / N_q that no trial can lower, and the shares (P, 2) of both models in the
+    rest.
+
+    The first is due to recorded models: 0 if both are asked, 1 if neither is. It is also 0 if one is, and the pair is
+    judged trial by trial: then each trial of the other model lowers all of it."""
+    is_fixed = np.append(recorded, True)  # the reference is known exactly
+    pairs = np.stack([evidence.first, evidence.second], axis=1)
+    reference = 0.0 if evidence.against_reference else None
+    noise = np.stack([side(estimates, reference, members, evidence.gate).noise for members in pairs.T], axis=1)
+    sampled, tiny = np.where(is_fixed[pairs], 0.0, noise), np.finfo(float).tiny
+    with np.errstate(invalid="ignore"):
+        fixed = 1.0 - sampled.sum(axis=1) / np.maximum(noise.sum(axis=1), tiny)
+        balance = sampled / np.maximum(sampled.sum(axis=1, keepdims=True), tiny)
+    both = is_fixed[pairs].all(axis=1)
+    by_trial = np.zeros(len(pairs), bool) if evidence.paired is None else evidence.paired
+    fixed = np.where(both, 1.0, np.where(np.isfinite(fixed) & ~by_trial & is_fixed[pairs].any(axis=1), fixed, 0.0))
+    return fixed, np.where(np.isfinite(balance), balance, 0.5)
+
+
+class PairTrials(NamedTuple):
+    """Trials of both models of some pairs (n, 2), and how much each lowers what trials can lower of their variance.
+
+    A model that is not asked has those of the other, and lowers nothing. Of a pair that is judged trial by trial, the
+    model that has fewer limits what counts."""
+
+    trials: FloatArray
+    balance: FloatArray
+    is_one_sided: BoolArray
+    """One of the two is not asked."""
+
+    @classmethod
+    def of(
+        cls,
+        outcomes: NDArray[np.int64],
+        recorded: NDArray[np.bool_],
+        pairs: IndexArray,
+        balance: FloatArray,
+        paired: BoolArray | None,
+    ) -> "PairTrials":
+        """`outcomes` (L + 1,): of each model."""
+        unasked = np.append(recorded, True)[pairs]
+        trials = outcomes[pairs].astype(np.float64)
+        trials = np.where(unasked, trials[:, ::-1], trials)
+        if paired is not None:
+            fewer = trials <= trials.min(axis=1, keepdims=True)
+            balance = np.where(paired[:, None], fewer / fewer.sum(axis=1, keepdims=True), balance)
+        return cls(trials, balance, np.asarray(unasked.any(axis=1)))
+
+    def times_with(self, more: FloatArray | float) -> FloatArray:
+        """The multiple of today's trials that so many more are worth: first the model that has fewer gets them."""
+        fewer, most = self.trials.min(axis=1), self.trials.max(axis=1)
+        more = np.where(self.is_one_sided, 2.0, 1.0) * more
+        level = np.where(more <= most - fewer, fewer + more, (fewer + most + more) / 2.0)
+        then = np.maximum(self.trials, level[:, None])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            times = 1.0 / (self.balance * self.trials / then).sum(axis=1)
+        return np.asarray(np.where(fewer > 0, times, np.inf))
+
+    def needed_for(self, times: FloatArray) -> FloatArray:
+        """The trials of each model that are worth this multiple of today's: where the model that has fewer can give
+        that alone, its trials. Below 1 it is that multiple of their mean."""
+        least = self.trials <= self.trials.min(axis=1, keepdims=True)
+        of_fewer = np.where(least[:, 0], self.balance[:, 0], self.balance[:, 1])
+        both = times * (self.balance * self.trials).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alone = of_fewer * self.trials.min(axis=1) / (1.0 / times - (1.0 - of_fewer))
+        more = np.where(both < self.trials.max(axis=1), alone, both)
+        return np.asarray(np.where(times > 1.0, more, times * self.trials.mean(axis=1)))
+
+
+def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:
+    """The multiple of today's trials that gives this multiple of the information; infinite if none does."""
+    variance_left = 1.0 / np.maximum(information, np.finfo(float).tiny) - fixed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = (1.0 - fixed) / np.maximum(variance_left, 0.0)
+    return np.where(fixed == 0.0, information, np.where(variance_left > 0.0, times, np.inf))
+
+
+def information_from(trials: FloatArray, fixed: FloatArray) -> FloatArray:
+    """The multiple of today's information that this multiple of the trials gives."""
+    with np.errstate(divide="ignore"):
+        grown = 1.0 / ((1.0 - fixed) / trials + fixed)
+    return np.where(fixed == 0.0, trials, grown)
