@@ -106,9 +106,12 @@ def test_where_a_cap_puts_a_pair_out_of_reach_only_the_cap_is_to_be_raised() -> 
 
 def test_no_model_is_best_while_another_has_no_score() -> None:
     results = ended("rrrr")
-    results = replace(results, models=tuple(replace(row, tier=row.rank) for row in results.models))
+    rows = tuple(replace(row, tier=row.rank, letters="abcde"[row.rank - 1]) for row in results.models)
+    results = replace(results, models=rows)
     *scored, last = results.models
     assert " is best: " in main_findings(results)[0]
+    few = replace(results, models=(*scored, replace(last, letters="ae")))
+    assert f"{rows[0].name} and {last.name} are ahead, and are not compared" in main_findings(few)[0]
     (sentence,) = main_findings(replace(results, models=(*scored, replace(last, score=None))))
     assert "best" not in sentence and f"{last.name} has no score." in sentence
 
@@ -118,9 +121,11 @@ def test_repeated_answers_are_in_the_headline_and_no_reason_for_more_trials() ->
     name = results.pairs[2].second
     alarmed = replace(results, warnings=(Caution("repeats", name, "its server serves a cache"),))
     assert f"Alarm: answers of {name} come back word for word" in finding(alarmed)[0]
-    step = advice(alarmed, "mine.yaml", "--set", "budget.usd=", "--set", "name=a=")
-    assert step.text.startswith("more trials are of no use")
-    assert (step.command or "").endswith("mine.yaml --set name=a= --fresh"), "a new run has nothing to undo"
+    typed = ("mine.yaml", "--set", "budget.usd=", "--set", "name=a=")
+    step = advice(alarmed, *typed)
+    assert step.text.startswith("more trials are of no use") and (step.command or "").endswith(" --ask-again")
+    spent = advice(ended("uuuu", needs=1e6), *typed)
+    assert "mine.yaml --set name=a= --fresh" in (spent.command or ""), "a new run has nothing to undo"
 
 
 @pytest.mark.parametrize(("difference", "lead"), [(0.0, "level with bob ("), (0.02, "ahead of bob by 2.0 points (")])
