@@ -31,6 +31,7 @@ from adaptive_eval.report.needs import (
     WHOLE_PRIOR,
     NeedKind,
     needs_of,
+    repeating_models,
     round_up,
     some_models,
     void_models,
@@ -61,6 +62,8 @@ def next_steps(ending: Ending, run: str) -> Iterator[Advice]:
         yield _step(ending, asked, fresh=True)
     results, reason = ending.results, ending.reason
     if ending.fatal_error is not None and ending.fatal_error.exit_code is ExitCode.SPENT:  # an alarm
+        if results is not None and repeating_models(results):
+            yield _step(ending, f"fix the server; then {DISCARD_REPEATS}", flag="--ask-again")
         yield _step(ending, "if you change the prompt, model or server, start over", fresh=True)
         yield Advice("if you change the grader or answer keys:", _regrade(ending, run))
     elif ending.fatal_error is not None:
@@ -302,7 +305,10 @@ def _independent_answers(ending: Ending, run: str) -> Iterator[Advice]:
     if ending.imported:
         yield _step(ending, f"{useless}, and start over", fresh=True)
     else:
-        yield _step(ending, f"{useless}; then discard its answers, and request them again", flag="--ask-again")
+        yield _step(ending, f"{useless}; then {DISCARD_REPEATS}", flag="--ask-again")
+
+
+DISCARD_REPEATS = "discard the answers that repeat, and request them again"
 
 
 def _is_at_least(cap: float | str | None, need: float | str) -> bool:

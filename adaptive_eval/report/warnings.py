@@ -357,6 +357,7 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
 
 
 ALL_ALIKE = "all answers of {} are empty, identical, unreadable or wrong"
+ALL_REPEAT = "answers of {} come back word for word"
 CHECK_SETUP = ": check the setup"
 
 
@@ -381,12 +382,13 @@ def alarm_cautions(
     repeating = _repeating_models(events)
     present = [at for at in range(len(names)) if at not in set_aside and at not in recorded]
     alarmed = [at for at in present if faults[at] is not None or names[at] in repeating]
+    says = ALL_REPEAT if all(faults[at] is None for at in alarmed) else ALL_ALIKE
     if len(present) > 1 and alarmed == present:
-        yield Caution("alarm", None, ALL_ALIKE.format("every model") + CHECK_SETUP)
+        yield Caution("alarm", None, says.format("every model") + CHECK_SETUP)
     elif (stop_on == "any" or len(names) - len(recorded) == 1) and (
         raised := [names[at] for at in alarmed if (names[at], faults[at]) in examples or names[at] in repeating]
     ):
-        yield Caution("alarm", None, ALL_ALIKE.format(first_few(raised, NAMED)) + CHECK_SETUP)
+        yield Caution("alarm", None, says.format(first_few(raised, NAMED)) + CHECK_SETUP)
     for name, usage, fault in zip(names, usages, faults, strict=True):
         if fault is not None:
             example = examples.get((name, fault))

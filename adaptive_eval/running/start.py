@@ -49,6 +49,7 @@ from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.resume import alarms_without_discard, begin, models_without_answers
+from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes import AlarmRaised, events_of_kind
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
@@ -465,12 +466,14 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
     alike: dict[str, list[AlarmRaised]] = {}
     for alarm in raised:
         alike.setdefault(alarm.text, []).append(alarm)
+    repeat = any(alarm.fault == AnswerFault.REPEATED for alarm in raised)
+    again = "; a mended server can be asked again for answers that repeat (--ask-again)" if repeat else ""
     whose = "no model's answers" if len(raised) == models else "the answers of a model"
     return "\n".join(
         [
             f"{whose} are {'' if len(raised) == models else 'not '}usable",
             *(f"  {', '.join(alarm.model for alarm in group)}: {group[0].description}" for group in alike.values()),
-            f"Every answer is stored. If you change the prompt, model or server, {NEW_RUN}. If you change "
+            f"Every answer is stored. If you change the prompt, model or server, {NEW_RUN}{again}. If you change "
             "the grader or answer keys, `adaptive-eval regrade RUN --config CONFIG` grades them again; then resume. "
             "If nothing is wrong, resume with --set stopping.on_alarm=never",
         ]

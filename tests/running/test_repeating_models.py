@@ -75,7 +75,8 @@ def test_once_its_server_is_fixed_it_can_be_asked_again(tmp_path: Path, server: 
     copying, server_answer = server.answer, answer
     ended = place.run()
     assert (
-        "word for word: fix that server; then discard its answers" in ended.stdout and "--ask-again\n" in ended.stdout
+        "word for word: fix that server; then discard the answers that repeat" in ended.stdout
+        and "--ask-again\n" in ended.stdout
     )
     before = asked(server)
     assert place.run("--ask-again").exit_code == ExitCode.SPENT, "nobody has fixed it"
@@ -89,6 +90,22 @@ def test_once_its_server_is_fixed_it_can_be_asked_again(tmp_path: Path, server: 
     found = verdicts(place)
     server.answer = copying
     assert place.run("--ask-again").exit_code == ExitCode.CONFIGURATION and verdicts(place) == found
+
+
+@pytest.mark.parametrize("models", [["bob", "ada"], ["bob"]])
+def test_a_run_that_they_stop_says_what_they_are_and_how_to_go_on(
+    tmp_path: Path, server: ScriptedServer, models: list[str]
+) -> None:
+    place = place_of(tmp_path, server)
+    objective = {"kind": "precision", "half_width": 0.2}
+    ended = place.run(models=models, objective=objective, stopping={"on_alarm": "any"})
+    assert ended.exit_code == ExitCode.SPENT and "can be asked again for answers that repeat" in ended.stderr
+    summary = place.report("summary")
+    assert "No ranking: answers of bob come back word for word." in summary and "identical" not in summary
+    assert "--ask-again" in summary.partition("to do")[2]
+    server.answer = answer
+    again = place.run("--ask-again", models=models, objective=objective, stopping={"on_alarm": "any"})
+    assert again.exit_code == ExitCode.REACHED, again.output
 
 
 def test_copies_that_would_decide_the_first_look_decide_nothing(tmp_path: Path, server: ScriptedServer) -> None:
