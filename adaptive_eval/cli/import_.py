@@ -145,6 +145,10 @@ def _missing_grader_note(done: ImportResult, compared: GraderComparison, config:
 def _import_notes(done: ImportResult) -> Iterator[str]:
     """Notes on missing, repeated, copied and differing records."""
     gathering = done.gathering
+    for task, (scorer, others) in done.scorers.items():
+        if others:
+            found = f"{task}: {scorer} counts, not {', '.join(others)}; --scorer chooses"
+            yield f"scores    {safe_line(found, 200)}"
     for model, keys in gathering.differing.items():
         named = ", ".join(keys)
         yield f"sampling  {safe_line(model, 40)} had a different {named} in each task; {CONFIG_FILE} omits it"

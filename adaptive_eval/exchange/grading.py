@@ -29,6 +29,13 @@ class RecordGrader:
     def __init__(self, rubric: Rubric, pool: Grading | None, *, declared: bool) -> None:
         """`declared`: whether a configuration gave the rubric; without a `pool` the logs' grades are used."""
         self._rubric, self._pool, self._declared = rubric, pool, declared
+        self._scorers: dict[str, tuple[str, str]] = {}
+        """The scorer whose grades count for each task, and the place of the first."""
+
+    @property
+    def scorers(self) -> Mapping[str, str]:
+        """The scorers of the logs whose grades count, by task."""
+        return {task: scorer for task, (scorer, _) in self._scorers.items()}
 
     async def trials(self, batch: Sequence[PlacedRecord], questions: Mapping[str, Question]) -> list[TrialRecord]:
         """Grade a batch of records."""
@@ -50,6 +57,7 @@ class RecordGrader:
             signals = score_signals(record.value, higher_is_better=not record.lower_is_better) | dict(record.signals)
             facts = {**answer_facts(record.answer), **signals}
             if rubric.needs <= {*facts, "is_correct"}:
+                self._require_same_scorer(placed)
                 return _trial(
                     placed, apply_rubric(facts, rubric, placed.question).category, signals, record.extracted, None
                 )
@@ -68,6 +76,8 @@ class RecordGrader:
             raise LogError(
                 f"{placed.place}: the category must be one of the rubric's ({categories}), but got {category}; {hint}"
             )
+        if category is not None or record.value is not None:
+            self._require_same_scorer(placed)
         if category is not None:
             self._require_no_contradiction(placed, category)
         if category is None and record.value is not None:
@@ -79,6 +89,19 @@ class RecordGrader:
             hint = "give --grader math (or exact, choice ...), or --config"
             raise LogError(f"{placed.place}: the log has no grade of this trial; {hint}")
         return _trial(placed, category, signals, record.extracted, record.grader_error if category is None else None)
+
+    def _require_same_scorer(self, placed: PlacedRecord) -> None:
+        """Raise `LogError` if other grades of the task that count come from another scorer."""
+        record = placed.record
+        if record.scorer is None:
+            return
+        scorer, before = self._scorers.setdefault(record.task, (record.scorer, placed.place))
+        if scorer != record.scorer:
+            raise LogError(
+                f"{placed.place}: the grade is that of {record.scorer!r:.80} here, and of {scorer!r:.80} in {before}, "
+                "and grades by two scorers cannot be compared; choose one that all logs have with --scorer, or have "
+                "all texts graded again: give --grader, without --config"
+            )
 
     def _require_no_contradiction(self, placed: PlacedRecord, category: int) -> None:
         """Raise `LogError` if a category has the name of another one, or a score beside it says the contrary."""

@@ -56,6 +56,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
             raise file.refuse("is not a sample of lm-eval: it must have doc_id, resps and target", place)
         if not scores.is_chosen_filter(row):
             continue
+        file.scores[task].update(_score_name(row, metric) for metric in _metrics(row))
         key, by, asked_for = as_text(row["doc_id"]), as_text(row.get("filter")), sequence(row["resps"])
         answers = list(sequence(asked_for[0])) if len(asked_for) == 1 else []
         if not answers or not all(isinstance(text, str) for text in answers):
@@ -119,8 +120,7 @@ class _Scores:
             raise
 
     def _grade(self, place: str, row: Row) -> dict[str, Any]:
-        named = row.get("metrics")
-        names = list(map(as_text, sequence(named))) if named is not None else sorted(row.keys() - OTHER_COLUMNS)
+        names = _metrics(row)
         metric = self._metric or next(iter(names), "")
         if not metric:
             return {}
@@ -135,7 +135,19 @@ class _Scores:
         if metric not in self._higher and metric not in HIGHER_IS_BETTER:
             rule = f"does not say whether higher values of {metric} are better"
             raise self._file.refuse(f"{rule}; put results_TIME.json next to it, or give --grader", place)
-        return {"value": value, "lower_is_better": self._higher.get(metric) is False}
+        lower_is_better = self._higher.get(metric) is False
+        return {"value": value, "scorer": _score_name(row, metric), "lower_is_better": lower_is_better}
+
+
+def _metrics(row: Row) -> list[str]:
+    """The names of a row's metrics."""
+    named = row.get("metrics")
+    return sorted(row.keys() - OTHER_COLUMNS) if named is None else list(map(as_text, sequence(named)))
+
+
+def _score_name(row: Row, metric: str) -> str:
+    """The name of a metric with the row's filter, as --scorer takes it."""
+    return f"{metric},{as_text(row.get('filter')) or 'none'}"
 
 
 def _require_other_filter(

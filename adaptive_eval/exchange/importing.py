@@ -1,7 +1,7 @@
 """The steps of an import: read, gather, grade and write, all or nothing."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -51,6 +51,8 @@ class ImportResult(NamedTuple):
     runnable: bool
     """Whether the run can be continued with the configuration written for it, or the given one."""
     compared: GraderComparison
+    scorers: Mapping[str, tuple[str, Sequence[str]]]
+    """By task: the scorer of the logs whose grades count, and the others there."""
 
 
 def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda share, trials: None) -> ImportResult:
@@ -65,7 +67,7 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
         asyncio.run(work.read_all(draft.take))
         compared = asyncio.run(work.compared())
         results, runnable = draft.finish(work.gathering, compared.grader)
-    return ImportResult(request.to, work.trials, work.gathering, results, runnable, compared)
+    return ImportResult(request.to, work.trials, work.gathering, results, runnable, compared, work.scorers)
 
 
 class _Import:
@@ -82,6 +84,8 @@ class _Import:
             configured, request.left_out, request.further, repeats_are_samples=request.repeats_are_samples
         )
         self.trials = 0
+        self.scorers: dict[str, tuple[str, Sequence[str]]] = {}
+        """By task: the scorer whose grades count, and the others in the files."""
 
     async def read_all(self, take: Take) -> None:
         """Pass all trials to `take`, in batches."""
@@ -104,6 +108,9 @@ class _Import:
                         batch, size = [], 0
                         self._on_progress((number + file.share) / len(self._files), self.trials)
             await self._grade_batch(batch, grader, take)
+            for task, scorer in grader.scorers.items():
+                found = {name for file in self._files for name in file.scores.get(task, ())}
+                self.scorers[task] = scorer, sorted(found - {scorer})
         self.gathering.require_left_out()
         if not self.trials:
             named = ", ".join(str(file.path) for file in self._files[:3])

@@ -125,6 +125,8 @@ class Record(NamedTuple):
     """Name of the category in the log."""
     value: float | None = None
     """The score in the log; with a category, its weight in the log's own rubric."""
+    scorer: str | None = None
+    """The scorer of the log that gave `value`; None if it names none."""
     said: float | None = None
     """A score beside a category, which may not say the contrary."""
     lower_is_better: bool = False

@@ -79,6 +79,8 @@ class Opened(NamedTuple):
 
     claimed: Collection[Key] = ()
     """Trials that a supply still has, from an earlier start."""
+    kept: Collection[Key] = ()
+    """Trials that a batch service has, of models that the run does not have now: they stay reserved."""
     killed: bool = True
     """Whether the others may have been generated."""
     last: int = 0

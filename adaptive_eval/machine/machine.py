@@ -511,7 +511,7 @@ class Machine:
                 is_unjudged = is_unjudged or trial.model in self.position
             elif key in event.claimed and trial.model in self.position:
                 self._claim(trial)
-            else:
+            elif key not in event.kept:
                 lost[trial.model].append(trial)
         self._unclaimed.clear()
         self.derived.write_owed(self.controller.first_look, is_explained=event.is_explained)

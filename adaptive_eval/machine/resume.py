@@ -104,6 +104,7 @@ async def begin(
     *,
     about: Mapping[str, Any] | None = None,
     waited: Collection[int] = (),
+    kept: Collection[Key] = (),
     ask_again: bool = False,
     is_resumed: bool = True,
 ) -> tuple[Machine | None, list[Event]]:
@@ -111,8 +112,9 @@ async def begin(
     the run is to stop at once before the whole log is replayed.
 
     `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
-    `ask_again`: discard answers that repeat, or since alarms about changes of servers, and ask models again of which
-    not every comparison is decided; `is_resumed`: whether it was there before.
+    `kept`: trials in flight that are neither claimed nor charged now; `ask_again`: discard answers that repeat, or
+    since alarms about changes of servers, and ask models again of which not every comparison is decided; `is_resumed`:
+    whether it was there before.
     """
     setting, verdicts = stages[-1].setting, verdicts_asked(reader)
     kind = RESUMED if is_resumed else STARTED
@@ -138,6 +140,7 @@ async def begin(
     unreachable = await _unreachable_models(driver, machine)
     opened = Opened(
         driver.claims(reader.reserved()),
+        kept=kept,
         last=store.last_seq,
         is_explained=is_explained,
         unreachable=unreachable,

@@ -17,6 +17,8 @@ class BatchPlanned(Event, kind="batch_planned"):
     """The ids of its requests."""
     planned: float = 0.0
     """Seconds since 1970."""
+    service: str = ""
+    """The kind of the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class PendingBatch:
     """The service's id of the batch; None until the service has replied."""
     since: float = 0.0
     """When the service accepted it."""
+    service: str = ""
+    """The kind of the service."""
 
 
 def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
@@ -70,7 +74,9 @@ def pending_batches(events: Sequence[Event]) -> list[PendingBatch]:
     for event in events:
         match event:
             case BatchPlanned():
-                pending[event.key] = PendingBatch(event.model, event.key, event.requests, event.planned)
+                pending[event.key] = PendingBatch(
+                    event.model, event.key, event.requests, event.planned, service=event.service
+                )
             case BatchTaken() if event.key in pending:
                 pending[event.key] = replace(pending[event.key], batch=event.batch, since=event.since)
             case BatchEnded():

@@ -11,6 +11,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,6 +63,8 @@ class LogFile:
     """Names of the scores that count by benchmark (empty for the only one), where the configuration names them."""
     graded_anew: bool = False
     """Whether its texts are graded again, whatever scores it has."""
+    scores: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The scores found in it, by task, if it may have several of which the first counts."""
     share: float = 0.0
     """The share of the file that was read, from 0 to 1."""
     own_names: set[str] = field(default_factory=set)

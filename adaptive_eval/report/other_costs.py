@@ -90,7 +90,7 @@ def removed_model_costs(
             continue
         time, trials = held.get(name), sum(line.number for line in answers)
         counted = time.gpu_seconds if name in launched and time is not None else cost.gpu_seconds
-        lost = sum(line.number for line in lines if line not in answers)
+        lost = sum(line.number for line in lines if line.state is None)
         rows.append(
             OtherCostRow("left", name, trials, *cost, counted, lost, *((None, None) if time is None else time[:2]))
         )

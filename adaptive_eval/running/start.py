@@ -48,6 +48,7 @@ from adaptive_eval.machine.events import AbortKind, Setting
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
+from adaptive_eval.machine.records import Row
 from adaptive_eval.machine.resume import alarms_without_discard, begin, models_without_answers
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes import AlarmRaised, events_of_kind
@@ -74,7 +75,15 @@ from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import OpenedStore, RunStore
-from adaptive_eval.supplies.opening import OpenRemote, SuppliedModel, SupplyContext, open_supplies, within_open_files
+from adaptive_eval.supplies.batches.supply import cancel_left, kept_trials
+from adaptive_eval.supplies.opening import (
+    Models,
+    OpenRemote,
+    SuppliedModel,
+    SupplyContext,
+    open_supplies,
+    within_open_files,
+)
 from adaptive_eval.supplies.served import RunServers
 
 OTHER_MODELS = "\nTo test all models, add --dry-run to the command."
@@ -197,7 +206,8 @@ class _Start:
                 answered=store.reader.answer_times(),
                 remote=self._sites,
             )
-            supplies = open_supplies(context, _supplied_models(config, prepared, setting, grading))
+            models = _supplied_models(config, prepared, setting, grading)
+            supplies = open_supplies(context, models)
             driver.use(supplies)
             status.reporter, status.supplies, status.servers = reporter, supplies, context.servers
             stack.push_async_callback(driver.close)
@@ -205,6 +215,7 @@ class _Start:
             self._watcher.opened(prepared.config.name, prepared.models, status.take)
             status.show_beginning(store.opened_at)
             try:
+                driver.tell(await _cancel_left_batches(store, context, models))
                 machine = await self._to_the_end(
                     driver, store, reader, prepared, setting, status, is_resumed=is_resumed
                 )
@@ -240,6 +251,7 @@ class _Start:
                 lambda trial: reserve(trial.answer, trial.question, trial.number),
                 about=_about_start(prepared, reader.trial_count()),
                 waited=waited,
+                kept=kept_trials(status.events, store.reader.reserved(), prepared.models),
                 ask_again=self._ask_again,
                 is_resumed=is_resumed,
             )
@@ -368,6 +380,12 @@ def _note_fatal_error(store: RunStore, error: Exception) -> None:
     reason = text.replace(str(directory), directory.name) if directory.name else text
     with suppress(StoreError):
         store.append(note_of(RunStopped(kind, reason, error_exit_code(error)), {}))
+
+
+async def _cancel_left_batches(store: RunStore, context: SupplyContext, models: Models) -> list[Row]:
+    """Cancel batches that nobody will collect, and note that they are over."""
+    ended = await cancel_left(context, models, store.reader.reserved())
+    return store.append(*(note_of(event, store.reader.models()) for event in ended)) if ended else []
 
 
 def _about_start(prepared: PreparedRun, trials: int) -> dict[str, object]:

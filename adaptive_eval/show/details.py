@@ -316,7 +316,10 @@ def batch_blocks(view: RunView) -> Iterator[Block]:
             for row in view.batches
         )
         yield Table.of("Pending at batch services", ["model", "batch", "since", "requests"], rows, texts=3)
-        yield "The same command collects their results."
+        yield (
+            "The same command collects their results. Batches of a model that the run no longer has stay until it has "
+            "the model again; else cancel them at the provider."
+        )
 
 
 def recipe_blocks(view: RunView) -> Iterator[Block]:

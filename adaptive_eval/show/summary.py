@@ -38,7 +38,7 @@ def last_screen(ended: Ended, width: int | None = None) -> str:
         lines.append(f"logs      inspect view --log-dir {shlex.quote(str(ended.directory / INSPECT_LOGS))}")
     if results is not None and ended.reason is not None and ended.trials and not (ended.asked or ended.gated):
         lines.append(UNASKED)
-    lines += [] if pending is None else [f"pending   {pending}"]
+    lines += [] if pending is None else [f"pending   {pending}", *_batches_that_stay(ended)]
     further = [read_answers(directory), Advice("write a report:", f"adaptive-eval report {directory}")]
     lines += step_lines([*found.steps, *(further if results is not None and ended.trials else [])])
     if ended.servers_up:
@@ -108,6 +108,17 @@ def _warnings(results: Results) -> Iterator[str]:
         yield f"warning   {shorten(text, MAX_WARNING, placeholder=' …')}{alike_too}"
     if (further := len(alike) - SHOWN_WARNINGS) > 0:
         yield f"          and {several(further, 'more warning')} in {RESULTS_FILE}"
+
+
+def _batches_that_stay(ended: Ended) -> Iterator[str]:
+    """What may become of pending batches of models that the run no longer has."""
+    present = set() if ended.results is None else {model.name for model in ended.results.models}
+    gone = dict.fromkeys(
+        safe_name(row.model, MAX_NAME_WIDTH) for row in ended.status.batches if row.model not in present
+    )
+    if present and gone:
+        yield f"          those of {', '.join(gone)}, no longer in the run, stay at the service, and are paid for: give"
+        yield "          the run the model again to collect them, or cancel them at the provider"
 
 
 def pending_in_short(rows: Sequence[BatchRow]) -> str | None:

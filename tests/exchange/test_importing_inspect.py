@@ -176,6 +176,17 @@ def test_of_several_scores_one_is_chosen(tmp_path: Path) -> None:
     assert "has no score 'x', but match" in imported(log, "--to", tmp_path / "other", "--scorer", "x").stderr
 
 
+def test_scores_of_two_scorers_are_not_compared(tmp_path: Path) -> None:
+    one = inspect_log(tmp_path / "one.eval", [sample()])
+    other = sample(scores={"includes": {"value": "I"}})
+    two = inspect_log(tmp_path / "two.eval", [other], header("openai/n"))
+    message = refusal(one, two, "--to", tmp_path / "run")
+    assert "the grade is that of 'includes' here, and of 'match' in" in message and "one.eval" in message
+    assert imported(one, two, "--to", tmp_path / "anew", "--grader", "exact").exit_code == 0
+    elsewhere = inspect_log(tmp_path / "three.eval", [other], header("openai/n", task="words"))
+    assert imported(one, elsewhere, "--to", tmp_path / "tasks").exit_code == 0, "each task has its scorer"
+
+
 def test_a_score_that_the_rubric_does_not_know_is_refused_and_can_be_declared(tmp_path: Path) -> None:
     log = inspect_log(tmp_path / "l.eval", [sample(), sample(epoch=2, value="P"), sample(epoch=3, value="I")])
     assert "l.eval: samples/q1_epoch_2.json: a score must be the weight of one category" in refusal(

@@ -146,6 +146,25 @@ def test_metric_and_filter_can_be_named(tmp_path: Path) -> None:
     assert "line 1: has no metric 'f2'; name one with --scorer: exact_match, errors" in refusal(*words)
 
 
+def test_metrics_and_filters_in_another_order_are_not_compared(tmp_path: Path) -> None:
+    """An order says nothing: the first of each file would compare two scorers."""
+    first = log(tmp_path / "a", [row(0, "strict", exact_match=0.0), row(0, "last", exact_match=1.0)])
+    other = log(tmp_path / "b", [row(0, "last", exact_match=1.0), row(0, "strict", exact_match=0.0)])
+    words = (f"a={first}", f"b={other}", "--to")
+    message = refusal(*words, tmp_path / "run")
+    assert "the grade is that of 'exact_match,last' here, and of 'exact_match,strict' in" in message
+    assert all(str(tmp_path / name) in message for name in "ab") and "--scorer" in message
+    assert imported(*words, tmp_path / "anew", "--grader", "exact").exit_code == 0
+    chosen = taken(*words, tmp_path / "chosen", "--scorer", "exact_match,strict")
+    assert categories(tmp_path / "chosen") == [0, 0] and "scores    " not in chosen.stdout
+    alone = taken(first, "--to", tmp_path / "alone")
+    assert "scores    sums: exact_match,strict counts, not exact_match,last; --scorer chooses" in alone.stdout
+    metrics = [log(tmp_path / "c", [row(0, exact_match=0.0, f1=1.0)]), log(tmp_path / "d", [row(0, f1=1.0)])]
+    assert "that of 'f1,none' here, and of 'exact_match,none'" in refusal(
+        f"c={metrics[0]}", f"d={metrics[1]}", "--to", tmp_path / "metrics"
+    )
+
+
 def test_lower_values_are_better_where_the_results_say_so(tmp_path: Path) -> None:
     path = log(tmp_path, [row(key, errors=value) for key, value in enumerate((0, 1, 2))])
     run = tmp_path / "run"

@@ -82,7 +82,11 @@ STORED = [
         "section run values rest_on medians models",
     ),
     (notes.BaselineAsked("5f", (-0.5, -1.5, -2.0), (2,)), "baseline", "asked_as scores unseen"),
-    (notes.BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0), "batch_planned", "model key requests planned"),
+    (
+        notes.BatchPlanned("ada", "k", ("a-1", "b-2"), 4.0, "openai"),
+        "batch_planned",
+        "model key requests planned service",
+    ),
     (notes.BatchTaken("ada", "k", "batch_1", 2, 5.0), "batch_taken", "model key batch size since"),
     (notes.BatchEnded("ada", "k", "expired", 1, 1), "batch_ended", "model key status came missing lost"),
     (

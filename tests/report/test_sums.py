@@ -211,9 +211,9 @@ ACCOUNT = [
 ]
 
 
-def test_answers_in_flight_and_charges_of_a_removed_model_count_as_lost() -> None:
+def test_charges_of_a_removed_model_count_as_lost_and_what_its_batches_have_is_reserved() -> None:
     (row,) = removed_model_costs(ACCOUNT, {2: "cyd"}, {}, ())
-    assert (row.what, row.model, row.trials, row.answers) == ("left", "cyd", 18, 4)
+    assert (row.what, row.model, row.trials, row.answers) == ("left", "cyd", 18, 1)
     assert (row.tokens, row.usd, row.gpu_seconds) == (1000, pytest.approx(0.6), 10.0)
     assert row.counted_gpu_seconds == 10.0
 

@@ -1,5 +1,7 @@
 """Whole runs through batch services over HTTP: the same looks as asked directly, through faults, kills and stops."""
 
+import asyncio
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,6 +111,58 @@ def test_a_stopped_run_leaves_its_batches_to_the_next_start(site: Site) -> None:
         server.age = HOUR
         result = ended_well(site, config, site.directory())
     assert server.batch_counts["answered"] == len(result.outcomes) == 96 and server.batch_counts["created"] == 3
+
+
+def stopped_with_batches(site: Site, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that is interrupted once each model has a batch at the service."""
+    polled = list[object]()
+
+    async def interrupted(calls: BatchCalls, state: object) -> None:
+        polled.append(state)
+        if len(polled) == len(MODELS):
+            os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchCalls, "_polled", interrupted)
+        stopped = site.run(config, "--run-dir", str(site.directory()))
+    assert stopped.exit_code == ExitCode.STOPPED, stopped.output
+    assert len(pending_batches(events(site.directory()))) == len(MODELS)
+
+
+PRICED = {"price": {"input": 1.0, "output": 1.0}}
+
+
+def test_batches_of_a_removed_model_stay_reserved_until_it_is_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charging them as lost would count their answers twice once they come."""
+    with service() as (server, url):
+        models = [model | PRICED for model in batched(url)]
+        more = {"trials": TRIALS, "budget": {"usd": 9.0}}
+        config = site.write("all", models=models, **more)
+        stopped_with_batches(site, config, monkeypatch)
+        fewer = site.run(site.write("fewer", models=models[:2], **more), "--run-dir", str(site.directory()))
+        assert f"those of {MODELS[2]}, no longer in the run, stay at the service" in fewer.stdout, fewer.output
+        (row,) = site.results()["cost"]["beside"]
+        assert row["what"] == "left" and row["usd"] > 0.0 and not row["answers"], "they are reserved, and not lost"
+        result = ended_well(site, config, site.directory())
+    assert server.batch_counts["answered"] == len(result.outcomes), "nothing was paid for twice"
+    assert not events_of_kind(events(site.directory()), AnswersLost) and not site.results()["cost"]["beside"]
+    assert pending_batches(events(site.directory())) == []
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_batches_of_models_without_batch_now_are_cancelled(
+    site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    with service(seconds=HOUR) as (server, url):
+        stopped_with_batches(site, site.write(models=batched(url, kind), trials=TRIALS), monkeypatch)
+        asked = sum(len(batch.requests) for batch in pending_batches(events(site.directory())))
+        direct = [{"name": name, "base_url": url} for name in MODELS]
+        ended_well(site, site.write("direct", models=direct, trials=TRIALS), site.directory())
+        cancelled = [batch.cancelled is not None for batch in server._api.batches._batches.values()]
+    run_events = events(site.directory())
+    assert pending_batches(run_events) == [] and cancelled == [True] * len(MODELS)
+    assert sum(event.answers for event in events_of_kind(run_events, AnswersLost) if event.killed) == asked > 0
 
 
 def killed_at(point: str, site: Site, config: Path) -> tuple[int, str]:

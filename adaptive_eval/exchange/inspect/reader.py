@@ -107,7 +107,7 @@ class SampleReader:
         if _attached_size(fields) > MAX_ATTACHED_CHARACTERS:
             raise self._file.refuse("refers to its attachments too often; no harness writes such a log", place)
         prompt, system = _conversation(fields)
-        score = self._score(fields, place)
+        scorer, score = self._score(fields, place)
         value = value_of_score(score.get("value"))
         answer, cost = _answer(fields, self._model)
         if answer is not None and self._of_run:
@@ -118,7 +118,7 @@ class SampleReader:
         )
         settings = self._settings if system is None else self._settings._replace(system=system)
         if self._is_own_export and (exported := self._exported_record(fields, score, value, answer, place)) is not None:
-            return exported._replace(task=self._task, asked=asked, settings=settings)
+            return exported._replace(task=self._task, asked=asked, settings=settings, scorer=scorer)
         named = parse_sample_name(as_text(fields["id"])) if self._of_run else None
         question, trial = (as_text(fields["id"]), epoch - 1) if named is None else named
         uuid = fields["uuid"] if isinstance(fields.get("uuid"), str) else None
@@ -133,6 +133,7 @@ class SampleReader:
             answer=answer,
             has_text=answer is not None,
             value=value,
+            scorer=scorer,
             signals={"has_answer": False} if score.get("value") == "N" else {},
             extracted=None if extracted is None else as_text(extracted),
             grader_error=None if value is not None else _ungraded(score),
@@ -166,8 +167,9 @@ class SampleReader:
         )
         return record_of_row(self._file, place, row) if is_complete else None
 
-    def _score(self, sample: Sample, place: str) -> Mapping[str, Any]:
-        """The only score, or that of the chosen scorer (`scorer.key` for one of several values); empty without one."""
+    def _score(self, sample: Sample, place: str) -> tuple[str | None, Mapping[str, Any]]:
+        """The only score, or that of the chosen scorer (`scorer.key` for one of several values), after its name; empty
+        without one."""
         scores: dict[str, Mapping[str, Any]] = {}
         for name, score in mapping(sample.get("scores")).items():
             parsed = mapping(score)
@@ -180,9 +182,10 @@ class SampleReader:
             raise self._file.refuse(f"has no score {scorer!r}, but {', '.join(scores)}", place)
         if scorer is None and len(scores) > 1:
             if self._file.graded_anew:
-                return {}  # it is unknown which one counts, and irrelevant
+                return None, {}  # it is unknown which one counts, and irrelevant
             raise self._file.refuse(f"has several scores ({', '.join(scores)}); choose one with --scorer NAME", place)
-        return scores.get(scorer, {}) if scorer is not None else next(iter(scores.values()), {})
+        counted = next(iter(scores), None) if scorer is None else scorer
+        return counted, scores.get(counted, {}) if counted is not None else {}
 
 
 def _ungraded(score: Mapping[str, Any]) -> str:

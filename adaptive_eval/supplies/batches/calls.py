@@ -161,7 +161,7 @@ class BatchCalls:
     async def _create(self, batch: ServiceBatch) -> BatchState | NoBatchAnswer:
         """Create the batch; if the reply is lost, look for the batch before creating it again."""
         record = batch.record
-        self.note(BatchPlanned(self.name, record.key, record.requests, record.planned))
+        self.note(BatchPlanned(self.name, record.key, record.requests, record.planned, self.service.kind))
         await batch.is_noted.wait()
         for _ in range(self.attempts):
             try:
