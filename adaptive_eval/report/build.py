@@ -72,10 +72,13 @@ MAX_TRIALS_NEEDED = 1e12
 
 
 def scores_without_prior(snapshot: Snapshot) -> dict[int, tuple[float, int]]:
-    """Score and rank of each model without R0, if it has an answer to each question; empty if there is no R0."""
+    """Score and rank of each model without R0, if it has an answer to each question; empty if no score has any."""
     if not snapshot.prior_depths.any():
         return {}
     scores = snapshot.bench.mean(question_means(snapshot.judged, snapshot.bench.weights))
+    for row in snapshot.result.models:  # labels correct the score, which has no R0 then
+        if snapshot.labelled is not None and snapshot.subject.models[row.model] in snapshot.labelled.corrected:
+            scores[row.model] = row.score
     scored = np.flatnonzero(np.isfinite(scores)).tolist()
     ranks = np.asarray(rank_scores(scores[scored])).astype(int).tolist() if scored else []
     return {model: (float(scores[model]), rank) for model, rank in zip(scored, ranks, strict=True)}

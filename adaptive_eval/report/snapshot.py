@@ -138,9 +138,11 @@ class Snapshot(JudgedState):
 
     @cached_property
     def prior_depths(self) -> FloatArray:
-        """Outcomes of R0 per question, of each model."""
+        """Outcomes of R0 per question in each model's score: none in one that labels correct."""
         prior, _ = prior_and_recorded_counts(self.bench)
-        return np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
+        depths = np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
+        corrected = () if self.labelled is None else self.labelled.corrected
+        return np.where([name in corrected for name in self.subject.models], 0.0, depths)
 
     @cached_property
     def recorded(self) -> Mapping[int, str]:

@@ -308,6 +308,16 @@ def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
     assert {model.name: model for model in with_prior.models} == {model.name: model for model in without.models}
     result = CliRunner().invoke(app, ["label", str(site.directory()), "--show"])
     assert "These scores use only the answers of this run" in result.output
+    document = results(site.directory())
+    assert not any(row["prior_depth"] for row in document["models"])
+    assert "prior" not in {row["kind"] for row in document["warnings"]}
+    (site.directory() / "labels.jsonl").unlink()
+    add_labels(site.directory(), {at: given for at, given in labels.items() if at.model == "ada"})
+    apply_labels(site.directory())
+    rows = {row["name"]: row for row in results(site.directory())["models"]}
+    assert rows["ada"]["prior_depth"] == 0 < rows["bob"]["prior_depth"]
+    assert rows["ada"]["score_without_prior"] == rows["ada"]["score"]
+    assert rows["bob"]["score_without_prior"] != rows["bob"]["score"]
 
 
 MORE_TRIALS = {"min": 16, "max": 30}
