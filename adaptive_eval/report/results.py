@@ -213,7 +213,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """Score of one model on a group of questions, with a 95% interval."""
+    """Score of one model on a group of questions, with a 95% interval; labels only correct those by benchmark."""
 
     by: str
     """benchmark, or a field of the questions' metadata."""

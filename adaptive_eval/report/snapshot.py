@@ -161,7 +161,9 @@ def take_state(
     graded = result = controller.result()
     if result is None:
         return None
-    labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
+    labelled, correction, on_parts = (
+        (None, None, {}) if labels is None else correct_scores(labels, subject.models, controller)
+    )
     if correction is not None:
         result = controller.result(correction)
         assert result is not None
@@ -179,7 +181,7 @@ def take_state(
         set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
         alarms=tuple(controller.alarms),
         extensions=tuple(controller.extensions),
-        groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
+        groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order, on_parts)),
         repeats=tuple(repeats),
         void=frozenset(compress(subject.models, controller.taker.void)),
     )
