@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import ComparisonResult, ModelResult, question_means
-from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Verdict
+from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.alarms import alarm_rows
-from adaptive_eval.report.ending import Ending
+from adaptive_eval.report.ending import Ending, labels_decide
 from adaptive_eval.report.finding import main_findings
 from adaptive_eval.report.gate import (
     NOT_ANSWERS,
@@ -122,6 +122,8 @@ def look_results(snapshot: Snapshot) -> Results:
     )
     if snapshot.by_grades is None or snapshot.labelled is None:
         return results
+    if labels_decide(results, result.reason, is_lacking=bool(snapshot.set_aside)):
+        results = replace(results, run=replace(results.run, reason=str(Reason.SETTLED)))
     graded = look_results(replace(snapshot, result=snapshot.by_grades, labelled=None, by_grades=None))
     return replace(results, labelled=replace(snapshot.labelled, by_grades=" ".join(main_findings(graded))))
 

@@ -35,7 +35,7 @@ class RunInfo:
     """running, finished, stopped (by the user, an error or an alarm), or killed: the same command resumes the latter
     two."""
     reason: str | None
-    """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time, alarm."""
+    """Reason for the end: settled (also by labels), out_of_reach, blocked, budget, wall_time, gpu_time, alarm."""
     kills: int = 0
     """Number of starts that were killed."""
 
