@@ -23,7 +23,7 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.questions.load import as_text, benchmark_named
 from adaptive_eval.questions.types import Question
-from adaptive_eval.report.label_effect import Corrected
+from adaptive_eval.report.label_effect import CorrectedScore
 from adaptive_eval.report.results import Caution, GroupRow, MetricRow
 from scorio import Counts
 from scorio.moments import CountArray, FloatArray, over_categories
@@ -46,7 +46,7 @@ def group_rows(
     models: Sequence[str],
     groups: Mapping[str, Sequence[str]],
     order: Sequence[int],
-    corrected: Mapping[tuple[int, int], Corrected],
+    corrected: Mapping[tuple[int, int], CorrectedScore],
 ) -> Iterator[GroupRow]:
     """Rows group by group, from counts (L, M, K); within each group models are in the `order` of their total scores.
 
