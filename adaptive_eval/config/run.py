@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
+from unicodedata import normalize
 
 from pydantic import (
     AfterValidator,
@@ -302,9 +303,11 @@ class RunConfig(Decisions):
     @classmethod
     def _check_names_differ(cls, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
         names = [model.name for model in models]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
+        composed = [normalize("NFC", name) for name in names]
+        if repeated := sorted({name for name in composed if composed.count(name) > 1}):
+            alike = "" if len({*names}) < len(names) else ", in two Unicode forms that look the same"
             raise config_error(
-                f"must have different names, but {', '.join(repeated)} is there twice", "rename one of the two"
+                f"must have different names, but {', '.join(repeated)} is there twice{alike}", "rename one of the two"
             )
         return models
 

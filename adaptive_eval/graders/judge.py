@@ -29,7 +29,7 @@ from adaptive_eval.graders.judge_forms import (
     criteria_form,
     verdict_form,
 )
-from adaptive_eval.graders.rubric import RubricConfig
+from adaptive_eval.graders.rubric import RubricConfig, require_range
 from adaptive_eval.graders.scoring import MAX_CRITERIA, MAX_SUMS, JudgeCriterion, possible_scores, score_rubric
 from adaptive_eval.graders.types import Marks, SignalValue
 from adaptive_eval.questions.types import Question
@@ -79,6 +79,8 @@ class Judge(AskedGrader):
     def _check_criteria(cls, scores: tuple[JudgeCriterion, ...]) -> tuple[JudgeCriterion, ...]:
         if len({criterion.name for criterion in scores}) < len(scores):
             raise config_error("must have different names", "rename one of those that are equal")
+        if scores and len(sums := possible_scores(scores)) <= MAX_SUMS:
+            require_range(sums)
         return scores
 
     @model_validator(mode="after")

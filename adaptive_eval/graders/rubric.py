@@ -103,6 +103,18 @@ FROM = "from"
 """The key of `thresholds` that names a run."""
 
 
+MIN_RANGE = 0.01
+"""Smallest range of weights; reports round scores to a tenth of a percent."""
+
+
+def require_range(weights: Collection[float]) -> None:
+    """Raise an error of the configuration if weights, or sums of them, are so much alike that reports show no
+    difference."""
+    if weights and round(max(weights) - min(weights), 9) < MIN_RANGE:
+        rule = f"must have weights that range over at least {MIN_RANGE}"
+        raise config_error(rule, "multiply all weights by the same number, since reports round scores")
+
+
 class RubricConfig(Section):
     """Categories of answers, and their scores."""
 
@@ -132,6 +144,7 @@ class RubricConfig(Section):
             raise config_error(
                 "must have at least two different weights", "with equal weights every model scores the same"
             )
+        require_range([category.weight for category in categories])
         return categories
 
     @field_validator("name")
@@ -153,6 +166,7 @@ class RubricConfig(Section):
                 f"must be {len(schema.weights)} numbers",
                 f"give one for each category: {', '.join(schema.labels)}",
             )
+        require_range(weights or ())
         return weights
 
     @property

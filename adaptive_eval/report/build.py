@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import ComparisonResult, ModelResult, question_means
-from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Verdict
+from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.alarms import alarm_rows
-from adaptive_eval.report.ending import Ending
+from adaptive_eval.report.ending import Ending, labels_decide
 from adaptive_eval.report.finding import main_findings
 from adaptive_eval.report.gate import (
     NOT_ANSWERS,
@@ -72,10 +72,13 @@ MAX_TRIALS_NEEDED = 1e12
 
 
 def scores_without_prior(snapshot: Snapshot) -> dict[int, tuple[float, int]]:
-    """Score and rank of each model without R0, if it has an answer to each question; empty if there is no R0."""
+    """Score and rank of each model without R0, if it has an answer to each question; empty if no score has any."""
     if not snapshot.prior_depths.any():
         return {}
     scores = snapshot.bench.mean(question_means(snapshot.judged, snapshot.bench.weights))
+    for row in snapshot.result.models:  # labels correct the score, which has no R0 then
+        if snapshot.labelled is not None and snapshot.subject.models[row.model] in snapshot.labelled.corrected:
+            scores[row.model] = row.score
     scored = np.flatnonzero(np.isfinite(scores)).tolist()
     ranks = np.asarray(rank_scores(scores[scored])).astype(int).tolist() if scored else []
     return {model: (float(scores[model]), rank) for model, rank in zip(scored, ranks, strict=True)}
@@ -119,6 +122,8 @@ def look_results(snapshot: Snapshot) -> Results:
     )
     if snapshot.by_grades is None or snapshot.labelled is None:
         return results
+    if labels_decide(results, result.reason, is_lacking=bool(snapshot.set_aside)):
+        results = replace(results, run=replace(results.run, reason=str(Reason.SETTLED)))
     graded = look_results(replace(snapshot, result=snapshot.by_grades, labelled=None, by_grades=None))
     return replace(results, labelled=replace(snapshot.labelled, by_grades=" ".join(main_findings(graded))))
 

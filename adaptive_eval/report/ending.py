@@ -184,12 +184,7 @@ class Ending:
     @property
     def decided_by_labels(self) -> bool:
         """Whether labels decide every comparison of a run that has left some of them undecided."""
-        results = self.results
-        unknown_grades = self.reason is Reason.BLOCKED and not self.lost
-        if results is None or not results.corrected or not (unknown_grades or self.reason in UNDECIDED_REASONS):
-            return False
-        decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in results.pairs)
-        return bool(results.pairs) and decided and gate_outcome(results.gate) != UNDECIDED
+        return self.results is not None and labels_decide(self.results, self.reason, is_lacking=bool(self.lost))
 
     @property
     def _undecided_by_labels(self) -> int:
@@ -258,6 +253,16 @@ def find_ending(
         or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
     )
+
+
+def labels_decide(results: Results, reason: Reason | None, *, is_lacking: bool) -> bool:
+    """Whether labels decide every comparison of a run that ended for this reason; `is_lacking`: models were set
+    aside."""
+    unknown_grades = reason is Reason.BLOCKED and not is_lacking
+    if not results.corrected or not (unknown_grades or reason in UNDECIDED_REASONS):
+        return False
+    decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in results.pairs)
+    return bool(results.pairs) and decided and gate_outcome(results.gate) != UNDECIDED
 
 
 def _has_dropped_answers(events: Sequence[Event]) -> bool:

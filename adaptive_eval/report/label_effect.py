@@ -206,7 +206,7 @@ def _labelled_answers(
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
-class _Corrected(NamedTuple):
+class CorrectedScore(NamedTuple):
     """A score with its variance, and its shift by labels."""
 
     score: float
@@ -217,20 +217,22 @@ class _Corrected(NamedTuple):
 
 def correct_scores(
     labels: RunLabels, models: Sequence[str], controller: Controller
-) -> tuple[LabelledRun, ScoreCorrection | None]:
-    """Labels of a run after its latest look, and their correction of its scores; None without a correction."""
+) -> tuple[LabelledRun, ScoreCorrection | None, Mapping[tuple[int, int], CorrectedScore]]:
+    """Labels of a run after its latest look, their correction of its scores, which is None without one, and corrected
+    scores by model and benchmark."""
     answers, bench = labels.answers, controller.plan.bench
     if answers is None or controller.last_look is None:
-        return LabelledRun(labels.digest, labels.grader, problem=labels.problem), None
+        return LabelledRun(labels.digest, labels.grader, problem=labels.problem), None, {}
     estimates, counts = controller.last_look.estimates, controller.counts
     prior = bench.prior_counts
     alone = prior is not None and bool(prior[bench.asked].any())
     shift = np.full((bench.models, 1 + len(bench.gates)), np.nan)
-    variance, rows = shift.copy(), []
+    variance, rows, on_parts = shift.copy(), [], dict[tuple[int, int], CorrectedScore]()
     for model, name in enumerate(models):
         judged = [answer for answer in answers.get(name, ()) if answer.place < counts[model, answer.question].sum()]
         by_grades = _own_estimate(controller, estimates, counts[model], model, alone=alone)
         parts = {} if by_grades is None else _corrected_parts(judged, counts[model], by_grades, controller)
+        on_parts |= {(model, label): part for label, part in parts.items()}
         total = _combine(parts, bench)
         if total is not None:
             shift[model, 0], variance[model, 0] = total.score - estimates.score[model], total.var - estimates.var[model]
@@ -251,7 +253,7 @@ def correct_scores(
         foreign=len(labels.foreign),
         foreign_names=tuple(dict.fromkeys(labels.foreign)),
     )
-    return labelled_run, ScoreCorrection(shift, variance) if labelled_run.corrected else None
+    return labelled_run, ScoreCorrection(shift, variance) if labelled_run.corrected else None, on_parts
 
 
 def _own_estimate(
@@ -273,7 +275,7 @@ def _own_estimate(
 
 def _corrected_parts(
     judged: Sequence[LabelledAnswer], counts: NDArray[np.int32], by_grades: tuple[float, float], controller: Controller
-) -> dict[int, _Corrected]:
+) -> dict[int, CorrectedScore]:
     """Corrected scores of a model by benchmark, 0 if there is only one; empty if one of them has too few labels."""
     plan, bench = controller.plan, controller.plan.bench
     benchmark = np.zeros(bench.questions, np.int64) if bench.benchmark_of is None else bench.benchmark_of
@@ -300,11 +302,11 @@ def _corrected_parts(
         )
         # beyond the scale it can only be wrong, as when not every answer was as likely to be labelled
         corrected_score = float(np.clip(correction.mu, bench.weights.min(), bench.weights.max()))
-        parts[label] = _Corrected(corrected_score, correction.sigma**2, correction.shift, correction.shift_sigma**2)
+        parts[label] = CorrectedScore(corrected_score, correction.sigma**2, correction.shift, correction.shift_sigma**2)
     return parts
 
 
-def _combine(parts: Mapping[int, _Corrected], bench: Bench) -> _Corrected | None:
+def _combine(parts: Mapping[int, CorrectedScore], bench: Bench) -> CorrectedScore | None:
     """The score on all questions from those by benchmark; None without parts."""
     if not parts:
         return None
@@ -313,7 +315,7 @@ def _combine(parts: Mapping[int, _Corrected], bench: Bench) -> _Corrected | None
     shares = {label: float(bench.mean((bench.benchmark_of == label).astype(float))) for label in parts}
     score, shift = (sum(shares[label] * part[at] for label, part in parts.items()) for at in (0, 2))
     var, shift_var = (sum(shares[label] ** 2 * part[at] for label, part in parts.items()) for at in (1, 3))
-    return _Corrected(score, var, shift, shift_var)
+    return CorrectedScore(score, var, shift, shift_var)
 
 
 def _model_row(
@@ -321,7 +323,7 @@ def _model_row(
     trials: int,
     judged: Sequence[LabelledAnswer],
     by_grades: tuple[float, float] | None,
-    total: _Corrected | None,
+    total: CorrectedScore | None,
     levels: Sequence[str],
 ) -> LabelledModel:
     columns = (*levels, NO_LABEL)

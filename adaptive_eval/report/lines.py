@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from typing import Self
 
 LONGEST = 200
+BREAKS = "\n\r\t\u2028\u2029"
 MAX_DECIMALS = 6
 _SCALE = ("", "k", "M", "G", "T")
 
 
 def safe_line(text: str, longest: int = LONGEST) -> str:
     """Make a text one line, without control characters, escape sequences or changes of writing direction."""
-    clean = "".join(" " if ch in "\n\r\t" else ch if unicodedata.category(ch)[0] != "C" else "�" for ch in text)
+    clean = "".join(" " if ch in BREAKS else ch if unicodedata.category(ch)[0] != "C" else "�" for ch in text)
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 

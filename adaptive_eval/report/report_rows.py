@@ -23,6 +23,7 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.questions.load import as_text, benchmark_named
 from adaptive_eval.questions.types import Question
+from adaptive_eval.report.label_effect import CorrectedScore
 from adaptive_eval.report.results import Caution, GroupRow, MetricRow
 from scorio import Counts
 from scorio.moments import CountArray, FloatArray, over_categories
@@ -40,9 +41,17 @@ def question_groups(config: RunConfig, questions: Sequence[Question]) -> dict[st
 
 
 def group_rows(
-    plan: Plan, counts: CountArray, models: Sequence[str], groups: Mapping[str, Sequence[str]], order: Sequence[int]
+    plan: Plan,
+    counts: CountArray,
+    models: Sequence[str],
+    groups: Mapping[str, Sequence[str]],
+    order: Sequence[int],
+    corrected: Mapping[tuple[int, int], CorrectedScore],
 ) -> Iterator[GroupRow]:
-    """Rows group by group, from counts (L, M, K); within each group models are in the `order` of their total scores."""
+    """Rows group by group, from counts (L, M, K); within each group models are in the `order` of their total scores.
+
+    `corrected`: scores that labels correct, by model and benchmark.
+    """
     bench = plan.bench
     totals = counts if bench.prior_counts is None else counts + bench.prior_counts
     g = np.ones(bench.questions) if bench.question_weights is None else bench.question_weights
@@ -61,6 +70,9 @@ def group_rows(
                     continue
                 estimates = estimate(own, bench.weights, plan.prior, np.array(1), bayes=False, g=weights, groups=parts)
                 score, sigma = float(estimates.score[0]), float(estimates.sigma()[0])
+                if by == BENCHMARK and part_of is not None and (model, part_of[members[0]]) in corrected:
+                    part = corrected[model, part_of[members[0]]]
+                    score, sigma = part.score, float(np.sqrt(part.var))
                 ends = score - TWO_SIDED_95 * sigma, score + TWO_SIDED_95 * sigma
                 low, high = np.clip(ends, bench.weights.min(), bench.weights.max()).tolist()
                 yield GroupRow(*head, score, sigma, low, high)

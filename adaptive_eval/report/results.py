@@ -35,7 +35,7 @@ class RunInfo:
     """running, finished, stopped (by the user, an error or an alarm), or killed: the same command resumes the latter
     two."""
     reason: str | None
-    """Reason for the end: settled, out_of_reach, blocked, budget, wall_time, gpu_time, alarm."""
+    """Reason for the end: settled (also by labels), out_of_reach, blocked, budget, wall_time, gpu_time, alarm."""
     kills: int = 0
     """Number of starts that were killed."""
 
@@ -213,7 +213,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """Score of one model on a group of questions, with a 95% interval."""
+    """Score of one model on a group of questions, with a 95% interval; labels only correct those by benchmark."""
 
     by: str
     """benchmark, or a field of the questions' metadata."""

@@ -138,9 +138,11 @@ class Snapshot(JudgedState):
 
     @cached_property
     def prior_depths(self) -> FloatArray:
-        """Outcomes of R0 per question, of each model."""
+        """Outcomes of R0 per question in each model's score: none in one that labels correct."""
         prior, _ = prior_and_recorded_counts(self.bench)
-        return np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
+        depths = np.asarray(prior.sum(axis=(1, 2)) / self.bench.questions)
+        corrected = () if self.labelled is None else self.labelled.corrected
+        return np.where([name in corrected for name in self.subject.models], 0.0, depths)
 
     @cached_property
     def recorded(self) -> Mapping[int, str]:
@@ -159,7 +161,9 @@ def take_state(
     graded = result = controller.result()
     if result is None:
         return None
-    labelled, correction = (None, None) if labels is None else correct_scores(labels, subject.models, controller)
+    labelled, correction, on_parts = (
+        (None, None, {}) if labels is None else correct_scores(labels, subject.models, controller)
+    )
     if correction is not None:
         result = controller.result(correction)
         assert result is not None
@@ -177,7 +181,7 @@ def take_state(
         set_aside={model: lost.reason for model, lost in controller.set_aside.items()},
         alarms=tuple(controller.alarms),
         extensions=tuple(controller.extensions),
-        groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order)),
+        groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order, on_parts)),
         repeats=tuple(repeats),
         void=frozenset(compress(subject.models, controller.taker.void)),
     )

@@ -42,7 +42,7 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import LooksForgotten, Record
 from adaptive_eval.machine.resume import verdicts_asked
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
-from adaptive_eval.notes import events_of_kind
+from adaptive_eval.notes import Change, events_of_kind
 from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.questions import Question
@@ -50,7 +50,7 @@ from adaptive_eval.report.label_effect import read_run_labels
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.thresholds import thresholds_from_event, thresholds_from_run
+from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import cost_of_baseline, take_baseline
 from adaptive_eval.running.regrade_costs import RegradeCosts
@@ -125,6 +125,8 @@ class _Regrading:
     async def carry_out(self, beyond_limits: bool, arguments: tuple[str, ...] | None) -> Regraded:
         """Grade answers, and store their grades."""
         thresholds = thresholds_from_run(self._config.rubric)
+        if any(self._new_thresholds(thresholds)):
+            _require_own_grades(self._reader)
         grades = await self._grade(open_rubric(self._config.rubric, thresholds_from_event(thresholds)), beyond_limits)
         _require_some_grade(grades.new.values())
         names, old_names = open_rubric(self._config.rubric).names, open_rubric(self._stored_config().rubric).names
@@ -133,6 +135,12 @@ class _Regrading:
         )
         done = Regraded(len(grades.new), changed, sum(grade.category is None for grade in grades.new.values()))
         return self._write(done, grades, thresholds, arguments)
+
+    def _new_thresholds(self, now: ThresholdsFrozen | None) -> Iterator[Change]:
+        """The change of frozen thresholds, as when another run lies where the rubric takes them from."""
+        before = kept_thresholds(self._stored_config().rubric, self._reader.events())
+        if before is not None and now is not None and (before.values, before.medians) != (now.values, now.medians):
+            yield Change("rubric.thresholds", before.values, now.values)
 
     async def _grade(self, rubric: Rubric, beyond_limits: bool) -> "_Grades":
         """Grade answers, and charge what is asked for it."""
@@ -204,7 +212,7 @@ class _Regrading:
         records: list[Record] = [*_sum_charges(grades.charges), note_of(event, {})]  # looks begin again after the note
         records += [] if thresholds is None else [note_of(thresholds, {})]
         records += [LooksForgotten(0)] if opening else []
-        changes = [*differences(stored.configuration, header.configuration)]
+        changes = [*differences(stored.configuration, header.configuration), *self._new_thresholds(thresholds)]
 
         def change(seq: int, trial: Trial) -> Trial | None:
             if trial.state is RESERVED:

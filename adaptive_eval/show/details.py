@@ -24,6 +24,7 @@ from adaptive_eval.report.lines import Scale, amount, count, duration, minute, s
 from adaptive_eval.report.needs import UNDECIDED, needed_in_words
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.records import ReplicaTraffic
+from adaptive_eval.report.report_rows import BENCHMARK
 from adaptive_eval.report.results import (
     FrontierRow,
     GradingCost,
@@ -123,7 +124,8 @@ def _groups(results: Results) -> Iterator[Block]:
     for by in dict.fromkeys(row.by for row in results.groups):
         yield group_table(results, by)
         decides = "" if any(row.gate for row in results.groups if row.by == by) else " No decision uses them alone."
-        yield f"Each with a 95% interval on these questions.{decides}"
+        how = "Corrected by labels where the model's score is" if by == BENCHMARK else "By the grades, without labels"
+        yield f"Each with a 95% interval on these questions.{decides}{f' {how}.' if results.corrected else ''}"
 
 
 def group_table(results: Results, by: str) -> Table:

@@ -222,6 +222,10 @@ class TestOverrides:
     def test_mistakes_are_reported_like_those_of_a_file(self, override: str, problem: str) -> None:
         assert problem in only(BASE, override)
 
+    def test_names_that_only_differ_in_their_form_of_unicode_are_the_same(self) -> None:
+        problem = only(BASE.replace("name: a,", "name: \u00e9,"), "models.1.name=e\u0301")
+        assert "\u00e9 is there twice, in two Unicode forms that look the same; rename one" in problem
+
 
 class TestMistakes:
     def test_all_of_them_at_once_in_the_order_of_lines(self) -> None:
@@ -265,6 +269,8 @@ sampling: {top_p: 3}
             ("seed: true", "seed must be a whole number, but got true"),
             ("folder: data", "folder is not a known key; write paths relative to"),
             ("budget: {wall_time: 90}", "must have a unit; write 90s, or a time such as 2h30m"),
+            ("budget: {wall_time: 1e6}", "must have a unit; write 1000000s, or a time such as 2h30m"),
+            *((f"budget: {{wall_time: {time}}}", "must have a unit; write a time such as") for time in (-1, 0)),
             *((f"budget: {{wall_time: '{time}'}}", "write it like 2h30m") for time in ("1x", "h", "-1h", "2:30")),
             ("budget: {trials: 2.5}", "must be a whole number"),
             ("sampling: {max_token: 64}", "sampling.max_token is not a known key; did you mean `max_tokens`?"),

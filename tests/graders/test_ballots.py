@@ -207,6 +207,7 @@ def test_a_verdict_by_the_order_is_a_tie(orders: Sequence[str], verdict: str, de
         ({"scores": (CRITERIA[0], CRITERIA[0])}, "different names"),
         ({"scores": [{"name": "truncated"}]}, "must not be truncated"),
         ({"scores": [{"name": "ok", "weight": 0.0}]}, "must be a number of at least 0.001"),
+        ({"scores": [{"name": "ok", "weight": 0.001}]}, "must have weights that range over at least 0.01"),
         ({"scores": [{"name": "ok", "levels": {"bad": 1.0, "good": 1.0}}]}, "with different scores"),
         ({"scores": [{"name": "ok", "levels": {"a, b": 0.0, "good": 1.0}}]}, "must have names of"),
     ],

@@ -105,6 +105,7 @@ class TestDeclared:
                 "must have different names",
             ),
             ([{"name": "a", "weight": 1}, {"name": "b", "weight": 1, "when": {"x": True}}], "two different weights"),
+            ([{"name": "a", "weight": 1e-9}, {"name": "b", "weight": 0, "when": {"x": True}}], "at least 0.01"),
             ([{"name": str(at), "weight": at} for at in range(255)], "at most 254 items"),
         ],
     )

@@ -33,6 +33,7 @@ from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.running.reporting import apply_labels
+from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.simulate.answering import DrawnAnswer, Respondent, question_rows
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -308,6 +309,16 @@ def test_outcomes_of_an_earlier_run_have_no_labels_and_do_not_count_beside_them(
     assert {model.name: model for model in with_prior.models} == {model.name: model for model in without.models}
     result = CliRunner().invoke(app, ["label", str(site.directory()), "--show"])
     assert "These scores use only the answers of this run" in result.output
+    document = results(site.directory())
+    assert not any(row["prior_depth"] for row in document["models"])
+    assert "prior" not in {row["kind"] for row in document["warnings"]}
+    (site.directory() / "labels.jsonl").unlink()
+    add_labels(site.directory(), {at: given for at, given in labels.items() if at.model == "ada"})
+    apply_labels(site.directory())
+    rows = {row["name"]: row for row in results(site.directory())["models"]}
+    assert rows["ada"]["prior_depth"] == 0 < rows["bob"]["prior_depth"]
+    assert rows["ada"]["score_without_prior"] == rows["ada"]["score"]
+    assert rows["bob"]["score_without_prior"] != rows["bob"]["score"]
 
 
 MORE_TRIALS = {"min": 16, "max": 30}
@@ -441,6 +452,21 @@ def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: s
 
 
 @pytest.mark.slow
+def test_a_run_that_labels_decide_has_no_other_reason_in_a_list(site: Site, ended_runs: EndedRuns) -> None:
+    gate = {"objective": {"kind": "baseline", "baseline": "ada", "gate": True}, "stopping": {"delta": "15%"}}
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
+    directory = ended_runs.copy(site, models=models, trials={"min": 6, "max": 6}, **gate)
+    (before,) = RunsFolder(directory.parent).briefs()
+    assert (before.gate, before.reason) == ("UNDECIDED", "out_of_reach")
+    labels = truths(directory)
+    add_labels(directory, {at: given if at.model == "ada" else GivenLabel("wrong") for at, given in labels.items()})
+    apply_labels(directory)
+    (after,) = RunsFolder(directory.parent).briefs()
+    assert (after.gate, after.status, after.reason) == ("FAIL", "finished", "settled")
+    assert results(directory)["run"]["reason"] == "settled"
+
+
+@pytest.mark.slow
 def test_results_follow_a_file_of_labels_that_appears_without_the_command(lenient_run: Path) -> None:
     assert report(lenient_run, "summary").splitlines()[2].startswith(WRONG)
     label(lenient_run, labels_of(lenient_run, None))
@@ -504,4 +530,12 @@ def test_labels_correct_benchmarks_one_by_one(site: Site, lenient_url: str) -> N
     for row in document["models"]:
         assert row["score"] == pytest.approx(truth_of(directory, row["name"])), row["name"]
     assert [row["outcome"] for row in document["gate"]] == ["FAIL"]
-    assert [row["gate"] for row in document["groups"] if row["group"] == "open" and row["model"] == LENIENT] == ["FAIL"]
+    (failed,) = (row for row in document["groups"] if row["group"] == "open" and row["model"] == LENIENT)
+    assert failed["gate"] == "FAIL"
+    right = [
+        given.label == "correct"
+        for at, given in truths(directory).items()
+        if (at.model, at.question[:5]) == (LENIENT, "open/")
+    ]
+    assert failed["score"] == pytest.approx(sum(right) / len(right)), "the gate used the corrected score"
+    assert "Corrected by labels" in report(directory, "md")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -236,6 +237,22 @@ def test_regrading_takes_thresholds_of_the_run_itself_and_rescoring_says_the_sam
     }
     assert site.run(site.write(**changes)).exit_code in ENDED
     require_labels(stored_trials(site.directory()), event.values["completion_tokens p40"])
+
+
+@pytest.mark.slow
+def test_thresholds_of_another_run_at_the_same_path_are_outside_the_promise(site: Site, pilot: Path) -> None:
+    config = site.write(**settings(rubric=taking(SHORT, pilot)))
+    assert site.run(config).exit_code in ENDED
+    assert command("regrade", site.directory(), "--config", config).exit_code in ENDED
+    assert "settings chosen after" not in site.report(), "the same thresholds are no choice"
+    shutil.rmtree(pilot)
+    other = site.write("pilot", **settings(seed=7))
+    ended = site.run(other, "--run-dir", str(pilot))
+    assert ended.exit_code in ENDED, ended.output
+    assert command("regrade", site.directory(), "--config", config).exit_code in ENDED
+    before, _, now = (event.values for event in events_in(site.directory(), ThresholdsFrozen))
+    assert before != now
+    assert re.search(r"changed after \d+ looks? \(.*\): rubric.thresholds; .*settings chosen after", site.report())
 
 
 def write_rubric(site: Site, rubric: dict[str, object]) -> Path:

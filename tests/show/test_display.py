@@ -471,9 +471,9 @@ def test_events_are_described_in_words(event: Event, expected: str) -> None:
 
 
 def test_names_numbers_and_intervals_are_short_and_on_one_line() -> None:
-    assert [safe_line("naïve 模型 α"), safe_line("a\nb\tc"), safe_line("x" * 500, 4)] == [
+    assert [safe_line("naïve 模型 α"), safe_line("a\nb\tc\u2028d"), safe_line("x" * 500, 4)] == [
         "naïve 模型 α",
-        "a b c",
+        "a b c d",
         "xxx…",
     ]
     assert [count(0), count(4321), count(1_234_567), count(2.5e9)] == ["0", "4,321", "1.23M", "2.5G"]

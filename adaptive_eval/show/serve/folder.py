@@ -86,6 +86,8 @@ def read_brief(path: Path, mark: FileMark) -> RunBrief:
         running = mark.running or is_held(path)  # what began meanwhile is not killed
         results = StoredRun(reader, events=events).results(running=running, rows=False, sums=False)
         status, reason = ("running", None) if running else status_at_end(events, reader.trial_count())
+        if status == "finished" and results is not None:  # labels may decide more than the run did
+            reason = results.run.reason or reason
         gate = (OPEN if running else UNDECIDED) if setting(config, "objective", "gate") else None
         verdicts = Counter[str](() if results is None else (pair.verdict for pair in results.pairs))
         cost = None if results is None else results.cost
