@@ -9,6 +9,7 @@ Token counts are not trusted either. If `usage` is missing, tokens are estimated
 likewise if it claims less than one per `MAX_BYTES_PER_TOKEN`. If it claims more than `ABSURD_FACTOR` times the limit,
 the limit is counted. A smaller excess is accepted, and a text too long for the limit is estimated, since it was
 generated. Each case raises a notice. Cached tokens count only as part of a prompt whose reported tokens are counted.
+Some servers report reasoning beside `completion_tokens`: the most that `usage` tells of is reported.
 """
 
 from collections.abc import Callable, Sequence
@@ -271,7 +272,7 @@ class AnswerReader:
         usage = usage if isinstance(usage, dict) else {}
         prompt_tokens = _count(usage.get("prompt_tokens"))
         drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
-        completion = _completion_tokens(drafts, _count(usage.get("completion_tokens")), "timings" in payload)
+        completion = _completion_tokens(drafts, _reported_tokens(usage), "timings" in payload)
         reports_none = usage.get("completion_tokens") == 0 < prompt_tokens
         self._reports_no_tokens |= reports_none and any(draft.size for draft in drafts)
         for draft, tokens in zip(drafts, completion, strict=True):
@@ -364,7 +365,7 @@ class AnswerReader:
             refused,
             logprobs,
             prompt_logprobs,
-            _count(choice["usage"].get("completion_tokens")) if isinstance(choice.get("usage"), dict) else 0,
+            _reported_tokens(choice["usage"]) if isinstance(choice.get("usage"), dict) else 0,
             _slot(choice) if self._chat else (),
             token_logprobs,
             not (text or reasoning or tool_calls) and finish_word(finish) not in MAY_BE_NULL,
@@ -398,6 +399,14 @@ def _cached_tokens(usage: dict[str, Any]) -> int:
     reported = details.get("cached_tokens") if isinstance(details, dict) else None
     fields = (reported, usage.get("cache_read_input_tokens"), usage.get("prompt_cache_hit_tokens"))
     return next((tokens for tokens in map(_count, fields) if tokens), 0)
+
+
+def _reported_tokens(usage: dict[str, Any]) -> int:
+    """The generated tokens by a usage, with reasoning that it may count beside `completion_tokens`."""
+    prompt, total = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
+    details = usage.get("completion_tokens_details")
+    reasoning = _count(details.get("reasoning_tokens")) if isinstance(details, dict) else 0
+    return max(_count(usage.get("completion_tokens")), reasoning, total - prompt if prompt else 0)
 
 
 def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bool) -> list[int]:

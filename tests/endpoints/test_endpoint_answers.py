@@ -220,7 +220,7 @@ def test_where_a_count_cannot_be_it_is_estimated_from_the_text(absurd: object) -
     assert answer.completion_tokens == 11
 
 
-def counted(text: str, reason: str = "stop", **usage: int) -> tuple[int, list[str]]:
+def counted(text: str, reason: str = "stop", **usage: object) -> tuple[int, list[str]]:
     """Tokens of an answer that may have 100, and what is noticed."""
     notices: list[str] = []
     answer_reader = reader(Sampling(max_tokens=100), notices)
@@ -243,6 +243,15 @@ def test_usage_is_believed_as_far_as_it_can_be() -> None:
     assert counted("x" * 6000, completion_tokens=2_000) == (2000, ["absurd_usage"])
     assert counted("x" * 6000, completion_tokens=1) == (2000, ["low_usage"])
     assert counted("x", completion_tokens=1, prompt_tokens=2_000_000_000)[1] == ["absurd_usage"]
+
+
+def test_reasoning_reported_beside_the_completion_is_counted_as_far_as_it_can_be() -> None:
+    details = {"reasoning_tokens": 90}
+    assert counted("42", completion_tokens=5, total_tokens=104, completion_tokens_details=details) == (95, [])
+    assert counted("42", completion_tokens=5, completion_tokens_details=details) == (90, [])
+    assert counted("42", completion_tokens=95, total_tokens=104, completion_tokens_details=details) == (95, [])
+    assert counted("42", completion_tokens=5, total_tokens=104, prompt_tokens=0)[0] == 5, "it includes the prompt"
+    assert counted("42", completion_tokens=5, total_tokens=2_000_000_000) == (100, ["absurd_usage"])
 
 
 def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:
