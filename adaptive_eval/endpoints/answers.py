@@ -73,6 +73,11 @@ def _bad_response(problem: str) -> Failure:
     return Failure(FailureKind.BAD_RESPONSE, f"the response holds no answer: {problem}")
 
 
+def _unfinished(problem: str) -> Failure:
+    """The failure of a server that was at work on an answer."""
+    return Failure(FailureKind.SERVER_ERROR, problem, may_have_cost=True)
+
+
 def _sort_by_index(choices: list[dict[str, Any]], requested: int) -> list[dict[str, Any]]:
     """Sort choices by their indices 0, 1, ...; keep the order if none has an index. Raises `Failure` for other indices.
 
@@ -277,7 +282,7 @@ class AnswerReader:
         self._reports_no_tokens |= reports_none and any(draft.size for draft in drafts)
         for draft, tokens in zip(drafts, completion, strict=True):
             if draft.is_blank and not tokens and (draft.is_null or (reports_none and not self._reports_no_tokens)):
-                raise Failure(FailureKind.SERVER_ERROR, "the server generated nothing (no text, no tokens)")
+                raise _unfinished("the server generated nothing (no text, no tokens)")
         completion = self._plausible_counts(completion, drafts)
         counted = self._prompt_tokens(prompt_tokens, prompt)
         cached = _cached_tokens(usage) if counted == prompt_tokens else 0
@@ -381,14 +386,10 @@ class AnswerReader:
         if finish_reason in self._finished or (word := finish_word(finish_reason)) in self._finished:
             return finish_reason
         if word in FAILED:
-            raise Failure(
-                FailureKind.SERVER_ERROR, f"the server gave up in the middle (finish_reason {finish_reason!r})"
-            )
+            raise _unfinished(f"the server gave up in the middle (finish_reason {finish_reason!r})")
         if reason is None:
             hint = f"a server that never gives a reason needs {finish_reason_option(NO_REASON)}"
-            raise Failure(
-                FailureKind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {hint})"
-            )
+            raise _unfinished(f"the server did not finish the answer (finish_reason null; {hint})")
         safe_reason = finish_word(safe_excerpt(finish_reason, self._redactor)) if reason else ""
         raise UnknownFinish(safe_reason)
 

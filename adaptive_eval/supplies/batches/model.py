@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
+from adaptive_eval.endpoints.failures import Failure, Refusal, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats
 from adaptive_eval.machine.events import Answered, Failed, Noted, Wasted
@@ -379,8 +379,7 @@ class ModelBatches(Supply):
         try:
             return self._calls.service.answer(result, prompt, seed, seconds, max(waiting.attempts, 1))
         except Failure as failure:
-            lost = failure.kind is FailureKind.BAD_RESPONSE
-            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=lost)
+            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=result.code == 200)
         except Rejected as error:
             if isinstance(error, Refusal) and is_any_answered:  # others of the batch were answered: once more
                 return NoBatchAnswer(str(error), refused=True)
