@@ -29,6 +29,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     signals_of_finish,
 )
+from adaptive_eval.endpoints.parsing import content_text, no_answer
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import (
     KEEP_TOKENS,
@@ -69,10 +70,6 @@ class ResponseOrigin(NamedTuple):
     """Answers that the replica may generate at the same time."""
 
 
-def _bad_response(problem: str) -> Failure:
-    return Failure(FailureKind.BAD_RESPONSE, f"the response holds no answer: {problem}")
-
-
 def _unfinished(problem: str) -> Failure:
     """The failure of a server that was at work on an answer."""
     return Failure(FailureKind.SERVER_ERROR, problem, may_have_cost=True)
@@ -84,7 +81,7 @@ def _sort_by_index(choices: list[dict[str, Any]], requested: int) -> list[dict[s
     With a duplicate or an extra index it is unknown which choices answer the request.
     """
     if len(choices) > requested:
-        raise _bad_response(
+        raise no_answer(
             f"it has {len(choices)} choices, and {requested} {'was' if requested == 1 else 'were'} asked for"
         )
     indices = [choice.get("index") for choice in choices]
@@ -92,20 +89,8 @@ def _sort_by_index(choices: list[dict[str, Any]], requested: int) -> list[dict[s
     if numbers == expected or not any(index is not None for index in indices):
         return choices
     if sorted(numbers) != expected:
-        raise _bad_response(f"the indices of its choices are {str(indices)[:80]}, not 0 to {len(choices) - 1}")
+        raise no_answer(f"the indices of its choices are {str(indices)[:80]}, not 0 to {len(choices) - 1}")
     return sorted(choices, key=lambda choice: int(choice["index"]))
-
-
-def _text(value: object) -> str:
-    """A content field as text: a string, null, or a list of parts."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        parts = [part.get("text", "") for part in value if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
-    raise _bad_response(f"content is of type {type(value).__name__}")
 
 
 BYTES_PER_TOKEN = 3
@@ -132,6 +117,12 @@ def mean_bits(logprobs: Sequence[object]) -> float | None:
 
     numbers = [value for value in map(_read_logprob, logprobs) if value is not None]
     return float(bits_per_token(sum(numbers), len(numbers))) if numbers else None
+
+
+def _content(choice: dict[str, Any], message: dict[str, Any]) -> object:
+    """The content of a chat's message; some servers have it where a text completion has its text."""
+    fields = (message.get("content"), message.get("text"), choice.get("text"))
+    return next((content for content in fields if content not in (None, "")), None)
 
 
 def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
@@ -268,10 +259,10 @@ class AnswerReader:
         finished.
         """
         if not isinstance(payload, dict):
-            raise _bad_response(f"it is of type {type(payload).__name__}")
+            raise no_answer(f"it is of type {type(payload).__name__}")
         choices = payload.get("choices")
         if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
-            raise _bad_response("it has no choices" if not choices else "its choices are not objects")
+            raise no_answer("it has no choices" if not choices else "its choices are not objects")
         choices = _sort_by_index(choices, len(seeds))
         usage = payload.get("usage")
         usage = usage if isinstance(usage, dict) else {}
@@ -352,13 +343,13 @@ class AnswerReader:
         if self._chat:
             message = choice.get("message")
             if not isinstance(message, dict):
-                raise _bad_response("a choice has no message")
+                raise no_answer("a choice has no message")
             reasoning = message.get("reasoning_content") or message.get("reasoning")
-            text, refused = _text(message.get("content")), isinstance(message.get("refusal"), str)
+            text, refused = content_text(_content(choice, message)), isinstance(message.get("refusal"), str)
             if refused and not text:
                 text = message["refusal"]
         else:
-            message, reasoning, text, refused = choice, choice.get("reasoning"), _text(choice.get("text")), False
+            message, reasoning, text, refused = choice, choice.get("reasoning"), content_text(choice.get("text")), False
             if self._prompt_logprobs == "echo":
                 text = text.removeprefix(prompt.text or "")
                 prompt_logprobs, logprobs = logprobs[:prompt_tokens], logprobs[prompt_tokens:]
@@ -381,7 +372,7 @@ class AnswerReader:
         """Why a choice finished; raises if it did not, or does not say."""
         reason = choice.get("finish_reason", "")
         if not isinstance(reason, str | None):
-            raise _bad_response(f"finish_reason is of type {type(reason).__name__}")
+            raise no_answer(f"finish_reason is of type {type(reason).__name__}")
         finish_reason = reason or NO_REASON
         if finish_reason in self._finished or (word := finish_word(finish_reason)) in self._finished:
             return finish_reason

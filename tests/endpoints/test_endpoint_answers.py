@@ -62,9 +62,11 @@ def test_what_could_have_stood_first_is_kept(logprobs: object, slot: tuple[tuple
         ("42", {"reasoning_content": "six times seven"}, "42", "six times seven"),
         ("42", {"reasoning": "six times seven"}, "42", "six times seven"),
         (None, {"refusal": "I will not."}, "I will not.", ""),
+        (["4", {"type": "text", "text": "2"}, {"type": "thinking", "thinking": []}], {}, "42", ""),
+        (None, {"text": "42"}, "42", ""),
     ],
 )
-def test_texts_beside_the_content(content: str | None, fields: dict[str, str], text: str, reasoning: str) -> None:
+def test_texts_beside_the_content(content: object, fields: dict[str, str], text: str, reasoning: str) -> None:
     (answer,) = chat({"choices": [choice(content, **fields)]})
     assert (answer.text, answer.reasoning or "") == (text, reasoning)
 
@@ -297,7 +299,10 @@ def test_what_holds_no_choice_is_a_failure(payload: object) -> None:
     assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
-@pytest.mark.parametrize(("content", "reason"), [(42, "stop"), ({"text": "42"}, "stop"), ("42", 7)])
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(42, "stop"), ({"text": "42"}, "stop"), ([{"type": "output_text", "content": "42"}], "stop"), ("42", 7)],
+)
 def test_what_is_no_text_is_a_failure(content: object, reason: object) -> None:
     with pytest.raises(Failure) as caught:
         chat({"choices": [choice(content, reason)]})
