@@ -209,6 +209,20 @@ async def test_an_answer_that_came_unfinished_is_lost(ending: dict[str, object])
     assert desk.log.lost == start.supply.stats(ADA).lost == 1 and desk.creations == 2
 
 
+@pytest.mark.parametrize("number", [1, 5])
+async def test_an_unknown_finish_reason_is_final_only_where_all_answers_have_it(number: int) -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=1.0)), keys_of(range(number))
+    start = desk.open()
+    end_first(desk, {"finish_reason": "weird"})
+    answers = await answered(start, keys)
+    assert desk.log.lost == 1
+    if number > 1:
+        assert texts(answers) == truths(keys) and desk.creations == 2
+    else:
+        (failed,) = start.failed.values()
+        assert failed.kind is RequestFailure.REFUSED and "finish_reasons: [weird]" in failed.reason
+
+
 # -- starts ------------------------------------------------------------------------------------------------------------
 
 
