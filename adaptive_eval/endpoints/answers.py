@@ -345,7 +345,8 @@ class AnswerReader:
             if not isinstance(message, dict):
                 raise no_answer("a choice has no message")
             reasoning = message.get("reasoning_content") or message.get("reasoning")
-            text, refused = content_text(_content(choice, message)), isinstance(message.get("refusal"), str)
+            refusal = message.get("refusal")
+            text, refused = content_text(_content(choice, message)), isinstance(refusal, str) and refusal != ""
             if refused and not text:
                 text = message["refusal"]
         else:

@@ -88,6 +88,7 @@ def test_texts_beside_the_content(content: object, fields: dict[str, str], text:
         (choice("", "content_filter"), {"content_filter", "empty"}),
         (choice(None, refusal="I will not."), {"refusal"}),
         (choice("42"), set()),
+        (choice("42", refusal=""), set()),
     ],
 )
 def test_signals(made: dict[str, object], signals: set[str]) -> None:
