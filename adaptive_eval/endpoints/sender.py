@@ -40,7 +40,7 @@ class ReplyReader:
     def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
         if reply.status == 200:
-            self._servers.note_reply(reply.payload)
+            self._servers.answer_names.check(reply.payload)
             return self._answers.answers(reply.payload, prompt, seeds, origin)
         try:
             signal = error_signal(

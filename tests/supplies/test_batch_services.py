@@ -217,6 +217,21 @@ async def test_batch_errors_mean_the_same_as_direct_ones(service: BatchService) 
         service.answer(BatchResult("k", payload={"error": {"code": 502, "message": "upstream"}}), ASKED, 3, 1.0, 1)
 
 
+@pytest.mark.parametrize(
+    ("requested", "named", "expected"),
+    [("ada", "ada-2026-01-01", []), ("ada-latest", "ada-20260101", []), ("ada", "tiny", ["named"])],
+)
+async def test_another_model_that_answers_is_told(requested: str, named: str, expected: list[str]) -> None:
+    config = EndpointConfig(base_url="http://127.0.0.1:9/v1", model=requested)
+    service = open_batches(config, Sampling(), Limits(), "openai", keys={})
+    choice = {"message": {"content": "42"}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 1}
+    payload = {"choices": [choice], "model": named, "usage": usage}
+    service.answer(BatchResult("k", payload=payload), ASKED, 3, 1.0, 1)
+    assert [notice.kind for notice in service.wire.notices] == expected
+    await service.wire.close()
+
+
 def test_a_request_of_a_chat_as_messages() -> None:
     same = {"model": "m", "max_tokens": 7, "temperature": 0.5, "thinking": {"type": "enabled"}}
     chat = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
