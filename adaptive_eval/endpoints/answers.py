@@ -9,6 +9,7 @@ Token counts are not trusted either. If `usage` is missing, tokens are estimated
 likewise if it claims less than one per `MAX_BYTES_PER_TOKEN`. If it claims more than `ABSURD_FACTOR` times the limit,
 the limit is counted. A smaller excess is accepted, and a text too long for the limit is estimated, since it was
 generated. Each case raises a notice. Cached tokens count only as part of a prompt whose reported tokens are counted.
+Some servers report reasoning beside `completion_tokens`: the most that `usage` tells of is reported.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     signals_of_finish,
 )
+from adaptive_eval.endpoints.parsing import content_text, no_answer
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import (
     KEEP_TOKENS,
@@ -68,8 +70,9 @@ class ResponseOrigin(NamedTuple):
     """Answers that the replica may generate at the same time."""
 
 
-def _bad_response(problem: str) -> Failure:
-    return Failure(FailureKind.BAD_RESPONSE, f"the response holds no answer: {problem}")
+def _unfinished(problem: str) -> Failure:
+    """The failure of a server that was at work on an answer."""
+    return Failure(FailureKind.SERVER_ERROR, problem, may_have_cost=True)
 
 
 def _sort_by_index(choices: list[dict[str, Any]], requested: int) -> list[dict[str, Any]]:
@@ -78,7 +81,7 @@ def _sort_by_index(choices: list[dict[str, Any]], requested: int) -> list[dict[s
     With a duplicate or an extra index it is unknown which choices answer the request.
     """
     if len(choices) > requested:
-        raise _bad_response(
+        raise no_answer(
             f"it has {len(choices)} choices, and {requested} {'was' if requested == 1 else 'were'} asked for"
         )
     indices = [choice.get("index") for choice in choices]
@@ -86,20 +89,8 @@ def _sort_by_index(choices: list[dict[str, Any]], requested: int) -> list[dict[s
     if numbers == expected or not any(index is not None for index in indices):
         return choices
     if sorted(numbers) != expected:
-        raise _bad_response(f"the indices of its choices are {str(indices)[:80]}, not 0 to {len(choices) - 1}")
+        raise no_answer(f"the indices of its choices are {str(indices)[:80]}, not 0 to {len(choices) - 1}")
     return sorted(choices, key=lambda choice: int(choice["index"]))
-
-
-def _text(value: object) -> str:
-    """A content field as text: a string, null, or a list of parts."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        parts = [part.get("text", "") for part in value if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
-    raise _bad_response(f"content is of type {type(value).__name__}")
 
 
 BYTES_PER_TOKEN = 3
@@ -126,6 +117,12 @@ def mean_bits(logprobs: Sequence[object]) -> float | None:
 
     numbers = [value for value in map(_read_logprob, logprobs) if value is not None]
     return float(bits_per_token(sum(numbers), len(numbers))) if numbers else None
+
+
+def _content(choice: dict[str, Any], message: dict[str, Any]) -> object:
+    """The content of a chat's message; some servers have it where a text completion has its text."""
+    fields = (message.get("content"), message.get("text"), choice.get("text"))
+    return next((content for content in fields if content not in (None, "")), None)
 
 
 def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
@@ -262,21 +259,21 @@ class AnswerReader:
         finished.
         """
         if not isinstance(payload, dict):
-            raise _bad_response(f"it is of type {type(payload).__name__}")
+            raise no_answer(f"it is of type {type(payload).__name__}")
         choices = payload.get("choices")
         if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
-            raise _bad_response("it has no choices" if not choices else "its choices are not objects")
+            raise no_answer("it has no choices" if not choices else "its choices are not objects")
         choices = _sort_by_index(choices, len(seeds))
         usage = payload.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         prompt_tokens = _count(usage.get("prompt_tokens"))
         drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
-        completion = _completion_tokens(drafts, _count(usage.get("completion_tokens")), "timings" in payload)
+        completion = _completion_tokens(drafts, _reported_tokens(usage), "timings" in payload)
         reports_none = usage.get("completion_tokens") == 0 < prompt_tokens
         self._reports_no_tokens |= reports_none and any(draft.size for draft in drafts)
         for draft, tokens in zip(drafts, completion, strict=True):
             if draft.is_blank and not tokens and (draft.is_null or (reports_none and not self._reports_no_tokens)):
-                raise Failure(FailureKind.SERVER_ERROR, "the server generated nothing (no text, no tokens)")
+                raise _unfinished("the server generated nothing (no text, no tokens)")
         completion = self._plausible_counts(completion, drafts)
         counted = self._prompt_tokens(prompt_tokens, prompt)
         cached = _cached_tokens(usage) if counted == prompt_tokens else 0
@@ -346,13 +343,14 @@ class AnswerReader:
         if self._chat:
             message = choice.get("message")
             if not isinstance(message, dict):
-                raise _bad_response("a choice has no message")
+                raise no_answer("a choice has no message")
             reasoning = message.get("reasoning_content") or message.get("reasoning")
-            text, refused = _text(message.get("content")), isinstance(message.get("refusal"), str)
+            refusal = message.get("refusal")
+            text, refused = content_text(_content(choice, message)), isinstance(refusal, str) and refusal != ""
             if refused and not text:
                 text = message["refusal"]
         else:
-            message, reasoning, text, refused = choice, choice.get("reasoning"), _text(choice.get("text")), False
+            message, reasoning, text, refused = choice, choice.get("reasoning"), content_text(choice.get("text")), False
             if self._prompt_logprobs == "echo":
                 text = text.removeprefix(prompt.text or "")
                 prompt_logprobs, logprobs = logprobs[:prompt_tokens], logprobs[prompt_tokens:]
@@ -364,7 +362,7 @@ class AnswerReader:
             refused,
             logprobs,
             prompt_logprobs,
-            _count(choice["usage"].get("completion_tokens")) if isinstance(choice.get("usage"), dict) else 0,
+            _reported_tokens(choice["usage"]) if isinstance(choice.get("usage"), dict) else 0,
             _slot(choice) if self._chat else (),
             token_logprobs,
             not (text or reasoning or tool_calls) and finish_word(finish) not in MAY_BE_NULL,
@@ -375,19 +373,15 @@ class AnswerReader:
         """Why a choice finished; raises if it did not, or does not say."""
         reason = choice.get("finish_reason", "")
         if not isinstance(reason, str | None):
-            raise _bad_response(f"finish_reason is of type {type(reason).__name__}")
+            raise no_answer(f"finish_reason is of type {type(reason).__name__}")
         finish_reason = reason or NO_REASON
         if finish_reason in self._finished or (word := finish_word(finish_reason)) in self._finished:
             return finish_reason
         if word in FAILED:
-            raise Failure(
-                FailureKind.SERVER_ERROR, f"the server gave up in the middle (finish_reason {finish_reason!r})"
-            )
+            raise _unfinished(f"the server gave up in the middle (finish_reason {finish_reason!r})")
         if reason is None:
             hint = f"a server that never gives a reason needs {finish_reason_option(NO_REASON)}"
-            raise Failure(
-                FailureKind.SERVER_ERROR, f"the server did not finish the answer (finish_reason null; {hint})"
-            )
+            raise _unfinished(f"the server did not finish the answer (finish_reason null; {hint})")
         safe_reason = finish_word(safe_excerpt(finish_reason, self._redactor)) if reason else ""
         raise UnknownFinish(safe_reason)
 
@@ -398,6 +392,14 @@ def _cached_tokens(usage: dict[str, Any]) -> int:
     reported = details.get("cached_tokens") if isinstance(details, dict) else None
     fields = (reported, usage.get("cache_read_input_tokens"), usage.get("prompt_cache_hit_tokens"))
     return next((tokens for tokens in map(_count, fields) if tokens), 0)
+
+
+def _reported_tokens(usage: dict[str, Any]) -> int:
+    """The generated tokens by a usage, with reasoning that it may count beside `completion_tokens`."""
+    prompt, total = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
+    details = usage.get("completion_tokens_details")
+    reasoning = _count(details.get("reasoning_tokens")) if isinstance(details, dict) else 0
+    return max(_count(usage.get("completion_tokens")), reasoning, total - prompt if prompt else 0)
 
 
 def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bool) -> list[int]:

@@ -52,6 +52,8 @@ class Reply(NamedTuple):
     """The decoded response if the status is 200, which stands for any success."""
     latency: float
     ttft: float | None
+    has_begun: bool = False
+    """Whether an error ended an answer that had begun, with text or with usage."""
 
 
 def is_success(status: int) -> bool:
@@ -60,7 +62,7 @@ def is_success(status: int) -> bool:
 
 
 def decode_payload(status: int, body: bytes, redactor: Redactor) -> tuple[int, object]:
-    """Status and decoded body of a success; only the status of other responses and of errors within a success.
+    """Status and decoded body of a success; an error within a success has its own status.
 
     Raises `Failure` for a success that is not JSON, and `WebPage` for a web page.
     """
@@ -74,7 +76,7 @@ def decode_payload(status: int, body: bytes, redactor: Redactor) -> tuple[int, o
         excerpt = safe_excerpt(body[: 4 * MAX_READ_CHARS].decode("utf-8", "replace"), redactor)
         raise Failure(FailureKind.BAD_RESPONSE, f"the response is not JSON: {excerpt!r}") from error
     if (embedded_error := find_error(payload)) is not None:
-        return error_status(embedded_error), None
+        return error_status(embedded_error), payload
     return 200, payload
 
 
@@ -277,7 +279,9 @@ def _make_reply(
     status, payload = decode_payload(response.status, body, redactor)
     if status == 200:
         return Reply(200, {}, b"", payload, latency, None)
-    return Reply(status, httpx2.Headers(list(response.headers)), body, None, latency, None)
+    has_begun = reader is not None and reader.first_token_at is not None
+    has_begun |= isinstance(payload, dict) and bool(payload.get("usage"))
+    return Reply(status, httpx2.Headers(list(response.headers)), body, None, latency, None, has_begun)
 
 
 @contextmanager

@@ -143,7 +143,7 @@ class Handling(NamedTuple):
     """How a kind of failure is handled."""
 
     may_have_cost: bool
-    """An answer may have been generated without arriving, and counts as lost."""
+    """An answer may have been generated without arriving, and counts as lost; see also `Failure.may_have_cost`."""
     at_once: bool
     """The request is repeated without a wait: it goes to another replica, or waits for one to recover."""
     counts: bool
@@ -181,9 +181,13 @@ HANDLING: Mapping[FailureKind, Handling] = {
 class Failure(Retryable):
     """A missing answer: the request is repeated with the same seed."""
 
-    def __init__(self, kind: FailureKind, message: str, retry_after: float = 0.0) -> None:
+    def __init__(
+        self, kind: FailureKind, message: str, retry_after: float = 0.0, *, may_have_cost: bool = False
+    ) -> None:
         super().__init__(message)
         self.kind = kind
+        self.may_have_cost = may_have_cost or HANDLING[kind].may_have_cost
+        """Whether an answer may have been generated; of some kinds always, of others if the response began with one."""
         self.retry_after = retry_after
         """Seconds of the wait that the server asks for."""
         self.wait = 0.0

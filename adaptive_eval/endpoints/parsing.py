@@ -27,10 +27,47 @@ from adaptive_eval.endpoints.failures import (
     strip_byte_order_mark,
 )
 
+_PARTS_WITHOUT_TEXT = frozenset({"text", "thinking", "reasoning", "redacted_thinking", "tool_use", "tool_call"})
+"""Types of parts of a content that need not have a text."""
 TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "refusal"))
 """Fields of an event that hold a piece of text."""
 LOGPROB_FIELDS = ("content", "token_logprobs", "tokens")
 """Lists of log-probabilities that go on with each event: a chat's, and those of a text completion with its tokens."""
+
+
+def no_answer(problem: str) -> Failure:
+    """The failure for a response that cannot be read as an answer."""
+    return Failure(FailureKind.BAD_RESPONSE, f"the response holds no answer: {problem}")
+
+
+def content_text(value: object) -> str:
+    """A content field as text: a string, null, or a list of parts."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise no_answer(f"content is of type {type(value).__name__}")
+    texts = [text for part in value if (text := _part_text(part)) is not None]
+    if value and not texts:
+        raise no_answer("no part of its content is of a known type")
+    return "".join(texts)
+
+
+def _piece(name: str, value: object) -> str:
+    """The text in a field of an event."""
+    return content_text(value) if name in ("content", "text") else value if isinstance(value, str) else ""
+
+
+def _part_text(part: object) -> str | None:
+    """The text of a part of a content, if any; None for a part of an unknown type."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return None
+    if isinstance(text := part.get("text"), str):
+        return text
+    return "" if part.get("type") in _PARTS_WITHOUT_TEXT else None
 
 
 @dataclass(slots=True)
@@ -45,16 +82,21 @@ class _Choice:
     """The usage that followed its end."""
     resumed: bool = False
     """Whether text arrived after its end, so that it holds several answers."""
+    is_whole: bool = False
+    """Whether its text is that of a whole message."""
 
     def add(self, choice: dict[str, Any]) -> bool:
         """Add one event's part of this choice; True if it carried text."""
-        delta = choice.get("delta")
-        source = delta if isinstance(delta, dict) else choice
-        has_text, had_ended = False, self.has_ended
-        for name, piece in source.items():
-            if piece and name in TEXT_FIELDS and isinstance(piece, str):
+        message = choice.get("message")
+        source = next((part for part in (choice.get("delta"), message) if isinstance(part, dict)), choice)
+        has_text, had_ended = False, self.has_ended or self.is_whole
+        # at its end a stream may repeat the whole message
+        repeated = self.pieces.keys() if source is message and not self.is_whole else ()
+        for name in TEXT_FIELDS & source.keys() - repeated:
+            if piece := _piece(name, source[name]):
                 self.pieces.setdefault(name, []).append(piece)
                 has_text = True
+        self.is_whole |= has_text and source is message
         if isinstance(reason := choice.get("finish_reason"), str) and not (
             finish_word(reason) in ENDED and finish_word(self.finish_reason or "") in CUT
         ):

@@ -40,16 +40,20 @@ class ReplyReader:
     def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
         if reply.status == 200:
-            self._servers.note_reply(reply.payload)
+            self._servers.answer_names.check(reply.payload)
             return self._answers.answers(reply.payload, prompt, seeds, origin)
-        signal = error_signal(
-            reply.status,
-            reply.body,
-            reply.headers,
-            max_tokens=self._max_tokens,
-            redactor=self._caller.redactor,
-            unauthorized=self._caller.unauthorized,
-        )
+        try:
+            signal = error_signal(
+                reply.status,
+                reply.body,
+                reply.headers,
+                max_tokens=self._max_tokens,
+                redactor=self._caller.redactor,
+                unauthorized=self._caller.unauthorized,
+            )
+        except Failure as failure:
+            failure.may_have_cost |= reply.has_begun
+            raise
         return answers_without_text(signal, seeds, origin)
 
 
@@ -234,7 +238,7 @@ class RequestSender:
         self._traffic.on_failure(failure.kind, failure)
         if handling.counts:
             self._traffic.failing.add(sent_at, now)
-        if handling.may_have_cost:
+        if failure.may_have_cost:
             self._count_lost(request)
         if handling.health == "gone":
             self._servers.forget(replica.url)

@@ -7,7 +7,7 @@ only one answer if there are several (`wire`).
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -23,6 +23,7 @@ from adaptive_eval.endpoints.failures import (
     error_signal,
     safe_excerpt,
 )
+from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
 
@@ -73,7 +74,8 @@ def is_same_model(answer_name: str, requested_name: str) -> bool:
 
 def is_dated(answer_name: str, requested_name: str) -> bool:
     """Whether names differ only by a date or build, as an alias and its target do."""
-    short, long = sorted((name.rpartition("/")[2].lower() for name in (answer_name, requested_name)), key=len)
+    names = (name.rpartition("/")[2].lower().removesuffix("-latest") for name in (answer_name, requested_name))
+    short, long = sorted(names, key=len)
     return long.startswith(short) and _DATED.fullmatch(long[len(short) :]) is not None
 
 
@@ -111,6 +113,33 @@ def _number(value: object, default: float) -> float:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else default
 
 
+class AnswerNames:
+    """The names that answers of a model have for it, which show whether another model answers."""
+
+    def __init__(self, model: str, redactor: Redactor, note: Callable[[Notice], None]) -> None:
+        self._model, self._redactor, self._note = model, redactor, note
+        self.own = {model}
+        """Names of the model on its servers (aliases included)."""
+        self._seen: set[str] = set()
+
+    def check(self, payload: object) -> None:
+        """Check the model name in a response."""
+        name = _read_model_name(payload)
+        if name in self.own:
+            name = self._model
+        if name is None or name in self._seen or len(self._seen) >= MAX_LISTED:
+            return
+        name = safe_excerpt(name, self._redactor)
+        if name in self._seen:
+            return
+        if self._seen:
+            others = ", ".join(map(repr, sorted(self._seen)))
+            self._note(Notice("renamed", f"some answers name the model {name!r}, others {others}: was it replaced?"))
+        elif not is_dated(name, self._model):
+            self._note(Notice("named", f"its answers name the model {name!r}, but {self._model!r} was requested"))
+        self._seen.add(name)
+
+
 class IdentifiedServers:
     """The servers of one model; each is identified before its first request, and again after an outage."""
 
@@ -129,9 +158,7 @@ class IdentifiedServers:
         self._model = config.model
         self._servers: dict[str, ServerIdentity] = {}
         self._identifications: dict[str, asyncio.Task[ServerIdentity]] = {}
-        self._names = {config.model}
-        """Names of the model on its servers (aliases included)."""
-        self._answer_names: set[str] = set()
+        self.answer_names = AnswerNames(config.model, caller.redactor, self.note)
         self._notices: dict[Notice, None] = {}
 
     def known_identity(self, url: str) -> ServerIdentity | None:
@@ -149,23 +176,6 @@ class IdentifiedServers:
         """Identify a server again after an outage, since it may be another one."""
         if self._servers.pop(url, None) is not None:
             del self._identifications[url]
-
-    def note_reply(self, payload: object) -> None:
-        """Check the model name in a response."""
-        name = _read_model_name(payload)
-        if name in self._names:
-            name = self._model
-        if name is None or name in self._answer_names or len(self._answer_names) >= MAX_LISTED:
-            return
-        name = safe_excerpt(name, self._caller.redactor)
-        if name in self._answer_names:
-            return
-        if self._answer_names:
-            others = ", ".join(map(repr, sorted(self._answer_names)))
-            self.note(Notice("renamed", f"some answers name the model {name!r}, others {others}: was it replaced?"))
-        elif not is_dated(name, self._model):
-            self.note(Notice("named", f"its answers name the model {name!r}, but {self._model!r} was requested"))
-        self._answer_names.add(name)
 
     def note(self, notice: Notice) -> None:
         """Add a notice about the model's servers, once."""
@@ -217,7 +227,7 @@ class IdentifiedServers:
         served = tuple(safe_excerpt(str(entry["id"]), self._caller.redactor) for entry in entries)
         if entries and not matching:
             await self._require_answer(url, served)
-        self._names.update(*map(_names, matching))
+        self.answer_names.own.update(*map(_names, matching))
         if not any(entry.get("owned_by") == LLAMA_OWNER for entry in matching or entries):
             return ServerIdentity(served)
         return ServerIdentity(served, True, tuple(_cuts(self._sampling, await _llama_settings(self._caller, url))))

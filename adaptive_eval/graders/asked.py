@@ -74,7 +74,6 @@ class GraderServer(EndpointConfig):
     prompt_logprobs: ClassVar[None] = None  # type: ignore[misc]
     stream: ClassVar[None] = None  # type: ignore[misc]
     client: ClassVar[Literal["http"]] = "http"  # type: ignore[misc]
-    finish_reasons: ClassVar[tuple[str, ...]] = ()  # type: ignore[misc]
     price: Price | None = None
     """Price of its tokens."""
     gpus: float | None = Field(None, ge=0)

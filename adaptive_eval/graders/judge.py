@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import config_error
-from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Sampling
+from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Sampling, Signal
 from adaptive_eval.graders.asked import USAGE_SIGNALS, AskedGrader, GraderReply, GraderSampling, Vote
 from adaptive_eval.graders.ballots import (
     Levels,
@@ -39,6 +39,13 @@ RIGHT_OR_WRONG = (
     JudgeLevel(name="wrong", meaning="it says something else, or does not come to an answer", correct=False),
 )
 
+_INCOMPLETE: Mapping[Signal, str] = {
+    "truncated": "its reply was cut off: raise grader.sampling.max_tokens",
+    "content_filter": "its server filtered the reply",
+    "refusal": "it refused",
+}
+"""Replies that may say something else than their texts."""
+
 
 class Judge(AskedGrader):
     """A language model that gives an answer a verdict, scores it by criteria, or compares it with another answer.
@@ -50,7 +57,7 @@ class Judge(AskedGrader):
     each criterion's level is a signal of its name, in place of a verdict, and `score` is their weighted sum. With
     `compare_to` the verdict is better, tie or worse; `order_dependent` is the share of votes that change with the
     order, and `prefers_first` how much more often the first place was preferred. An empty answer has the verdict ""
-    without a request. A missing or unreadable verdict is a grader error.
+    without a request. A missing or unreadable verdict is a grader error, and so is one that was cut off or filtered.
     """
 
     kind: Literal["judge"] = "judge"
@@ -175,10 +182,13 @@ class Judge(AskedGrader):
                 errors.append(error)
 
     def _levels(self, reply: GraderReply) -> Levels:
-        text, ballot = reply.received().text, self.form.ballot
+        answer, ballot = reply.received(), self.form.ballot
+        for signal, problem in _INCOMPLETE.items():
+            if signal in answer.signals and not (reply.structured and signal == "truncated"):  # an object shows its end
+                raise GraderError(f"the judge gave no verdict: {problem}")
         if reply.structured:
-            return parse_json_ballot(text, ballot)
-        return parse_line_ballot(text, reply.sent.number, ballot)
+            return parse_json_ballot(answer.text, ballot)
+        return parse_line_ballot(answer.text, reply.sent.number, ballot)
 
     def voted(self, votes: Sequence[Sequence[Levels]]) -> CombinedVotes:
         """The decision of the votes; raises `GraderError` if they are too few or disagree."""

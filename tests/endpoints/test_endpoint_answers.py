@@ -62,9 +62,11 @@ def test_what_could_have_stood_first_is_kept(logprobs: object, slot: tuple[tuple
         ("42", {"reasoning_content": "six times seven"}, "42", "six times seven"),
         ("42", {"reasoning": "six times seven"}, "42", "six times seven"),
         (None, {"refusal": "I will not."}, "I will not.", ""),
+        (["4", {"type": "text", "text": "2"}, {"type": "thinking", "thinking": []}], {}, "42", ""),
+        (None, {"text": "42"}, "42", ""),
     ],
 )
-def test_texts_beside_the_content(content: str | None, fields: dict[str, str], text: str, reasoning: str) -> None:
+def test_texts_beside_the_content(content: object, fields: dict[str, str], text: str, reasoning: str) -> None:
     (answer,) = chat({"choices": [choice(content, **fields)]})
     assert (answer.text, answer.reasoning or "") == (text, reasoning)
 
@@ -86,6 +88,7 @@ def test_texts_beside_the_content(content: str | None, fields: dict[str, str], t
         (choice("", "content_filter"), {"content_filter", "empty"}),
         (choice(None, refusal="I will not."), {"refusal"}),
         (choice("42"), set()),
+        (choice("42", refusal=""), set()),
     ],
 )
 def test_signals(made: dict[str, object], signals: set[str]) -> None:
@@ -220,7 +223,7 @@ def test_where_a_count_cannot_be_it_is_estimated_from_the_text(absurd: object) -
     assert answer.completion_tokens == 11
 
 
-def counted(text: str, reason: str = "stop", **usage: int) -> tuple[int, list[str]]:
+def counted(text: str, reason: str = "stop", **usage: object) -> tuple[int, list[str]]:
     """Tokens of an answer that may have 100, and what is noticed."""
     notices: list[str] = []
     answer_reader = reader(Sampling(max_tokens=100), notices)
@@ -243,6 +246,15 @@ def test_usage_is_believed_as_far_as_it_can_be() -> None:
     assert counted("x" * 6000, completion_tokens=2_000) == (2000, ["absurd_usage"])
     assert counted("x" * 6000, completion_tokens=1) == (2000, ["low_usage"])
     assert counted("x", completion_tokens=1, prompt_tokens=2_000_000_000)[1] == ["absurd_usage"]
+
+
+def test_reasoning_reported_beside_the_completion_is_counted_as_far_as_it_can_be() -> None:
+    details = {"reasoning_tokens": 90}
+    assert counted("42", completion_tokens=5, total_tokens=104, completion_tokens_details=details) == (95, [])
+    assert counted("42", completion_tokens=5, completion_tokens_details=details) == (90, [])
+    assert counted("42", completion_tokens=95, total_tokens=104, completion_tokens_details=details) == (95, [])
+    assert counted("42", completion_tokens=5, total_tokens=104, prompt_tokens=0)[0] == 5, "it includes the prompt"
+    assert counted("42", completion_tokens=5, total_tokens=2_000_000_000) == (100, ["absurd_usage"])
 
 
 def test_prompt_bits_of_vllm_stand_beside_the_choices() -> None:
@@ -288,7 +300,10 @@ def test_what_holds_no_choice_is_a_failure(payload: object) -> None:
     assert caught.value.kind is FailureKind.BAD_RESPONSE
 
 
-@pytest.mark.parametrize(("content", "reason"), [(42, "stop"), ({"text": "42"}, "stop"), ("42", 7)])
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(42, "stop"), ({"text": "42"}, "stop"), ([{"type": "output_text", "content": "42"}], "stop"), ("42", 7)],
+)
 def test_what_is_no_text_is_a_failure(content: object, reason: object) -> None:
     with pytest.raises(Failure) as caught:
         chat({"choices": [choice(content, reason)]})

@@ -166,7 +166,7 @@ def test_an_error_within_a_200_is_found_wherever_it_stands(payload: dict[str, ob
     assert error_status(find_error(payload)) == status
     body = orjson.dumps(payload)
     for sent in (body, body.replace(b"error", b"err\\u006fr")):
-        assert decode_payload(200, sent, ()) == (status, None)
+        assert decode_payload(200, sent, ())[0] == status
 
 
 @pytest.mark.parametrize(

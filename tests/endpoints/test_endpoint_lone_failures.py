@@ -313,6 +313,23 @@ async def garbled(asked: Exchange) -> None:
     await asked.reply(200, {"choices": []})
 
 
+async def ended_early(asked: Exchange) -> None:
+    await asked.reply(200, {"choices": [{"message": {"content": "4"}, "finish_reason": None}]})
+
+
+async def broken_off(asked: Exchange) -> None:
+    choice = {"message": {"content": "4"}, "error": {"code": 502, "message": "oops"}}
+    await asked.reply(200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 900}})
+
+
+async def broken_stream(asked: Exchange) -> None:
+    await asked.reply(200, b'data: {"choices": [{"delta": {"content": "4"}}]}\n\nevent: error\ndata: oops\n\n')
+
+
+async def broken_within(asked: Exchange) -> None:
+    await asked.reply(200, {"error": {"message": "oops"}})
+
+
 async def broken(asked: Exchange) -> None:
     await asked.reply(500, {"error": {"message": "oops"}})
 
@@ -336,11 +353,14 @@ async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, wh
         assert len(server.seen) == before, "nothing is asked after that"
 
 
-@pytest.mark.parametrize(("what", "lost"), [(reset, 2), (broken, 0)], ids=["lost", "told of an error"])
+@pytest.mark.parametrize(
+    ("what", "lost"),
+    [(reset, 2), (ended_early, 2), (broken_off, 2), (broken_stream, 2), (broken_within, 0), (broken, 0)],
+)
 async def test_what_was_lost_needs_leave_and_what_failed_none(endpoint: Opener, what: Script, lost: int) -> None:
     leave = Leave(9 if lost else 0)
     async with raw_server(first(2, what)) as server:
-        model = endpoint(server.base_url)
+        model = endpoint(server.base_url, stream=what is broken_stream)
         (answer,) = await model.sample(CHAT, range(1), leave)
     assert (answer.text, leave.asked, model.stats.lost) == ("42", lost, lost)
 

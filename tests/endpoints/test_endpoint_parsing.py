@@ -174,6 +174,41 @@ def test_a_stream_has_its_text_its_tokens_its_id_and_its_model() -> None:
     assert (reader.payload()["id"], reader.payload()["model"]) == ("x1", "new")
 
 
+PART = {"type": "text", "text": "4"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "text"),
+    [
+        ([delta("") | {"delta": {"content": [PART]}}, delta("2", reason="stop")], "42"),
+        ([{"message": {"content": "42"}, "finish_reason": "stop"}], "42"),
+        ([{"message": {"content": [PART]}}, delta("", reason="stop")], "4"),
+        ([delta("42"), {"message": {"content": "42"}, "finish_reason": "stop"}], "42"),
+    ],
+)
+def test_a_stream_may_have_parts_or_whole_messages(choices: list[dict[str, object]], text: str) -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    reader.feed(b"".join(event([choice]) for choice in choices))
+    assert reader.payload()["choices"][0]["message"]["content"] == text
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [delta("") | {"delta": {"content": [{"type": "output_text", "content": "42"}]}}],
+        [delta("") | {"delta": {"content": PART}}],
+        [{"message": {"content": "4"}}, {"message": {"content": "2"}, "finish_reason": "stop"}],
+        [{"message": {"content": "4"}}, delta("2", reason="stop")],
+    ],
+)
+def test_a_stream_whose_text_is_not_certain_is_no_answer(choices: list[dict[str, object]]) -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    with pytest.raises(Failure) as caught:
+        reader.feed(b"".join(event([choice]) for choice in choices))
+        reader.payload()
+    assert caught.value.kind is FailureKind.BAD_RESPONSE
+
+
 def test_a_stream_that_ends_too_early_is_no_answer() -> None:
     reader = StreamReader(True, lambda: 0.0)
     reader.feed(event([delta("4", reason="stop"), delta("x", index=1)]))

@@ -4,6 +4,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -14,7 +15,8 @@ from pydantic import ValidationError
 from thoroughness import examples
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.graders.asked import GraderServer
+from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.graders.asked import GraderReply, GraderServer
 from adaptive_eval.graders.ballots import BallotField, parse_json_ballot, parse_line_ballot, reply_format
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
@@ -50,6 +52,34 @@ def asked(
     """What a simulated judge says of one answer: to one request, or to one in each order."""
     transcripts = judge.transcripts(question, answer, structured=structured)
     return [read(judge, simulated.reply(f"{t.system}\n{t.user}", 1), t, structured=structured) for t in transcripts]
+
+
+@pytest.mark.parametrize(
+    ("signal", "structured", "problem"),
+    [
+        ("truncated", False, "cut off"),
+        ("content_filter", False, "filtered"),
+        ("refusal", False, "refused"),
+        ("content_filter", True, "filtered"),
+        ("refusal", True, "refused"),
+        ("truncated", True, None),
+    ],
+)
+def test_a_reply_that_is_not_complete_is_no_verdict(signal: Signal, structured: bool, problem: str | None) -> None:
+    """A whole object of JSON is complete, wherever spaces after it were cut off."""
+    sent = PLAIN.transcripts(QUESTION, WRONG, structured=structured)[0]
+    text = '{"reasoning": "", "verdict": "correct"}  ' if structured else f"VERDICT-{sent.number}: correct"
+    answer = Answer(text=text, finish_reason="x", seed=1, replica="r", latency=1.0)
+    whole, incomplete = (
+        [[[GraderReply(sent, structured, replace(answer, signals=signals))]]]
+        for signals in (frozenset[Signal](), frozenset({signal}))
+    )
+    assert PLAIN.decide(whole).signals["verdict"] == "correct"
+    if problem is None:
+        assert PLAIN.decide(incomplete).signals["verdict"] == "correct"
+    else:
+        with pytest.raises(GraderError, match=problem):
+            PLAIN.decide(incomplete)
 
 
 # -- what is read ----------------------------------------------------------------------------------------------------

@@ -280,6 +280,16 @@ def test_a_judge_that_repeats_its_key_has_it_in_no_stored_error(tmp_path: Path, 
     assert "'I was sent ***, no, ***'" in grade.error and "0123" not in grade.error
 
 
+def test_a_finish_reason_of_a_judge_may_be_declared(tmp_path: Path) -> None:
+    with scripted_server(("judge",), lambda *_: '{"reasoning": "", "verdict": "correct"}') as server:
+        server.finish_reason = lambda *_: "done"
+        asked = GraderServer(base_url=server.base_url, model="judge", api_key_env="JUDGE_KEY")
+        with pytest.raises(JudgeFailed, match=r"set `finish_reasons: \[done\]`"):
+            graded(Judge(server=asked), "It is 1.", tmp_path, {"JUDGE_KEY": KEY})
+        declared = Judge(server=asked.model_copy(update={"finish_reasons": ("done",)}))
+        assert graded(declared, "It is 1.", tmp_path, {"JUDGE_KEY": KEY}).signals["verdict"] == "correct"
+
+
 def test_a_tiny_request_that_shows_that_the_judge_answers_counts_as_one_lost_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

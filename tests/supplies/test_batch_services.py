@@ -217,6 +217,21 @@ async def test_batch_errors_mean_the_same_as_direct_ones(service: BatchService) 
         service.answer(BatchResult("k", payload={"error": {"code": 502, "message": "upstream"}}), ASKED, 3, 1.0, 1)
 
 
+@pytest.mark.parametrize(
+    ("requested", "named", "expected"),
+    [("ada", "ada-2026-01-01", []), ("ada-latest", "ada-20260101", []), ("ada", "tiny", ["named"])],
+)
+async def test_another_model_that_answers_is_told(requested: str, named: str, expected: list[str]) -> None:
+    config = EndpointConfig(base_url="http://127.0.0.1:9/v1", model=requested)
+    service = open_batches(config, Sampling(), Limits(), "openai", keys={})
+    choice = {"message": {"content": "42"}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 1}
+    payload = {"choices": [choice], "model": named, "usage": usage}
+    service.answer(BatchResult("k", payload=payload), ASKED, 3, 1.0, 1)
+    assert [notice.kind for notice in service.wire.notices] == expected
+    await service.wire.close()
+
+
 def test_a_request_of_a_chat_as_messages() -> None:
     same = {"model": "m", "max_tokens": 7, "temperature": 0.5, "thinking": {"type": "enabled"}}
     chat = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
@@ -224,13 +239,18 @@ def test_a_request_of_a_chat_as_messages() -> None:
     assert message_params(same | {"messages": chat, "seed": 4, "stop": "x"}) == sent
 
 
-def test_a_message_as_a_chat_gives_it() -> None:
+async def test_a_message_as_a_chat_gives_it(service: BatchService) -> None:
     said = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "4"}, {"type": "text", "text": "2"}]
     usage = {"input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 9}
     payload = chat_payload({"model": "m", "content": said, "stop_reason": "end_turn", "usage": usage})
-    message = {"role": "assistant", "content": "42", "reasoning_content": "hm"}
+    message = {"role": "assistant", "content": said, "reasoning_content": "hm"}
     assert payload["choices"] == [{"index": 0, "message": message, "finish_reason": "end_turn"}]
     assert payload["usage"] == {"prompt_tokens": 8, "completion_tokens": 9, "cache_read_input_tokens": 5}
+    answer = service.answer(BatchResult("k", payload=payload), ASKED, 3, 1.0, 1)
+    assert (answer.text, answer.reasoning, answer.completion_tokens) == ("42", "hm", 9)
+    no_text = [{"type": "text", "text": None}, {"type": "thinking", "thinking": None}]
+    payload = chat_payload({"content": no_text, "stop_reason": "end_turn", "usage": usage})
+    assert service.answer(BatchResult("k", payload=payload), ASKED, 3, 1.0, 1).text == ""
 
 
 def test_states_and_results_of_openai_in_its_own_words() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from batch_bench import ServiceInMemory
@@ -39,6 +40,20 @@ def texts(answers: Mapping[Key, Answer]) -> dict[Key, str]:
 def are_right(kind: str, answers: Mapping[Key, Answer], keys: Sequence[Key]) -> bool:
     """Whether these are the answers to these keys; anthropic has no seeds, and draws each anew."""
     return answers.keys() == set(keys) if kind == "anthropic" else texts(answers) == truths(keys)
+
+
+def end_first(desk: ServiceDesk, ending: Mapping[str, object]) -> None:
+    """Have the first result that is fetched end so."""
+    fetch, fetched = desk.wire.lines, list[str]()
+
+    async def lines(path: str) -> list[Any]:
+        results: list[Any] = await fetch(path)
+        if not fetched:
+            results[0]["response"]["body"]["choices"][0] |= ending
+        fetched.append(path)
+        return results
+
+    desk.wire.lines = lines  # type: ignore[method-assign]
 
 
 async def handed_in(desk: ServiceDesk, keys: Sequence[Key]) -> None:
@@ -183,6 +198,29 @@ async def test_a_lost_answer_is_not_asked_for_again_if_the_caps_do_not_allow_it(
     await answered(start, keys_of([0]))
     (failed,) = start.failed.values()
     assert failed.kind is RequestFailure.NOT_ALLOWED and desk.log.lost == 1 and desk.creations == 1
+
+
+@pytest.mark.parametrize("ending", [{"finish_reason": None}, {"finish_reason": "error"}, {"error": "upstream"}])
+async def test_an_answer_that_came_unfinished_is_lost(ending: dict[str, object]) -> None:
+    desk = ServiceDesk("openai", ServiceInMemory(seconds=1.0))
+    start = desk.open()
+    end_first(desk, ending)
+    assert texts(await answered(start, keys_of([0]))) == truths(keys_of([0]))
+    assert desk.log.lost == start.supply.stats(ADA).lost == 1 and desk.creations == 2
+
+
+@pytest.mark.parametrize("number", [1, 5])
+async def test_an_unknown_finish_reason_is_final_only_where_all_answers_have_it(number: int) -> None:
+    desk, keys = ServiceDesk("openai", ServiceInMemory(seconds=1.0)), keys_of(range(number))
+    start = desk.open()
+    end_first(desk, {"finish_reason": "weird"})
+    answers = await answered(start, keys)
+    assert desk.log.lost == 1
+    if number > 1:
+        assert texts(answers) == truths(keys) and desk.creations == 2
+    else:
+        (failed,) = start.failed.values()
+        assert failed.kind is RequestFailure.REFUSED and "finish_reasons: [weird]" in failed.reason
 
 
 # -- starts ------------------------------------------------------------------------------------------------------------

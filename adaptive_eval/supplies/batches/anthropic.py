@@ -99,12 +99,12 @@ def chat_payload(message: object) -> dict[str, object]:
     fields = require_object(message, "the message")
     content = fields.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    text = "".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
-    reasoning = "".join(str(part.get("thinking", "")) for part in parts if part.get("type") == "thinking")
+    thoughts = [part.get("thinking") for part in parts if part.get("type") == "thinking"]
+    reasoning = "".join(thought for thought in thoughts if isinstance(thought, str))
     usage = fields.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     input_counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    reply: dict[str, object] = {"role": "assistant", "content": text}
+    reply: dict[str, object] = {"role": "assistant", "content": content}
     if reasoning:
         reply["reasoning_content"] = reasoning
     return {

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
-from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, safe_excerpt
+from adaptive_eval.endpoints.failures import Failure, Refusal, UnknownFinish, safe_excerpt
 from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats
 from adaptive_eval.machine.events import Answered, Failed, Noted, Wasted
@@ -53,11 +53,12 @@ class ModelBatches(Supply):
         on_error: Callable[[BaseException], None],
         *,
         is_capped: bool,
+        has_answered: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._number, self._model, self._post = number, model, post
         self._on_error, self._is_capped = on_error, is_capped
-        self._traffic = Traffic()
+        self._traffic = Traffic(has_answered=has_answered)
         self._calls = BatchCalls(model.name, service, attempts, now, self._note)
         self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._awaiting_permit))
         self._batches: dict[str, ServiceBatch] = {}
@@ -206,6 +207,7 @@ class ModelBatches(Supply):
         return self._calls.service.encode(custom_id, model.prompt(request.question), seed)
 
     def _answer(self, waiting: WaitingRequest, answer: Answer) -> None:
+        self._traffic.has_answered = True
         self._traffic.prompt_tokens += answer.prompt_tokens
         self._traffic.completion_tokens += answer.completion_tokens
         request = waiting.request
@@ -307,6 +309,7 @@ class ModelBatches(Supply):
             return
         is_any_answered = any(result.code == 200 and result.unanswered is None for result in results)
         size, failed = len(batch.waiting), list[tuple[WaitingRequest, NoBatchAnswer]]()
+        unknown = list[tuple[WaitingRequest, UnknownFinish]]()
         for result in results:
             name = result.custom_id.removeprefix(f"{batch.record.key}_")
             waiting = batch.waiting.pop(name, None) if name != result.custom_id else None
@@ -315,11 +318,19 @@ class ModelBatches(Supply):
             outcome = self._read(batch, waiting, result, is_any_answered=is_any_answered)
             if isinstance(outcome, NoBatchAnswer):
                 failed.append((waiting, outcome))
+            elif isinstance(outcome, UnknownFinish):
+                unknown.append((waiting, outcome))
             elif isinstance(outcome, Rejected):
                 self._fail_with(waiting, outcome)
             else:
                 batch.unstored.add(name)
                 self._answer(waiting, outcome)
+        for waiting, finish in unknown:
+            if self._traffic.has_answered:  # other answers have a known finish reason
+                failed.append((waiting, NoBatchAnswer(finish.among_others, lost=True)))
+            else:
+                self._lose(1)
+                self._fail_with(waiting, finish)
         # a cancelled batch lists its expired requests
         lost = 0 if state.status == "cancelled" else len(batch.waiting)
         answered = len(batch.unstored)
@@ -379,8 +390,9 @@ class ModelBatches(Supply):
         try:
             return self._calls.service.answer(result, prompt, seed, seconds, max(waiting.attempts, 1))
         except Failure as failure:
-            lost = failure.kind is FailureKind.BAD_RESPONSE
-            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=lost)
+            return NoBatchAnswer(f"{failure.kind}: {failure}", lost=result.code == 200)
+        except UnknownFinish as finish:
+            return finish
         except Rejected as error:
             if isinstance(error, Refusal) and is_any_answered:  # others of the batch were answered: once more
                 return NoBatchAnswer(str(error), refused=True)

@@ -9,6 +9,7 @@ from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answer
 from adaptive_eval.endpoints.batching import BATCHED, BatchKind
 from adaptive_eval.endpoints.client import RequestHeaders
 from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
+from adaptive_eval.endpoints.servers import AnswerNames
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 from adaptive_eval.supplies.batches import anthropic
@@ -29,6 +30,7 @@ class BatchService:
         self._sampling = sampling
         reply_config = config if kind != "anthropic" else config.model_copy(update={"api": "chat"})
         self._reader = AnswerReader(reply_config, sampling, wire.redactor, wire.note)
+        self._names = AnswerNames(config.model, wire.redactor, wire.note)
         self._replica = config.replicas[0] + BATCHED
 
     def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
@@ -42,6 +44,7 @@ class BatchService:
         if code == 200 and (embedded_error := find_error(result.payload)) is not None:
             code, error = error_status(embedded_error), {"error": embedded_error}
         if code == 200:
+            self._names.check(result.payload)
             (answer,) = self._reader.answers(result.payload, prompt, seeds, origin)
             return answer
         signal = error_signal(

@@ -36,6 +36,7 @@ def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBat
             context.post,
             context.on_error,
             is_capped=context.is_capped,
+            has_answered=model.name in context.answered,
         )
         opened[number].take_over([batch for batch in pending if batch.model == model.name], known_ids)
     return opened
