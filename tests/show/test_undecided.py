@@ -206,6 +206,11 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     )
     assert (undecided_sentence(raised) or "").endswith("They need a new run, since the allowed error is used up.")
     assert advice(results).text.startswith("deciding this comparison would take far more answers")
+    within = {**results.decisions, "stopping": {**results.decisions["stopping"], "delta": 0.02}}
+    callable_only = replace(ended("rrru"), decisions=within, warnings=raised.warnings)
+    assert advice(callable_only).text.startswith("raise ")
+    no_tie = replace(callable_only.pairs[3], certifiable_delta=None)
+    assert advice(replace(callable_only, pairs=(*callable_only.pairs[:3], no_tie))).text.startswith("start over")
 
 
 @pytest.mark.parametrize(("verdicts", "at"), [("uruu", 0), ("rruo", 2), ("turr", 1)])
