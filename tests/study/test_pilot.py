@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import played
 import pytest
 import yaml
 from checked_text import check_text
@@ -195,3 +196,19 @@ def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     forecast = make_forecast(prepared_from(path), lambda share, words: None, max_worlds=8)
     assert forecast.need.costs.seconds is not None
     assert forecast.need.costs.seconds.median >= 24 * 3600.0
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_the_forecast_of_a_run_keeps_its_verdicts_under_a_larger_horizon(tmp_path: Path, begun: bool) -> None:
+    """Also once looks are taken under it. Under it alone, so few trials decide nothing."""
+    skills = {"ada": 0.9, "bob": 0.3}
+    settings = {"store": str(tmp_path), "name": "run"}
+    small, large = (
+        played.prepared(tmp_path, [*skills], trials={"min": 4, "max": horizon}, **settings) for horizon in (12, 300)
+    )
+    played.Played(tmp_path / "run", small, skills).finish()
+    if begun:
+        played.Played(tmp_path / "run", large, skills).close()
+    forecast = make_forecast(large, lambda share, words: None, max_worlds=5)
+    assert forecast.spent is not None and forecast.need.costs.trials.high == forecast.spent.trials
+    assert forecast.need.reached == 1.0
