@@ -1,5 +1,6 @@
 """Reading a pilot, the usage of its answers, and the expected time of batches."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from planned import (
     WRONG_TOKENS,
     outcome_of,
     prepared_from,
+    store_run,
     write_config,
 )
 from stored_runs import store_records
@@ -26,7 +28,8 @@ from adaptive_eval.base.sections import Price
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core import Cost
-from adaptive_eval.notes import BatchEnded, BatchTaken, Event
+from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.notes import BatchEnded, BatchTaken, Event, ServerLaunched
 from adaptive_eval.simulate.worlds import BINARY
 from adaptive_eval.study import pilot
 from adaptive_eval.study.forecast import make_forecast
@@ -212,3 +215,21 @@ def test_the_forecast_of_a_run_keeps_its_verdicts_under_a_larger_horizon(tmp_pat
     forecast = make_forecast(large, lambda share, words: None, max_worlds=5)
     assert forecast.spent is not None and forecast.need.costs.trials.high == forecast.spent.trials
     assert forecast.need.reached == 1.0
+
+
+@pytest.mark.parametrize(("rounds", "cap"), [(1, 1.0), (None, None)])
+def test_what_a_run_on_a_shared_place_has_needs_no_server(
+    tmp_path: Path, rounds: int | None, cap: float | None
+) -> None:
+    """Neither where a cap has ended it after its first look, nor where it is over."""
+    launched = [{"name": name, "gpus": 1, "launch": {"command": "serve --port {port}"}} for name in MODELS]
+    trials = {"min": 4, "max": 12, "optimize": "cost"}
+    path = write_config(tmp_path, store=str(tmp_path), pool=[0], trials=trials, budget={"gpu_hours": cap})
+    plan = prepared_from(path, f"models={json.dumps(launched)}")
+    answers, held = store_run(plan, tmp_path / "small", rounds=rounds), {MODELS[0]: HeldTime(3600.0, 3600.0)._asdict()}
+    events = [ServerLaunched(name, seconds=20.0) for name in MODELS]
+    store_records(tmp_path / "small", plan.header, events=events, held=held)
+    forecast = make_forecast(plan, lambda share, words: None, max_worlds=5)
+    outlook = forecast.capped or forecast.need
+    assert outlook.comparisons == 2 and outlook.costs.gpu_hours is not None
+    assert (outlook.costs.gpu_hours.high, outlook.costs.trials.high) == (1.0, answers)
