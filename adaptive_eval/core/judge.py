@@ -20,6 +20,7 @@ from adaptive_eval.core.near_best import slack_in_sigmas
 from adaptive_eval.core.objectives import Objective
 from adaptive_eval.core.rules import (
     Correctable,
+    ErrorLeft,
     Rule,
     calls,
     has_error_left,
@@ -29,6 +30,7 @@ from adaptive_eval.core.rules import (
     judges_by_pair,
     tie_boundary,
 )
+from adaptive_eval.core.sequential import margins
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 from scorio.sinf.compare import tied
@@ -208,12 +210,15 @@ class PairForecast:
     certifiable: FloatArray
     given_up: BoolArray
     """Pairs that can now only be certified as tied."""
+    ties_apart: bool = False
+    """Whether ties have error of their own."""
 
     def power(self, at: NDArray[np.intp]) -> FloatArray:
         """Power of the pairs at these positions: computing it for all pairs of many models would dominate a look."""
         evidence, horizon = self.evidence, self.horizon[at]
         state = evidence.z[at], evidence.information[at], evidence.sigma[at]
-        power = _power(*state, self.boundary[at], self.delta, horizon)
+        zone_bound = self.tie_boundary[at] if self.ties_apart else None
+        power = _power(*state, self.boundary[at], self.delta, horizon, zone_bound)
         given_up = self.given_up[at]
         if not given_up.any():
             return power
@@ -255,13 +260,19 @@ def judge(memory: LatchedVerdicts, scenarios: Sequence[Evidence], criteria: Crit
 def _ties(scenarios: Sequence[Evidence], rule: Rule, delta: float, bounds: Sequence[FloatArray]) -> list[BoolArray]:
     """For each reading of the evidence, with its boundary, the pairs that are tied."""
     if has_error_left(rule) and delta > 0.0:
-        return [rule.tied(scenario, delta) for scenario in scenarios]
+        return [_reach_margins(scenario, rule, delta) for scenario in scenarios]
     if is_lenient(rule):  # it calls all that it could tie but for equal scores
         delta = rule.margin
     return [
         tied(scenario.difference, scenario.sigma, tie_boundary(rule, scenario, bound), delta)
         for scenario, bound in zip(scenarios, bounds, strict=True)
     ]
+
+
+def _reach_margins(evidence: Evidence, rule: ErrorLeft, delta: float) -> BoolArray:
+    """Pairs for which both (delta - d)/s and (delta + d)/s reach their boundaries."""
+    below, above = margins(evidence, delta)
+    return np.asarray((below >= rule.margin_boundary(evidence, 1)) & (above >= rule.margin_boundary(evidence, -1)))
 
 
 def pairs_decided_by_unknown(scenarios: Sequence[Evidence], rule: Rule, judging: Judging) -> BoolArray:
@@ -291,6 +302,7 @@ def forecast(
         tie_boundary=for_ties,
         certifiable=smallest_delta(ahead.sigma, for_ties),
         given_up=np.zeros(len(bound), bool) if given_up is None else given_up,
+        ties_apart=has_error_left(rule),
     )
 
 
@@ -300,16 +312,24 @@ def forecast_power(
     """The forecast's power alone, for all pairs or for those at these positions."""
     if at is not None and judges_by_pair(rule):
         evidence, horizon, at = evidence.at_positions(at), horizon[at], None
-    bound = rule.boundary(_with_information(evidence, horizon))
-    power = _power(evidence.z, evidence.information, evidence.sigma, bound, delta, horizon)
+    ahead = _with_information(evidence, horizon)
+    zone_bound = tie_boundary(rule, ahead) if has_error_left(rule) else None
+    state = evidence.z, evidence.information, evidence.sigma
+    power = _power(*state, rule.boundary(ahead), delta, horizon, zone_bound)
     return power if at is None else np.asarray(power[at])
 
 
 def _power(
-    z: FloatArray, information: FloatArray, sigma: FloatArray, bound: FloatArray, delta: float, horizon: FloatArray
+    z: FloatArray,
+    information: FloatArray,
+    sigma: FloatArray,
+    bound: FloatArray,
+    delta: float,
+    horizon: FloatArray,
+    zone_bound: FloatArray | None = None,
 ) -> FloatArray:
     is_known = np.isfinite(sigma)
-    power = predictive_power(z, information, bound, sigma=np.where(is_known, sigma, 1.0), delta=delta, horizon=horizon)
+    power = predictive_power(z, information, bound, np.where(is_known, sigma, 1.0), delta, horizon, zone_bound)
     return np.where(is_known, power, 1.0)
 
 

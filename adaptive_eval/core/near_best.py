@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.rules import RuleEntry
-from adaptive_eval.core.sequential import ContinuedSequential, Sequential, reached_information
+from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.settings import require
 from scorio.moments import FloatArray
 
@@ -85,21 +85,20 @@ class ContinuedNearBest:
     test: ContinuedSequential
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        below, above = self.test.margin_heights(evidence)
-        height = np.where(evidence.difference >= 0.0, above, below)
-        return lowered(height * reached_information(evidence) ** -KAPPA, evidence, self.margin)
+        below, above = (self.test.margin_boundary(evidence, sign) for sign in (1, -1))
+        return lowered(np.where(evidence.difference >= 0.0, above, below), evidence, self.margin)
 
     def strict_boundary(self, evidence: Evidence) -> FloatArray:
         """The |z| at which the model ahead is better."""
         return self.test.boundary(evidence)
 
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
-        below, above = self.test.margin_heights(evidence)
+        below, above = (self.test.margin_boundary(evidence, sign) for sign in (1, -1))
         return np.asarray(np.isinf(below) & np.isinf(above))
 
-    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
+    def margin_boundary(self, evidence: Evidence, sign: int) -> FloatArray:
         """No pair is ever tied: models within the margin are called."""
-        return np.zeros(len(evidence.z), bool)
+        return np.full_like(evidence.z, np.inf)
 
     def extended(self, looks: Sequence[Evidence], now: Evidence, delta: float) -> ContinuedNearBest:
         return ContinuedNearBest(self.margin, self.confidence, self.test.extended(looks, now, self.margin))

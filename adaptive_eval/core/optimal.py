@@ -222,8 +222,8 @@ class ContinuedOptimal:
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(self.height))
 
-    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        return self.ties.tied(evidence, delta)
+    def margin_boundary(self, evidence: Evidence, sign: int) -> FloatArray:
+        return self.ties.margin_boundary(evidence, sign)
 
 
 def _continued(rule: Optimal, error_left: FloatArray, now: Evidence, ties: ContinuedSequential) -> ContinuedOptimal:

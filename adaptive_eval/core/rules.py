@@ -83,8 +83,9 @@ class ErrorLeft(Rule, Protocol):
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         """Pairs that have used up their error and can no longer be called."""
 
-    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """Pairs whose difference is certified to be below delta, by error of its own."""
+    def margin_boundary(self, evidence: Evidence, sign: int) -> FloatArray:
+        """The value that (delta - sign d)/s of each pair must reach for a tie, which takes both signs and has error of
+        its own; infinite if none is left."""
 
 
 class GivingUp(Rule, Protocol):
@@ -134,7 +135,7 @@ def is_giving_up(rule: Rule) -> TypeGuard[GivingUp]:
 
 def has_error_left(rule: Rule) -> TypeGuard[ErrorLeft]:
     """Whether a rule is an `ErrorLeft`, without `isinstance` as above."""
-    return hasattr(rule, "exhausted") and hasattr(rule, "tied")
+    return hasattr(rule, "exhausted") and hasattr(rule, "margin_boundary")
 
 
 def is_correctable(rule: Rule) -> TypeGuard[Correctable]:
@@ -143,11 +144,14 @@ def is_correctable(rule: Rule) -> TypeGuard[Correctable]:
 
 
 def tie_boundary(rule: Rule, evidence: Evidence, boundary: FloatArray | None = None) -> FloatArray:
-    """The boundary on |z| that certifies a tie: the given one, unless that relies on giving up or on a margin."""
+    """The boundary on |z| that certifies a tie: the given one, unless that relies on giving up or on a margin, or ties
+    have error of their own, whose stricter side then counts for both."""
     if is_giving_up(rule):
         return rule.ties.boundary(evidence)
     if is_lenient(rule):
         return rule.strict_boundary(evidence)
+    if has_error_left(rule):
+        return np.maximum(*(rule.margin_boundary(evidence, sign) for sign in (1, -1)))
     return rule.boundary(evidence) if boundary is None else boundary
 
 

@@ -115,11 +115,11 @@ class SpentError:
     @cached_property
     def below(self) -> Exchange | None:
         """For (delta - d)/s, which certifies that the difference is below delta."""
-        return self._exchange([_margins(look, self.delta)[0] for look in self.looks], 1) if self.delta > 0.0 else None
+        return self._exchange([margins(look, self.delta)[0] for look in self.looks], 1) if self.delta > 0.0 else None
 
     @cached_property
     def above(self) -> Exchange | None:
-        return self._exchange([_margins(look, self.delta)[1] for look in self.looks], 1) if self.delta > 0.0 else None
+        return self._exchange([margins(look, self.delta)[1] for look in self.looks], 1) if self.delta > 0.0 else None
 
     def _exchange(self, values: Sequence[FloatArray], sides: int) -> Exchange:
         from scorio.sinf.exchange import LookValues, exchange
@@ -158,22 +158,15 @@ class ContinuedSequential:
         spent = SpentError(self.rule.kappa, 0.0, tuple(looks), now, delta)
         return replace(self, spent_errors=(*self.spent_errors, spent))
 
-    def tied(self, evidence: Evidence, delta: float) -> NDArray[np.bool_]:
-        """Pairs for which both (delta - d)/s and (delta + d)/s reach their boundaries; each is a separate test."""
-        below, above = self.margin_heights(evidence)
-        margins = _margins(evidence, delta)
-        reached = [margin >= self._at(evidence, to) for margin, to in zip(margins, (below, above), strict=True)]
-        return np.asarray(reached[0] & reached[1])
-
-    def margin_heights(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
-        """Heights for (delta - d)/s and (delta + d)/s of each pair, times t**kappa; infinite without delta."""
-        below = above = self.critical(evidence)
+    def margin_boundary(self, evidence: Evidence, sign: int) -> FloatArray:
+        """The boundary on (delta - sign d)/s of each pair, each sign a separate test; infinite without delta."""
+        height = self.critical(evidence)
         for spent in self.spent_errors:
-            if spent.below is None or spent.above is None:
-                unreachable = np.full(len(evidence.z), np.inf)
-                return unreachable, unreachable
-            below, above = spent.below.new_height(below), spent.above.new_height(above)
-        return below, above
+            side = spent.below if sign > 0 else spent.above
+            if side is None:
+                return np.full_like(height, np.inf)
+            height = side.new_height(height)
+        return self._at(evidence, height)
 
     def exhausted(self, evidence: Evidence) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(self.boundary(evidence)))
@@ -186,7 +179,7 @@ class ContinuedSequential:
         return np.asarray(height * reached_information(evidence) ** -self.rule.kappa)
 
 
-def _margins(evidence: Evidence, delta: float) -> tuple[FloatArray, FloatArray]:
+def margins(evidence: Evidence, delta: float) -> tuple[FloatArray, FloatArray]:
     """(delta - d)/s and (delta + d)/s; 0 if the pair is unknown, and large if nothing is uncertain."""
     sigma = np.where(np.isfinite(evidence.sigma), np.maximum(evidence.sigma, 1e-12), np.inf)
     return (delta - evidence.difference) / sigma, (delta + evidence.difference) / sigma
@@ -243,7 +236,7 @@ class Coupled:
         return Coupled(*(rule.extended(looks, now, delta) for rule in (self.by_trial, self.independent)))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("tied", "exhausted") or isinstance(self.independent, Sequential):
+        if name not in ("margin_boundary", "exhausted") or isinstance(self.independent, Sequential):
             raise AttributeError(name)
         return partial(self._of_each, name)
 

@@ -20,6 +20,7 @@ from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.rules import (
     Extendable,
     Rule,
+    has_error_left,
     is_giving_up,
     judges_by_pair,
     tie_boundary,
@@ -27,7 +28,6 @@ from adaptive_eval.core.rules import (
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.types import ModelNumbers, Outcome
 from scorio.moments import FloatArray
-from scorio.sinf.compare import tied
 
 if TYPE_CHECKING:
     from adaptive_eval.core.controller import Controller
@@ -199,8 +199,8 @@ class JoinedRule:
         "p_value": lambda fresh, evidence, sign: fresh.p_value(evidence, sign),
         "gives_up": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
         "exhausted": lambda fresh, evidence: np.zeros(len(evidence.z), bool),
-        "tied": lambda fresh, evidence, delta: tied(
-            evidence.difference, evidence.sigma, tie_boundary(fresh, evidence), delta
+        "margin_boundary": lambda fresh, evidence, sign: (
+            fresh.margin_boundary(evidence, sign) if has_error_left(fresh) else tie_boundary(fresh, evidence)
         ),
     }
     """Results of a rule's methods for the pairs of models that joined."""

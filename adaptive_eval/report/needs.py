@@ -182,11 +182,16 @@ def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
 
 
 def _has_spent_error(results: Results, pair: PairRow) -> bool:
-    """Whether no evidence can decide a pair any more: an earlier horizon has used up its error, or a single look at all
-    that `trials.max` allows, unless the rule does not depend on it."""
-    if pair.trials_needed is None:
-        return pair.boundary is None and any(warning.kind == "horizon" for warning in results.warnings)
+    """Whether no evidence can decide a pair any more, or none can tie it: an earlier horizon has used up its error, or
+    a single look at all that `trials.max` allows, unless the rule does not depend on it."""
     rule, is_complete = deciding_rule(results.decisions), (pair.information or 0.0) > 1.0 - 1e-9
+    certifies = bool(results.setting("stopping", "delta")) and not (rule is not None and rule.lenient)
+    if any(warning.kind == "horizon" for warning in results.warnings) and (
+        (certifies and pair.certifiable_delta is None) or (pair.trials_needed is None and pair.boundary is None)
+    ):
+        return True
+    if pair.trials_needed is None:
+        return False
     depends = rule is None or (rule.latching and rule is not ANYTIME)
     return depends and is_complete and len(results.looks) == 1
 

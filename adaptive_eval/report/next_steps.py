@@ -329,7 +329,8 @@ def _larger_horizon(ending: Ending, results: Results, kind: NeedKind) -> dict[st
     names = {name for pair in pairs for name in (pair.first, pair.second)}
     asked = [row.trials for row in results.models if row.name in names and row.recorded is None]
     per_question = max(largest * min(asked, default=0) / max(results.max_trials_per_model, 1), 1.0)
-    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, RESERVE * most / per_question, largest)):
+    within = min(RESERVE * most, largest)
+    if 0.0 < most <= largest and (caps := _covering_caps(ending, results, within / per_question, largest)):
         return caps
     larger = math.ceil(round_up(RESERVE * max(largest, most)))
     return _covering_caps(ending, results, larger / per_question, larger) | {"trials.max": larger}

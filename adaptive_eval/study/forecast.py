@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from adaptive_eval.base.errors import ConfigError, RunChanged, StoreError
 from adaptive_eval.config.planning import RunFacts
 from adaptive_eval.config.prepare import PreparedRun, stored_setup
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Budget, Plan
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.machine.records import SettingsEffect
@@ -68,7 +69,7 @@ def make_forecast(
     fresh = fresh_directory(prepared.config.store, prepared.config.name)
     started_in = directory if directory is not None and is_continued else fresh
     prepared = load_starting_point(prepared, started_in).prepared
-    if is_continued and prepared.plan.coupled:
+    if is_continued and (prepared.plan.coupled or _has_other_looks(started_in, prepared.config)):
         prepared = replace(prepared, plan=replace(prepared.plan, before=_stage_so_far(started_in, prepared)))
     pilot = None if directory is None else read_pilot(directory, prepared)
     stored = _dry_run(own_directory, prepared) if pilot is None else pilot
@@ -111,9 +112,21 @@ def _can_continue(directory: Path, prepared: PreparedRun) -> bool:
     return False
 
 
+def _has_other_looks(directory: Path, config: RunConfig) -> bool:
+    """Whether looks that the run has taken may be of another horizon, or of another promise."""
+    with RunReader.intact(directory) as reader:
+        header, ends, configurations = reader.header(), reader.log.settings_ends(), reader.log.configurations()
+    looked = [configurations[-1], *(configurations[number] for number, end in ends.items() if end.has_looked)]
+    earlier = [stored_setup(replace(header, configuration=configuration)).config for configuration in looked]
+    return any(
+        then.trials.max != config.trials.max or effect_of_changes(then, config) is SettingsEffect.PROMISE
+        for then in earlier
+    )
+
+
 def _stage_so_far(directory: Path, prepared: PreparedRun) -> StageBefore | None:
-    """The run as it stands, for its verdicts: simulated runs do not compare trial by trial, and would forget what
-    shared seeds have decided. None before its first look."""
+    """The run as it stands, for its verdicts, which simulated runs would forget: they do not compare trial by trial,
+    and all their looks are taken under today's settings. None before its first look."""
     with RunReader.intact(directory) as reader:
         stored = stored_setup(reader.header())
         controller = replay_stored(reader.log, stored.config, stored.questions).controller

@@ -221,7 +221,11 @@ def drive_in_time(
         issued = stored if stored or flying.has_recorded else asking
         asking = [batch for batch in asking if batch not in issued]
         for batch in issued:
-            hosts[batch.load.model].issue(batch.load, now)
+            if batch.is_recorded:  # no server has to be there
+                at_once = np.full(batch.batch.size, now)
+                batch.load.set_times(at_once, at_once, now)
+            else:
+                hosts[batch.load.model].issue(batch.load, now)
         for batch in issued:
             flying.add(batch)
         all_issued += issued

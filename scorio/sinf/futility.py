@@ -19,6 +19,7 @@ def predictive_power(
     sigma: FloatArray | None = None,
     delta: float = 0.0,
     horizon: FloatArray | float = 1.0,
+    zone_bound: FloatArray | float | None = None,
 ) -> FloatArray:
     """Probability that a pair is settled at the horizon: resolved (|z| >= b), or tied (|d| + b s <= delta).
 
@@ -32,6 +33,7 @@ def predictive_power(
         sigma: The standard error of the difference today; needed where delta > 0.
         delta: The indifference zone; 0 for none.
         horizon: The information at the horizon.
+        zone_bound: The boundary for ties; None: b.
 
     Returns:
         The probability of each pair, in [0, 1].
@@ -50,7 +52,8 @@ def predictive_power(
         if sigma is None:
             raise ValueError("delta > 0 needs sigma, the standard error of the difference; got sigma=None")
         with np.errstate(divide="ignore"):
-            zone = np.minimum(delta * np.sqrt(q) / sigma - bound_at_horizon, bound_at_horizon)
+            to_tie = bound_at_horizon if zone_bound is None else zone_bound
+            zone = np.minimum(delta * np.sqrt(q) / sigma - to_tie, bound_at_horizon)
         inside = _below(zone - mean, spread) - _below(-zone - mean, spread)
         settled = settled + np.where(zone >= 0.0, inside, 0.0)
     return np.minimum(settled, 1.0)

@@ -17,7 +17,7 @@ from scipy.stats import binom, norm
 from thoroughness import examples
 
 from adaptive_eval.core import Anytime, Ask, Controller, Evidence, NearBest, Outcome, Plan, Verdict
-from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, judge
+from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, forecast, judge
 from adaptive_eval.core.objectives import Baseline, Best, Gate, Objective, Pairs, Ranking, Threshold, TopK
 from adaptive_eval.core.optimal import MOST_LEFT, ContinuedOptimal, Optimal, Spacing
 from adaptive_eval.core.registry import RULES, make
@@ -312,6 +312,25 @@ def test_a_pair_that_was_given_up_is_called_after_the_horizon_was_raised() -> No
     assert after.looks[-1].comparisons[0].verdict is Verdict.RESOLVED and after.trials.sum() > before.trials.sum()
 
 
+@pytest.mark.parametrize(("reached", "some_left"), [(0.5, True), (1.0, False)])
+def test_ties_under_a_raised_horizon_are_forecast_with_the_error_that_they_have_left(
+    reached: float, some_left: bool
+) -> None:
+    """The forecast for the horizon is the verdict that an even pair gets there."""
+    delta, wide = 0.06, [0.03, 0.03]
+    look, now = evidence(2, [0.0], [reached], wide), evidence(2, [0.0], [reached / 2.0], wide)
+    rule = Optimal().extended([look], now, delta)
+    tied = []
+    for sigma in np.linspace(0.001, 0.03, 30):
+        at_end = evidence(2, [0.0], [1.0], [sigma, sigma])
+        judged, _ = judge(LatchedVerdicts.blank(1), [at_end], Criteria(Ranking(), rule, Judging(delta)))
+        ahead = forecast(at_end, rule, delta, np.ones(1))
+        assert judged.tie[0] == (ahead.certifiable[0] <= delta) == (ahead.power(np.arange(1))[0] == 1.0)
+        tied.append(bool(judged.tie[0]))
+    assert any(tied) == some_left and not all(tied)
+    assert np.isfinite(forecast(now, rule, delta, np.ones(1)).certifiable[0]) == some_left
+
+
 COUPLED = Coupled.from_rule(Sequential(start=0.05))
 OF_TWENTY = 20
 
@@ -353,7 +372,7 @@ def test_a_changed_horizon_leaves_each_pair_what_its_own_boundary_left() -> None
         (after.boundary(at_end), lambda rule: rule.boundary(at_end)),
         (after.p_value(at_end, 1), lambda rule: rule.p_value(at_end, 1)),
         (after.exhausted(now), lambda rule: rule.exhausted(now)),
-        (after.tied(at_end, 0.02), lambda rule: rule.tied(at_end, 0.02)),
+        (after.margin_boundary(at_end, -1), lambda rule: rule.margin_boundary(at_end, -1)),
     ):
         assert of_each.tolist() == [ask(rule)[number] for number, rule in enumerate(apart)]
     again = after.extended(looks, now, 0.02).at_level(0.01)

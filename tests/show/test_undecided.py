@@ -176,6 +176,14 @@ def test_a_larger_horizon_comes_with_caps_that_allow_it() -> None:
     assert raised is not None and int(raised[1].replace(",", "")) >= results.cost.trials * 40 / 12
 
 
+def test_a_cap_that_covers_the_horizon_is_not_what_is_raised() -> None:
+    results = ended("rrru", needs=10.0)
+    cost, most = results.cost, len(results.models) * results.max_trials_per_model
+    caps = {"tokens": 1.4 * cost.in_all("tokens") * most / cost.in_all("trials")}
+    ending = Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9, caps=caps, arguments=("mine.yaml",))
+    assert "trials.max to 24:" in next(next_steps(ending, "RUN")).text
+
+
 def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> None:
     results = ended("rrru", needs=5000.0)
     sentence, step = undecided_sentence(results), advice(results)
@@ -211,6 +219,11 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     )
     assert (undecided_sentence(raised) or "").endswith("They need a new run, since the allowed error is used up.")
     assert advice(results).text.startswith("deciding this comparison would take far more answers")
+    within = {**results.decisions, "stopping": {**results.decisions["stopping"], "delta": 0.02}}
+    callable_only = replace(ended("rrru"), decisions=within, warnings=raised.warnings)
+    assert advice(callable_only).text.startswith("raise ")
+    no_tie = replace(callable_only.pairs[3], certifiable_delta=None)
+    assert advice(replace(callable_only, pairs=(*callable_only.pairs[:3], no_tie))).text.startswith("start over")
 
 
 @pytest.mark.parametrize(("verdicts", "at"), [("uruu", 0), ("rruo", 2), ("turr", 1)])

@@ -1,8 +1,10 @@
 """Reading a pilot, the usage of its answers, and the expected time of batches."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import played
 import pytest
 import yaml
 from checked_text import check_text
@@ -16,6 +18,7 @@ from planned import (
     WRONG_TOKENS,
     outcome_of,
     prepared_from,
+    store_run,
     write_config,
 )
 from stored_runs import store_records
@@ -25,7 +28,8 @@ from adaptive_eval.base.sections import Price
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.core import Cost
-from adaptive_eval.notes import BatchEnded, BatchTaken, Event
+from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.notes import BatchEnded, BatchTaken, Event, ServerLaunched
 from adaptive_eval.simulate.worlds import BINARY
 from adaptive_eval.study import pilot
 from adaptive_eval.study.forecast import make_forecast
@@ -195,3 +199,37 @@ def test_a_plan_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     forecast = make_forecast(prepared_from(path), lambda share, words: None, max_worlds=8)
     assert forecast.need.costs.seconds is not None
     assert forecast.need.costs.seconds.median >= 24 * 3600.0
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_the_forecast_of_a_run_keeps_its_verdicts_under_a_larger_horizon(tmp_path: Path, begun: bool) -> None:
+    """Also once looks are taken under it. Under it alone, so few trials decide nothing."""
+    skills = {"ada": 0.9, "bob": 0.3}
+    settings = {"store": str(tmp_path), "name": "run"}
+    small, large = (
+        played.prepared(tmp_path, [*skills], trials={"min": 4, "max": horizon}, **settings) for horizon in (12, 300)
+    )
+    played.Played(tmp_path / "run", small, skills).finish()
+    if begun:
+        played.Played(tmp_path / "run", large, skills).close()
+    forecast = make_forecast(large, lambda share, words: None, max_worlds=5)
+    assert forecast.spent is not None and forecast.need.costs.trials.high == forecast.spent.trials
+    assert forecast.need.reached == 1.0
+
+
+@pytest.mark.parametrize(("rounds", "cap"), [(1, 1.0), (None, None)])
+def test_what_a_run_on_a_shared_place_has_needs_no_server(
+    tmp_path: Path, rounds: int | None, cap: float | None
+) -> None:
+    """Neither where a cap has ended it after its first look, nor where it is over."""
+    launched = [{"name": name, "gpus": 1, "launch": {"command": "serve --port {port}"}} for name in MODELS]
+    trials = {"min": 4, "max": 12, "optimize": "cost"}
+    path = write_config(tmp_path, store=str(tmp_path), pool=[0], trials=trials, budget={"gpu_hours": cap})
+    plan = prepared_from(path, f"models={json.dumps(launched)}")
+    answers, held = store_run(plan, tmp_path / "small", rounds=rounds), {MODELS[0]: HeldTime(3600.0, 3600.0)._asdict()}
+    events = [ServerLaunched(name, seconds=20.0) for name in MODELS]
+    store_records(tmp_path / "small", plan.header, events=events, held=held)
+    forecast = make_forecast(plan, lambda share, words: None, max_worlds=5)
+    outlook = forecast.capped or forecast.need
+    assert outlook.comparisons == 2 and outlook.costs.gpu_hours is not None
+    assert (outlook.costs.gpu_hours.high, outlook.costs.trials.high) == (1.0, answers)
