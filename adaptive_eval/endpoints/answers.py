@@ -404,8 +404,8 @@ def _reported_tokens(usage: dict[str, Any]) -> int:
 
 def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bool) -> list[int]:
     """Each choice's tokens: from its own usage or log-probabilities, else its share of the usage by length."""
-    if reported and len(drafts) == 1 and (usage_covers_one or not drafts[0].logprobs):
-        return [reported]
+    if reported and len(drafts) == 1:  # log-probabilities may leave out its reasoning
+        return [reported if usage_covers_one else max(reported, len(drafts[0].logprobs))]
     if usage_covers_one and all(draft.tokens for draft in drafts):
         return [draft.tokens for draft in drafts]
     if all(draft.logprobs for draft in drafts):

@@ -194,6 +194,7 @@ def test_tokens_are_shared_by_length_and_counted_by_logprobs_where_there_are_any
     for made, tokens in zip(texts, (3, 2), strict=True):
         made["logprobs"] = {"content": [{"token": "x", "logprob": -1.0}] * tokens}
     assert [a.completion_tokens for a in chat({"choices": texts, "usage": usage}, n=2)] == [3, 2]
+    assert [a.completion_tokens for a in chat({"choices": texts[:1], "usage": usage})] == [20], "with its reasoning"
     # llama-server counts the first choice only
     texts = [choice("x" * 40), choice("x" * 120) | {"index": 1}]
     payload = {"choices": texts, "usage": {"prompt_tokens": 1, "completion_tokens": 10}, "timings": {"predicted_n": 10}}
