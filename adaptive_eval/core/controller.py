@@ -620,7 +620,7 @@ class Controller:
             return
         self._set_aside_void()
         self._look()
-        for model in np.flatnonzero(self.plan.bench.asked).tolist():
+        for model in np.flatnonzero(self.plan.bench.asked & self._in_play()).tolist():
             is_new = before.models[model] is None
             if is_new or not flight.issued[model].any():  # no budget has covered its first round
                 self._join(model, before.counted.get(model))

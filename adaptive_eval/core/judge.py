@@ -300,7 +300,9 @@ def forecast(
         horizon=horizon,
         boundary=bound,
         tie_boundary=for_ties,
-        certifiable=smallest_delta(ahead.sigma, for_ties),
+        certifiable=smallest_delta(
+            ahead.sigma, for_ties if delta > 0.0 else np.where(np.isinf(for_ties), bound, for_ties)
+        ),
         given_up=np.zeros(len(bound), bool) if given_up is None else given_up,
         ties_apart=has_error_left(rule),
     )

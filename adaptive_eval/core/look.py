@@ -333,7 +333,8 @@ def reachable_information(
 ) -> FloatArray:
     """The information that each pair could reach with all trials left; 1 is the horizon."""
     pairs = np.stack([evidence.first, evidence.second], axis=1)
-    trials = PairTrials.of(available.known_outcomes(), available.recorded, pairs, balance, evidence.paired)
+    known = available.known_outcomes(), available.prior_outcomes
+    trials = PairTrials.of(*known, available.recorded, pairs, balance, evidence.paired)
     reserved = np.append(available.reserved, 0)[pairs].sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = information_from(trials.times_with(available.affordable + reserved), fixed)
@@ -418,21 +419,20 @@ def describe(
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    before = np.append(np.where(available.recorded, 0, available.prior_outcomes), 0)
     swapped = (evidence.first[at] != pairs[:, 0])[:, None]
     trials = PairTrials.of(
         available.known_outcomes(),
+        available.prior_outcomes,
         available.recorded,
         pairs,
         np.where(swapped, look.balance[at][:, ::-1], look.balance[at]),
         None if evidence.paired is None else evidence.paired[at],
     )
-    not_asked = np.where(trials.is_one_sided, 1.0, 0.5) * before[pairs].sum(axis=1) / questions
     boundary = look.least_z()[at]
     call = sign * look.memory.call[at]
     with np.errstate(invalid="ignore"):  # before any trials there is no estimate of how many are needed
         times = trials_for(times_needed(ahead, look.cautious, look.rule)[at], look.fixed[at])
-        needed = np.maximum(trials.needed_for(times) / questions - not_asked, 0.0)
+        needed = trials.needed_for(times) / questions
     mask = 1.0 if look.compares else np.nan
     columns = (
         pairs[:, 0].tolist(),

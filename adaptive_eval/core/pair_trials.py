@@ -38,6 +38,9 @@ class PairTrials(NamedTuple):
     model that has fewer limits what counts."""
 
     trials: FloatArray
+    """All that are known, with `before`."""
+    before: FloatArray
+    """Those known beforehand (R0)."""
     balance: FloatArray
     is_one_sided: BoolArray
     """One of the two is not asked."""
@@ -46,40 +49,40 @@ class PairTrials(NamedTuple):
     def of(
         cls,
         outcomes: NDArray[np.int64],
+        before: NDArray[np.int64],
         recorded: NDArray[np.bool_],
         pairs: IndexArray,
         balance: FloatArray,
         paired: BoolArray | None,
     ) -> "PairTrials":
-        """`outcomes` (L + 1,): of each model."""
+        """`outcomes` (L + 1,): of each model; `before` (L,): those of R0."""
         unasked = np.append(recorded, True)[pairs]
-        trials = outcomes[pairs].astype(np.float64)
-        trials = np.where(unasked, trials[:, ::-1], trials)
+        both = (known[pairs].astype(np.float64) for known in (outcomes, np.append(before, 0)))
+        trials, prior = (np.where(unasked, known[:, ::-1], known) for known in both)
         if paired is not None:
             fewer = trials <= trials.min(axis=1, keepdims=True)
             balance = np.where(paired[:, None], fewer / fewer.sum(axis=1, keepdims=True), balance)
-        return cls(trials, balance, np.asarray(unasked.any(axis=1)))
+        return cls(trials, prior, balance, np.asarray(unasked.any(axis=1)))
 
     def times_with(self, more: FloatArray | float) -> FloatArray:
-        """The multiple of today's trials that so many more are worth: first the model that has fewer gets them."""
-        fewer, most = self.trials.min(axis=1), self.trials.max(axis=1)
-        more = np.where(self.is_one_sided, 2.0, 1.0) * more
-        level = np.where(more <= most - fewer, fewer + more, (fewer + most + more) / 2.0)
-        then = np.maximum(self.trials, level[:, None])
+        """The multiple of today's trials that so many more are worth, half of them for each model."""
+        each = np.where(self.is_one_sided, 1.0, 0.5) * more
         with np.errstate(divide="ignore", invalid="ignore"):
-            times = 1.0 / (self.balance * self.trials / then).sum(axis=1)
-        return np.asarray(np.where(fewer > 0, times, np.inf))
+            times = 1.0 / (self.balance * self.trials / (self.trials + each[:, None])).sum(axis=1)
+        return np.asarray(np.where(self.trials.min(axis=1) > 0, times, np.inf))
 
     def needed_for(self, times: FloatArray) -> FloatArray:
-        """The trials of each model that are worth this multiple of today's: where the model that has fewer can give
-        that alone, its trials. Below 1 it is that multiple of their mean."""
-        least = self.trials <= self.trials.min(axis=1, keepdims=True)
-        of_fewer = np.where(least[:, 0], self.balance[:, 0], self.balance[:, 1])
+        """The trials of each model, without R0, that are worth this multiple of today's: where the model that has
+        fewer can give that alone, its trials. Below 1 it is that multiple of their mean."""
+        least = self.trials[:, 0] <= self.trials[:, 1]
+        of_fewer, prior_of_fewer = (np.where(least, side[:, 0], side[:, 1]) for side in (self.balance, self.before))
         both = times * (self.balance * self.trials).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             alone = of_fewer * self.trials.min(axis=1) / (1.0 / times - (1.0 - of_fewer))
-        more = np.where(both < self.trials.max(axis=1), alone, both)
-        return np.asarray(np.where(times > 1.0, more, times * self.trials.mean(axis=1)))
+        is_alone = both < self.trials.max(axis=1)
+        more = np.where(is_alone, alone - prior_of_fewer, both - self.before.min(axis=1))
+        fewer = times * self.trials.mean(axis=1) - self.before.mean(axis=1)
+        return np.asarray(np.maximum(np.where(times > 1.0, more, fewer), 0.0))
 
 
 def trials_for(information: FloatArray, fixed: FloatArray) -> FloatArray:

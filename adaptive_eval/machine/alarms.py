@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.machine.facts import lowest_categories
-from adaptive_eval.machine.records import ALARM, DISCARDED, Note
+from adaptive_eval.machine.records import ALARM, Note
 from adaptive_eval.machine.repeats import (
     SamplingFreedom,
     find_repeats,
@@ -97,15 +97,10 @@ class Alarms:
             usage = self.usages[model] = TrialUsage()
         return usage
 
-    def take_note(self, note: Note) -> None:
-        """Take in a note of the log: repeats that were found stay, though later answers differ, until the answers are
-        discarded."""
-        if note.model is None:
-            return
-        if note.kind == ALARM and note.body.get("fault") == AnswerFault.REPEATED:
+    def restore(self, note: Note) -> None:
+        """Take in an alarm that the log has: repeats that were found stay, though later answers differ."""
+        if note.model is not None and note.body.get("fault") == AnswerFault.REPEATED:
             self.repeating.setdefault(note.model, str(note.body.get("text", "")))
-        elif note.kind == DISCARDED:
-            self.repeating.pop(note.model, None)
 
     @property
     def void(self) -> Mapping[int, str]:

@@ -75,7 +75,6 @@ from adaptive_eval.machine.follow_up import (
 from adaptive_eval.machine.records import (
     ALARM,
     CORE_SET_ASIDE,
-    DISCARDED,
     FINISHED,
     SET_ASIDE,
     SETTLED,
@@ -103,7 +102,6 @@ from adaptive_eval.machine.trial import (
     Trial,
 )
 
-NOTES_OF_ALARMS = frozenset({ALARM, DISCARDED})
 EVERYTHING = 2**31
 """Trials that the core is asked for: all it wants, since how far it was asked must not matter."""
 
@@ -366,10 +364,10 @@ class Machine:
                 self._tell(answers)
                 answers = []
                 self._tell_set_aside(SetAside(self.position[record.model], str(record.body.get("reason", ""))))
-            elif type(record) is Note and record.kind in NOTES_OF_ALARMS:
+            elif type(record) is Note and record.kind == ALARM:
                 self._tell(answers)
                 answers = []
-                alarms.take_note(record)
+                alarms.restore(record)
             if seq == self._regraded_at:
                 self._tell(answers)
                 answers = []

@@ -13,8 +13,19 @@ from typing import NamedTuple
 
 from adaptive_eval.machine.events import Replayed, Setting, StageBegun
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import BEGUN, IMPORTED, REGRADED, SET_ASIDE, Note, Row, SettingsEnd
+from adaptive_eval.machine.records import (
+    ALARM,
+    BEGUN,
+    DISCARDED,
+    IMPORTED,
+    REGRADED,
+    SET_ASIDE,
+    Note,
+    Row,
+    SettingsEnd,
+)
 from adaptive_eval.machine.trial import Trial
+from adaptive_eval.machine.usage import AnswerFault
 
 
 class Stage(NamedTuple):
@@ -30,8 +41,9 @@ KnownAnswers = Callable[[Collection[int], int], Iterable[Trial]]
 
 
 def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> set[int]:
-    """Sequence numbers of the notes that a later start of the same stage invalidates."""
-    void, standing = set[int](), list[int]()
+    """Sequence numbers of the notes that a later start of the same stage invalidates, and of alarms about answers that
+    repeat and were discarded later."""
+    void, standing, repeats = set[int](), list[int](), dict[int, list[int]]()
     ends = [stage.end.seq for stage in stages if stage.end is not None]
     for seq, note in notes:
         while ends and seq >= ends[0]:
@@ -42,6 +54,10 @@ def void_notes(notes: Sequence[tuple[int, Note]], stages: Sequence[Stage]) -> se
             standing.clear()
         elif note.kind == SET_ASIDE:
             standing.append(seq)
+        elif note.kind == ALARM and note.model is not None and note.body.get("fault") == AnswerFault.REPEATED:
+            repeats.setdefault(note.model, []).append(seq)
+        elif note.kind == DISCARDED and note.model is not None:
+            void.update(repeats.pop(note.model, ()))
     return void
 
 

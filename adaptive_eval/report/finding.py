@@ -1,7 +1,7 @@
 """Findings of a run in words, for every display: for the run, for each model, and for each comparison."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from adaptive_eval.core.result import TWO_SIDED_95
@@ -126,10 +126,10 @@ def _ranking_sentence(results: Results) -> str:
         return _value_sentence(results, Scale.of(results.weights).score(asked.value))
     if asked.baseline is not None:
         return _baseline_sentence(results, asked.baseline)
-    if asked.first is not None:
-        return _top_sentence(results, scored, asked.first)
     void = void_models(results)
     scored = [row for row in scored if row.name not in void]
+    if asked.first is not None and (not void or len(scored) > asked.first):
+        return _without(void, _top_sentence(results, scored, asked.first))
     if len(scored) < min(2, len(results.models)):
         whose = f"all models but {_name(scored[0].name)}" if scored else "all models"
         return f"No ranking: answers of {whose} come back word for word."
@@ -139,12 +139,14 @@ def _ranking_sentence(results: Results) -> str:
         if asked.in_order  # a model far behind its neighbour may be level with the first, if it has few trials
         else _unbeaten_rivals(results, leader)
     )
-    unscored = [row.name for row in results.models if row.score is None]
+    unscored = [row.name for row in results.models if row.score is None and row.name not in void]
     without = f" {_list_names(unscored)} {'has' if len(unscored) == 1 else 'have'} no score." if unscored else ""
-    sentence = _leaders_sentence(results, scored, rivals)
-    if void:
-        sentence = f"Without {some_models(void)}, {sentence.replace('No model', 'no model', 1)}"
-    return f"{sentence}{without}"
+    return f"{_without(void, _leaders_sentence(results, scored, rivals))}{without}"
+
+
+def _without(void: Collection[str], sentence: str) -> str:
+    """A finding about the other models."""
+    return f"Without {some_models(void)}, {sentence.replace('No model', 'no model', 1)}" if void else sentence
 
 
 def model_verdicts(results: Results) -> tuple[str, ...]:
@@ -262,7 +264,7 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
     if not rivals:
         margin = pick_margin(results)
         best = "is best:" if margin is None else f"is the best, or less than {margin} behind the best:"
-        if any(row.score is None for row in results.models):
+        if any(row.score is None and row.name not in void_models(results) for row in results.models):
             best = "is ahead of the others that have a score:"
         return f"{_standing(results, leader, scored[1], best)}."
     standing = _standing(results, leader, rivals[0])
@@ -311,14 +313,16 @@ def _top_sentence(results: Results, scored: list[ModelRow], size: int) -> str:
     names = _names(scored[:size])
     last, *others = scored[size - 1 : size + 1]
     nearest = f": {_standing(results, last, others[0])}" if others else ""
-    open_ = sum(pair.verdict != Verdict.RESOLVED or _is_reversed(results, pair) for pair in results.pairs)
+    void = void_models(results)
+    pairs = [pair for pair in results.pairs if pair.first not in void and pair.second not in void]
+    open_ = sum(pair.verdict != Verdict.RESOLVED or _is_reversed(results, pair) for pair in pairs)
     why = _because_of_labels(results)
     verb = "is" if len(names) == 1 else "are"
     if not open_:
         margin = pick_margin(results)
         lead = "better than each of the others" if margin is None else f"or less than {margin} behind any of the others"
         return f"{_list_names(names, size)} {verb} the best {size}, {lead}{nearest}."
-    undecided = f"{open_} of {several(len(results.pairs), 'comparison')}"
+    undecided = f"{open_} of {several(len(pairs), 'comparison')}"
     return f"{_list_names(names, size)} {verb} ahead; {undecided} with the others not resolved{why}{nearest}."
 
 

@@ -306,6 +306,7 @@ def _independent_answers(ending: Ending, run: str) -> Iterator[Advice]:
         yield _step(ending, f"{useless}, and start over", fresh=True)
     else:
         yield _step(ending, f"{useless}; then {DISCARD_REPEATS}", flag="--ask-again")
+    yield _step(ending, "or, if the model is so sure of its answers, let them count", {"stopping.on_alarm": "never"})
 
 
 DISCARD_REPEATS = "discard the answers that repeat, and request them again"

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -50,8 +50,11 @@ from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import Row
 from adaptive_eval.machine.resume import alarms_without_discard, begin, models_without_answers
+from adaptive_eval.machine.trial import Key
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes import AlarmRaised, events_of_kind
+from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.dry_run import matching_dry_run
@@ -75,7 +78,6 @@ from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import OpenedStore, RunStore
-from adaptive_eval.supplies.batches.supply import cancel_left, kept_trials
 from adaptive_eval.supplies.opening import (
     Models,
     OpenRemote,
@@ -215,7 +217,8 @@ class _Start:
             self._watcher.opened(prepared.config.name, prepared.models, status.take)
             status.show_beginning(store.opened_at)
             try:
-                driver.tell(await _cancel_left_batches(store, context, models))
+                if pending_batches(context.events):
+                    driver.tell(await _cancel_left_batches(store, context, models))
                 machine = await self._to_the_end(
                     driver, store, reader, prepared, setting, status, is_resumed=is_resumed
                 )
@@ -251,7 +254,7 @@ class _Start:
                 lambda trial: reserve(trial.answer, trial.question, trial.number),
                 about=_about_start(prepared, reader.trial_count()),
                 waited=waited,
-                kept=kept_trials(status.events, store.reader.reserved(), prepared.models),
+                kept=_kept_trials(status.events, store.reader.reserved(), prepared.models),
                 ask_again=self._ask_again,
                 is_resumed=is_resumed,
             )
@@ -382,8 +385,19 @@ def _note_fatal_error(store: RunStore, error: Exception) -> None:
         store.append(note_of(RunStopped(kind, reason, error_exit_code(error)), {}))
 
 
+def _kept_trials(events: Sequence[Event], reserved: Collection[Key], models: Collection[str]) -> Collection[Key]:
+    """Trials in flight in batches of models that the run does not have now."""
+    if not pending_batches(events):
+        return ()
+    from adaptive_eval.supplies.batches.supply import kept_trials  # as above
+
+    return kept_trials(events, reserved, models)
+
+
 async def _cancel_left_batches(store: RunStore, context: SupplyContext, models: Models) -> list[Row]:
     """Cancel batches that nobody will collect, and note that they are over."""
+    from adaptive_eval.supplies.batches.supply import cancel_left  # an extra, which only a run with batches needs
+
     ended = await cancel_left(context, models, store.reader.reserved())
     return store.append(*(note_of(event, store.reader.models()) for event in ended)) if ended else []
 

@@ -146,6 +146,23 @@ def test_the_trials_that_a_comparison_needs_are_those_of_the_new_model_alone() -
         assert abs(pair.z) / np.sqrt(shrunk) == pytest.approx(bound, rel=0.01)
 
 
+def test_a_model_without_prior_outcomes_needs_trials_of_its_own() -> None:
+    """Beside one that has many; as many as where both have none, or fewer."""
+    needed = {}
+    for prior in 0, 200:
+        before = np.zeros((2, 10, 2), dtype=np.int64)
+        before[0] = prior // 2
+        bench = Bench(2, 10, np.array([0.0, 1.0]), prior_counts=before if prior else None)
+        plan = Plan(bench, rule=Sequential(0.95, 0.02), prior="uniform", trials=Trials(min=10, max=400))
+        run = Controller(plan)
+        asks = run.ask(1 << 20)
+        run.tell(Outcome(*ask[:3], int(ask.trial < (5 if ask.model == 0 else 3))) for ask in asks)
+        (pair,) = run.looks[0].comparisons
+        assert pair.verdict is Verdict.OPEN
+        needed[prior] = pair.trials_needed
+    assert 10.0 < needed[200] <= needed[0]
+
+
 def test_ungraded_answers_of_recorded_models_widen_score_bounds() -> None:
     counts = recorded_counts(20, CHANCES, np.random.default_rng(7))
     categories = np.full((len(counts), QUESTIONS, 26), MISSING, dtype=np.uint8)

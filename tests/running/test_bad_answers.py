@@ -125,7 +125,7 @@ def test_a_server_that_goes_bad_ends_the_run_which_goes_on_once_it_is_fixed(
     assert " requested again. budget.trials does not count them; other limits count their " in warning
     assert CliRunner().invoke(app, ["verify", str(place.run_dir)]).exit_code == 0
     refused = place.run("--ask-again", concurrency=1)
-    assert refused.exit_code == ExitCode.CONFIGURATION and "has neither" in refused.stderr
+    assert refused.exit_code == ExitCode.CONFIGURATION and "has none of these" in refused.stderr
 
 
 @pytest.mark.slow

@@ -92,6 +92,34 @@ def test_once_its_server_is_fixed_it_can_be_asked_again(tmp_path: Path, server: 
     assert place.run("--ask-again").exit_code == ExitCode.CONFIGURATION and verdicts(place) == found
 
 
+@pytest.mark.parametrize("changed", [["--set", "trials.max=60"], ["--set", "stopping.confidence=0.9"], []])
+def test_it_can_be_asked_again_whatever_has_changed_since(
+    tmp_path: Path, server: ScriptedServer, changed: list[str]
+) -> None:
+    """Other settings, or (without any) a start that it was left out of."""
+    place = place_of(tmp_path, server)
+    place.run()
+    if changed:
+        assert place.run(*changed).exit_code == ExitCode.SPENT
+    else:
+        assert place.run(models=["ada", "cid"]).exit_code == ExitCode.REACHED
+        assert place.run().exit_code == ExitCode.SPENT, "it is back, and its answers repeat"
+        assert "Without bob, ada is best: " in place.report("summary")
+    before = asked(server)["bob"]
+    server.answer = answer
+    again = place.run("--ask-again", *changed)
+    assert asked(server)["bob"] >= before + 4 * QUESTIONS, again.stdout
+    assert "blocked" not in verdicts(place).values() and "word for word" not in again.stdout
+    assert place.run(*changed).exit_code == again.exit_code
+
+
+def test_the_best_of_the_others_are_found_without_it(tmp_path: Path, server: ScriptedServer) -> None:
+    place = place_of(tmp_path, server)
+    ended = place.run(objective={"kind": "top_k", "k": 1}, stopping={"confidence": 0.8})
+    assert "Without bob, ada is the best 1, " in ended.stdout and "ahead of cid by" in ended.stdout
+    assert "ahead of bob" not in ended.stdout
+
+
 @pytest.mark.parametrize("models", [["bob", "ada"], ["bob"]])
 def test_a_run_that_they_stop_says_what_they_are_and_how_to_go_on(
     tmp_path: Path, server: ScriptedServer, models: list[str]
