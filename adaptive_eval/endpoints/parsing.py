@@ -87,8 +87,10 @@ class _Choice:
 
     def add(self, choice: dict[str, Any]) -> bool:
         """Add one event's part of this choice; True if it carried text."""
-        message = choice.get("message")
-        source = next((part for part in (choice.get("delta"), message) if isinstance(part, dict)), choice)
+        delta, message = choice.get("delta"), choice.get("message")
+        source = delta if isinstance(delta, dict) else choice
+        if isinstance(message, dict) and (source is choice or not any(map(source.get, TEXT_FIELDS))):
+            source = message  # a whole message may come with an empty delta
         has_text, had_ended = False, self.has_ended or self.is_whole
         # at its end a stream may repeat the whole message
         repeated = self.pieces.keys() if source is message and not self.is_whole else ()

@@ -182,6 +182,11 @@ PART = {"type": "text", "text": "4"}
     [
         ([delta("") | {"delta": {"content": [PART]}}, delta("2", reason="stop")], "42"),
         ([{"message": {"content": "42"}, "finish_reason": "stop"}], "42"),
+        ([{"delta": {"content": None}, "message": {"content": "42"}, "finish_reason": "stop"}], "42"),
+        (
+            [delta("4") | {"message": {"content": "4"}}, delta("2", reason="stop") | {"message": {"content": "42"}}],
+            "42",
+        ),
         ([{"message": {"content": [PART]}}, delta("", reason="stop")], "4"),
         ([delta("42"), {"message": {"content": "42"}, "finish_reason": "stop"}], "42"),
     ],
