@@ -109,7 +109,7 @@ def _replay(
     known_answers: KnownAnswers,
 ) -> Steps:
     void = void_notes(notes, stages)
-    repeats_count = any(note.kind == IMPORTED and note.body.get("repeats_count") for _, note in notes)
+    repeats_count = has_counted_repeats(note for _, note in notes)
     machine = Machine(stages[0].setting, regraded_at=_regraded_at(notes), repeats_count=repeats_count)
     following = iter(zip(stages, stages[1:], strict=False))
     stage = next(following, None)
@@ -127,6 +127,11 @@ def _replay(
         yield from _begin(machine, *stage, known_answers)
         stage = next(following, None)
     return machine
+
+
+def has_counted_repeats(notes: Iterable[Note]) -> bool:
+    """Whether an import has counted repeated answers as samples."""
+    return any(note.kind == IMPORTED and note.body.get("repeats_count") for note in notes)
 
 
 def _regraded_at(notes: Sequence[tuple[int, Note]]) -> int:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Reason, Verdict
+from adaptive_eval.machine.alarms import StopOn
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
@@ -40,8 +41,9 @@ from adaptive_eval.machine.records import (
     Record,
     Row,
 )
-from adaptive_eval.machine.replay import Stage, replay_steps
+from adaptive_eval.machine.replay import Stage, has_counted_repeats, replay_steps
 from adaptive_eval.machine.trial import JUDGING, Key, Trial
+from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes.answers import standing_alarms
 
 RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
@@ -179,16 +181,21 @@ async def _unreachable_models(driver: Driver, machine: Machine) -> Mapping[int, 
     return troubles
 
 
-def alarms_without_discard(notes: Iterable[Note]) -> list[Note]:
-    """The latest alarm of each model about a changed server, or answers that repeat, if none were discarded since."""
+def alarms_without_discard(notes: Sequence[Note], stop_on: StopOn) -> list[Note]:
+    """The latest alarm of each model about a changed server, or answers that repeat, if none were discarded since.
+
+    Repeats that count as samples, by `stop_on` or an import, are left out."""
     needed = {ALARM: "since", DISCARDED: "discarded"}
-    changes = (note for note in notes if note.kind in needed and note.body.get(needed[note.kind]) is not None)
+    changes = [note for note in notes if note.kind in needed and note.body.get(needed[note.kind]) is not None]
+    if stop_on == "never" or has_counted_repeats(notes):
+        changes = [note for note in changes if note.body.get("fault") != AnswerFault.REPEATED]
     return [*standing_alarms((note.model, note if note.kind == ALARM else None) for note in changes).values()]
 
 
 def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
     """Records that discard the answers that alarms are about; what they have cost stays charged."""
-    for alarm in alarms_without_discard(note for _, note in reader.notes()):
+    stop_on: StopOn = "all" if setting.alarms is None else setting.alarms.stop_on
+    for alarm in alarms_without_discard([note for _, note in reader.notes()], stop_on):
         if (model := alarm.model) is None or model not in setting.roster:
             continue
         since = [int(alarm.body["since"].get(key, 0)) for key in setting.questions]

@@ -42,6 +42,7 @@ from adaptive_eval.core.types import NO_COST, Cost, Reason
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
+from adaptive_eval.machine.alarms import StopOn
 from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock, at_least_elapsed
 from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import AbortKind, Setting
@@ -157,7 +158,7 @@ class _Start:
     async def run(self, prepared: PreparedRun, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
         if self._ask_again:
-            _require_answers_to_repeat(directory)
+            _require_answers_to_repeat(directory, prepared.config.stopping.on_alarm)
         agreement = await require_agreement(prepared, directory)
         beginning = load_starting_point(prepared, directory, grader_chosen=agreement is not None)
         if agreement is not None:
@@ -309,10 +310,10 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
     write_results(store.directory, build_unjudged(subject, ending, elapsed=now.elapsed, now=time.time()))
 
 
-def _require_answers_to_repeat(directory: Path) -> None:
-    """Raise `ConfigError` unless an alarm of the run marks since when to ask again, or requests have no answer."""
+def _require_answers_to_repeat(directory: Path, stop_on: StopOn) -> None:
+    """Raise `ConfigError` unless an alarm of the run says which answers to discard, or requests have no answer."""
     with RunReader.if_begun(directory) as reader:
-        if reader is not None and alarms_without_discard(note for _, note in reader.log.notes()):
+        if reader is not None and alarms_without_discard([note for _, note in reader.log.notes()], stop_on):
             return
         if reader is not None and models_without_answers(reader.log, reader.log.models().values()):
             return

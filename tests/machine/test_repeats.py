@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.endpoints.types import Answer, Sampling
-from adaptive_eval.machine.alarms import Alarms, AlarmSettings
+from adaptive_eval.machine.alarms import Alarms, AlarmSettings, StopOn, alarm_note
 from adaptive_eval.machine.facts import MAX_SIZE, answer_digest
-from adaptive_eval.machine.records import Note
+from adaptive_eval.machine.records import IMPORTED, Note
 from adaptive_eval.machine.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
@@ -22,6 +22,7 @@ from adaptive_eval.machine.repeats import (
     repeats_sentence,
     watched_questions,
 )
+from adaptive_eval.machine.resume import alarms_without_discard
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, SharedTraits
 
@@ -287,3 +288,13 @@ def test_alarms_go_by_the_opening_alone_whatever_comes_before_its_last_answer(
     opening = [trial for trial in map(made, order) if trial.number < OPENING]
     raised = alarms_after(opening)
     assert raised and alarms_after(list(map(made, order))) == raised
+
+
+@pytest.mark.parametrize(("stop_on", "counted", "kept"), [("all", False, 0), ("never", False, 1), ("all", True, 1)])
+def test_repeats_that_count_are_not_discarded(stop_on: StopOn, counted: bool, kept: int) -> None:
+    """What an earlier alarm says of a changed server still is."""
+    imported = Note(IMPORTED, None, {"repeats_count": counted})
+    changed = alarm_note(0, "empty", "changed", since={"q": 5})
+    repeats = alarm_note(0, AnswerFault.REPEATED, "the same", since={})
+    assert alarms_without_discard([imported, repeats], stop_on) == [repeats][kept:]
+    assert alarms_without_discard([imported, changed, repeats], stop_on) == [[repeats], [changed]][kept]

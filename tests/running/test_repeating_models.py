@@ -158,6 +158,8 @@ def test_a_finished_run_that_has_let_copies_count_can_still_go_on_without_them(
     ended = place.run("--set", "stopping.on_alarm=never")
     assert "set aside" not in ended.stdout and "Without" not in ended.stdout
     copies = asked(server)["bob"]
+    refused = place.run("--ask-again", "--set", "stopping.on_alarm=never")
+    assert refused.exit_code == ExitCode.CONFIGURATION and asked(server)["bob"] == copies, "what counts is kept"
     for trials in 6, 120:
         ended = place.run("--set", "stopping.on_alarm=all", "--set", f"trials.max={trials}")
         assert ended.exit_code == ExitCode.SPENT and "Without bob, " in ended.stdout and asked(server)["bob"] == copies
