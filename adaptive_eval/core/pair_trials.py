@@ -1,4 +1,4 @@
-"""What trials of either model are worth to a pair: a model that has few limits how much more is known of the two."""
+"""What trials of either model are worth to a pair: the model with fewer trials limits how much is known of both."""
 
 from typing import NamedTuple
 
@@ -34,8 +34,8 @@ def lowerable(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.boo
 class PairTrials(NamedTuple):
     """Trials of both models of some pairs (n, 2), and how much each lowers what trials can lower of their variance.
 
-    A model that is not asked has those of the other, and lowers nothing. Of a pair that is judged trial by trial, the
-    model that has fewer limits what counts."""
+    A model that is not asked has those of the other, and lowers nothing. If a pair is judged trial by trial, the
+    number of the model with fewer trials counts."""
 
     trials: FloatArray
     """All that are known, with `before`."""
@@ -72,8 +72,8 @@ class PairTrials(NamedTuple):
         return np.asarray(np.where(self.trials.min(axis=1) > 0, times, np.inf))
 
     def needed_for(self, times: FloatArray) -> FloatArray:
-        """The trials of each model, without R0, that are worth this multiple of today's: where the model that has
-        fewer can give that alone, its trials. Below 1 it is that multiple of their mean."""
+        """The trials of each model, without R0, that are worth this multiple of today's. If more trials of the model
+        with fewer suffice, these are its trials. Below 1 it is that multiple of their mean."""
         least = self.trials[:, 0] <= self.trials[:, 1]
         of_fewer, prior_of_fewer = (np.where(least, side[:, 0], side[:, 1]) for side in (self.balance, self.before))
         both = times * (self.balance * self.trials).sum(axis=1)

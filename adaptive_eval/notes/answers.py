@@ -35,8 +35,8 @@ class AnswersLost(Event, kind="answers_lost"):
 
 @dataclass(frozen=True, slots=True)
 class AlarmRaised(Event, kind="alarm"):
-    """The answers of a model are suspicious: at the first look all share a suspicious trait, or later too many are cut
-    off, or a kind of failure has become more frequent."""
+    """The answers of a model are suspicious: at the first look all share a suspicious trait; or at any look they
+    repeat, too many are cut off, or a kind of failure has become more frequent."""
 
     model: str
     fault: str = ""

@@ -33,7 +33,7 @@ def _model_sentence(event: Event) -> str | None:
         case notes.AlarmRaised():
             return f"ALARM {event.model}: {event.text.partition(';')[0]}"
         case notes.AnswersLost(discarded=True):
-            return f"{event.model}: {event.answers} answers since the alarm are discarded and requested again"
+            return f"{event.model}: {event.answers} answers that an alarm is about are discarded and requested again"
         case notes.AnswerUngraded():
             return f"{event.model}: no grade on question {event.question}: {first_line(event.error)}; the run goes on"
         case notes.ServersNoticed():

@@ -111,7 +111,7 @@ async def execute(
 
     `tell` is given how it ended while the servers that it has started are being stopped, which may take a while. The
     default of `stops` is Ctrl-C, SIGTERM and a closed terminal; that of `sites`, servers on this machine. With
-    `ask_again`, answers since an alarm about their model are discarded and asked again.
+    `ask_again`, answers that an alarm is about are discarded and asked again, and so are failed requests.
 
     Raises `ConfigError` if the run does not fit what it begins with, or its grader not the answer keys, `StoreError` if
     the directory cannot be used or written, and `Rejected` if a model refuses its first request; whatever was committed
@@ -500,7 +500,7 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
     for alarm in raised:
         alike.setdefault(alarm.text, []).append(alarm)
     repeat = any(alarm.fault == AnswerFault.REPEATED for alarm in raised)
-    again = "; a mended server can be asked again for answers that repeat (--ask-again)" if repeat else ""
+    again = ". For answers that repeat, fix the server and use --ask-again" if repeat else ""
     whose = "no model's answers" if len(raised) == models else "the answers of a model"
     return "\n".join(
         [

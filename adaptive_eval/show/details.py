@@ -319,8 +319,8 @@ def batch_blocks(view: RunView) -> Iterator[Block]:
         )
         yield Table.of("Pending at batch services", ["model", "batch", "since", "requests"], rows, texts=3)
         yield (
-            "The same command collects their results. Batches of a model that the run no longer has stay until it has "
-            "the model again; else cancel them at the provider."
+            "The same command collects their results. Batches of a model that the run no longer has stay there: add "
+            "the model again to collect them, or cancel them at the provider."
         )
 
 

@@ -117,8 +117,8 @@ def _batches_that_stay(ended: Ended) -> Iterator[str]:
         safe_name(row.model, MAX_NAME_WIDTH) for row in ended.status.batches if row.model not in present
     )
     if present and gone:
-        yield f"          those of {', '.join(gone)}, no longer in the run, stay at the service, and are paid for: give"
-        yield "          the run the model again to collect them, or cancel them at the provider"
+        yield f"          those of {', '.join(gone)}, no longer in the run, stay at the service, and are paid for: add"
+        yield "          the model again to collect them, or cancel them at the provider"
 
 
 def pending_in_short(rows: Sequence[BatchRow]) -> str | None:

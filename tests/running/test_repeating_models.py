@@ -84,7 +84,7 @@ def test_once_its_server_is_fixed_it_can_be_asked_again(tmp_path: Path, server: 
     server.answer = server_answer
     again = place.run("--ask-again")
     assert again.exit_code != ExitCode.SPENT and "Without" not in again.stdout, again.stdout
-    assert "bob: 24 answers since the alarm are discarded" in again.stdout
+    assert "bob: 24 answers that an alarm is about are discarded" in again.stdout
     assert "blocked" not in verdicts(place).values() and not place.results["alarms"]
     assert ("repeats", "bob") not in place.warnings() and ("discarded", "bob") in place.warnings()
     found = verdicts(place)
@@ -127,7 +127,10 @@ def test_a_run_that_they_stop_says_what_they_are_and_how_to_go_on(
     place = place_of(tmp_path, server)
     objective = {"kind": "precision", "half_width": 0.2}
     ended = place.run(models=models, objective=objective, stopping={"on_alarm": "any"})
-    assert ended.exit_code == ExitCode.SPENT and "can be asked again for answers that repeat" in ended.stderr
+    assert (
+        ended.exit_code == ExitCode.SPENT
+        and "For answers that repeat, fix the server and use --ask-again" in ended.stderr
+    )
     summary = place.report("summary")
     assert "No ranking: answers of bob come back word for word." in summary and "identical" not in summary
     assert "--ask-again" in summary.partition("to do")[2]
