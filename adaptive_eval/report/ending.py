@@ -245,7 +245,7 @@ def find_ending(
         gated=decisions.objective.gate,
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
-        unpaid=unpaid_caps(events),
+        unpaid=_unpaid_caps(events),
         imported=is_imported_alone(events),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
@@ -363,7 +363,7 @@ def _short_caps(events: Sequence[Event]) -> dict[str, float]:
     return caps_by_key(stored or {})
 
 
-def unpaid_caps(events: Sequence[Event]) -> dict[str, float]:
+def _unpaid_caps(events: Sequence[Event]) -> dict[str, float]:
     """The caps that do not cover the verdicts on stored answers without a grade, with the values that would."""
     regraded = events_of_kind(events, TrialsRegraded)
     return caps_by_key((regraded[-1].short_caps if regraded else None) or {})
