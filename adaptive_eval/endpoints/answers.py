@@ -399,7 +399,9 @@ def _reported_tokens(usage: dict[str, Any]) -> int:
     prompt, total = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
     details = usage.get("completion_tokens_details")
     reasoning = _count(details.get("reasoning_tokens")) if isinstance(details, dict) else 0
-    return max(_count(usage.get("completion_tokens")), reasoning, total - prompt if prompt else 0)
+    cached = _cached_tokens(usage)
+    whole_prompt = prompt + cached if cached > prompt else prompt  # some servers leave cached tokens out
+    return max(_count(usage.get("completion_tokens")), reasoning, total - whole_prompt if prompt else 0)
 
 
 def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bool) -> list[int]:

@@ -255,6 +255,9 @@ def test_reasoning_reported_beside_the_completion_is_counted_as_far_as_it_can_be
     assert counted("42", completion_tokens=5, completion_tokens_details=details) == (90, [])
     assert counted("42", completion_tokens=95, total_tokens=104, completion_tokens_details=details) == (95, [])
     assert counted("42", completion_tokens=5, total_tokens=104, prompt_tokens=0)[0] == 5, "it includes the prompt"
+    cached = {"prompt_tokens_details": {"cached_tokens": 500}}
+    assert counted("42", completion_tokens=5, total_tokens=514, **cached) == (5, []), "its prompt has 509 tokens"
+    assert counted("42", completion_tokens=5, total_tokens=604, **cached) == (95, [])
     assert counted("42", completion_tokens=5, total_tokens=2_000_000_000) == (100, ["absurd_usage"])
 
 
