@@ -56,7 +56,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
             raise file.refuse("is not a sample of lm-eval: it must have doc_id, resps and target", place)
         if not scores.is_chosen_filter(row):
             continue
-        file.scores[task].update(_score_name(row, metric) for metric in _metrics(row))
+        file.scores[task].update(scores.names(row))
         key, by, asked_for = as_text(row["doc_id"]), as_text(row.get("filter")), sequence(row["resps"])
         answers = list(sequence(asked_for[0])) if len(asked_for) == 1 else []
         if not answers or not all(isinstance(text, str) for text in answers):
@@ -106,6 +106,10 @@ class _Scores:
     def is_chosen_filter(self, row: Row) -> bool:
         """Whether a row has the chosen filter, if there is one."""
         return not self._filter or as_text(row.get("filter")) == self._filter
+
+    def names(self, row: Row) -> list[str]:
+        """The scores of a row that --scorer leaves to choose from, as it names them."""
+        return [_score_name(row, metric) for metric in ([self._metric] if self._metric else _metrics(row))]
 
     def of_row(self, place: str, row: Row) -> dict[str, Any]:
         """The grade of a row's answer, as fields of a record; empty if it has none.

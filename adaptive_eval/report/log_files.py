@@ -64,7 +64,7 @@ class LogFile:
     graded_anew: bool = False
     """Whether its texts are graded again, whatever scores it has."""
     scores: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The scores found in it, by task, if it may have several of which the first counts."""
+    """The scores found in it from which `scorer` leaves to choose, by task, if the first of them counts."""
     share: float = 0.0
     """The share of the file that was read, from 0 to 1."""
     own_names: set[str] = field(default_factory=set)

@@ -163,6 +163,8 @@ def test_metrics_and_filters_in_another_order_are_not_compared(tmp_path: Path) -
     assert "that of 'f1,none' here, and of 'exact_match,none'" in refusal(
         f"c={metrics[0]}", f"d={metrics[1]}", "--to", tmp_path / "metrics"
     )
+    chosen = taken(f"c={metrics[0]}", "--to", tmp_path / "metric", "--scorer", "f1")
+    assert "scores    " not in chosen.stdout, "there is nothing left to choose"
 
 
 def test_lower_values_are_better_where_the_results_say_so(tmp_path: Path) -> None:
