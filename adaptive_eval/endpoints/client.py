@@ -21,7 +21,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     web_page,
 )
-from adaptive_eval.endpoints.parsing import StreamReader, is_comment, parse_server_json
+from adaptive_eval.endpoints.parsing import TEXT_FIELDS, StreamReader, is_comment, parse_server_json
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
@@ -279,9 +279,20 @@ def _make_reply(
     status, payload = decode_payload(response.status, body, redactor)
     if status == 200:
         return Reply(200, {}, b"", payload, latency, None)
-    has_begun = reader is not None and reader.first_token_at is not None
-    has_begun |= isinstance(payload, dict) and bool(payload.get("usage"))
+    has_begun = (reader is not None and reader.first_token_at is not None) or _has_begun(payload)
     return Reply(status, httpx2.Headers(list(response.headers)), body, None, latency, None, has_begun)
+
+
+def _has_begun(payload: object) -> bool:
+    """Whether a response with an error reports tokens, or has a text."""
+    if not isinstance(payload, dict):
+        return False
+    usage, choices = payload.get("usage"), payload.get("choices")
+    if isinstance(usage, dict) and any(isinstance(number, int) and number > 0 for number in usage.values()):
+        return True
+    parts = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    parts += [part["message"] for part in parts if isinstance(part.get("message"), dict)]
+    return any(part.get(name) for part in parts for name in TEXT_FIELDS)
 
 
 @contextmanager

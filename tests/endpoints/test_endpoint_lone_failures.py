@@ -322,6 +322,15 @@ async def broken_off(asked: Exchange) -> None:
     await asked.reply(200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 900}})
 
 
+async def broken_off_untold(asked: Exchange) -> None:
+    await asked.reply(200, {"choices": [{"message": {"content": "4"}, "error": {"code": 502, "message": "oops"}}]})
+
+
+async def broken_at_once(asked: Exchange) -> None:
+    usage = {"prompt_tokens": 0, "completion_tokens": 0, "completion_tokens_details": {"reasoning_tokens": 0}}
+    await asked.reply(200, {"error": {"message": "oops"}, "usage": usage})
+
+
 async def broken_stream(asked: Exchange) -> None:
     await asked.reply(200, b'data: {"choices": [{"delta": {"content": "4"}}]}\n\nevent: error\ndata: oops\n\n')
 
@@ -355,7 +364,10 @@ async def test_what_was_lost_is_asked_again_with_leave_only(endpoint: Opener, wh
 
 @pytest.mark.parametrize(
     ("what", "lost"),
-    [(reset, 2), (ended_early, 2), (broken_off, 2), (broken_stream, 2), (broken_within, 0), (broken, 0)],
+    [
+        *((what, 2) for what in (reset, ended_early, broken_off, broken_off_untold, broken_stream)),
+        *((what, 0) for what in (broken_at_once, broken_within, broken)),
+    ],
 )
 async def test_what_was_lost_needs_leave_and_what_failed_none(endpoint: Opener, what: Script, lost: int) -> None:
     leave = Leave(9 if lost else 0)
