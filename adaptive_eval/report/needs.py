@@ -12,7 +12,7 @@ from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import count, safe_name
 from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
-from adaptive_eval.report.warnings import is_alarmed, void_by_repeats
+from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.report.words import deciding_rule, draws_questions
 
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
@@ -145,9 +145,13 @@ def repeating_models(results: Results) -> Sequence[str]:
 
 
 def void_models(results: Results) -> Mapping[str, str]:
-    """The repeating models of which no comparison is decided, each with its warning."""
+    """The repeating models of which no comparison is decided, each with its warning: none where `on_alarm`, or an
+    import whose repeats count as samples, lets such answers count."""
     repeats_count = any(warning.kind == "repeats_count" for warning in results.warnings)
-    return void_by_repeats(results.warnings, results.decisions, repeats_count=repeats_count)
+    if repeats_count or results.setting("stopping", "on_alarm") == "never":
+        return {}
+    repeats = (warning for warning in results.warnings if warning.kind == AnswerFault.REPEATED)
+    return {warning.model: warning.text for warning in repeats if warning.model is not None}
 
 
 def cut_in_prior(results: Results) -> Sequence[str]:

@@ -409,16 +409,6 @@ def is_alarmed(decisions: Mapping[str, object], cautions: Iterable[Caution]) -> 
     )
 
 
-def void_by_repeats(
-    cautions: Iterable[Caution], decisions: Mapping[str, object], *, repeats_count: bool
-) -> dict[str, str]:
-    """Models of which no comparison is decided, since their answers certainly repeat, each with its warning: none where
-    `on_alarm`, or an import whose repeats count as samples, lets such answers count."""
-    if repeats_count or setting(decisions, "stopping", "on_alarm") == "never":
-        return {}
-    return {row.model: row.text for row in cautions if row.kind == AnswerFault.REPEATED and row.model is not None}
-
-
 def alarm_in_words(cautions: Iterable[Caution]) -> str:
     """Text of the alarm that ends the run, without the advice."""
     return next(caution.text.removesuffix(CHECK_SETUP) for caution in cautions if caution.kind == "alarm")
