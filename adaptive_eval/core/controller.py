@@ -6,7 +6,7 @@ composed from that look. Every decision is a function of the configuration and o
 order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ from scorio.moments import IntArray, over_categories
 
 Judged = Mapping[int, IntArray]
 """By model, how many trials (M,) of each question a look judges."""
-FindVoid = Callable[[Judged, bool], Mapping[int, str]]
-"""Models whose answers are no samples, and why, by what a look judges and whether the run would end."""
+FindVoid = Callable[[Judged, Collection[int], bool], Mapping[int, str]]
+"""Models whose answers are no samples, and why: by what a look judges, the models that were not set aside for another
+reason, and whether the run would end."""
 
 
 class Controller:
@@ -544,16 +545,14 @@ class Controller:
         if self._find_void is None:
             return False
         judged = over_categories(self._tally.counts) + self._tally.ungraded
-        models = [
-            model
-            for model in np.flatnonzero(self.plan.bench.asked).tolist()
-            if model not in self.set_aside or self.taker.void[model]
-        ]
-        void = self._find_void({model: judged[model] for model in models}, is_last)
-        new = [model for model in void if model not in self.set_aside]
+        asked = np.flatnonzero(self.plan.bench.asked).tolist()
+        in_play = [model for model in asked if model not in self.set_aside or self.taker.void[model]]
+        void = self._find_void({model: judged[model] for model in asked}, in_play, is_last)
+        new = [model for model in void if not self.taker.void[model]]
         for model in new:
             self.taker.void[model] = True
-            self._drop_for_answers(model, Lost(Cause.ANSWERS, void[model]))
+            if model not in self.set_aside:
+                self._drop_for_answers(model, Lost(Cause.ANSWERS, void[model]))
         return bool(new)
 
     def _raise_alarms(self, done: Sequence[Batch]) -> bool:

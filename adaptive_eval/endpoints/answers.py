@@ -29,7 +29,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     signals_of_finish,
 )
-from adaptive_eval.endpoints.parsing import content_text, no_answer
+from adaptive_eval.endpoints.parsing import content_text, no_answer, refusal_text
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import (
     KEEP_TOKENS,
@@ -345,10 +345,8 @@ class AnswerReader:
             if not isinstance(message, dict):
                 raise no_answer("a choice has no message")
             reasoning = message.get("reasoning_content") or message.get("reasoning")
-            refusal = message.get("refusal")
-            text, refused = content_text(_content(choice, message)), isinstance(refusal, str) and refusal != ""
-            if refused and not text:
-                text = message["refusal"]
+            refusal = refusal_text(message)
+            text, refused = content_text(_content(choice, message)) or refusal, refusal != ""
         else:
             message, reasoning, text, refused = choice, choice.get("reasoning"), content_text(choice.get("text")), False
             if self._prompt_logprobs == "echo":

@@ -27,7 +27,9 @@ from adaptive_eval.endpoints.failures import (
     strip_byte_order_mark,
 )
 
-_PARTS_WITHOUT_TEXT = frozenset({"text", "thinking", "reasoning", "redacted_thinking", "tool_use", "tool_call"})
+_PARTS_WITHOUT_TEXT = frozenset(
+    {"text", "thinking", "reasoning", "redacted_thinking", "tool_use", "tool_call", "refusal"}
+)
 """Types of parts of a content that need not have a text."""
 TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "refusal"))
 """Fields of an event that hold a piece of text."""
@@ -52,6 +54,19 @@ def content_text(value: object) -> str:
     if value and not texts:
         raise no_answer("no part of its content is of a known type")
     return "".join(texts)
+
+
+def refusal_text(message: dict[str, Any]) -> str:
+    """What a message says in refusing; "" if it does not refuse."""
+    refusal = message.get("refusal")
+    return refusal if isinstance(refusal, str) and refusal else _refusing_parts(message.get("content"))
+
+
+def _refusing_parts(content: object) -> str:
+    """The text of parts of a content that refuse."""
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    texts = (part.get("refusal") for part in parts if part.get("type") == "refusal")
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _piece(name: str, value: object) -> str:
@@ -98,6 +113,9 @@ class _Choice:
             if piece := _piece(name, source[name]):
                 self.pieces.setdefault(name, []).append(piece)
                 has_text = True
+        if refusal := _refusing_parts(source.get("content")):
+            self.pieces.setdefault("refusal", []).append(refusal)
+            has_text = True
         self.is_whole |= has_text and source is message
         if isinstance(reason := choice.get("finish_reason"), str) and not (
             finish_word(reason) in ENDED and finish_word(self.finish_reason or "") in CUT

@@ -38,6 +38,7 @@ from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.facts import facts_of, lowest_categories
 from adaptive_eval.machine.repeats import AnswerWatch, SamplingFreedom, watched_questions
+from adaptive_eval.notes import TrialsImported, events_of_kind
 from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.reader import RunReader
 from scorio.moments import IntArray
@@ -274,6 +275,7 @@ def recording_of_run(directory: Path) -> Recording:
         config = stored_config(header)
         weights = np.array(open_rubric(config.rubric).weights, dtype=float)
         trials = list(reader.graded_trials())
+        repeats_count = any(event.repeats_count for event in events_of_kind(reader.events(), TrialsImported))
     roster = Roster.of(header.models, header.questions)
     longest = max((named.trial.number + 1 for named in trials), default=0)
     shape = (len(roster.models), len(roster.questions), longest)
@@ -295,7 +297,8 @@ def recording_of_run(directory: Path) -> Recording:
             f"{directory}: {name} has no graded trial of question "
             f"{list(header.questions)[at_question]}, so its outcome is unknown; {hint}"
         )
-    drawn = {model.name: model.freedom for model in config.models}
+    # repeats that an import has counted as samples are not searched for
+    drawn = {} if repeats_count else {model.name: model.freedom for model in config.models}
     answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
     watched, lowest = watched_questions([*header.questions]), lowest_categories(weights)
     for model, _, trial in trials:

@@ -111,16 +111,16 @@ class Alarms:
     def on_look(
         self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], *, is_last: bool
     ) -> list[Note]:
-        """The alarms about these models at a look that judges so many trials (M,) of each; `is_last`: no further look
-        comes."""
+        """The alarms at a look that judges so many trials (M,) of each model; those about `models` may end the run.
+        `is_last`: no further look comes."""
         raised: list[Note] = []
         if not self._is_judged:
             self._is_judged = True
             raised = [*self._judge_opening(models)]
             self._stop_if_due(raised, models)
             self._opening_only.clear()
-        later = [*self._find_later_repeats(models, judged, growth=1.0 if is_last else SEARCH_GROWTH)]
-        self._stop_if_due(later, models)
+        later = [*self._find_later_repeats(judged, growth=1.0 if is_last else SEARCH_GROWTH)]
+        self._stop_if_due([note for note in later if note.model in models], models)
         return raised + later
 
     def _judge_opening(self, models: Collection[int]) -> Iterator[Note]:
@@ -134,15 +134,13 @@ class Alarms:
                 self.repeating[model] = repeats_sentence(repeats)
                 yield alarm_note(model, AnswerFault.REPEATED, self.repeating[model], since={})  # from the first on
 
-    def _find_later_repeats(
-        self, models: Collection[int], judged: Mapping[int, NDArray[np.integer]], growth: float
-    ) -> Iterator[Note]:
-        for model in models:
-            number = int(judged[model].sum())
+    def _find_later_repeats(self, judged: Mapping[int, NDArray[np.integer]], growth: float) -> Iterator[Note]:
+        for model, trials in judged.items():
+            number = int(trials.sum())
             if number >= growth * self._searched.get(model, 0):
                 self._searched[model] = number
                 usage = self.usages.get(model, TrialUsage())
-                repeats = find_repeats(usage.watch, self._settings.freedoms.get(model), judged[model].tolist())
+                repeats = find_repeats(usage.watch, self._settings.freedoms.get(model), trials.tolist())
                 if repeats is not None and repeats.is_certain:
                     self.repeating.setdefault(model, repeats_sentence(repeats))
             if model in self.repeating:

@@ -210,9 +210,11 @@ class Machine:
             find_void = partial(self._find_void, setting.roster)
         return Controller(plan, outside_plan=outside, settles_losses=False, find_void=find_void)
 
-    def _find_void(self, roster: Sequence[int], judged: Judged, is_last: bool) -> dict[int, str]:
-        models = {roster[position]: trials for position, trials in judged.items()}
-        self._raised += self.alarms.on_look(models.keys(), models, is_last=is_last)
+    def _find_void(
+        self, roster: Sequence[int], judged: Judged, in_play: Collection[int], is_last: bool
+    ) -> dict[int, str]:
+        by_model = {roster[position]: trials for position, trials in judged.items()}
+        self._raised += self.alarms.on_look([roster[position] for position in in_play], by_model, is_last=is_last)
         void = self.alarms.void
         return {position: void[roster[position]] for position in judged if roster[position] in void}
 

@@ -255,7 +255,9 @@ class _Start:
                 lambda trial: reserve(trial.answer, trial.question, trial.number),
                 about=_about_start(prepared, reader.trial_count()),
                 waited=waited,
-                kept=_kept_trials(status.events, store.reader.reserved(), prepared.models),
+                kept=_kept_trials(
+                    status.events, store.reader.reserved(), [model.name for model in prepared.config.asked]
+                ),
                 ask_again=self._ask_again,
                 is_resumed=is_resumed,
             )

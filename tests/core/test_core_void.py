@@ -1,6 +1,6 @@
 """Runs in which answers of a model turn out to be no samples: they go on without it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from core_runs import Answers, plans, play_chances, result_of
@@ -12,10 +12,11 @@ from test_core_cheapest import plan as cheapest
 from test_core_gate import chances, gate_of_benchmarks
 from test_core_result import correction, finished_run
 
-from adaptive_eval.core import Controller, Cost, Look, Plan, Verdict
+from adaptive_eval.core import Controller, Cost, Look, Plan, SetAside, Verdict
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.controller import FindVoid
 from adaptive_eval.core.tape import Tape
+from adaptive_eval.core.types import Cause
 from adaptive_eval.study.drive import drive_rounds
 
 DECIDED = (Verdict.RESOLVED, Verdict.TIED)
@@ -26,7 +27,7 @@ def found_at(look: int, model: int) -> FindVoid:
     """Finds this model at the look of this number, or when the run would end."""
     searches = 0
 
-    def find(judged: Mapping[int, object], is_last: bool) -> Mapping[int, str]:
+    def find(judged: Mapping[int, object], in_play: Collection[int], is_last: bool) -> Mapping[int, str]:
         nonlocal searches
         searches += 1
         return {model: "its answers repeat"} if is_last or searches >= look else {}
@@ -79,6 +80,24 @@ def test_the_models_beside_it_are_compared_with_each_other() -> None:
         found = {frozenset(pair[:2]): pair.verdict for pair in run.looks[-1].comparisons}
         assert found == {frozenset({0, 2}): Verdict.RESOLVED, frozenset({2, 1}): Verdict.BLOCKED}
         assert len(run.looks) > len(plain.looks) or look == 1, "a run that has ended looks again"
+
+
+def test_a_model_that_is_set_aside_for_another_reason_decides_nothing_either() -> None:
+    """What was called by its copies before does not stand."""
+    plan, find = finished_run([0.9, 0.6, 0.3]).plan, found_at(AT_THE_END, 0)
+    for finds in None, find:
+        run, answers = (
+            Controller(plan, find_void=finds),
+            Answers(plan, 1, lambda model, question: [0.95, 0.5, 0.4][model]),
+        )
+        while len(run.looks) < 2 and run.finished is None:
+            run.tell(answers.of(run.ask(1 << 30)))
+        run.tell([SetAside(0, "its server is gone")])
+        while run.finished is None:
+            run.tell(answers.of(run.ask(1 << 30)))
+        assert Verdict.RESOLVED in about(run.looks[0], 0)
+        assert ({*about(run.looks[-1], 0)} == {Verdict.BLOCKED}) == (finds is not None)
+        assert run.set_aside[0].cause is Cause.SERVER
 
 
 def test_no_gate_passes_against_such_a_baseline() -> None:

@@ -87,6 +87,7 @@ def test_texts_beside_the_content(content: object, fields: dict[str, str], text:
         (choice("no", "refusal"), {"refusal"}),
         (choice("", "content_filter"), {"content_filter", "empty"}),
         (choice(None, refusal="I will not."), {"refusal"}),
+        (choice([{"type": "refusal", "refusal": "I will not."}]), {"refusal"}),
         (choice("42"), set()),
         (choice("42", refusal=""), set()),
     ],

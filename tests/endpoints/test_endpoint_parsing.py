@@ -197,6 +197,14 @@ def test_a_stream_may_have_parts_or_whole_messages(choices: list[dict[str, objec
     assert reader.payload()["choices"][0]["message"]["content"] == text
 
 
+def test_a_stream_may_refuse_in_parts() -> None:
+    reader = StreamReader(True, lambda: 0.0)
+    for said in "I will ", "not.":
+        reader.feed(event([{"delta": {"content": [{"type": "refusal", "refusal": said}]}}]))
+    reader.feed(event([delta("", reason="stop")]))
+    assert reader.payload()["choices"][0]["message"]["refusal"] == "I will not."
+
+
 @pytest.mark.parametrize(
     "choices",
     [
