@@ -23,8 +23,7 @@ def predictive_power(
 ) -> FloatArray:
     """Probability that a pair is settled at the horizon: resolved (|z| >= b), or tied (|d| + b s <= delta).
 
-    P(|z_h| >= b) + P(|z_h| <= min(b, delta/s_h - b)) with z_h ~ N(z sqrt(q), q - 1). `sigma` is today's standard
-    error of the difference, needed where delta > 0. At or past the horizon it is 1 or 0: settled today or not.
+    P(|z_h| >= b) + P(|z_h| <= min(b, delta/s_h - b)) with z_h ~ N(z sqrt(q), q - 1); at or past the horizon 1 or 0.
 
     Args:
         z: The z-score of each pair today.
@@ -63,8 +62,7 @@ def _below(distance: FloatArray, spread: FloatArray) -> FloatArray:
     """Phi(distance/spread), the step function (1 at distance 0) where spread is 0."""
     certain = np.where(distance >= 0.0, np.inf, -np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        probability: FloatArray = ndtr(np.where(spread > 0.0, distance / spread, certain))
-    return probability
+        return np.asarray(ndtr(np.where(spread > 0.0, distance / spread, certain)))
 
 
 def trials_needed(z: FloatArray, n: FloatArray, bound: FloatArray | float) -> FloatArray:
@@ -87,8 +85,7 @@ def trials_needed(z: FloatArray, n: FloatArray, bound: FloatArray | float) -> Fl
         array([625.  , 156.25])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        needed: FloatArray = n * np.where(np.equal(bound, 0.0), 0.0, np.square(bound / np.abs(z)))
-    return needed
+        return np.asarray(n * np.where(np.equal(bound, 0.0), 0.0, np.square(bound / np.abs(z))))
 
 
 def smallest_delta(sigma_at_horizon: FloatArray, bound: FloatArray | float) -> FloatArray:
