@@ -71,6 +71,8 @@ class Recording:
     """Weights of the questions, if they belong to several benchmarks."""
     config: RunConfig | None = None
     """The configuration of the run, if it was recorded by one."""
+    repeats_count: bool = False
+    """Whether its import has counted repeated answers as samples."""
 
 
 class RecordedAnswers(NamedTuple):
@@ -297,8 +299,7 @@ def recording_of_run(directory: Path) -> Recording:
             f"{directory}: {name} has no graded trial of question "
             f"{list(header.questions)[at_question]}, so its outcome is unknown; {hint}"
         )
-    # repeats that an import has counted as samples are not searched for
-    drawn = {} if repeats_count else {model.name: model.freedom for model in config.models}
+    drawn = {model.name: model.freedom for model in config.models}
     answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
     watched, lowest = watched_questions([*header.questions]), lowest_categories(weights)
     for model, _, trial in trials:
@@ -314,6 +315,7 @@ def recording_of_run(directory: Path) -> Recording:
         answers=tuple(answers.values()),
         weighing=weigh_questions(config.benchmarks, tuple(header.questions)),
         config=config,
+        repeats_count=repeats_count,
     )
 
 

@@ -335,6 +335,14 @@ def repeats_warning(number: int) -> str:
     )
 
 
+REPEATS_COUNT = Caution(
+    "repeats_count",
+    None,
+    "identical answers in the logs were each counted (`import --repeats-are-samples`); another warning names models "
+    "whose answers agree more often than independent samples would",
+)
+
+
 def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Warn of trials missing from imported logs: quick answers are more often present, and more often right."""
     for event in events_of_kind(events, TrialsImported):
@@ -346,12 +354,7 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
             )
             yield Caution("missing", model, text)
         if event.repeats_count:
-            yield Caution(
-                "repeats_count",
-                None,
-                "identical answers in the logs were each counted (`import --repeats-are-samples`); another warning "
-                "names models whose answers agree more often than independent samples would",
-            )
+            yield REPEATS_COUNT
         for model, number in event.repeated.items():
             yield Caution("repeats_omitted", model, repeats_warning(number))
 

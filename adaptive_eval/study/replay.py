@@ -40,6 +40,7 @@ from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Caution, Results
 from adaptive_eval.report.snapshot import RunSubject, complete, take_state
+from adaptive_eval.report.warnings import REPEATS_COUNT
 from adaptive_eval.simulate.worlds import WORLDS, World
 from adaptive_eval.study.drive import drive
 from scorio.moments import FloatArray, IntArray
@@ -65,6 +66,8 @@ class OutcomeSource:
     """Facts about each model's answers, if the recording has more than grades."""
     weighing: Weighing | None = None
     """Weights of the questions, if they come from several benchmarks."""
+    repeats_count: bool = False
+    """Whether repeated answers count as samples."""
 
     @property
     def truth(self) -> FloatArray:
@@ -155,6 +158,7 @@ def source_of_recording(recording: Recording, name: str, weights: FloatArray) ->
         kinds=recording.kinds,
         answers=recording.answers,
         weighing=recording.weighing,
+        repeats_count=recording.repeats_count,
     )
 
 
@@ -268,7 +272,8 @@ def perform_replay(
     """Replay with trials in random order by seed, or for None in recorded order; drawn questions are shuffled."""
     source, plan = prepared.source, prepared.plan_in_order(recorded=seed is None)
     answers = source.answers or [RecordedAnswers(AnswerWatch(), None)] * len(source.models)
-    repeats = {model: find_repeats(*facts) for model, facts in enumerate(answers) if plan.stops_on_alarm}
+    is_void = plan.stops_on_alarm and not source.repeats_count
+    repeats = {model: find_repeats(*facts) for model, facts in enumerate(answers) if is_void}
     void = {
         model: repeats_sentence(found) for model, found in repeats.items() if found is not None and found.is_certain
     }
@@ -302,7 +307,13 @@ def replay_results(replay: PerformedReplay, decisions: Decisions, now: float) ->
     if state is None:
         return None
     results = build_results(complete(subject, state, usages, elapsed=0.0, now=now, stopped=False))
-    warnings = (*results.warnings, *_beyond_record_caution(source, controller), *_equal_grades_caution(source))
+    counted = [REPEATS_COUNT] if source.repeats_count else []
+    warnings = (
+        *results.warnings,
+        *counted,
+        *_beyond_record_caution(source, controller),
+        *_equal_grades_caution(source),
+    )
     return replace(results, warnings=warnings)
 
 
