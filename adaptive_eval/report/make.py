@@ -27,7 +27,7 @@ from adaptive_eval.report.snapshot import (
     take_state,
 )
 from adaptive_eval.report.trial_sums import STORED_EVERY, sums_to_store
-from adaptive_eval.report.warnings import repeat_caution
+from adaptive_eval.report.warnings import REPEATS_UNCLEAR, repeat_caution
 from adaptive_eval.store.read import LogReader, StoredReport
 from adaptive_eval.store.write import RunStore
 
@@ -70,6 +70,7 @@ class Reporter:
     def _find_repeats(self, machine: Machine, usages: Sequence[TrialUsage], *, is_over: bool) -> list[Caution | None]:
         """Search again, at the end or once a model has `SEARCH_GROWTH` times as many answers as at the last search.
         Only what has raised an alarm is certain, and stays so whatever the later answers are."""
+        cautions = list[Caution | None]()
         for name, number, usage, freedom in zip(
             self._subject.models, machine.setting.roster, usages, self._subject.drawn, strict=True
         ):
@@ -77,13 +78,13 @@ class Reporter:
             if is_over or not searched <= usage.trials < SEARCH_GROWTH * searched:
                 self._repeats[name] = usage.trials, repeat_caution(name, usage, freedom)
             _, caution = self._repeats[name]
-            if (alarm := machine.alarms.repeating.get(number)) is not None:
-                is_certain = caution is not None and caution.kind == AnswerFault.REPEATED
-                caution = caution if is_certain else Caution(AnswerFault.REPEATED, name, alarm)
-            elif caution is not None:  # answers that no look has judged may not count
-                caution = replace(caution, kind="repeats_unclear")
-            self._repeats[name] = usage.trials, caution
-        return [self._repeats[name][1] for name in self._subject.models]
+            alarm = machine.alarms.repeating.get(number)
+            if alarm is None and caution is not None:  # answers that no look has judged may not count
+                caution = replace(caution, kind=REPEATS_UNCLEAR)
+            elif alarm is not None and (caution is None or caution.kind != AnswerFault.REPEATED):
+                caution = Caution(AnswerFault.REPEATED, name, alarm)
+            cautions.append(caution)
+        return cautions
 
     def build(self, state: JudgedState, usages: Sequence[TrialUsage], reader: RunReader, *, is_over: bool) -> Results:
         """Build a report from what was decided and from all that is stored."""

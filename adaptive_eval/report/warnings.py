@@ -335,6 +335,8 @@ def repeats_warning(number: int) -> str:
     )
 
 
+REPEATS_UNCLEAR = "repeats_unclear"
+"""Kind of the warning that answers repeat, which may be chance."""
 REPEATS_COUNT = Caution(
     "repeats_count",
     None,
@@ -458,7 +460,7 @@ def repeat_caution(name: str, usage: TrialUsage, freedom: SamplingFreedom | None
     repeats = find_repeats(usage.watch, freedom)
     if repeats is None:
         return None
-    kind = AnswerFault.REPEATED if repeats.is_certain else "repeats_unclear"
+    kind = AnswerFault.REPEATED if repeats.is_certain else REPEATS_UNCLEAR
     return Caution(kind, name, repeats_sentence(repeats))
 
 

@@ -40,7 +40,7 @@ from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.build import build_results
 from adaptive_eval.report.results import Caution, Results
 from adaptive_eval.report.snapshot import RunSubject, complete, take_state
-from adaptive_eval.report.warnings import REPEATS_COUNT
+from adaptive_eval.report.warnings import REPEATS_COUNT, REPEATS_UNCLEAR
 from adaptive_eval.simulate.worlds import WORLDS, World
 from adaptive_eval.study.drive import drive
 from scorio.moments import FloatArray, IntArray
@@ -334,7 +334,7 @@ def _equal_grades_caution(source: OutcomeSource) -> Iterator[Caution]:
                 f"{len(per_question)} questions), as if one answer had been counted many times: either a server "
                 "ignores the seed, or the model is sure of each answer; grades alone cannot tell which"
             )
-            yield Caution("repeats_unclear", name, text)
+            yield Caution(REPEATS_UNCLEAR, name, text)
 
 
 def _beyond_record_caution(source: OutcomeSource, controller: Controller) -> Iterator[Caution]:
