@@ -75,6 +75,10 @@ class AvailableTrials:
         """(L + 1,): outcomes of each model that is asked, including those known beforehand; 0 for all others."""
         return np.append(np.where(self.recorded, 0, self.trials + self.prior_outcomes), 0)
 
+    def trials_of(self, evidence: Evidence, balance: FloatArray) -> PairTrials:
+        """The trials of the pairs of this evidence (n,), with their `balance` (n, 2)."""
+        return PairTrials.of(self.known_outcomes(), self.prior_outcomes, self.recorded, evidence, balance)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedLook:
@@ -332,10 +336,8 @@ def reachable_information(
     evidence: Evidence, available: AvailableTrials, fixed: FloatArray, balance: FloatArray
 ) -> FloatArray:
     """The information that each pair could reach with all trials left; 1 is the horizon."""
-    pairs = np.stack([evidence.first, evidence.second], axis=1)
-    known = available.known_outcomes(), available.prior_outcomes
-    trials = PairTrials.of(*known, available.recorded, pairs, balance, evidence.paired)
-    reserved = np.append(available.reserved, 0)[pairs].sum(axis=1)
+    trials, of_models = available.trials_of(evidence, balance), np.append(available.reserved, 0)
+    reserved = of_models[evidence.first] + of_models[evidence.second]
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = information_from(trials.times_with(available.affordable + reserved), fixed)
         reach = np.where(evidence.information > 0.0, evidence.information * growth, 1.0)
@@ -419,15 +421,7 @@ def describe(
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    swapped = (evidence.first[at] != pairs[:, 0])[:, None]
-    trials = PairTrials.of(
-        available.known_outcomes(),
-        available.prior_outcomes,
-        available.recorded,
-        pairs,
-        np.where(swapped, look.balance[at][:, ::-1], look.balance[at]),
-        None if evidence.paired is None else evidence.paired[at],
-    )
+    trials = available.trials_of(evidence.at_positions(at), look.balance[at])
     boundary = look.least_z()[at]
     call = sign * look.memory.call[at]
     with np.errstate(invalid="ignore"):  # before any trials there is no estimate of how many are needed

@@ -11,6 +11,10 @@ from scorio.moments import FloatArray
 BoolArray = NDArray[np.bool_]
 
 
+def _pairs_of(evidence: Evidence) -> IndexArray:
+    return np.stack([evidence.first, evidence.second], axis=1)
+
+
 def lowerable(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
     """For each pair, the share of sum_q v_q / N_q that no trial can lower, and the shares (P, 2) of both models in the
     rest.
@@ -18,7 +22,7 @@ def lowerable(estimates: Estimates, evidence: Evidence, recorded: NDArray[np.boo
     The first is due to recorded models: 0 if both are asked, 1 if neither is. It is also 0 if one is, and the pair is
     judged trial by trial: then each trial of the other model lowers all of it."""
     is_fixed = np.append(recorded, True)  # the reference is known exactly
-    pairs = np.stack([evidence.first, evidence.second], axis=1)
+    pairs = _pairs_of(evidence)
     reference = 0.0 if evidence.against_reference else None
     noise = np.stack([side(estimates, reference, members, evidence.gate).noise for members in pairs.T], axis=1)
     sampled, tiny = np.where(is_fixed[pairs], 0.0, noise), np.finfo(float).tiny
@@ -51,11 +55,11 @@ class PairTrials(NamedTuple):
         outcomes: NDArray[np.int64],
         before: NDArray[np.int64],
         recorded: NDArray[np.bool_],
-        pairs: IndexArray,
+        evidence: Evidence,
         balance: FloatArray,
-        paired: BoolArray | None,
     ) -> "PairTrials":
-        """`outcomes` (L + 1,): of each model; `before` (L,): those of R0."""
+        """Of the pairs of this evidence; `outcomes` (L + 1,): of each model; `before` (L,): those of R0."""
+        pairs, paired = _pairs_of(evidence), evidence.paired
         unasked = np.append(recorded, True)[pairs]
         both = (known[pairs].astype(np.float64) for known in (outcomes, np.append(before, 0)))
         trials, prior = (np.where(unasked, known[:, ::-1], known) for known in both)
