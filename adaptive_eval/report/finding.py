@@ -141,7 +141,7 @@ def _ranking_sentence(results: Results) -> str:
     )
     unscored = [row.name for row in results.models if row.score is None and row.name not in void]
     without = f" {_list_names(unscored)} {'has' if len(unscored) == 1 else 'have'} no score." if unscored else ""
-    return f"{_without(void, _leaders_sentence(results, scored, rivals))}{without}"
+    return f"{_without(void, _leaders_sentence(results, scored, rivals, unscored))}{without}"
 
 
 def _without(void: Collection[str], sentence: str) -> str:
@@ -257,14 +257,14 @@ def pairing_sentences(pairs: Sequence[PairRow]) -> tuple[str, ...]:
 # -- the sentence of the run -------------------------------------------------------------------------------------------
 
 
-def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[ModelRow]) -> str:
+def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[ModelRow], unscored: Sequence[str]) -> str:
     leader = scored[0]
     if len(scored) == 1:
         return f"{_name(leader.name)} is the only model with a score: {Scale.of(results.weights).score(leader.score)}."
     if not rivals:
         margin = pick_margin(results)
         best = "is best:" if margin is None else f"is the best, or less than {margin} behind the best:"
-        if any(row.score is None and row.name not in void_models(results) for row in results.models):
+        if unscored:
             best = "is ahead of the others that have a score:"
         return f"{_standing(results, leader, scored[1], best)}."
     standing = _standing(results, leader, rivals[0])

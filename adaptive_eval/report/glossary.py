@@ -87,8 +87,7 @@ GLOSSARY: Mapping[str, Term] = {
     "blocked": Term(
         "Blocked",
         "No decision is possible. One of the models was set aside (it gets no more trials), an alarm ended the run, "
-        "missing or cut-off answers could change the verdict, or "
-        "answers come back word for word.",
+        "missing or cut-off answers could change the verdict, or answers come back word for word.",
     ),
     "undecided_by_labels": Term(
         "Undecided by labels",
