@@ -7,7 +7,8 @@ three tests, each with a false alarm in at most one of a thousand models:
   answers are equal with probability sum_i C(c_i, r) / C(n, r), where the c_i count equal answers. Fisher's method
   combines the questions. This holds for short answers too, at any temperature.
 - **Long answers.** Trials 2k and 2k + 1 of a question form a pair. A pair of long answers agrees with a probability of
-  at most 2^(-t^2 bytes / 100) at temperature t (at most 1). The test fails if more pairs agree.
+  at most 0.9 * 2^(2 - t^2 bytes / 100), or 0.9, at temperature t (at most 1): a short form that is filled in at a low
+  temperature may come out alike nearly always. The test fails if more pairs agree.
 - **Short answers**, such as letters, may agree on each question of which a model is sure. It is less sure if it is
   wrong: at temperature 1, without a cut (top_p, top_k, min_p), a pair agrees with probability at most
   0.9 * 2^(-bytes / 400). The test fails if no answers to any question differ, and too many of them are wrong. If few
@@ -27,15 +28,19 @@ import numpy as np
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.machine.facts import is_right
+from adaptive_eval.machine.facts import MAX_SIZE, is_right
 from adaptive_eval.machine.trial import AnswerFacts, Trial
 
 MAX_QUESTIONS = 100
 MIN_LONG_BYTES = 200
 """Bytes from which an answer is unlikely to repeat, by its length alone."""
 LONG_BYTES_PER_BIT, SHORT_BYTES_PER_BIT = 100.0, 400.0
+BYTES_PER_TOKEN = 3
+"""Size of answers whose bytes are not all counted."""
+FREE_BITS = 2.0
+"""What an answer's form may fix of its length in bits."""
 MAX_AGREEMENT = 0.9
-"""Share of pairs of wrong answers that agree if a model is very confident."""
+"""Share of pairs of wrong answers, or of filled forms, that agree if a model is very confident."""
 UNKNOWN_TEMPERATURE = 0.5
 """Assumed if none is set; colder than the defaults of servers."""
 ALARM_CHANCE = 0.001
@@ -83,7 +88,8 @@ class AnswerWatch:
         if facts.digest is None or (trial.kinds and trial.kinds & AnswerKind.TIMED_OUT):
             return
         answers = self._questions.setdefault(trial.question, {})
-        answers[trial.number] = _Answer(facts.digest, facts.size, is_right(trial, facts, lowest))
+        size = facts.size if facts.size < MAX_SIZE else max(facts.size, BYTES_PER_TOKEN * facts.completion_tokens)
+        answers[trial.number] = _Answer(facts.digest, size, is_right(trial, facts, lowest))
 
     def copy(self) -> "AnswerWatch":
         """A copy that later answers do not change."""
@@ -159,7 +165,8 @@ def _agreed(pairs: Sequence[tuple[_Answer, _Answer]]) -> int:
 
 
 def _long_agreement(size: int, temperature: float) -> float:
-    return float(2.0 ** (-(min(temperature, 1.0) ** 2) * size / LONG_BYTES_PER_BIT))
+    bits = min(temperature, 1.0) ** 2 * size / LONG_BYTES_PER_BIT
+    return float(MAX_AGREEMENT * 2.0 ** -max(bits - FREE_BITS, 0.0))
 
 
 def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:

@@ -282,7 +282,7 @@ def test_scores_go_by_the_rubric_of_the_configuration(tmp_path: Path) -> None:
     assert categories(tmp_path / "run") == [1, 0]
 
 
-LONG = "because of this " * 20
+LONG = "because of this " * 60
 
 
 def repeated_log(folder: Path, name: str, answers: Sequence[Sequence[str]]) -> str:

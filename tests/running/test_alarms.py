@@ -41,7 +41,7 @@ def server() -> Iterator[ScriptedServer]:
 
 def place_of(folder: Path, server: ScriptedServer, questions: int = QUESTIONS) -> ScriptedPlace:
     """A folder with a benchmark for one server."""
-    sampling = {"temperature": 0.6, "max_tokens": 100}
+    sampling = {"temperature": 0.6, "max_tokens": 1000}
     return ScriptedPlace(folder, server, questions, sampling=sampling, trials={"min": 4, "max": 8, "optimize": "cost"})
 
 
@@ -222,7 +222,7 @@ def test_an_alarm_about_the_only_model_that_is_asked_decides_no_gate(
 
 def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPlace, server: ScriptedServer) -> None:
     """The comparisons of one such model are void; if all are, the run would be wasted."""
-    words = " because the number is what it is and was" * 12
+    words = " because the number is what it is and was" * 50
 
     def says(model: str, question: str, seed: int) -> str:
         return honest(model, question, 7 if model in stuck else seed) + words

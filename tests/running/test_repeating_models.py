@@ -11,7 +11,7 @@ from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
 from adaptive_eval.base.errors import ExitCode
 
 SKILLS = {"ada": 0.72, "bob": 0.6, "cid": 0.45}
-WORDS = " because the number is what it is and was" * 12
+WORDS = " because the number is what it is and was" * 50
 QUESTIONS = 6
 
 
@@ -31,7 +31,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 def place_of(folder: Path, server: ScriptedServer, **trials: object) -> ScriptedPlace:
-    sampling = {"temperature": 0.6, "max_tokens": 100}
+    sampling = {"temperature": 0.6, "max_tokens": 1000}
     trials = {"min": 4, "max": 120, "optimize": "cost"} | trials
     return ScriptedPlace(folder, server, QUESTIONS, sampling=sampling, trials=trials)
 
