@@ -36,8 +36,8 @@ from adaptive_eval.endpoints.types import Answer, Signal
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
-from adaptive_eval.machine.facts import facts_of, lowest_categories
-from adaptive_eval.machine.repeats import AnswerWatch, SamplingFreedom, watched_questions
+from adaptive_eval.machine.facts import facts_of
+from adaptive_eval.machine.repeats import AnswerWatch, watched_questions
 from adaptive_eval.notes import TrialsImported, events_of_kind
 from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.reader import RunReader
@@ -76,10 +76,10 @@ class Recording:
 
 
 class RecordedAnswers(NamedTuple):
-    """A model's answers, to find repeats, and how freely they were sampled."""
+    """A model's answers, to find repeats, and the temperature of its samples."""
 
     watch: AnswerWatch
-    drawn: SamplingFreedom | None
+    temperature: float | None
 
 
 def read_recording(path: Path, *, untried: bool = False) -> Recording:
@@ -299,12 +299,12 @@ def recording_of_run(directory: Path) -> Recording:
             f"{directory}: {name} has no graded trial of question "
             f"{list(header.questions)[at_question]}, so its outcome is unknown; {hint}"
         )
-    drawn = {model.name: model.freedom for model in config.models}
-    answers = {name: RecordedAnswers(AnswerWatch(), drawn.get(name)) for name in header.models}
-    watched, lowest = watched_questions([*header.questions]), lowest_categories(weights)
+    temperatures = {model.name: model.temperature for model in config.models}
+    answers = {name: RecordedAnswers(AnswerWatch(), temperatures.get(name)) for name in header.models}
+    watched = watched_questions([*header.questions])
     for model, _, trial in trials:
         if trial.category is not None and trial.question in watched and (facts := facts_of(trial)) is not None:
-            answers[model].watch.add(trial, facts, lowest)
+            answers[model].watch.add(trial, facts)
     return Recording(
         tuple(header.models),
         tuple(header.questions),

@@ -1,7 +1,7 @@
 """Detects that a model's answers repeat word for word, and since when.
 
 A server that ignores the seed, or serves a cache, returns one answer many times, and each counts as a trial. There are
-three tests, each with a false alarm in at most one of a thousand models:
+two tests, each with a false alarm in at most one of a thousand models:
 
 - **Since when.** Answers to a question varied, and from some trial on are all equal. In random order, the last r of n
   answers are equal with probability sum_i C(c_i, r) / C(n, r), where the c_i count equal answers. Fisher's method
@@ -9,10 +9,8 @@ three tests, each with a false alarm in at most one of a thousand models:
 - **Long answers.** Trials 2k and 2k + 1 of a question form a pair. A pair of long answers agrees with a probability of
   at most 0.9 * 2^(2 - t^2 bytes / 100), or 0.9, at temperature t (at most 1): a short form that is filled in at a low
   temperature may come out alike nearly always. The test fails if more pairs agree.
-- **Short answers**, such as letters, may agree on each question of which a model is sure. It is less sure if it is
-  wrong: at temperature 1, without a cut (top_p, top_k, min_p), a pair agrees with probability at most
-  0.9 * 2^(-bytes / 400). The test fails if no answers to any question differ, and too many of them are wrong. If few
-  texts answer many questions, such as the letters of a choice, the length is ignored.
+
+Short answers, such as letters, may agree on each question of which a model is sure: if no two differ, nobody can tell.
 
 At most `MAX_QUESTIONS` questions are watched: those whose keys have the smallest checksums.
 """
@@ -20,27 +18,27 @@ At most `MAX_QUESTIONS` questions are watched: those whose keys have the smalles
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.machine.facts import MAX_SIZE, is_right
+from adaptive_eval.machine.facts import MAX_SIZE
 from adaptive_eval.machine.trial import AnswerFacts, Trial
 
 MAX_QUESTIONS = 100
 MIN_LONG_BYTES = 200
 """Bytes from which an answer is unlikely to repeat, by its length alone."""
-LONG_BYTES_PER_BIT, SHORT_BYTES_PER_BIT = 100.0, 400.0
+BYTES_PER_BIT = 100.0
 BYTES_PER_TOKEN = 3
 """Size of answers whose bytes are not all counted."""
 FREE_BITS = 2.0
 """What an answer's form may fix of its length in bits."""
 MAX_AGREEMENT = 0.9
-"""Share of pairs of wrong answers, or of filled forms, that agree if a model is very confident."""
+"""Share of pairs that agree where a model fills in a form."""
 UNKNOWN_TEMPERATURE = 0.5
 """Assumed if none is set; colder than the defaults of servers."""
 ALARM_CHANCE = 0.001
@@ -48,27 +46,15 @@ MIN_PAIRS = 10
 """Minimum number of pairs for a verdict on answers that all agree."""
 
 
-class SamplingFreedom(NamedTuple):
-    """How freely a model's answers are sampled."""
-
-    temperature: float
-    cut: bool = False
-    """Whether some tokens may be excluded."""
-
-    @classmethod
-    def from_sampling(cls, sampling: Sampling) -> Self | None:
-        """Derive it from sampling settings; None for greedy sampling, whose answers may all be equal."""
-        if sampling.temperature == 0.0:
-            return None
-        cuts = (sampling.top_p, max(sampling.top_k or 0, 0), sampling.min_p or 0.0)
-        is_uncut = sampling.temperature is not None and cuts == (1.0, 0, 0.0) and not sampling.answer_body
-        return cls(UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature, not is_uncut)
+def sampled_at(sampling: Sampling) -> float | None:
+    """Temperature of samples; None if they are greedy: then all may be equal."""
+    temperature = UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature
+    return temperature or None
 
 
 class _Answer(NamedTuple):
     digest: int
     size: int
-    is_right: bool
 
 
 def watched_questions(keys: Sequence[str]) -> frozenset[int]:
@@ -83,13 +69,13 @@ class AnswerWatch:
     def __init__(self, questions: Mapping[int, Mapping[int, _Answer]] | None = None) -> None:
         self._questions = {question: dict(answers) for question, answers in (questions or {}).items()}
 
-    def add(self, trial: Trial, facts: AnswerFacts, lowest: Collection[int]) -> None:
-        """Add an answer to a watched question, unless it is empty or timed out; `lowest`: categories."""
+    def add(self, trial: Trial, facts: AnswerFacts) -> None:
+        """Add an answer to a watched question, unless it is empty or timed out."""
         if facts.digest is None or (trial.kinds and trial.kinds & AnswerKind.TIMED_OUT):
             return
         answers = self._questions.setdefault(trial.question, {})
         size = facts.size if facts.size < MAX_SIZE else max(facts.size, BYTES_PER_TOKEN * facts.completion_tokens)
-        answers[trial.number] = _Answer(facts.digest, size, is_right(trial, facts, lowest))
+        answers[trial.number] = _Answer(facts.digest, size)
 
     def copy(self) -> "AnswerWatch":
         """A copy that later answers do not change."""
@@ -127,12 +113,10 @@ class Repeats(NamedTuple):
     """Number of questions with repeats since then."""
 
 
-def find_repeats(
-    watch: AnswerWatch, freedom: SamplingFreedom | None, trials: Sequence[int] | None = None
-) -> Repeats | None:
-    """Repeats of a model; None if there are not too many, or it is sampled greedily. With `trials` they are searched
+def find_repeats(watch: AnswerWatch, temperature: float | None, trials: Sequence[int] | None = None) -> Repeats | None:
+    """Repeats of a model; None if there are not too many, or it has no `temperature`. With `trials` they are searched
     among the first ones (M,) of each question, at one of many looks."""
-    if freedom is None:
+    if temperature is None:
         return None
     most = ALARM_CHANCE if trials is None else ALARM_CHANCE**2
     questions = list(watch.in_order(trials))
@@ -141,17 +125,13 @@ def find_repeats(
     if (since := _frozen_since(questions)) is not None:
         return Repeats(pairs, agreed, True, *since)
     long = [pair for pair in all_pairs if pair[0].size >= MIN_LONG_BYTES]
-    expected = sum(_long_agreement(answer.size, freedom.temperature) for answer, _ in long)
+    expected = sum(_long_agreement(answer.size, temperature) for answer, _ in long)
     long_agreed = _agreed(long)
     if _chance_of_agreement(len(long), long_agreed, expected) <= most:
         return Repeats(len(long), long_agreed)
     if any(len({answer.digest for _, answer in answers}) > 1 for answers in questions) or pairs < MIN_PAIRS:
         return None
-    is_choice = len({answers[0][1].digest for answers in questions}) < len(questions) / 2
-    wrong_sizes = [min(answer.size for _, answer in answers) for answers in questions if _is_always_wrong(answers)]
-    bits = 0.0 if is_choice else sum(wrong_sizes) / SHORT_BYTES_PER_BIT
-    chance = MAX_AGREEMENT ** len(wrong_sizes) * 2.0**-bits
-    return Repeats(pairs, agreed, freedom.temperature >= 1.0 and not freedom.cut and chance <= most)
+    return Repeats(pairs, agreed, is_certain=False)
 
 
 def _pairs(answers: list[tuple[int, _Answer]]) -> Iterator[tuple[_Answer, _Answer]]:
@@ -165,7 +145,7 @@ def _agreed(pairs: Sequence[tuple[_Answer, _Answer]]) -> int:
 
 
 def _long_agreement(size: int, temperature: float) -> float:
-    bits = min(temperature, 1.0) ** 2 * size / LONG_BYTES_PER_BIT
+    bits = min(temperature, 1.0) ** 2 * size / BYTES_PER_BIT
     return float(MAX_AGREEMENT * 2.0 ** -max(bits - FREE_BITS, 0.0))
 
 
@@ -176,10 +156,6 @@ def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:
     share, mean = agreed / pairs, expected / pairs
     differing = 0.0 if agreed == pairs else (1.0 - share) * math.log((1.0 - share) / (1.0 - mean))
     return math.exp(-pairs * (share * math.log(share / mean) + differing))
-
-
-def _is_always_wrong(answers: list[tuple[int, _Answer]]) -> bool:
-    return len(answers) > 1 and not any(answer.is_right for _, answer in answers)
 
 
 def _frozen_since(questions: list[list[tuple[int, _Answer]]]) -> tuple[int, int] | None:
@@ -195,7 +171,7 @@ def _frozen_since(questions: list[list[tuple[int, _Answer]]]) -> tuple[int, int]
             arrangements = sum(math.comb(count, run) for count in counts.values())
             logs.append(math.log(arrangements) - math.log(math.comb(total, run)))
             starts.append(answers[-run][0] + 1)
-    from scipy.special import gammaincc  # loaded here: a configuration needs only `SamplingFreedom`
+    from scipy.special import gammaincc  # loaded here: a configuration needs only `sampled_at`
 
     if not starts or gammaincc(varied, -math.fsum(logs)) > ALARM_CHANCE**2:
         return None
@@ -216,7 +192,6 @@ def repeats_sentence(repeats: Repeats) -> str:
             f"possible for independent samples: {cause}"
         )
     return (
-        f"the answers of all {repeats.pairs} pairs of trials agree word for word; they are short, and independent "
-        "samples may agree as well, so it is unknown whether its server ignores the seed or serves a cache "
-        "(more questions at temperature 1 and top_p 1 would show it)"
+        f"the answers of all {repeats.pairs} pairs of trials agree word for word, as short independent samples may, "
+        "too: it is unknown whether its server ignores the seed or serves a cache"
     )

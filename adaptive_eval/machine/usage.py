@@ -193,7 +193,7 @@ class TrialUsage:
                 self.seconds += trial.seconds
         self.answers.add(trial, facts, lowest)
         if trial.question in watched:
-            self.watch.add(trial, facts, lowest)
+            self.watch.add(trial, facts)
 
     def add_wasted_verdicts(self, number: int, cost: Cost) -> None:
         """Count verdicts on answers that were judged again, which have cost more than the trials say."""

@@ -22,7 +22,6 @@ from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.machine.clocks import HeldTime
-from adaptive_eval.machine.repeats import SamplingFreedom
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, TrialUsage
 from adaptive_eval.notes import (
     Event,
@@ -69,8 +68,8 @@ class RunSubject:
     name: str
     models: tuple[str, ...]
     questions: tuple[str, ...]
-    drawn: tuple[SamplingFreedom | None, ...]
-    """How freely each model samples; None if equal answers are normal, or texts are not seen."""
+    temperatures: tuple[float | None, ...]
+    """Of the samples of each model; None if equal answers are normal, or texts are not seen."""
     created: float
     """Seconds since 1970."""
     decisions: Mapping[str, object] = field(default_factory=dict)
@@ -86,7 +85,7 @@ class RunSubject:
 
     def find_repeats(self, usages: Sequence[TrialUsage]) -> list[Caution | None]:
         """The warning of each model whose answers repeat, or may do so."""
-        return [repeat_caution(*row) for row in zip(self.models, usages, self.drawn, strict=True)]
+        return [repeat_caution(*row) for row in zip(self.models, usages, self.temperatures, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,7 +307,7 @@ def run_subject(config: RunConfig, questions: Sequence[Question], created: float
         name=config.name,
         models=tuple(model.name for model in config.models),
         questions=tuple(question.id for question in questions),
-        drawn=tuple(model.freedom for model in config.models),
+        temperatures=tuple(model.temperature for model in config.models),
         created=created,
         decisions=config.stated(),
         sampling=tuple({} if model.recorded else sent_sampling(model, model.sampling) for model in config.models),
