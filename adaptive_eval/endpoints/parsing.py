@@ -99,11 +99,23 @@ class _Choice:
     """Whether text arrived after its end, so that it holds several answers."""
     is_whole: bool = False
     """Whether its text is that of a whole message."""
+    newest_id: object = None
+    events: int = 0
+    """Events with an id."""
+    new_ids: int = 0
+    """Those with another id than the one before."""
+    began_again: bool = False
+    """Whether an event with another id has begun a message after the first texts."""
 
-    def add(self, choice: dict[str, Any]) -> bool:
+    def add(self, choice: dict[str, Any], event_id: object) -> bool:
         """Add one event's part of this choice; True if it carried text."""
         delta, message = choice.get("delta"), choice.get("message")
         source = delta if isinstance(delta, dict) else choice
+        self.events += event_id is not None
+        if event_id not in (None, self.newest_id):
+            self.new_ids += 1
+            self.began_again |= self.newest_id is not None and bool(self.pieces) and "role" in source
+            self.newest_id = event_id
         if isinstance(message, dict) and (source is choice or not any(map(source.get, TEXT_FIELDS))):
             source = message  # a whole message may come with an empty delta
         has_text, had_ended = False, self.has_ended or self.is_whole
@@ -129,6 +141,12 @@ class _Choice:
             self.resumed = True
         self.steps += has_text
         return has_text
+
+    @property
+    def is_spliced(self) -> bool:
+        """Whether it goes on with another response, as after a proxy has lost its server. Some servers have a new id for
+        each event."""
+        return self.began_again and self.new_ids < self.events
 
     @property
     def has_ended(self) -> bool:
@@ -166,10 +184,11 @@ class StreamedResponse:
     def add(self, event: dict[str, Any]) -> None:
         """Add one event."""
         fields = self._fields
-        if isinstance(model := event.get("model"), str):
+        if isinstance(model := event.get("model"), str) and model:
             fields["model"] = model
+        event_id = event.get("id") or fields["id"]
         if fields["id"] is None:
-            fields["id"] = event.get("id")
+            fields["id"] = event_id
         if "timings" in event:
             fields["timings"] = event["timings"]
         choices = event.get("choices")
@@ -177,15 +196,15 @@ class StreamedResponse:
             if not isinstance(choice, dict):
                 continue
             if isinstance(index := 0 if choice.get("index") is None else choice["index"], int):
-                self._add_part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice)
+                self._add_part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice, event_id)
         if isinstance(usage := event.get("usage"), dict):
             self._usage = usage
             if self._last_ended is not None:
                 self._last_ended.usage = usage
 
-    def _add_part(self, choice: _Choice, part: dict[str, Any]) -> None:
+    def _add_part(self, choice: _Choice, part: dict[str, Any], event_id: object) -> None:
         """Add one event's part of a choice."""
-        if choice.add(part) and self.first_token_at is None:
+        if choice.add(part, event_id) and self.first_token_at is None:
             self.first_token_at = self._clock()
         if isinstance(part.get("finish_reason"), str):
             self._last_ended = choice
@@ -202,6 +221,8 @@ class StreamedResponse:
         """
         if any(choice.resumed for choice in self._choices.values()):
             raise Failure(FailureKind.BAD_RESPONSE, "the stream continues a choice that has ended")
+        if any(choice.is_spliced for choice in self._choices.values()):
+            raise Failure(FailureKind.BAD_RESPONSE, "the stream goes on with another response, by its ids")
         # without usage, a server sends about one token per event
         steps = sum(choice.steps for choice in self._choices.values())
         has_usage_each = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())

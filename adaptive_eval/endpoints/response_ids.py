@@ -2,8 +2,7 @@
 
 Every response has its own id. A second response with the same id and content was not made for its request, and would
 count one answer as two independent answers. So the request is sent again. If the same response comes back, the server
-has no other, like a cache that ignores seeds: it counts, and repeated answers are detected elsewhere
-(`machine.repeats`).
+has no other, like a cache that ignores seeds. A few such answers count; more prove that the model cannot be sampled.
 
 Some servers use one id for all responses, or number them anew after a restart. A replica's ids are ignored once two of
 its responses differ under one id.
@@ -13,6 +12,7 @@ from collections.abc import Callable
 
 import orjson
 
+from adaptive_eval.base.errors import Rejected
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import Notice
@@ -20,10 +20,16 @@ from adaptive_eval.endpoints.types import Notice
 MAX_IDS = 16_384
 """Number of ids remembered per replica: a repeated response follows soon."""
 CONTENT = ("choices", "usage", "created")
+MAX_COPIES = 8
+"""Requests of a model that may get nothing but the response to another one."""
 REPEATED = Notice(
     "repeated_response",
     "its server, or a proxy in front of it, answered a request with the response to another one; such requests are "
     "sent again",
+)
+CACHED = (
+    "its server, or a proxy in front of it, answers requests with responses to earlier ones, by their ids, and does so "
+    "again if they are sent again: switch off its cache, since its answers are no independent samples"
 )
 
 
@@ -32,11 +38,13 @@ class ResponseIds:
 
     def __init__(self, note: Callable[[Notice], None]) -> None:
         self._note = note
+        self._copies = 0
         self._contents: dict[str, dict[str, int] | None] = {}
         """By replica, a hash of the content of each id's response; None where ids are ignored."""
 
     def require_new(self, replica: str, payload: object, request: AttemptedRequest) -> None:
-        """Remember a response to this request; raises `Failure` if it was the response to another one."""
+        """Remember a response to this request; raises `Failure` if it was the response to another one,
+        and `Rejected` if too many requests get no other."""
         response_id = payload.get("id") if isinstance(payload, dict) else None
         contents = self._contents.setdefault(replica, {})
         if not isinstance(payload, dict) or not isinstance(response_id, str) or not response_id or contents is None:
@@ -52,3 +60,7 @@ class ResponseIds:
             request.repeated_id = response_id
             self._note(REPEATED)
             raise Failure(FailureKind.BAD_RESPONSE, "the response is the one to another request, by id and content")
+        else:
+            self._copies += 1
+            if self._copies > MAX_COPIES:
+                raise Rejected(CACHED)

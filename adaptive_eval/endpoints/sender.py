@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from math import inf
 
-from adaptive_eval.base.errors import Unavailable
+from adaptive_eval.base.errors import Rejected, Unavailable
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.context import EndpointContext
@@ -154,7 +154,7 @@ class RequestSender:
         except Failure as failure:
             self._on_failed(request, replica, failure, attempt.sent_at)
             raise
-        except UnknownFinish:
+        except Rejected:
             self._count_lost(request)
             raise
         finally:

@@ -130,9 +130,8 @@ def _ranking_sentence(results: Results) -> str:
     scored = [row for row in scored if row.name not in void]
     if asked.first is not None and (not void or len(scored) > asked.first):
         return _without(void, _top_sentence(results, scored, asked.first))
-    if len(scored) < min(2, len(results.models)):
-        whose = f"all models but {_name(scored[0].name)}" if scored else "all models"
-        return f"No ranking: answers of {whose} come back word for word."
+    if void and len(scored) < min(2, len(results.models)):
+        return f"No ranking: answers of {some_models(void)} come back word for word."
     leader = scored[0]
     rivals = (
         [row for row in scored[1:] if row.tier == leader.tier or not {*row.letters}.isdisjoint(leader.letters)]

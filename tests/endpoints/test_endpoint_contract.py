@@ -12,7 +12,7 @@ from thoroughness import in_turns
 
 from adaptive_eval.base.errors import LaunchFailed, Rejected
 from adaptive_eval.endpoints.failures import Failure
-from adaptive_eval.endpoints.response_ids import MAX_IDS, REPEATED, ResponseIds
+from adaptive_eval.endpoints.response_ids import MAX_COPIES, MAX_IDS, REPEATED, ResponseIds
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import Message, Notice, Prompt
 from adaptive_eval.launch.server import read_version, wait_until_ready
@@ -222,7 +222,17 @@ def test_a_response_to_another_request_is_refused_once() -> None:
     assert not came.counts("x1", "A", 3), "of yet another request"
     assert came.counts("x3", "A", 3), "its own"
     assert not came.counts("x1", "A", 4)
-    assert came.counts("x1", "A", 4), "there is no other: as from a cache"
+    assert came.counts("x1", "A", 4), "there is no other"
+
+
+def test_a_cache_that_has_no_other_responses_ends_the_model() -> None:
+    came = Received()
+    assert came.counts("x", "A", 0)
+    for number in range(1, MAX_COPIES + 1):
+        assert not came.counts("x", "A", number) and came.counts("x", "A", number)
+    assert came.counts("y", "B", 100) and not came.counts("x", "A", 101)
+    with pytest.raises(Rejected, match="switch off its cache"):
+        came.counts("x", "A", 101)
 
 
 def test_ids_that_mean_nothing_refuse_nothing_for_long() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from codecs import BOM_UTF8
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -300,3 +301,22 @@ def test_text_after_the_end_of_a_choice_is_of_another_answer() -> None:
         reader.feed(event([delta("a")]) + event([delta("", reason="stop")]) + event(more) + b"data: [DONE]\n\n")
         with pytest.raises(Failure, match="the stream continues a choice that has ended"):
             reader.payload()
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_spliced"),
+    [("xyy", True), ("xxyy", True), ("xxx", False), ("xyz", False), (["", "x", "x"], False), (["x", "x", ""], False)],
+)
+def test_a_stream_that_goes_on_with_another_response_is_no_answer(ids: Sequence[str], is_spliced: bool) -> None:
+    """As where a proxy loses its server. Some servers number each event anew, and say each time whose message it is."""
+    reader = StreamReader(True, lambda: 0.0)
+    for number, name in enumerate(ids):
+        part = delta(str(number), reason="stop" if number == len(ids) - 1 else None)
+        part["delta"] = {"role": "assistant", "content": str(number)}
+        reader.feed(event([part], id=name, model="m" if number < 2 else ""))
+    if is_spliced:
+        with pytest.raises(Failure, match="goes on with another response"):
+            reader.payload()
+    else:
+        payload = reader.payload()
+        assert (payload["choices"][0]["message"]["content"], payload["model"]) == ("012", "m")
