@@ -14,6 +14,7 @@ from adaptive_eval.core import Bench, Controller, Outcome
 from adaptive_eval.core.tape import Tape
 from adaptive_eval.core.types import Cost, SetAside
 from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.machine.repeats import Sampled
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes import Event, RunFinished, RunStarted
 from adaptive_eval.report.build import build_results
@@ -156,7 +157,7 @@ def _results(config: RunConfig, drawn_from: World, controller: Controller, elaps
         name=config.name,
         models=drawn_from.models,
         questions=drawn_from.questions,
-        temperatures=(1.0,) * len(drawn_from.models),
+        sampled=(Sampled(1.0),) * len(drawn_from.models),
         created=START,
         decisions=config.stated(),
     )

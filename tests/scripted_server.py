@@ -40,14 +40,19 @@ class _Handler(JsonHandler):
         asked = self.asked()
         question = (asked["model"], asked["messages"][-1]["content"].splitlines()[-1], asked.get("seed", 0))
         self.server.requests.append(question)
-        text, reason = self.server.answer(*question), self.server.finish_reason(*question)
+        model, line, seed = question
+        texts = [self.server.answer(model, line, seed + more) for more in range(asked.get("n", 1))]
+        text, reason = texts[0], self.server.finish_reason(*question)
         usage = (9, len(text) // 4 + 1)
         if reason == "context":
             self.reply({"error": {"message": "maximum context length", "code": "context_length_exceeded"}}, 400)
         elif reason == "reasoning":
             self.reply(completion("", usage=usage, reasoning_content=text))
         else:
-            self.reply(completion(text, reason, usage))
+            reply = completion(text, reason, usage)
+            for index, other in enumerate(texts[1:], 1):
+                reply["choices"] += [choice | {"index": index} for choice in completion(other, reason)["choices"]]
+            self.reply(reply)
 
 
 def scripted_server(models: tuple[str, ...], answer: AnswerRule) -> AbstractContextManager[ScriptedServer]:

@@ -31,7 +31,7 @@ from adaptive_eval.graders.by_benchmark import ByBenchmark, find_rubric, grader_
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.types import GradingLimits, WorkerSettings
 from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
-from adaptive_eval.machine.repeats import sampled_at
+from adaptive_eval.machine.repeats import Sampled
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import PromptConfig, TemplateConfig
 from adaptive_eval.questions.types import Question, QuestionsConfig
@@ -137,9 +137,9 @@ class ModelConfig(EndpointConfig, CommandKeys):
         return not any(source.hint is not None and getattr(self, key) is not None for key, source in SOURCES.items())
 
     @property
-    def temperature(self) -> float | None:
-        """Temperature of its samples; None if equal answers are normal, as of a command."""
-        return None if self.command is not None else sampled_at(self.sampling)
+    def sampled(self) -> Sampled | None:
+        """How its answers are sampled; None if equal ones are normal, as of a command."""
+        return None if self.command is not None else Sampled.how(self.sampling, self.concurrency.samples_per_request)
 
     @property
     def longest_answer(self) -> float:

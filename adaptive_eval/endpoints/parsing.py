@@ -144,8 +144,8 @@ class _Choice:
 
     @property
     def is_spliced(self) -> bool:
-        """Whether it goes on with another response, as after a proxy has lost its server. Some servers have a new id for
-        each event."""
+        """Whether it goes on with another response, as after a proxy has lost its server. Each event of some
+        servers has a new id."""
         return self.began_again and self.new_ids < self.events
 
     @property

@@ -133,7 +133,8 @@ class ModelLimits(_Section):
     tokens_per_minute: float | None = Field(None, gt=0)
     """Rate limit on tokens of prompts and answers together."""
     samples_per_request: int = Field(1, ge=1)
-    """Most answers to one question per request (`n`), so that the server reads its prompt once."""
+    """Most answers to one question per request (`n`), so that the server reads its prompt once; its first answers come
+    in two requests, so that a server that copies one answer is found."""
 
 
 class Limits(ModelLimits):

@@ -37,7 +37,7 @@ from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.facts import facts_of
-from adaptive_eval.machine.repeats import AnswerWatch, watched_questions
+from adaptive_eval.machine.repeats import AnswerWatch, Sampled, watched_questions
 from adaptive_eval.notes import TrialsImported, events_of_kind
 from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.reader import RunReader
@@ -76,10 +76,10 @@ class Recording:
 
 
 class RecordedAnswers(NamedTuple):
-    """A model's answers, to find repeats, and the temperature of its samples."""
+    """A model's answers, to find repeats, and how they are sampled."""
 
     watch: AnswerWatch
-    temperature: float | None
+    sampled: Sampled | None
 
 
 def read_recording(path: Path, *, untried: bool = False) -> Recording:
@@ -299,8 +299,8 @@ def recording_of_run(directory: Path) -> Recording:
             f"{directory}: {name} has no graded trial of question "
             f"{list(header.questions)[at_question]}, so its outcome is unknown; {hint}"
         )
-    temperatures = {model.name: model.temperature for model in config.models}
-    answers = {name: RecordedAnswers(AnswerWatch(), temperatures.get(name)) for name in header.models}
+    sampled = {model.name: model.sampled for model in config.models}
+    answers = {name: RecordedAnswers(AnswerWatch(), sampled.get(name)) for name in header.models}
     watched = watched_questions([*header.questions])
     for model, _, trial in trials:
         if trial.category is not None and trial.question in watched and (facts := facts_of(trial)) is not None:

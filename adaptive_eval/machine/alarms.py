@@ -16,6 +16,7 @@ from adaptive_eval.core.answer_alarms import AnswerAlarm
 from adaptive_eval.machine.facts import lowest_categories
 from adaptive_eval.machine.records import ALARM, Note
 from adaptive_eval.machine.repeats import (
+    Sampled,
     find_repeats,
     repeats_sentence,
     watched_questions,
@@ -34,8 +35,8 @@ class AlarmSettings:
     """Settings that alarms depend on besides the plan."""
 
     stop_on: StopOn = "all"
-    temperatures: Mapping[int, float | None] = field(default_factory=dict)
-    """Of the samples of each model; None if equal answers are normal."""
+    sampled: Mapping[int, Sampled | None] = field(default_factory=dict)
+    """How each model's answers are sampled; None if equal ones are normal."""
 
 
 class Alarms:
@@ -126,7 +127,7 @@ class Alarms:
         """Yield at most one alarm for each of these models: a fault of its answers, or else repeated answers."""
         for model in models:
             usage = self._opening_only.get(model, self.usages.get(model, TrialUsage()))
-            repeats = find_repeats(usage.watch, self._settings.temperatures.get(model))
+            repeats = find_repeats(usage.watch, self._settings.sampled.get(model))
             if (fault := usage.answers.fault) is not None:
                 yield alarm_note(model, fault, fault_sentence(fault, usage.answers.number))
             elif repeats is not None and repeats.is_certain:
@@ -139,7 +140,7 @@ class Alarms:
             if number >= growth * self._searched.get(model, 0):
                 self._searched[model] = number
                 usage = self.usages.get(model, TrialUsage())
-                repeats = find_repeats(usage.watch, self._settings.temperatures.get(model), trials.tolist())
+                repeats = find_repeats(usage.watch, self._settings.sampled.get(model), trials.tolist())
                 if repeats is not None and repeats.is_certain:
                     self.repeating.setdefault(model, repeats_sentence(repeats))
             if model in self.repeating:

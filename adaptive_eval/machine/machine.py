@@ -223,6 +223,7 @@ class Machine:
         self.setting, self.controller = setting, controller
         self.position = setting.position
         """The core's position of each model."""
+        self._opening = plan.opening
         self.is_capped = plan.budget.bought
         """Whether a cap counts what lost answers have cost."""
         self._first_grades.use(setting)
@@ -693,7 +694,7 @@ class Machine:
             if trial is None or trial.state is not QUEUED:
                 queue.popleft()
                 continue
-            if batch and not self._follows(batch[-1], trial):
+            if batch and (not self._follows(batch[-1], trial) or len(batch) == self._most_together(trial)):
                 break
             trial = trial._replace(state=state, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
             if self.is_capped and not self._can_afford(needed := needed.plus(trial.total)):
@@ -712,6 +713,12 @@ class Machine:
         queue.remove(first.key)
         queue.appendleft(first.key)
         return True
+
+    def _most_together(self, trial: Trial) -> int:
+        """The most trials to ask in one request, besides its model's limit. The first ones of a question take two: only
+        then is a server found that copies one answer for each of a request."""
+        first = int(self._opening[self.position[trial.model], trial.question])
+        return max(first // 2, 1) if trial.number < first else EVERYTHING
 
     def _follows(self, last: Trial, trial: Trial) -> bool:
         """Whether a trial can be asked in the same request as the one before it."""

@@ -1,7 +1,7 @@
 """Detects that a model's answers repeat word for word, and since when.
 
 A server that ignores the seed, or serves a cache, returns one answer many times, and each counts as a trial. There are
-two tests, each with a false alarm in at most one of a thousand models:
+three tests, each with a false alarm in at most one of a thousand models:
 
 - **Since when.** Answers to a question varied, and from some trial on are all equal. In random order, the last r of n
   answers are equal with probability sum_i C(c_i, r) / C(n, r), where the c_i count equal answers. Fisher's method
@@ -9,6 +9,8 @@ two tests, each with a false alarm in at most one of a thousand models:
 - **Long answers.** Trials 2k and 2k + 1 of a question form a pair. A pair of long answers agrees with a probability of
   at most 0.9 * 2^(2 - t^2 bytes / 100), or 0.9, at temperature t (at most 1): a short form that is filled in at a low
   temperature may come out alike nearly always. The test fails if more pairs agree.
+- **Answers to one request.** If a request asks for several, its server may copy one. Where answers to a question vary,
+  those of a pair agree no more often than any two of them. The test fails if they do.
 
 Short answers, such as letters, may agree on each question of which a model is sure: if no two differ, nobody can tell.
 
@@ -19,7 +21,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
@@ -46,10 +48,18 @@ MIN_PAIRS = 10
 """Minimum number of pairs for a verdict on answers that all agree."""
 
 
-def sampled_at(sampling: Sampling) -> float | None:
-    """Temperature of samples; None if they are greedy: then all may be equal."""
-    temperature = UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature
-    return temperature or None
+class Sampled(NamedTuple):
+    """How a model's answers are sampled."""
+
+    temperature: float
+    together: int = 1
+    """The most of them that one request asks for."""
+
+    @classmethod
+    def how(cls, sampling: Sampling, together: int) -> Self | None:
+        """How by these settings; None for greedy sampling, whose answers may all be equal."""
+        temperature = UNKNOWN_TEMPERATURE if sampling.temperature is None else sampling.temperature
+        return cls(temperature, together) if temperature else None
 
 
 class _Answer(NamedTuple):
@@ -113,10 +123,10 @@ class Repeats(NamedTuple):
     """Number of questions with repeats since then."""
 
 
-def find_repeats(watch: AnswerWatch, temperature: float | None, trials: Sequence[int] | None = None) -> Repeats | None:
-    """Repeats of a model; None if there are not too many, or it has no `temperature`. With `trials` they are searched
+def find_repeats(watch: AnswerWatch, sampled: Sampled | None, trials: Sequence[int] | None = None) -> Repeats | None:
+    """Repeats of a model; None if there are not too many, or it is not `sampled`. With `trials` they are searched
     among the first ones (M,) of each question, at one of many looks."""
-    if temperature is None:
+    if sampled is None:
         return None
     most = ALARM_CHANCE if trials is None else ALARM_CHANCE**2
     questions = list(watch.in_order(trials))
@@ -124,8 +134,10 @@ def find_repeats(watch: AnswerWatch, temperature: float | None, trials: Sequence
     pairs, agreed = len(all_pairs), _agreed(all_pairs)
     if (since := _frozen_since(questions)) is not None:
         return Repeats(pairs, agreed, True, *since)
+    if sampled.together > 1 and (alike := _alike_in_pairs(questions, most)) is not None:
+        return alike
     long = [pair for pair in all_pairs if pair[0].size >= MIN_LONG_BYTES]
-    expected = sum(_long_agreement(answer.size, temperature) for answer, _ in long)
+    expected = sum(_long_agreement(answer.size, sampled.temperature) for answer, _ in long)
     long_agreed = _agreed(long)
     if _chance_of_agreement(len(long), long_agreed, expected) <= most:
         return Repeats(len(long), long_agreed)
@@ -144,12 +156,27 @@ def _agreed(pairs: Sequence[tuple[_Answer, _Answer]]) -> int:
     return sum(first.digest == second.digest for first, second in pairs)
 
 
+def _alike_in_pairs(questions: Sequence[list[tuple[int, _Answer]]], most: float) -> Repeats | None:
+    """Repeats if the answers of pairs agree more often than others to the same question; each question counts once."""
+    shares, expected, number, agreed = [], [], 0, 0
+    for answers in questions:
+        pairs, counts = [*_pairs(answers)], Counter(answer.digest for _, answer in answers)
+        if pairs and len(counts) > 1:
+            number, agreed = number + len(pairs), agreed + _agreed(pairs)
+            shares.append(_agreed(pairs) / len(pairs))
+            arrangements = math.comb(len(answers), 2)
+            expected.append(sum(math.comb(count, 2) for count in counts.values()) / arrangements)
+    if not any(expected) or _chance_of_agreement(len(shares), sum(shares), sum(expected)) > most:
+        return None
+    return Repeats(number, agreed)
+
+
 def _long_agreement(size: int, temperature: float) -> float:
     bits = min(temperature, 1.0) ** 2 * size / BYTES_PER_BIT
     return float(MAX_AGREEMENT * 2.0 ** -max(bits - FREE_BITS, 0.0))
 
 
-def _chance_of_agreement(pairs: int, agreed: int, expected: float) -> float:
+def _chance_of_agreement(pairs: int, agreed: float, expected: float) -> float:
     """Bound on the probability that this many independent pairs agree: exp(-n KL(a / n, E / n)), Hoeffding (1963)."""
     if agreed <= expected:
         return 1.0
@@ -171,7 +198,7 @@ def _frozen_since(questions: list[list[tuple[int, _Answer]]]) -> tuple[int, int]
             arrangements = sum(math.comb(count, run) for count in counts.values())
             logs.append(math.log(arrangements) - math.log(math.comb(total, run)))
             starts.append(answers[-run][0] + 1)
-    from scipy.special import gammaincc  # loaded here: a configuration needs only `sampled_at`
+    from scipy.special import gammaincc  # loaded here: a configuration needs only `Sampled`
 
     if not starts or gammaincc(varied, -math.fsum(logs)) > ALARM_CHANCE**2:
         return None

@@ -71,12 +71,12 @@ class Reporter:
         """Search again, at the end or once a model has `SEARCH_GROWTH` times as many answers as at the last search.
         Only what has raised an alarm is certain, and stays so whatever the later answers are."""
         cautions = list[Caution | None]()
-        for name, number, usage, temperature in zip(
-            self._subject.models, machine.setting.roster, usages, self._subject.temperatures, strict=True
+        for name, number, usage, sampled in zip(
+            self._subject.models, machine.setting.roster, usages, self._subject.sampled, strict=True
         ):
             searched, _ = self._repeats.get(name, (0, None))
             if is_over or not searched <= usage.trials < SEARCH_GROWTH * searched:
-                self._repeats[name] = usage.trials, repeat_caution(name, usage, temperature)
+                self._repeats[name] = usage.trials, repeat_caution(name, usage, sampled)
             _, caution = self._repeats[name]
             alarm = machine.alarms.repeating.get(number)
             if alarm is None and caution is not None:  # answers that no look has judged may not count

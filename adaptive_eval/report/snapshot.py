@@ -22,6 +22,7 @@ from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Look, Reason
 from adaptive_eval.endpoints.wire import sent_sampling
 from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.repeats import Sampled
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, TrialUsage
 from adaptive_eval.notes import (
     Event,
@@ -68,8 +69,8 @@ class RunSubject:
     name: str
     models: tuple[str, ...]
     questions: tuple[str, ...]
-    temperatures: tuple[float | None, ...]
-    """Of the samples of each model; None if equal answers are normal, or texts are not seen."""
+    sampled: tuple[Sampled | None, ...]
+    """How each model's answers are sampled; None if equal ones are normal, or texts are not seen."""
     created: float
     """Seconds since 1970."""
     decisions: Mapping[str, object] = field(default_factory=dict)
@@ -85,7 +86,7 @@ class RunSubject:
 
     def find_repeats(self, usages: Sequence[TrialUsage]) -> list[Caution | None]:
         """The warning of each model whose answers repeat, or may do so."""
-        return [repeat_caution(*row) for row in zip(self.models, usages, self.temperatures, strict=True)]
+        return [repeat_caution(*row) for row in zip(self.models, usages, self.sampled, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +308,7 @@ def run_subject(config: RunConfig, questions: Sequence[Question], created: float
         name=config.name,
         models=tuple(model.name for model in config.models),
         questions=tuple(question.id for question in questions),
-        temperatures=tuple(model.temperature for model in config.models),
+        sampled=tuple(model.sampled for model in config.models),
         created=created,
         decisions=config.stated(),
         sampling=tuple({} if model.recorded else sent_sampling(model, model.sampling) for model in config.models),

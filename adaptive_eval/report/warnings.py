@@ -11,7 +11,7 @@ from adaptive_eval.core.rules import Correctable, Extendable, Rule
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.stages import Extension
 from adaptive_eval.core.types import Cost
-from adaptive_eval.machine.repeats import find_repeats, repeats_sentence
+from adaptive_eval.machine.repeats import Sampled, find_repeats, repeats_sentence
 from adaptive_eval.machine.usage import AnswerFault, TrialUsage, fault_sentence
 from adaptive_eval.notes import (
     AlarmRaised,
@@ -455,9 +455,9 @@ def unknown_cautions(
         )
 
 
-def repeat_caution(name: str, usage: TrialUsage, temperature: float | None) -> Caution | None:
+def repeat_caution(name: str, usage: TrialUsage, sampled: Sampled | None) -> Caution | None:
     """Warn of a model whose answers repeat more often than independent samples would, or may do so."""
-    repeats = find_repeats(usage.watch, temperature)
+    repeats = find_repeats(usage.watch, sampled)
     if repeats is None:
         return None
     kind = AnswerFault.REPEATED if repeats.is_certain else REPEATS_UNCLEAR

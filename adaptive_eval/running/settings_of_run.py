@@ -46,7 +46,7 @@ def make_setting(config: RunConfig, questions: Sequence[str], plan: Plan, number
         questions=questions,
         alarms=AlarmSettings(
             config.stopping.on_alarm,
-            {number: model.temperature for number, model in models.items()},
+            {number: model.sampled for number, model in models.items()},
         ),
         seed=lambda model, question, number: trial_seed(bases[model](questions[question]), number),
         describe=partial(

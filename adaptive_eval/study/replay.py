@@ -299,7 +299,7 @@ def replay_results(replay: PerformedReplay, decisions: Decisions, now: float) ->
         name=source.name,
         models=source.models,
         questions=source.questions,
-        temperatures=tuple(facts.temperature for facts in source.answers or ()) or (None,) * len(source.models),
+        sampled=tuple(facts.sampled for facts in source.answers or ()) or (None,) * len(source.models),
         created=now,
         decisions=decisions.stated(),
     )

@@ -39,7 +39,7 @@ def test_what_runs_at_a_time_is_what_servers_have_in_flight(tmp_path: Path) -> N
     assert agent(tmp_path).concurrency.in_flight == 4
     model = agent(tmp_path, concurrency={"in_flight": 7})
     assert model.concurrency.in_flight == request_limits(model).slots == 7
-    assert request_limits(model).rehearsed == 1 and model.temperature is None and not model.has_address
+    assert request_limits(model).rehearsed == 1 and model.sampled is None and not model.has_address
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ from adaptive_eval.machine.records import (
     Row,
     SettingsEnd,
 )
+from adaptive_eval.machine.repeats import Sampled
 from adaptive_eval.machine.replay import Stage, replay
 from adaptive_eval.machine.trial import DONE, GRADING, JUDGING, RESERVED, RUNNING, UNGRADED, GradeDetails, Key, Trial
 
@@ -305,7 +306,7 @@ class World:
             vote=Cost(VOTE, VOTE / 1024) if kind.judged else NO_COST,
             verdicts_at_once=AT_ONCE,
             questions=[f"q{number}" for number in range(self.questions)],
-            alarms=AlarmSettings("all", dict.fromkeys(roster, 1.0)),
+            alarms=AlarmSettings("all", dict.fromkeys(roster, Sampled(1.0))),
             seed=lambda model, question, number: number if number < 6 else number + 100,
         )
 

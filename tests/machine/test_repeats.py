@@ -17,16 +17,16 @@ from adaptive_eval.machine.repeats import (
     MAX_QUESTIONS,
     AnswerWatch,
     Repeats,
+    Sampled,
     find_repeats,
     repeats_sentence,
-    sampled_at,
     watched_questions,
 )
 from adaptive_eval.machine.resume import alarms_without_discard
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, SharedTraits
 
-WARM, HOT = 0.6, 1.0
+WARM, HOT = Sampled(0.6), Sampled(1.0)
 Texts = Callable[[int, int], object]
 """The text of a question's trial."""
 
@@ -81,8 +81,8 @@ def test_single_answers_that_differ_do_not_hide_a_server_that_ignores_the_seed(e
     assert alarmed(find_repeats(watched(noisy, 100, 20, size=2000), WARM))
 
 
-@pytest.mark.parametrize("how", [WARM, HOT, 0.5])
-def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: float) -> None:
+@pytest.mark.parametrize("how", [WARM, HOT, Sampled(0.5)])
+def test_a_server_that_ignores_the_seed_is_found_by_long_answers(how: Sampled) -> None:
     assert find_repeats(watched(stuck, size=900), how) == Repeats(120, 120)
     assert find_repeats(watched(free, size=900), how) is None
     assert find_repeats(watched(stuck, size=900), None) is None, "the likeliest answer was asked for"
@@ -94,9 +94,9 @@ def test_a_cache_that_serves_some_is_found() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 20, 900])
-@pytest.mark.parametrize("how", [WARM, HOT, 0.1])
+@pytest.mark.parametrize("how", [WARM, HOT, Sampled(0.1)])
 @pytest.mark.parametrize("first", [3, 8, 20])
-def test_a_cache_that_starts_in_the_middle_is_found_whatever_the_answers(size: int, how: float, first: int) -> None:
+def test_a_cache_that_starts_in_the_middle_is_found_whatever_the_answers(size: int, how: Sampled, first: int) -> None:
     """Answers are right and wrong, short and long, and agree in most cases before."""
     repeats = find_repeats(watched(from_trial(first, letters(0.8)), 30, first + 6, size=size), how)
     assert repeats is not None and repeats.is_certain and repeats.since is not None
@@ -109,6 +109,25 @@ def test_a_cache_is_found_in_the_trials_that_a_look_counts() -> None:
     assert find_repeats(watch, WARM, [4] * 30) is None
     found = find_repeats(watch, WARM, [12] * 30)
     assert found is not None and (found.is_certain, found.since, found.questions) == (True, 5, 30)
+
+
+@pytest.mark.parametrize("together", [2, 3, 4])
+def test_a_server_that_copies_one_answer_for_each_that_a_request_asks_for_is_found(together: int) -> None:
+    how = WARM._replace(together=together)
+    for seed in range(20):
+        letter = sampled_letters(seed)
+
+        def copied(question: int, trial: int, letter: Texts = letter) -> object:
+            return letter(question, trial - trial % together)
+
+        assert alarmed(find_repeats(watched(copied, 60, 24), how)), seed
+        assert not any(alarmed(find_repeats(watched(letter, 60, trials), how)) for trials in (4, 8, 24)), seed
+
+
+def sampled_letters(seed: int) -> Texts:
+    """A model that is not sure of any question; its answers are there in any order."""
+    picked = np.random.default_rng(seed).choice(list("ABC"), (60, 24), p=[0.6, 0.2, 0.2])
+    return lambda question, trial: picked[question, trial]
 
 
 @pytest.mark.parametrize("trials", [4, 8])
@@ -128,7 +147,7 @@ def test_a_form_that_comes_out_alike_nearly_always_raises_no_alarm(size: int, tr
 @pytest.mark.parametrize("size", [1, 900])
 def test_answers_that_vary_as_often_late_as_early_raise_no_alarm(p: float, size: int) -> None:
     for seed in range(12):
-        repeats = find_repeats(watched(letters(p, seed), 40, 20, size=size), 0.1)
+        repeats = find_repeats(watched(letters(p, seed), 40, 20, size=size), Sampled(0.1))
         assert repeats is None or repeats.since is None
 
 
@@ -161,7 +180,7 @@ def test_a_few_questions_are_watched_whatever_the_order_of_questions() -> None:
 
 @pytest.mark.parametrize(("temperature", "assumed"), [(0.0, None), (None, 0.5), (0.7, 0.7)])
 def test_the_temperature_that_samples_are_assumed_to_have(temperature: float | None, assumed: float | None) -> None:
-    assert sampled_at(Sampling(temperature=temperature)) == assumed
+    assert Sampled.how(Sampling(temperature=temperature), 2) == (None if assumed is None else Sampled(assumed, 2))
 
 
 @pytest.mark.parametrize(("text", "reasoning", "counts"), [("\n", None, False), ("", " ", False), ("", "hm", True)])
@@ -225,7 +244,7 @@ OPENING, LAST = 8, 12
 
 def alarms_after(answers: list[Trial]) -> list[Note]:
     alarms = Alarms()
-    settings = AlarmSettings(temperatures={0: 1.0})
+    settings = AlarmSettings(sampled={0: Sampled(1.0)})
     alarms.use(settings, ["q0", "q1", "q2"], {0: np.full(3, OPENING, dtype=np.int32)}, np.array([0.0, 1.0]))
     for trial in answers:
         alarms.add(trial)

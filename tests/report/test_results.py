@@ -21,6 +21,7 @@ from adaptive_eval.core import Bench, Controller, Outcome, Plan, Trials
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.types import NO_COST, Cost, Verdict
+from adaptive_eval.machine.repeats import Sampled
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.report.lines import Scale
@@ -165,7 +166,7 @@ WOULD_BE = "the score would be 25.00% if all of them were wrong, 35.00% if right
 
 
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
-    repeats = repeat_caution("m", usage, 1.0 if sampled else None)
+    repeats = repeat_caution("m", usage, Sampled(1.0) if sampled else None)
     cautions = [*filter(None, [repeats]), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
     return Counter(caution.kind for caution in cautions)
 
@@ -222,7 +223,7 @@ def test_equal_scores_need_no_number_of_trials() -> None:
     right = [(1, 2, 3), (3, 2, 1)]  # 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1, as floating point has it
     requests = controller.ask(60)
     controller.tell(Outcome(ask[0], ask[1], ask[2], int(ask[2] < right[ask[0]][ask[1]])) for ask in requests)
-    subject = RunSubject("equal", ("a", "b"), ("x", "y", "z"), temperatures=(1.0,) * 2, created=1.0e9)
+    subject = RunSubject("equal", ("a", "b"), ("x", "y", "z"), sampled=(Sampled(1.0),) * 2, created=1.0e9)
     results = results_of(subject, controller, [TrialUsage(), TrialUsage()])
     assert results is not None
     (pair,) = results.pairs

@@ -167,3 +167,19 @@ def test_a_finished_run_that_has_let_copies_count_can_still_go_on_without_them(
         ended = place.run("--set", "stopping.on_alarm=all", "--set", f"trials.max={trials}")
         assert ended.exit_code == ExitCode.SPENT and "Without bob, " in ended.stdout and asked(server)["bob"] == copies
         assert verdicts(place)[BETWEEN_OTHERS] == ("resolved" if trials > 6 else "out_of_reach")
+
+
+def test_a_server_that_copies_one_answer_for_each_of_a_request_is_found(tmp_path: Path, server: ScriptedServer) -> None:
+    """Its short answers vary from request to request, so that all questions together look sampled."""
+    skills = dict.fromkeys(SKILLS, 0.5)
+
+    def short(model: str, question: str, seed: int) -> str:
+        return answer(model, question, seed // 4 if model == "bob" else seed, skills).split(".")[0][-2:]
+
+    server.answer = short
+    place = ScriptedPlace(
+        tmp_path, server, 30, trials={"max": 24}, concurrency={"samples_per_request": 4}, sampling={"temperature": 1.0}
+    )
+    ended = place.run()
+    assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", "repeats")], ended.output
+    assert "Without bob" in ended.stdout and {"blocked"} < {*verdicts(place).values()}
