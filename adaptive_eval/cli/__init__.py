@@ -34,7 +34,7 @@ COMMANDS = {
     "init": "Write a commented configuration to start from.",
     "schema": "Print the JSON schema of the configuration.",
     "import": "Make a run from logs of other tools.",
-    "export": "Write the trials of RUN as an array, a table or logs.",
+    "export": "Write the trials of RUN as an array or a table.",
     "demo": "Open a demonstration in a browser.",
     "simulate": "Serve simulated models with known true scores.",
 }

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import YAML
-from adaptive_eval.exchange import harnesses, recording
-from adaptive_eval.exchange.inspect import reader as inspect_log
+from adaptive_eval.exchange import harnesses, inspect_log, recording
 from adaptive_eval.exchange.samples import Record, mapping
 from adaptive_eval.exchange.tables import reader as long_form
 from adaptive_eval.exchange.tables.reader import (

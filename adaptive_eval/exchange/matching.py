@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from adaptive_eval.config.prepare import asked_by_inspect
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.exchange.inspect.reader import SAMPLING as INSPECT_SAMPLING
+from adaptive_eval.exchange.inspect_log import SAMPLING as INSPECT_SAMPLING
 from adaptive_eval.exchange.samples import Record
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render

@@ -91,7 +91,7 @@ CASES: dict[str, Sequence[str] | None] = {
     "init": None,  # writes a configuration
     "schema": None,  # prints what configurations may have
     "import": ("import RUN/report.csv --to IMPORTED", "import RUN --to IMPORTED"),
-    "export": tuple(f"export RUN --format {form} --output OUT" for form in ("npz", "csv", "jsonl", "inspect")),
+    "export": tuple(f"export RUN --format {form} --output OUT" for form in ("npz", "csv", "jsonl")),
     "demo": None,  # writes a page
     "simulate": None,  # serves a world
 }

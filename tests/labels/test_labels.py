@@ -91,9 +91,10 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
         assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
         verdicts = Counter[tuple[str, str]]()
         with open_run(directory) as stored:
-            for trial in stored.reader.model_trials(model.name):
-                given = truth[Labelled(trial.model, trial.question, trial.trial)]
-                verdicts[given.label, str(trial.signals["verdict"])] += 1
+            for trial in stored.reader.trials():
+                if trial.model == model.name:
+                    given = truth[Labelled(trial.model, trial.question, trial.trial)]
+                    verdicts[given.label, str(trial.signals["verdict"])] += 1
         assert model.confusion == tuple(
             (verdicts[label, "correct"], verdicts[label, "wrong"], 0) for label in ("correct", "wrong")
         )
