@@ -40,7 +40,6 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
     "sites": (
         "sites",
         "ray",
-        "show/test_sites_shown.py",
         "running/test_launched_run.py::test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none",
     ),
     "cli/label.py": ("labels", "running/test_labels_of_judged_runs.py", f"{COMMANDS}[label", f"{EXAMPLES}[label"),
