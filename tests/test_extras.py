@@ -28,7 +28,7 @@ NEEDED_BY = {"supplies/batches": "batches"}
 COMMANDS = "cli/test_cli_app.py::test_a_command_says_of_itself_what_the_list_says_of_it"
 EXAMPLES = "cli/test_cli_app.py::test_the_examples_of_a_command_have_options_that_it_takes"
 OWN_TESTS: Mapping[str, tuple[str, ...]] = {
-    "inspect": ("inspect", "show/test_transcripts.py"),
+    "inspect": ("inspect",),
     "lm_eval": ("lm_eval",),
     "supplies/batches": (
         "supplies/test_batch_services.py",

@@ -10,6 +10,7 @@ from typing import Any
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.exchange.log_files import MOST_BYTES, Archive, LogFile
 from adaptive_eval.exchange.samples import (
     NOT_LOGGED,
     SEVERAL_ANSWERS,
@@ -27,11 +28,11 @@ from adaptive_eval.exchange.samples import (
 )
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, parse_sample_name
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.report.log_files import MOST_BYTES, Archive, LogFile
-from adaptive_eval.report.transcripts import ATTACHED
 
 Sample = Mapping[str, Any]
 
+ATTACHED = "attachment://"
+"""Beginning of a text that stands for an attachment."""
 MAX_ATTACHED_CHARACTERS = 4 * MOST_BYTES
 """Limit on the attachments in the messages of a sample, since each may be referred to a million times."""
 

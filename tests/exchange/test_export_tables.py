@@ -14,8 +14,8 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.export import export
+from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.tables import reader, writer
-from adaptive_eval.report.log_files import LogError
 
 FORMULA = "=+-@＝＋－＠"
 

@@ -262,7 +262,7 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
     bad = trial(1, text=HOSTILE, reasoning=HOSTILE, extracted=HOSTILE, category=0, value=0.0, replica=HOSTILE)
     failed = trial(2, category=None, value=None, grader_error=HOSTILE, finish_reason=HOSTILE, signals={HOSTILE: True})
     server = serve(early())
-    server.trials = [trial(0), bad, failed]
+    server.trials = [trial(0, replica="logs/inspect/a.eval"), bad, failed]
     page = opened(tabs, server)
     open_question(page, 1)
     page.wait_for_selector("dialog .answer >> nth=1")
@@ -273,6 +273,7 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
     for number in range(3):
         page.locator("dialog .answer > summary").nth(number).click()
     text = page.inner_text("dialog")
+    assert "Inspect’s log" in text and "logs/inspect/a.eval" in text
     assert text.count("<script>alert(2)</script>") >= 4 and "U+202E" in text and "U+0000" in text
     assert "\u202e" not in text and page.locator("dialog img, dialog script").count() == 0
     page.click("dialog [data-model='cy']")

@@ -24,7 +24,6 @@ from aiohttp import web
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.http_server import PageServer
-from adaptive_eval.report.transcripts import transcript_end
 from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
 from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.show.serve.page_state import PageState, to_json
@@ -58,7 +57,6 @@ class Site:
         self._names = {"localhost", socket.gethostname().lower(), host.lower()}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="run-reader")
         self._states: dict[str, PageState] = {}
-        self._log_lock = asyncio.Lock()
         self._assets = {name: (kind, text.encode()) for name, (kind, text) in assets().items()}
 
     def close(self) -> None:
@@ -118,18 +116,7 @@ class Site:
                 body = await self._read(partial(state.progress, *numbers))
             case ["question", index] if (numbers := _integers(request, "model", "after", question=index)) is not None:
                 body = await self._read(partial(state.answers, *numbers))
-            case ["transcript", index] if (numbers := _integers(request, "model", "trial", question=index)) is not None:
-                body = await self._transcript(state, *numbers)
         return problem(404, "not found") if body is None else ok(body)
-
-    async def _transcript(self, state: PageState, question: int, model: int, trial: int) -> bytes | None:
-        """The last message of a trial that Inspect ran, as JSON; None if there is no such trial. One log at a time."""
-        record = await self._read(lambda: state.record(question, model, trial))
-        if record is None:
-            return None
-        async with self._log_lock:
-            end = await asyncio.to_thread(transcript_end, state.directory, record)
-        return to_json(end)
 
     async def _read(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -17,7 +17,7 @@ import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
 import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
-import { embedded, readAnswers, readTranscript } from "./sent.js";
+import { embedded, readAnswers } from "./sent.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
 import { glossaryList, openTerms, term } from "./terms.js";
@@ -77,9 +77,7 @@ function openPage(page, view, api) {
   };
   const drawSections = (/** @type {string[]} */ ...ids) => ids.forEach((id) => drawIfOpen(entry(parts, id)));
   const drawAll = () => parts.forEach(drawIfOpen);
-  const dialog = questionDialog(state, api === null ? null : (...place) => readAnswers(api, ...place), (...place) =>
-    readTranscript(api ?? "", ...place),
-  );
+  const dialog = questionDialog(state, api === null ? null : (...place) => readAnswers(api, ...place));
   const widest = entry(parts, "ranking").body;
   const measure = () => {
     const width = Math.floor(widest.clientWidth);

@@ -33,15 +33,6 @@ export function readAnswers(api, question, model, after) {
   return json(`${api}question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
 }
 
-/**
- * The last message of a trial that Inspect ran, all by number.
- * @param {string} api @param {number} question @param {number} model @param {number} trial
- * @returns {Promise<TranscriptEnd>}
- */
-export function readTranscript(api, question, model, trial) {
-  return json(`${api}transcript/${question}?model=${model}&trial=${trial}`);
-}
-
 /** The place of Inspect's logs in the directory of a run. */
 export const INSPECT_LOGS = "logs/inspect";
 
