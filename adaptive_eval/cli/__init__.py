@@ -47,7 +47,7 @@ EXAMPLES = {
         "run mine.yaml --set trials.max=40",
         "run questions.jsonl --model http://a/v1 --model http://b/v1",
     ),
-    "monitor": ("monitor runs/mine", "monitor runs --web"),
+    "monitor": ("monitor runs/mine", "monitor runs/mine --web"),
     "report": ("report runs/mine", "report runs/mine --format summary -o -"),
     "compare": ("compare runs/mine runs/mine~2",),
     "regrade": ("regrade runs/mine --config mine.yaml",),

@@ -175,9 +175,9 @@ class RunProgress:
 class PageState:
     """The latest view of one run, and its progress."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._feed = Feed(directory, rows=False)
+    def __init__(self, feed: Feed) -> None:
+        """`feed`: without rows of questions, which no page is sent."""
+        self._feed = feed
         self._rates = Rates()
         self._begun = time.time_ns()
         self._published: tuple[bytes, str] | None = None
@@ -202,7 +202,7 @@ class PageState:
         self._feed.poll()
         if not (0 <= question < len(self._feed.stored.questions) and 0 <= model < len(self._feed.models)):
             return None
-        return to_json(answers_page(self._directory, self._feed.stored, question, model, after))
+        return to_json(answers_page(self._feed.directory, self._feed.stored, question, model, after))
 
     def progress(self, after: int) -> bytes:
         """Progress after a step, as JSON."""
