@@ -49,8 +49,9 @@ code = 0
 if sys.argv[1] == "page":
     from pathlib import Path
     from adaptive_eval.show.serve.site import Site
+    from adaptive_eval.show.serve.feed import Feed
     from adaptive_eval.show.serve.page_state import PageState
-    PageState(Path(sys.argv[2])).view()
+    PageState(Feed(Path(sys.argv[2]), rows=False)).view()
 else:
     from adaptive_eval.__main__ import main
     try:

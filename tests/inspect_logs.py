@@ -6,22 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog, EvalSample, EvalSampleSummary
+    from inspect_ai.log import EvalLog
 
 
 def read_log(file: Path, header_only: bool = False) -> "EvalLog":
     from inspect_ai.log import read_eval_log
 
     return read_eval_log(str(file), header_only=header_only)
-
-
-def read_sample(file: Path, key: str, epoch: int) -> "EvalSample":
-    from inspect_ai.log import read_eval_log_sample
-
-    return read_eval_log_sample(str(file), id=key, epoch=epoch)
-
-
-def read_summaries(file: Path) -> "list[EvalSampleSummary]":
-    from inspect_ai.log import read_eval_log_sample_summaries
-
-    return read_eval_log_sample_summaries(str(file))

@@ -28,7 +28,7 @@ NEEDED_BY = {"supplies/batches": "batches"}
 COMMANDS = "cli/test_cli_app.py::test_a_command_says_of_itself_what_the_list_says_of_it"
 EXAMPLES = "cli/test_cli_app.py::test_the_examples_of_a_command_have_options_that_it_takes"
 OWN_TESTS: Mapping[str, tuple[str, ...]] = {
-    "inspect": ("inspect", "show/test_transcripts.py"),
+    "inspect": ("inspect",),
     "lm_eval": ("lm_eval",),
     "supplies/batches": (
         "supplies/test_batch_services.py",
@@ -40,7 +40,6 @@ OWN_TESTS: Mapping[str, tuple[str, ...]] = {
     "sites": (
         "sites",
         "ray",
-        "show/test_sites_shown.py",
         "running/test_launched_run.py::test_a_dry_run_says_what_would_be_started_on_a_cluster_and_joins_none",
     ),
     "cli/label.py": ("labels", "running/test_labels_of_judged_runs.py", f"{COMMANDS}[label", f"{EXAMPLES}[label"),

@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, safe even in a power failure, and locks between processes.
+"""Atomic writes of files, safe even in a power failure, and locks between processes.
 
 A file is written to a temporary name in the same folder, and renamed at the end. A lock is the operating system's lock
 on a file, which is released however its holders end.
@@ -8,7 +8,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import socket
 import stat
 import weakref
@@ -137,50 +136,24 @@ def closed_on_error(opened: SupportsClose) -> Iterator[None]:
 
 
 @contextmanager
-def new_export(path: Path, force: bool, ending: str | None) -> Iterator[Path]:
-    """A temporary path to write to, for a file at `path`, or for a folder of files with this `ending`.
-
-    With `force` it may replace a file, or a folder that only has such files.
-    """
-    _require_free(path, force, ending)
-    draft, old = (path.with_name(f".{path.name}.{what}-{os.getpid()}") for what in ("draft", "old"))
+def new_export(path: Path, force: bool) -> Iterator[Path]:
+    """A temporary path to write to, for a file at `path`, which it may replace with `force`."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder, but an export is one file; give another --output")
+    if path.exists() and not force:
+        raise ConfigError(f"{path} already exists; replace it with --force, or give another --output")
+    draft = path.with_name(f".{path.name}.draft-{os.getpid()}")
     try:
-        if ending is not None:
-            draft.mkdir()
         yield draft
         # sync before renaming, so that a power failure cannot leave an empty file
-        for file in [draft] if ending is None else draft.iterdir():
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
-        if ending is not None and path.exists():  # moved away, since a folder cannot replace another
-            path.rename(old)
-        try:
-            draft.replace(path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        draft.replace(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}; give another --output") from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-
-
-def _require_free(path: Path, force: bool, ending: str | None) -> None:
-    """Raise `ConfigError` if there is something at this path that must not be replaced."""
-    if path.is_dir() and ending is None:
-        raise ConfigError(f"{path} is a folder, but this format is one file; give another --output")
-    if path.exists() and not path.is_dir() and ending is not None:
-        raise ConfigError(f"{path} is a file, but this format is a folder; give another --output")
-    inside = sorted(path.iterdir()) if path.is_dir() else []
-    others = [file.name for file in inside if file.suffix != ending or not file.is_file()]
-    if others:
-        raise ConfigError(f"{path} has {others[0]}, which is not a {ending} file; give another --output")
-    if not force and (inside if path.is_dir() else path.exists()):
-        raise ConfigError(f"{path} already exists; replace it with --force, or give another --output")
 
 
 def require_plain(path: Path) -> None:

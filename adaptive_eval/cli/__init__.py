@@ -34,7 +34,7 @@ COMMANDS = {
     "init": "Write a commented configuration to start from.",
     "schema": "Print the JSON schema of the configuration.",
     "import": "Make a run from logs of other tools.",
-    "export": "Write the trials of RUN as an array, a table or logs.",
+    "export": "Write the trials of RUN as an array or a table.",
     "demo": "Open a demonstration in a browser.",
     "simulate": "Serve simulated models with known true scores.",
 }
@@ -47,7 +47,7 @@ EXAMPLES = {
         "run mine.yaml --set trials.max=40",
         "run questions.jsonl --model http://a/v1 --model http://b/v1",
     ),
-    "monitor": ("monitor runs/mine", "monitor runs --web"),
+    "monitor": ("monitor runs/mine", "monitor runs/mine --web"),
     "report": ("report runs/mine", "report runs/mine --format summary -o -"),
     "compare": ("compare runs/mine runs/mine~2",),
     "regrade": ("regrade runs/mine --config mine.yaml",),

@@ -23,18 +23,18 @@ TRIALS_PER_STEP = 1000
 
 Run = Annotated[Path, typer.Argument(help="The directory of a run, finished or not.", metavar="RUN")]
 Name = Annotated[str, typer.Option("--format", help=f"One of {', '.join(EXPORTS)}.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file (inspect: a folder); default: in RUN.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing file or folder.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file; default: in RUN.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 Text = Annotated[
     bool | None, typer.Option("--text/--no-text", help="Include what the models wrote; default: yes, except in csv.")
 ]
 
 
 def export(run: Run, format_name: Name, output: Output = None, force: Force = False, text: Text = None) -> None:
-    """Write the trials of RUN as an array, a table or logs.
+    """Write the trials of RUN as an array or a table.
 
     npz: an array of categories by model, question and trial, which `replay` reads. csv, jsonl, parquet: one row per
-    trial. inspect: a folder with one Inspect log per model. A run in progress is exported as it is at this moment.
+    trial. A run in progress is exported as it is at this moment.
     """
     with report_errors():
         if format_name not in EXPORTS:

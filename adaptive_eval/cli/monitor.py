@@ -14,21 +14,14 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.show.displays import DisplayKind, JsonDisplay, open_display
 from adaptive_eval.show.serve.attach import attach, open_feed, show_end, status_text
 from adaptive_eval.show.serve.feed import Feed
-from adaptive_eval.show.serve.folder import RunsFolder
-from adaptive_eval.store.locate import MAX_NAMES, absence
+from adaptive_eval.store.locate import MAX_NAMES, absence, runs_in
 
 PATIENCE_SECONDS = 30.0
 """Time that a directory may exist before its run begins."""
 
 
 def monitor(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            help="The directory of a run; with --web also a folder of runs.",
-            metavar="RUN|FOLDER",
-        ),
-    ],
+    run: Annotated[Path, typer.Argument(help="The directory of a run.", metavar="RUN")],
     once: Annotated[bool, typer.Option("--once", help="Show the current state, and exit.")] = False,
     display: Annotated[DisplayKind | None, typer.Option(help="Default: rich on a terminal, else plain.")] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve a page on this machine, until Ctrl-C.")] = False,
@@ -52,21 +45,15 @@ def monitor(
             raise ConfigError("--port and --host need --web; add it, or remove them")
         if problem := absence(run):
             raise StoreError(problem)
-        if web:
-            _serve(run, host, port or 0)
-            return
-        _require_one_run(run)
+        if names := runs_in(run):
+            raise ConfigError(f"{run} is a folder of runs; give one of them: {first_few(names, MAX_NAMES)}")
         patience = 0.0 if once else PATIENCE_SECONDS
         feed = open_feed(run, patience, lambda: _announce_waiting(run), rows=display == "json")
+        if web:
+            _serve(feed, host, port or 0)
+            return
         code = _show_now(feed, display) if once or not feed.running else _attach(feed, display)
     raise typer.Exit(code)
-
-
-def _require_one_run(path: Path) -> None:
-    folder = RunsFolder(path)
-    if not folder.is_run and (names := list(folder.runs())):
-        hint = f"give one of them ({first_few(names, MAX_NAMES)}), or compare them all with --web"
-        raise ConfigError(f"{path} is a folder of runs: {hint}")
 
 
 def _announce_waiting(run: Path) -> None:
@@ -99,11 +86,11 @@ def _show_now(feed: Feed, kind: DisplayKind | None) -> ExitCode:
     return ExitCode.RUNNING
 
 
-def _serve(path: Path, host: str | None, port: int) -> None:
+def _serve(feed: Feed, host: str | None, port: int) -> None:
     # imported here: a terminal does not need it
     from adaptive_eval.show.serve.site import LOOPBACK, is_loopback, serve
 
-    address = host or LOOPBACK
+    path, address = feed.directory, host or LOOPBACK
     if not is_loopback(address):
         typer.echo(f"warning: anyone who reaches {address} can read everything in {path} without a password", err=True)
-    asyncio.run(serve(path, address, port, lambda url: typer.echo(f"{path} at {url}  Ctrl-C ends it")))
+    asyncio.run(serve(feed, address, port, lambda url: typer.echo(f"{path} at {url}  Ctrl-C ends it")))

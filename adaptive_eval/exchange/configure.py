@@ -23,7 +23,6 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.settings_text import yaml_text
 from adaptive_eval.config.task_sampling import load_run
 from adaptive_eval.exchange.gather import RecordGatherer
-from adaptive_eval.exchange.inspect.writer import make_distinct
 from adaptive_eval.exchange.samples import LoggedSettings
 from adaptive_eval.graders.registry import GRADERS
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
@@ -88,10 +87,21 @@ def rubric_tree(weights: Sequence[float] | None) -> dict[str, Any]:
 def config_text(tree: Mapping[str, Any], runnable: bool) -> str:
     """The configuration as YAML, with variables to be filled in."""
     written = json.loads(escape_variables(json.dumps(tree)))
-    variables = make_distinct((_variable(model["name"]) for model in tree["models"]), joint="_")
+    variables = _make_distinct(_variable(model["name"]) for model in tree["models"])
     for model, variable in zip(written["models"], variables, strict=True):
         model["base_url"] = f"${{{variable}}}"
     return "\n".join([*_heading(runnable), *(() if "grader" in tree else NO_GRADER), yaml_text(written)])
+
+
+def _make_distinct(names: Iterable[str]) -> list[str]:
+    """The names, with a number appended to those that equal an earlier one."""
+    distinct = dict[str, None]()
+    for plain in names:
+        name, number = plain, 2
+        while name in distinct:
+            name, number = f"{plain}_{number}", number + 1
+        distinct[name] = None
+    return list(distinct)
 
 
 def question_lines(questions: Sequence[Question]) -> Iterator[str]:

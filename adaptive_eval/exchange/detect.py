@@ -7,8 +7,17 @@ from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import YAML
-from adaptive_eval.exchange import harnesses, recording
-from adaptive_eval.exchange.inspect import reader as inspect_log
+from adaptive_eval.exchange import harnesses, inspect_log, recording
+from adaptive_eval.exchange.log_files import (
+    MOST_BYTES,
+    MOST_FILE,
+    Archive,
+    LogError,
+    LogFile,
+    open_log,
+    parse_log_json,
+    read_file,
+)
 from adaptive_eval.exchange.samples import Record, mapping
 from adaptive_eval.exchange.tables import reader as long_form
 from adaptive_eval.exchange.tables.reader import (
@@ -22,16 +31,6 @@ from adaptive_eval.exchange.tables.reader import (
     json_rows,
     parquet_columns,
     parquet_rows,
-)
-from adaptive_eval.report.log_files import (
-    MOST_BYTES,
-    MOST_FILE,
-    Archive,
-    LogError,
-    LogFile,
-    open_log,
-    parse_log_json,
-    read_file,
 )
 
 Records = Iterator[Record]

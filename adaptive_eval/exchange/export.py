@@ -9,7 +9,6 @@ import numpy as np
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.files import new_export
-from adaptive_eval.exchange.inspect.writer import ENDING, write_logs
 from adaptive_eval.exchange.recording import write_npz
 from adaptive_eval.exchange.source import ExportSource, OnProgress, opened_source
 from adaptive_eval.exchange.tables.writer import write_csv, write_jsonl, write_parquet
@@ -29,8 +28,6 @@ class ExportFormat(NamedTuple):
     """
     texts: bool | None = None
     """Whether the models' texts are written by default; None if there is no choice."""
-    ending: str | None = None
-    """Suffix of its files, if it is a folder of files."""
 
 
 EXPORTS: dict[str, ExportFormat] = {
@@ -38,9 +35,6 @@ EXPORTS: dict[str, ExportFormat] = {
     "csv": ExportFormat("trials.csv", write_csv, texts=False),
     "jsonl": ExportFormat("trials.jsonl", write_jsonl, texts=True),
     "parquet": ExportFormat("trials.parquet", write_parquet, texts=True),
-    "inspect": ExportFormat(
-        "inspect", lambda source, path, _, on_progress: write_logs(source, path, on_progress), ending=ENDING
-    ),
 }
 """Every export format by name."""
 
@@ -81,14 +75,13 @@ def export(
         choices = ", ".join(name for name, other in EXPORTS.items() if other.texts is not None)
         raise ConfigError(f"--text and --no-text are for {choices}, but the format is {format_name}; leave them out")
     if path == Path("-"):
-        raise ConfigError("an export cannot be written to standard output; give a file or folder as --output")
+        raise ConfigError("an export cannot be written to standard output; give a file as --output")
     with_texts = bool(export_format.texts if texts is None else texts)
     with opened_source(directory) as source:
-        with new_export(path, force, export_format.ending) as draft:
+        with new_export(path, force) as draft:
             outcomes = export_format.write(source, draft, with_texts, on_progress)
         trials = source.reader.trial_count()
-        lacks_texts = not with_texts and export_format.ending is None
-        results = source.run.results(running=False, rows=False, sums=False) if lacks_texts else None
+        results = None if with_texts else source.run.results(running=False, rows=False, sums=False)
         return ExportResult(
             path=path,
             trials=trials,

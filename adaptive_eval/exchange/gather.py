@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from adaptive_eval.config.run import MAX_MODEL_NAME, MODEL_NAME
 from adaptive_eval.endpoints.failures import FAILED, finish_word
+from adaptive_eval.exchange.log_files import LogError, LogFile
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.samples import LoggedQuestion, LoggedSettings, Record, tidy_text
 from adaptive_eval.machine.facts import answer_digest, text_size
 from adaptive_eval.machine.repeats import MIN_LONG_BYTES
-from adaptive_eval.report.log_files import LogError, LogFile
 
 KEY_SEPARATOR = "\0"
 """Separates task and id in the key of a question."""

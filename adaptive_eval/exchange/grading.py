@@ -7,13 +7,13 @@ from contextlib import suppress
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.exchange.gather import PlacedRecord
+from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts, score_signals
 from adaptive_eval.questions import Question
-from adaptive_eval.report.log_files import LogError
 from adaptive_eval.report.records import TrialRecord
 
 WEIGHT_TOLERANCE = 1e-9

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from adaptive_eval.exchange.log_files import MOST_BYTES, LogError, LogFile
 from adaptive_eval.exchange.samples import (
     SEVERAL_ANSWERS,
     LoggedQuestion,
@@ -28,7 +29,6 @@ from adaptive_eval.exchange.samples import (
 from adaptive_eval.exchange.tables.reader import Row, json_rows
 from adaptive_eval.questions.benchmark import LM_EVAL_SAMPLING
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.report.log_files import MOST_BYTES, LogError, LogFile
 
 NO_ANSWER = "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"
 """The text that lm-eval writes if a server gave no content."""

@@ -11,6 +11,7 @@ from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import PlacedRecord, RecordGatherer
 from adaptive_eval.exchange.grading import RecordGrader
+from adaptive_eval.exchange.log_files import MOST_BYTES, LogError, LogFile
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.run_directory import draft_run
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
@@ -19,7 +20,6 @@ from adaptive_eval.graders.function import Python
 from adaptive_eval.graders.pool import Grading, GradingPool
 from adaptive_eval.graders.types import GraderOptions, WorkerSettings
 from adaptive_eval.questions import Question
-from adaptive_eval.report.log_files import MOST_BYTES, LogError, LogFile
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.report.results import Results
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from adaptive_eval.config.prepare import asked_by_inspect
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.exchange.inspect.reader import SAMPLING as INSPECT_SAMPLING
+from adaptive_eval.exchange.inspect_log import SAMPLING as INSPECT_SAMPLING
+from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.samples import Record
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.report.log_files import LogError
 
 MAX_CHARACTERS = 60
 HINT = "import the log without --config, or give a configuration with the same prompts and settings"

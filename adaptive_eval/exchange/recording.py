@@ -33,13 +33,13 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.core.settings import MAX_CATEGORIES
 from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.exchange.log_files import LogFile
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.exchange.source import ExportSource, OnProgress
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.machine.facts import facts_of
 from adaptive_eval.machine.repeats import AnswerWatch, Sampled, watched_questions
 from adaptive_eval.notes import TrialsImported, events_of_kind
-from adaptive_eval.report.log_files import LogFile
 from adaptive_eval.report.reader import RunReader
 from scorio.moments import IntArray
 

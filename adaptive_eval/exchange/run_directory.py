@@ -33,6 +33,7 @@ from adaptive_eval.exchange.configure import (
     run_name,
 )
 from adaptive_eval.exchange.gather import RecordGatherer
+from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.samples import NOT_LOGGED
 from adaptive_eval.graders.by_benchmark import grader_that_asks
 from adaptive_eval.graders.registry import Logged
@@ -44,7 +45,6 @@ from adaptive_eval.notes.beginnings import TrialsImported
 from adaptive_eval.notes.lives import RunFinished, RunStopped
 from adaptive_eval.questions import Question
 from adaptive_eval.report.events import has_foreign_trials
-from adaptive_eval.report.log_files import LogError
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord

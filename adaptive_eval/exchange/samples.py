@@ -192,7 +192,5 @@ def logged_answer(
     )
 
 
-GRADE_ONLY = "not logged"
-"""Finish reason of a trial with only a grade."""
-NO_ANSWER = Answer(text="", finish_reason=GRADE_ONLY, seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
-"""The answer of such a trial."""
+NO_ANSWER = Answer(text="", finish_reason="not logged", seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
+"""The answer of a trial with only a grade."""

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.base.roster import Names, Roster
 from adaptive_eval.config.run import ModelConfig
-from adaptive_eval.endpoints.types import Message, Prompt
 from adaptive_eval.questions import Question
-from adaptive_eval.questions.prompts import render
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import StoredRun, open_run
 
@@ -49,13 +47,6 @@ class ExportSource:
     def model(self, name: str) -> ModelConfig | None:
         """The configuration of a model; None if it has left the run."""
         return next((model for model in self.run.setup.config.models if model.name == name), None)
-
-    def prompt(self, name: str, question: Question) -> Prompt:
-        """The prompt of a model for a question; the plain question if the model has left the run."""
-        model = self.model(name)
-        if model is None:
-            return Prompt(messages=(Message("user", question.prompt),))
-        return render(self.run.setup.config.prompt_of(model, question), question, model.api)
 
 
 @contextmanager

@@ -24,10 +24,8 @@ from adaptive_eval.report.label_file import (
     read_labels,
 )
 from adaptive_eval.report.stored import StoredRun, open_run
-from adaptive_eval.report.transcripts import is_from_inspect, transcript_end
 from adaptive_eval.running.reporting import apply_labels
 
-LAST_MESSAGE = "last message of its transcript"
 CHOOSE_AT_A_TIME = 20
 """Answers chosen at a time, before the comparisons are evaluated again."""
 
@@ -113,18 +111,15 @@ class LabelSession:
             existing = find_labelled(stored.reader, read_labels(self._run), grader, stored.setup.roster).answers
             labelled = {*existing, *(chosen.at for chosen in self._chosen)}
             number = min(self._number - len(self._chosen), CHOOSE_AT_A_TIME)
-            self._chosen += _open_answers(self._run, stored, choose_answers_to_label(stored, labelled, number))
+            self._chosen += _open_answers(stored, choose_answers_to_label(stored, labelled, number))
 
 
-def _open_answers(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[ChosenAnswer]:
-    """Each answer with its texts; for a sample of Inspect also its last message, if that is not the answer."""
+def _open_answers(stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[ChosenAnswer]:
+    """Each answer with its texts."""
     questions = {question.id: question for question in stored.setup.questions}
-    records = {at: next(stored.reader.cell(at.model, at.question, at.trial - 1)) for at in chosen}
-    ends = {at: transcript_end(run, record) for at, record in records.items() if is_from_inspect(record)}
-    for at, record in records.items():
+    for at in chosen:
+        record = next(stored.reader.cell(at.model, at.question, at.trial - 1))
         grader = grader_of(stored.setup.config.grader, at.question)
         texts = texts_to_label(grader, questions[at.question].for_trial(at.trial), record.answer.text)
-        if (end := ends.get(at)) is not None and end.text != record.answer.text:
-            texts[LAST_MESSAGE] = end.text if end.role is None else f"{end.role}: {end.text}"
         shown = {name: visible(text) for name, text in texts.items()}
         yield ChosenAnswer(at, digest_of_answer(record.answer), label_fields(grader), shown)

@@ -47,7 +47,7 @@ def label_assets() -> dict[str, tuple[str, str]]:
 
 def label_page() -> str:
     """The page, which fetches its content."""
-    return fetching_page("Label answers · adaptive-eval", "", {})
+    return fetching_page("Label answers · adaptive-eval")
 
 
 def label_state(session: LabelSession) -> dict[str, object]:

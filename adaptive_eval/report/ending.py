@@ -246,7 +246,7 @@ def find_ending(
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
         unpaid=_unpaid_caps(events),
-        imported=is_imported_alone(events),
+        imported=_is_imported_alone(events),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
         asked=_has_dropped_answers(events)
@@ -312,7 +312,7 @@ def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:
 def was_killed(events: Sequence[Event]) -> bool:
     """Whether a run that is not running was killed: its last start has stored no end, or not even its beginning."""
     last = events_since_start(events)
-    return not is_imported_alone(events) and not any(isinstance(event, RunFinished | RunStopped) for event in last)
+    return not _is_imported_alone(events) and not any(isinstance(event, RunFinished | RunStopped) for event in last)
 
 
 def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None]:
@@ -330,14 +330,14 @@ def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None
     return "stopped", None if fatal_error is None else fatal_error.headline
 
 
-def is_imported_alone(events: Sequence[Event]) -> bool:
+def _is_imported_alone(events: Sequence[Event]) -> bool:
     """Whether a run has the trials of other logs, and has asked nothing itself."""
     return bool(events_of_kind(events, TrialsImported)) and not events_of_kind(events, RunResumed)
 
 
 def _describe_stop(events: Sequence[Event]) -> str:
     """The end of a run that has stored no reason for it."""
-    if is_imported_alone(events):
+    if _is_imported_alone(events):
         return IMPORTED
     if was_killed(events):
         return KILLED

@@ -348,11 +348,6 @@ class RunReader:
         """Trials with their texts, in the order of the log, one at a time since texts are long."""
         return self._records(queries.ANSWERED)
 
-    def model_trials(self, model: str) -> Iterator[TrialRecord]:
-        """The trials of one model with their texts, question by question."""
-        number = self.log.models().get(model)
-        return self._records(f"{queries.ANSWERED} AND model = ?", number, order="question, number")
-
     def cell(self, model: str, question: str, after: int = -1) -> Iterator[TrialRecord]:
         """The trials of one model and question with numbers above `after`, in ascending order."""
         numbers = self.log.models().get(model), self.log.questions().get(question)

@@ -264,8 +264,8 @@ def run_info(
     return RunInfo(
         name=subject.name,
         version=__version__,
-        created=iso_time(subject.created),
-        updated=iso_time(now),
+        created=_iso_time(subject.created),
+        updated=_iso_time(now),
         active_seconds=elapsed,
         status="finished" if finished else "stopped" if stopped or reason is not None else "running",
         reason=None if reason is None else str(reason),
@@ -273,7 +273,7 @@ def run_info(
     )
 
 
-def iso_time(seconds: float) -> str:
+def _iso_time(seconds: float) -> str:
     """Format seconds since 1970 as a date and time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 

@@ -12,7 +12,6 @@ from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.finding import Clause, count_states, finding, model_clauses
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
-from adaptive_eval.report.sites import SiteRow
 from adaptive_eval.report.used import Used
 
 
@@ -76,8 +75,6 @@ class Status:
     """Spending that caps count besides the stored answers of the current models."""
     grading: GradingCost | None = None
     """Cost of grades by a judge or a verifier."""
-    sites: tuple[SiteRow, ...] = ()
-    """Sites on a cluster."""
     held: HeldTime = HeldTime()
     """Of all servers."""
 

@@ -35,7 +35,6 @@ from adaptive_eval.report.question_rows import distinct_counts, question_posteri
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.results import BatchRow, Results
-from adaptive_eval.report.sites import SiteRow, site_rows
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
@@ -159,8 +158,6 @@ class RunView:
     """The run as a command names it, without the folders around it."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
-    sites: tuple[SiteRow, ...] = ()
-    """Sites on a cluster."""
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     orders: str | None = None
@@ -230,7 +227,6 @@ def assemble_view(
         traffic=tuple(sums.traffic),
         events=tuple(map(event_view, events)),
         batches=batch_rows(pending_batches(events)),
-        sites=site_rows(events),
         has_tiers=results is None or has_tiers(results),
         elapsed=sums.elapsed,
         ended=None if running else ending.why,

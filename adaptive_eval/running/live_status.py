@@ -22,7 +22,6 @@ from adaptive_eval.report.events import ChargeLine, loss_of
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.sites import SiteBook, SiteRow
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
@@ -44,7 +43,6 @@ class LiveStatus:
         self._launched = frozenset(config.launched)
         self.events: list[Event] = reader.events()
         """All events of the run."""
-        self._applied_events, self._sites = 0, SiteBook()
         servers = self._servers()
         rows = extra_costs(reader, self._roster, servers, self.events)
         self._removed = [row for row in rows if row.what in ("left", "baseline")]
@@ -119,7 +117,6 @@ class LiveStatus:
             ungraded=trials - sum(model.trials - model.ungraded for model in usages),
             beside=beside,
             grading=grading_cost(model.grading for model in usages),
-            sites=self._site_rows(),
             held=HeldTime(sum(held.seconds for held in times), sum(held.gpu_seconds for held in times)),
         )
 
@@ -155,10 +152,3 @@ class LiveStatus:
     def _stats(self, number: int) -> EndpointStats:
         supply = self.supplies.get(number)
         return EndpointStats() if supply is None else supply.stats(number)
-
-    def _site_rows(self) -> tuple[SiteRow, ...]:
-        now = time.time()
-        for event in self.events[self._applied_events :]:
-            self._sites.on_event(event, now)
-        self._applied_events = len(self.events)
-        return self._sites.rows

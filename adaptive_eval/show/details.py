@@ -1,7 +1,6 @@
 """What a report says of the scores beyond the ranking, of how they came about and of their cost, in paragraphs and
 tables."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -37,7 +36,6 @@ from adaptive_eval.report.results import (
     RunCost,
     WastedCost,
 )
-from adaptive_eval.report.sites import SiteRow, SiteState
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions
 from adaptive_eval.show.text import Block, Table, dollars, number_or_dash
@@ -228,41 +226,12 @@ def _call_text(pair: PairRow) -> str:
     return f"look {pair.called.look}{then}{boundary}"
 
 
-SITE_STATES = (SiteState.LOST, SiteState.WAITING, SiteState.LOADING, SiteState.SERVING, SiteState.ENDED)
-"""What needs attention first."""
-
-
 def request_blocks(view: RunView) -> Iterator[Block]:
-    """Sites on a cluster, answers worth a note, answers by server, and pending batches."""
-    if view.sites:
-        yield from _sites(view.sites)
+    """Answers worth a note, answers by server, and pending batches."""
     if view.results is not None:
         yield _noted_answers(view.results.models)
     yield from _traffic(view.traffic)
     yield from batch_blocks(view)
-
-
-def _sites(sites: Sequence[SiteRow]) -> Iterator[Block]:
-    ordered = sorted(sites, key=lambda row: SITE_STATES.index(SiteState(row.state)))
-    rows = (
-        [
-            *(row.model, row.site, row.host or "–", (row.node or "–")[:8], row.state, f"{minute(row.since)} UTC"),
-            f"{row.gpus:.3g}{'' if row.devices is None else f' ({row.devices})'}",
-            *(count(row.losses), count(row.moves)),
-        ]
-        for row in ordered
-    )
-    head = ["model", "site", "host", "node", "state", "since", "GPUs", "lost", "moved"]
-    yield Table.of("Sites on the cluster", head, rows, texts=6)
-    for row in ordered:
-        if row.why is not None and row.state not in (SiteState.SERVING, SiteState.ENDED):
-            yield f"{row.model}, {row.site}: {row.state}, {row.why}."
-    states = Counter(row.state for row in ordered)
-    losses, moves = sum(row.losses for row in sites), sum(row.moves for row in sites)
-    yield (
-        f"{several(len(sites), 'site')}: {', '.join(f'{number} {state}' for state, number in states.items())}; "
-        f"lost {several(losses, 'time')}, moved {several(moves, 'time')} to another node."
-    )
 
 
 def _noted_answers(models: Sequence[ModelRow]) -> Block:

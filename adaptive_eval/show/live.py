@@ -5,7 +5,7 @@ delays the run.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import shorten
 
@@ -22,7 +22,6 @@ from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.event_words import event_sentence
 from adaptive_eval.report.finding import has_tiers
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
-from adaptive_eval.report.sites import SiteRow, SiteState
 from adaptive_eval.report.status import Cap, Standing, Status
 from adaptive_eval.running.watching import Display
 from adaptive_eval.show.ranking import ranking_text
@@ -171,23 +170,12 @@ def traffic(status: Status, rates: Rates) -> Text:
 
 
 def under_way(status: Status) -> list[str]:
-    """Requests in flight, failures, batches and sites, without those that there are none of."""
+    """Requests in flight, failures and batches, without those that there are none of."""
     now = status.traffic
     parts = [f"{count(now.in_flight)} in flight"] if now.in_flight is not None else []
     parts += [f"{count(now.retries)} retries"] if now.retries else []
     parts += [f"{count(now.errors)} errors"] if now.errors else []
     down = now.replicas - now.healthy_replicas
     parts += [f"{down} of {now.replicas} replicas down"] if down else []
-    return [*parts, *filter(None, [pending_in_short(status.batches), counted_sites(status.sites)])]
-
-
-def counted_sites(rows: Sequence[SiteRow]) -> str | None:
-    """Number of sites by state, and of losses; None if there are no sites."""
-    if not rows:
-        return None
-    states = Counter(row.state for row in rows)
-    parts = [f"{states[state]} {state}" for state in SiteState if states[state]]
-    losses, moves = sum(row.losses for row in rows), sum(row.moves for row in rows)
-    parts += [f"lost {losses} times"] if losses else []
-    parts += [f"moved {moves} times"] if moves else []
-    return f"sites: {', '.join(parts)}"
+    pending = pending_in_short(status.batches)
+    return parts if pending is None else [*parts, pending]

@@ -26,7 +26,6 @@ from adaptive_eval.notes import (
     SiteLost,
     SitePlaced,
 )
-from adaptive_eval.report.sites import replica_address
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteData, SiteFacts, SiteGone, SiteHandle, SiteSecrets, SiteSetup
 
@@ -217,7 +216,7 @@ class SiteHost(ServerHost):
             if len(self.models) == 1:
                 await self.unload(at_once=True)
             raise LaunchFailed(f"on {self._node}: {result.problem}")
-        replica = replica_address(self._plan.site, self._node)
+        replica = f"{self._plan.site} on {self._node}"
         silence = self._plan.silence
         self._link = SiteLink(handle, service.setup.head, replica, silence, self._forward_event, self._on_gone)
         service.endpoint.expect_none()  # requests lost with another site are repeated here

@@ -17,15 +17,15 @@ def has_database(path: Path) -> bool:
     return (path / DATABASE_FILE).exists()
 
 
-def runs_in(path: Path) -> dict[str, Path]:
-    """Runs by name: the directory itself if it is one, else those in it; empty if it cannot be read."""
+def runs_in(path: Path) -> list[str]:
+    """Names of the runs in a folder; empty if it is a run itself, or cannot be read."""
     if has_database(path):
-        return {path.name: path}
+        return []
     try:
         directories = sorted(path.iterdir())
     except OSError:  # it does not exist yet, or no longer
-        return {}
-    return {run.name: run for run in directories if os.access(run / DATABASE_FILE, os.R_OK)}
+        return []
+    return [run.name for run in directories if os.access(run / DATABASE_FILE, os.R_OK)]
 
 
 def absence(path: Path) -> str:
@@ -34,7 +34,7 @@ def absence(path: Path) -> str:
         return ""
     if path.exists():
         return f"{path} is a file; name the folder of a run"
-    names = list(runs_in(path.parent)) if not has_database(path.parent) else []
+    names = runs_in(path.parent)
     if close := get_close_matches(path.name, names, 1, cutoff=0.8):
         return f"{path} does not exist; did you mean {path.parent / close[0]}?"
     place = "this folder" if path.parent == Path() else str(path.parent)

@@ -11,10 +11,10 @@ from engine_runs import Finished, Workplace
 from engine_servers import llama
 from family import checkpoints
 from raylets import Raylets
-from stored_runs import stored_events
+from stored_runs import events_in
 from to_gguf import convert
 
-from adaptive_eval.report.sites import SiteRow, site_rows
+from adaptive_eval.notes import SiteLost, SitePlaced
 
 pytestmark = pytest.mark.engine
 
@@ -56,10 +56,6 @@ def at_home(served: list[dict[str, object]], tmp_path_factory: pytest.TempPathFa
     return workplace.run(workplace.configure("home", served, **FIXED), accepted=(0, 3))
 
 
-def sites(directory: Path) -> tuple[SiteRow, ...]:
-    return site_rows(stored_events(directory))
-
-
 def test_three_raylets_find_what_one_machine_finds(
     served: list[dict[str, object]], at_home: Finished, workplace: Workplace, raylets: Raylets
 ) -> None:
@@ -68,7 +64,8 @@ def test_three_raylets_find_what_one_machine_finds(
     assert len(on_raylets.records) >= 4 * 30 * len(THREE)
     assert on_raylets.outcomes == at_home.outcomes and on_raylets.looks == at_home.looks
     assert (on_raylets.order, on_raylets.tiers) == (at_home.order, at_home.tiers)
-    rows = sites(workplace.directory(config))
-    assert {row.model for row in rows} == set(THREE)
-    assert len({row.node for row in rows}) == len(THREE), "each on a node of its own"
-    assert sum(row.losses for row in rows) == 0
+    directory = workplace.directory(config)
+    placed = events_in(directory, SitePlaced)
+    assert {event.model for event in placed} == set(THREE)
+    assert len({event.node_id for event in placed}) == len(THREE), "each on a node of its own"
+    assert not events_in(directory, SiteLost)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from gated import GatedServer
-from inspect_logs import read_log
 from live_runs import Site, small_world, wait_for_trials
 from patient_time import HANGS
 from small_run import make_run, ragged
@@ -36,14 +35,14 @@ def test_an_export_is_not_replaced_without_force(tmp_path: Path, form: str) -> N
     assert again.exit_code == 2 and "already exists; replace it with --force" in again.stderr
     forced = CliRunner().invoke(app, ["export", str(directory), "--format", form, "--force"])
     assert forced.exit_code == 0, forced.output
-    assert not [file for file in directory.iterdir() if "draft" in file.name or "old" in file.name]
+    assert not [file for file in directory.iterdir() if "draft" in file.name]
 
 
 @pytest.mark.parametrize("form", EXPORTS)
 def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = make_run(tmp_path, ragged())
     path = export(directory, form).path
-    before = {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])}
+    before = path.read_bytes()
 
     def cut_off(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
         def first(*arguments: Any) -> Iterator[Any]:
@@ -58,29 +57,19 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, form: str, m
         if form == "npz":  # it has read all before it opens its file
             monkeypatch.setattr("numpy.savez_compressed", cut_off_now)
         else:
-            for method in ("trials", "model_trials", "graded_trials", "trial_facts", "cell"):
+            for method in ("trials", "graded_trials", "trial_facts", "cell"):
                 monkeypatch.setattr(RunReader, method, cut_off(getattr(RunReader, method)))
         original_write(source, draft, texts, on_progress)
 
     monkeypatch.setitem(EXPORTS, form, EXPORTS[form]._replace(write=write))
     with pytest.raises(StoreError, match=r"cannot be written: No space left on device; give another --output"):
         export(directory, form, force=True)
-    assert {file: file.read_bytes() for file in (path.iterdir() if path.is_dir() else [path])} == before
-    assert not [file for file in directory.iterdir() if "draft" in file.name or "old" in file.name]
+    assert path.read_bytes() == before
+    assert not [file for file in directory.iterdir() if "draft" in file.name]
 
 
 def cut_off_now(*arguments: object, **named: object) -> None:
     raise OSError(28, "No space left on device")
-
-
-def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> None:
-    directory, folder = make_run(tmp_path, ragged()), tmp_path / "logs"
-    folder.mkdir()
-    (folder / "thesis.tex").write_text("years of work")
-    options = ["--format", "inspect", "--output", str(folder), "--force"]
-    result = CliRunner().invoke(app, ["export", str(directory), *options])
-    assert result.exit_code == 2 and "has thesis.tex, which is not a .eval file" in result.stderr
-    assert (folder / "thesis.tex").read_text() == "years of work"
 
 
 @pytest.mark.parametrize(
@@ -88,12 +77,11 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
     [
         (["--format", "xlsx"], f"--format must be one of {', '.join(EXPORTS)}, but got 'xlsx'"),
         (["--format", "npz", "--text"], f"--text and --no-text are for {', '.join(WITH_TEXTS)}, but the format is npz"),
-        (["--format", "csv", "--output", "."], "is a folder, but this format is one file"),
+        (["--format", "csv", "--output", "."], "is a folder, but an export is one file"),
         (
             ["--format", "csv", "--output", "-"],
-            "cannot be written to standard output; give a file or folder as --output",
+            "cannot be written to standard output; give a file as --output",
         ),
-        (["--format", "inspect", "--output", "made.yaml"], "is a file, but this format is a folder"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_it_is_begun(
@@ -126,8 +114,6 @@ def test_a_run_goes_on_while_it_is_exported(site: Site) -> None:
             exported = export(site.directory(), form, output=site.folder / form)
             assert exported.trials >= 150
         assert process.poll() is None
-        live = read_log(site.folder / "inspect" / "ada.eval")
-        assert live.status == "cancelled" and live.samples
         process.send_signal(signal.SIGINT)
         gated.open()
         process.communicate(timeout=HANGS)

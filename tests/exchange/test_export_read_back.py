@@ -73,9 +73,7 @@ def of_importers(path: Path) -> Trials:
 READERS: Readers = dict.fromkeys(EXPORTS, of_importers) | {"npz": of_npz}
 
 
-@pytest.mark.parametrize(
-    "form", [pytest.param(name, marks=[pytest.mark.slow] * (name == "inspect")) for name in EXPORTS]
-)
+@pytest.mark.parametrize("form", EXPORTS)
 def test_the_trials_of_a_run_are_in_its_export_each_once(run: Path, tmp_path: Path, form: str) -> None:
     """An array has no place for an answer without a grade."""
     stored = outcomes(run)

@@ -18,18 +18,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, lines, lm_eval_row, outcomes, sample
 from pyarrow import parquet
-from small_run import make_trial
 from thoroughness import examples
 
+from adaptive_eval.exchange import log_files
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.detect import read_records
 from adaptive_eval.exchange.importing import import_logs
+from adaptive_eval.exchange.log_files import LogError, LogFile
 from adaptive_eval.exchange.tables import reader
 from adaptive_eval.questions import readers
-from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.report import log_files
-from adaptive_eval.report.log_files import LogError, LogFile
-from adaptive_eval.report.transcripts import MAX_TEXT, transcript_end
 
 START = ("_journal/start.json", json.dumps(header()).encode())
 
@@ -157,17 +154,6 @@ def test_a_sample_that_names_one_attachment_again_and_again_is_refused(tmp_path:
     changes = {"output": {"choices": [{"message": message}]}, "attachments": {"a": "x" * 100_000}}
     path = inspect_log(tmp_path / "log.eval", [sample(), sample("q2", **changes)])
     assert "samples/q2_epoch_1.json: refers to its attachments too often" in refusal(path)
-
-
-def test_a_transcript_that_names_one_attachment_again_and_again_is_cut(tmp_path: Path) -> None:
-    message = {"role": "user", "content": [{"type": "text", "text": "attachment://a"}] * 2000}
-    body = {"messages": [message], "attachments": {"a": "x" * 100_000}}
-    (tmp_path / INSPECT_LOGS).mkdir(parents=True)
-    archive(tmp_path / INSPECT_LOGS / "a.eval", [("samples/q1#0_epoch_1.json", json.dumps(body).encode())])
-    record = make_trial("m", "q1", 0, 1, replica=f"{INSPECT_LOGS}/a.eval", attempts=1)
-    assert peak_of(lambda: transcript_end(tmp_path, record)) < 20 * MAX_TEXT
-    end = transcript_end(tmp_path, record)
-    assert (end.role, len(end.text), set(end.text)) == ("user", MAX_TEXT, {"x", " "})
 
 
 def test_halves_of_surrogate_pairs_are_kept_in_texts_and_tidied_in_names(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import yaml
 from live_runs import ENDED, RunOutcome, Site
 from logs import imported, lines, outcomes, refusal, taken
 from small_run import MODELS, QUESTIONS, make_run, make_trial
-from stored_runs import events_in, store_records, stored_events, stored_trials
+from stored_runs import events_in, store_records, stored_events, stored_header, stored_trials
 from thoroughness import first_of
 from typer.testing import CliRunner
 
@@ -44,8 +44,6 @@ class FullRun:
 
     result: RunOutcome
     rows: Rows
-    logs: Path
-    """A folder of Inspect logs."""
     run: Path
 
     def export(self, site: Site, form: str) -> Path:
@@ -74,7 +72,7 @@ def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun
     run = site.directory()
     assert site.run(site.write()).exit_code in ENDED
     table = export(run, "jsonl").path.read_text()
-    return FullRun(RunOutcome.of(run), list(map(json.loads, table.splitlines())), export(run, "inspect").path, run)
+    return FullRun(RunOutcome.of(run), list(map(json.loads, table.splitlines())), run)
 
 
 def first_look(run: Path) -> list[int]:
@@ -129,7 +127,7 @@ def test_going_on_with_the_same_configuration_changes_no_setting_and_keeps_the_p
     assert "redecided" not in [warning["kind"] for warning in results["warnings"]]
 
 
-@pytest.mark.parametrize("form", first_of(["jsonl", "csv", "inspect", "npz"], 1))
+@pytest.mark.parametrize("form", first_of(["jsonl", "csv", "npz"], 1))
 def test_logs_with_the_seeds_of_a_configuration_need_as_much_room(site: Site, full_run: FullRun, form: str) -> None:
     """Without it scores would leave out what is over the horizon, whether the trials go on with their seeds or not."""
     sizes = Counter(str(row["model"]) for row in full_run.rows)
@@ -203,8 +201,9 @@ def test_before_its_first_look_a_run_asks_for_what_is_missing(site: Site, full_r
 def test_it_goes_on_with_the_configuration_beside_it(
     site: Site, full_run: FullRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = site.directory()
-    done = taken(full_run.logs, "--to", run, "--grader", "numeric")
+    run, questions = site.directory(), stored_header(full_run.run).questions
+    asked = [{**row, **{key: questions[row["question"]][key] for key in ("prompt", "answer")}} for row in full_run.rows]
+    done = taken(lines(site.folder / "log.jsonl", asked), "--to", run, "--grader", "numeric")
     assert f"adaptive-eval run {run / 'config.yaml'} --run-dir {run}" in done.stdout
     before = outcomes(run)
     assert before == full_run.result.outcomes
@@ -369,19 +368,12 @@ def seeds(run: Path) -> list[tuple[str, str, int]]:
     return [(trial.model, trial.question, trial.answer.seed) for trial in stored_trials(run)]
 
 
-FORMS: dict[str, Callable[[Path, Path], Path]] = {
-    "jsonl": lambda run, path: export(run, "jsonl", path).path,
-    "inspect": lambda run, path: export(run, "inspect", path).path,
-    "parquet": lambda run, path: export(run, "parquet", path).path,
-}
-
-
-@pytest.mark.parametrize("form", first_of(FORMS, 1))
+@pytest.mark.parametrize("form", first_of(["jsonl", "parquet"], 1))
 def test_an_interrupted_run_goes_on_as_it_would_have(site: Site, full_run: FullRun, form: str) -> None:
     config, run = site.write(), site.directory()
     log = lines(site.folder / "log.jsonl", full_run.interrupted)
     assert imported(log, "--to", site.directory("killed"), "--config", config).exit_code == 0
-    exported = FORMS[form](site.directory("killed"), site.folder / f"exported.{form}")
+    exported = export(site.directory("killed"), form, site.folder / f"exported.{form}").path
     taken(exported, "--to", run, "--config", config)
     assert set(outcomes(run)) == {(row["model"], row["question"], row["trial"]) for row in full_run.interrupted}
     with closing(RunReader.open(run)) as reader:

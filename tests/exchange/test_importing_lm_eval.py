@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from adaptive_eval.cli import app
 from adaptive_eval.exchange.detect import log_files, read_records
 from adaptive_eval.exchange.gather import PlacedRecord, RepeatFilter
+from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.recording import recording_of_run
 from adaptive_eval.exchange.samples import Record, logged_answer
-from adaptive_eval.report.log_files import LogError
 from adaptive_eval.report.view import read_view as view_of
 
 TIME = "2026-01-02T03-04-05.678901"

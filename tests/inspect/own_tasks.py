@@ -348,21 +348,3 @@ class UnstartableSandbox(LocalSandboxEnvironment):
     @classmethod
     async def task_init(cls, *_: Any) -> None:
         raise RuntimeError("the daemon of the sandbox is not running")
-
-
-@solver
-def afterword() -> Any:
-    """The last message is another one than the answer, and means harm."""
-
-    async def solve(state: Any, generate: Any) -> Any:
-        state = await generate(state)
-        text = f"<img src=x onerror=alert(1)>\u202eevil</script> {state.sample_id}"
-        state.messages.append(ChatMessageUser(content=text))
-        return state
-
-    return solve
-
-
-@task(name="afterword")
-def with_afterword() -> Task:
-    return Task(dataset=samples(), solver=afterword(), scorer=exact())

@@ -127,7 +127,10 @@ CALLS = {"judged": 2, "agent": 2, "turns": 3}
     [pytest.param(kind, marks=pytest.mark.slow if kind in SOONER else pytest.mark.release) for kind in KINDS],
 )
 def test_a_task_of_each_kind_is_asked_and_graded_by_inspect(site: Site, kind: str) -> None:
-    done(site, write(site, kind, benchmark=KINDS[kind]))
+    ended = done(site, write(site, kind, benchmark=KINDS[kind]))
+    assert f"inspect view --log-dir {site.directory() / INSPECT_LOGS}" in ended.stdout
+    report = CliRunner().invoke(app, ["report", str(site.directory()), "--format", "md", "-o", "-"]).stdout
+    assert "## Transcripts" in report and f"`inspect view --log-dir {INSPECT_LOGS}`" in report
     records = stored(site)
     assert len(records) >= 2 * 2 * (1 if kind == "images" else 2)
     for record in records:

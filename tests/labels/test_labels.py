@@ -33,7 +33,6 @@ from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.running.reporting import apply_labels
-from adaptive_eval.show.serve.folder import RunsFolder
 from adaptive_eval.simulate.answering import DrawnAnswer, Respondent, question_rows
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
@@ -91,9 +90,10 @@ def test_labels_of_everything_give_the_scores_of_a_judge_without_mistakes(site: 
         assert model.corrected == pytest.approx(mine.count("correct") / len(mine))
         verdicts = Counter[tuple[str, str]]()
         with open_run(directory) as stored:
-            for trial in stored.reader.model_trials(model.name):
-                given = truth[Labelled(trial.model, trial.question, trial.trial)]
-                verdicts[given.label, str(trial.signals["verdict"])] += 1
+            for trial in stored.reader.trials():
+                if trial.model == model.name:
+                    given = truth[Labelled(trial.model, trial.question, trial.trial)]
+                    verdicts[given.label, str(trial.signals["verdict"])] += 1
         assert model.confusion == tuple(
             (verdicts[label, "correct"], verdicts[label, "wrong"], 0) for label in ("correct", "wrong")
         )
@@ -452,18 +452,18 @@ def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: s
 
 
 @pytest.mark.slow
-def test_a_run_that_labels_decide_has_no_other_reason_in_a_list(site: Site, ended_runs: EndedRuns) -> None:
+def test_a_run_that_labels_decide_has_no_other_reason(site: Site, ended_runs: EndedRuns) -> None:
     gate = {"objective": {"kind": "baseline", "baseline": "ada", "gate": True}, "stopping": {"delta": "15%"}}
     models = [{"name": name, "base_url": site.base_url} for name in MODELS[:2]]
     directory = ended_runs.copy(site, models=models, trials={"min": 6, "max": 6}, **gate)
-    (before,) = RunsFolder(directory.parent).briefs()
-    assert (before.gate, before.reason) == ("UNDECIDED", "out_of_reach")
+    before = results(directory)
+    assert ([row["outcome"] for row in before["gate"]], before["run"]["reason"]) == (["UNDECIDED"], "out_of_reach")
     labels = truths(directory)
     add_labels(directory, {at: given if at.model == "ada" else GivenLabel("wrong") for at, given in labels.items()})
     apply_labels(directory)
-    (after,) = RunsFolder(directory.parent).briefs()
-    assert (after.gate, after.status, after.reason) == ("FAIL", "finished", "settled")
-    assert results(directory)["run"]["reason"] == "settled"
+    after = results(directory)
+    assert ([row["outcome"] for row in after["gate"]], after["run"]["reason"]) == (["FAIL"], "settled")
+    assert after["run"]["status"] == "finished"
 
 
 @pytest.mark.slow

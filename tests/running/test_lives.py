@@ -230,7 +230,7 @@ class Lives(RuleBasedStateMachine):
         parts=st.sampled_from([1, 1, 2]),
         killed=st.booleans(),
         at=st.integers(1, 60),
-        form=st.sampled_from(["jsonl", "jsonl", "csv", "inspect"]),
+        form=st.sampled_from(["jsonl", "jsonl", "csv"]),
     )
     @only_if(lambda life: life.books.rows)
     def go_on_elsewhere(self, parts: int, killed: bool, at: int, form: str = "jsonl") -> None:
@@ -238,7 +238,7 @@ class Lives(RuleBasedStateMachine):
         self.sound = False
         self.moves += 1
         log, directory = self.folder / f"exported_{self.moves}.{form}", self.folder / f"run_{self.moves}"
-        export(self.directory, form, log, texts=None if form == "inspect" else True)
+        export(self.directory, form, log, texts=True)
         self.models, files = list(SKILLS), [log]
         if form == "jsonl":
             self.books.check_export(log)

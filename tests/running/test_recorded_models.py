@@ -201,7 +201,8 @@ def test_it_is_said_that_labels_correct_a_recorded_model_elsewhere(folder: Folde
     shutil.rmtree(folder.path / "old")
     folder.run(folder.earlier(trials={"min": 8, "max": 8, "optimize": "cost"}), name="old")
     with open_run(folder.path / "old") as stored:
-        answers = [f"{trial.model},{trial.question},{trial.trial},wrong" for trial in stored.reader.model_trials("ada")]
+        trials = [trial for trial in stored.reader.trials() if trial.model == "ada"]
+    answers = [f"{trial.model},{trial.question},{trial.trial},wrong" for trial in trials]
     labels = folder.path / "labels.csv"
     labels.write_text("\n".join(["model,question,trial,label", *answers]))
     label = CliRunner().invoke(app, ["label", str(folder.path / "old"), "--from", str(labels)])

@@ -13,12 +13,10 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from adaptive_eval.report.glossary import GLOSSARY, Term
 from adaptive_eval.report.question_rows import CountedRows
-from adaptive_eval.report.transcripts import TranscriptEnd
 from adaptive_eval.show.page.sent import PageView
-from adaptive_eval.show.serve.folder import RunBrief
 from adaptive_eval.show.serve.page_state import AnswersPage, RunProgress
 
-SENT = (PageView, RunProgress, RunBrief, AnswersPage, TranscriptEnd, Term)
+SENT = (PageView, RunProgress, AnswersPage, Term)
 NO_ROWS = (CountedRows, tuple[()])
 """Rows of questions, which no page is sent."""
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", object: "any", NoneType: "null"}

@@ -273,17 +273,19 @@ def test_missing_runs_and_senseless_options_are_refused_clearly(
     assert both.exit_code == ExitCode.CONFIGURATION and "cannot be used with --web" in both.stderr
     file = tmp_path / "file"
     file.touch()
-    web = CliRunner().invoke(app, ["monitor", str(file), "--web"])
-    assert web.exit_code == ExitCode.FAILED and "is a file; name the folder of a run" in web.stderr
+    named = CliRunner().invoke(app, ["monitor", str(file), "--web"])
+    assert named.exit_code == ExitCode.FAILED and "is a file; name the folder of a run" in named.stderr
     play().close()
-    folder = CliRunner().invoke(app, ["monitor", str(tmp_path / "runs")])
-    assert folder.exit_code == ExitCode.CONFIGURATION and "give one of them (played), or" in folder.stderr
+    for web in ((), ("--web",)):
+        folder = CliRunner().invoke(app, ["monitor", str(tmp_path / "runs"), *web])
+        assert folder.exit_code == ExitCode.CONFIGURATION and "give one of them: played" in folder.stderr
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     monkeypatch.setattr(attaching.time, "sleep", lambda seconds: pytest.fail("there is nothing to wait for"))
     (foreign / "run.sqlite").write_bytes(b"not a database at all" * 100)
-    other = CliRunner().invoke(app, ["monitor", str(foreign)])
-    assert other.exit_code == ExitCode.FAILED and "not an SQLite database" in other.stderr
+    for web in ((), ("--web",)):
+        other = CliRunner().invoke(app, ["monitor", str(foreign), *web])
+        assert other.exit_code == ExitCode.FAILED and "not an SQLite database" in other.stderr
 
 
 @pytest.mark.parametrize("web", [(), ("--web",)])

@@ -35,7 +35,7 @@ class Monitors:
     running: list[WarmProcess] = field(default_factory=list)
 
     def serve(self, path: Path, port: int = 0) -> str:
-        """Serve a run or a folder; gives the address."""
+        """Serve a run; gives the address."""
         process = WarmProcess(["monitor", str(path), "--web", "--port", str(port)], path.parent)
         self.running.append(process)
         address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
@@ -191,14 +191,11 @@ LINKS = f"{ALL}.flatMap((one) => [one.getAttribute('href'), one.getAttribute('sr
 HANDLERS = f"{ALL}.flatMap((one) => one.getAttributeNames()).filter((attribute) => attribute.startsWith('on'))"
 
 
-def test_hostile_texts_stay_texts(play: Play, monitors: Monitors, tabs: Tabs, tmp_path: Path) -> None:
+def test_hostile_texts_stay_texts(play: Play, monitors: Monitors, tabs: Tabs) -> None:
     skills = dict(zip(NAMES, (0.9, 0.5, 0.45), strict=True))
     run = play(models=NAMES, skills=skills, text=lambda model, question, trial: f"{trial} {ANSWER}", asked=BAD)
     run.finish()
-    url = monitors.serve(tmp_path / "runs")
-    listed = tabs.at(url)
-    listed.wait_for_selector("tbody tr")
-    page = tabs.at(f"{url}run/played/")
+    page = tabs.at(monitors.serve(run.directory))
     draw_all(page)
     open_cell(page)
     for summary in page.locator("dialog details.answer > summary").all():
@@ -206,8 +203,7 @@ def test_hostile_texts_stay_texts(play: Play, monitors: Monitors, tabs: Tabs, tm
     shown = page.locator("dialog[open]").inner_text()
     assert "<script>window.pwned=1</script>" in shown and "javascript:window.pwned=8" in shown and "&lt;" in shown
     assert "\u202e" not in shown, "what turns the direction of writing is shown as a sign, and not obeyed"
-    assert NAMES[0] in page.inner_text("#ranking") and NAMES[0] in listed.inner_text("table")
-    for shown_page in (page, listed):
-        assert shown_page.evaluate("window.pwned") is None
-        assert not shown_page.evaluate(FOREIGN) and shown_page.evaluate(HANDLERS) == []
-        assert [link for link in shown_page.evaluate(LINKS) if ":" in link and not link.startswith("https://")] == []
+    assert NAMES[0] in page.inner_text("#ranking")
+    assert page.evaluate("window.pwned") is None
+    assert not page.evaluate(FOREIGN) and page.evaluate(HANDLERS) == []
+    assert [link for link in page.evaluate(LINKS) if ":" in link and not link.startswith("https://")] == []

@@ -14,7 +14,7 @@ from page_views import simulated, world
 
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.view import RunView
-from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
+from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page
 from adaptive_eval.show.page.sent import page_view
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Answer)
         self.view = view
         self.trials: list[dict[str, Any]] = []
-        self.runs: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.edition = 0
         self.cuts = False
@@ -72,15 +71,13 @@ class Server(ThreadingHTTPServer):
         self.asked.append(path)
         if path.startswith("assets/"):
             return assets()[path.removeprefix("assets/")]
-        if path in ("", "run/page/"):
-            return "text/html", runs_page() if self.runs else monitor_page("page", "../../" if path else "")
-        if path == "api/runs":
-            return "application/json", json.dumps(self.runs)
+        if path == "":
+            return "text/html", monitor_page("page")
         if self.view is None:
             return None
-        if path == "api/run/page/view":
+        if path == "api/view":
             return "application/json", orjson.dumps(page_view(self.view), default=as_json).decode()
-        if path.startswith("api/run/page/progress?"):
+        if path.startswith("api/progress?"):
             status = "running" if self.view.results is None else self.view.results.run.status
             progress = {**self.progress, "edition": f"{id(self)} {self.edition}", "status": status}
             return "application/json", json.dumps(progress)
@@ -199,7 +196,7 @@ def test_progress_updates_the_numbers(tabs: Tabs, serve: Callable[..., Server]) 
     open_question(page, 1)
     row = page.locator("dialog tbody tr", has=page.locator("[data-model='cy']"))
     assert row.inner_text().split("\t")[1:3] == ["7 of 77 correct", "10.0%"]
-    assert server.asked.count("api/run/page/view") == 1, "numbers that moved are not drawn over"
+    assert server.asked.count("api/view") == 1, "numbers that moved are not drawn over"
 
 
 def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_looks(
@@ -210,8 +207,8 @@ def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_lo
 
     def asked() -> tuple[int, int]:
         """Requests for the progress, and for the view."""
-        views = server.asked.count("api/run/page/view")
-        return sum(path.startswith("api/run/page/progress?") for path in server.asked), views
+        views = server.asked.count("api/view")
+        return sum(path.startswith("api/progress?") for path in server.asked), views
 
     def shows(trials: int) -> None:
         """Wait until the page has drawn an answer of the server, and with that set its clock again."""
@@ -262,17 +259,18 @@ def test_answers_are_read_page_by_page_and_stay_texts(tabs: Tabs, serve: Callabl
     bad = trial(1, text=HOSTILE, reasoning=HOSTILE, extracted=HOSTILE, category=0, value=0.0, replica=HOSTILE)
     failed = trial(2, category=None, value=None, grader_error=HOSTILE, finish_reason=HOSTILE, signals={HOSTILE: True})
     server = serve(early())
-    server.trials = [trial(0), bad, failed]
+    server.trials = [trial(0, replica="logs/inspect/a.eval"), bad, failed]
     page = opened(tabs, server)
     open_question(page, 1)
     page.wait_for_selector("dialog .answer >> nth=1")
-    assert any(path.startswith("api/run/page/question/1?model=0") for path in server.asked)
+    assert any(path.startswith("api/question/1?model=0") for path in server.asked)
     page.click("dialog [data-next]")
     page.wait_for_selector("dialog .answer >> nth=2")
     assert page.locator("dialog [data-next]").count() == 0
     for number in range(3):
         page.locator("dialog .answer > summary").nth(number).click()
     text = page.inner_text("dialog")
+    assert "Inspect’s log" in text and "logs/inspect/a.eval" in text
     assert text.count("<script>alert(2)</script>") >= 4 and "U+202E" in text and "U+0000" in text
     assert "\u202e" not in text and page.locator("dialog img, dialog script").count() == 0
     page.click("dialog [data-model='cy']")
@@ -303,68 +301,6 @@ def test_a_server_that_comes_back_is_found_again(
     unread.wait_for_selector("[role=alert]")
     assert "the server answered 503" in unread.inner_text("[role=alert]"), "a run that cannot be read"
     tabs.forgive()  # the browser tells of every request that failed
-
-
-COUNTS = {"resolved": 3, "tied": 1, "open": 0, "out_of_reach": 2, "blocked": 0}
-BRIEF: dict[str, Any] = {
-    "name": "first run", "status": "finished", "reason": "out_of_reach", "models": 4, "questions": 30, "trials": 600,
-    "cap": 1200, **COUNTS, "best": HOSTILE, "gate": None, "created": "2026-11-20T11:00:00+00:00",
-    "updated": 1.8e9,
-}  # fmt: skip
-
-
-def listed(tabs: Tabs, serve: Callable[..., Server], *runs: dict[str, Any], width: int = 1280) -> "Page":
-    """The page that compares runs."""
-    server = serve(None)
-    server.runs = list(runs)
-    page = tabs.open(width=width)
-    page.goto(server.url)
-    page.wait_for_selector(f"tbody tr >> nth={len(runs) - 1}")
-    return page
-
-
-def names(page: "Page") -> list[str]:
-    """The runs from top to bottom."""
-    return page.eval_on_selector_all("tbody th", "all => all.map((one) => one.innerText)")  # type: ignore[no-any-return]
-
-
-def test_runs_stand_side_by_side_what_is_live_and_new_first_and_are_filtered(
-    tabs: Tabs, serve: Callable[..., Server]
-) -> None:
-    new = {**BRIEF, "name": "b", "status": "running", "reason": None, "cap": None, "best": None, "resolved": 0}
-    failed = {**new, "name": "c", "status": "stopped", "reason": f"api_key_env {HOSTILE}"}
-    page = listed(tabs, serve, BRIEF, new, failed)
-    row = page.locator("tbody tr", has_text="first run")
-    for text in ("first run", "finished", "out of reach", "50%", "3 resolved", "2026-11-20 11:00:00", "<img src=x"):
-        assert text in row.inner_text()
-    assert "Begun, UTC" in page.inner_text("thead")
-    assert "api_key_env <img src=x" in page.locator("tbody tr", has_text="stopped").inner_text()
-    assert row.locator("a").get_attribute("href") == "run/first%20run/"
-    assert page.locator("img, main script").count() == 0
-    best = {"old": (1.0e9, "ann"), "new": (1.7e9, "bo"), "live": (1.6e9, "bo")}
-    runs = [{**BRIEF, "name": name, "updated": updated, "best": model} for name, (updated, model) in best.items()]
-    failed = {**BRIEF, "gate": "FAIL", "updated": 9e8, "best": "cy"}
-    page = listed(tabs, serve, *runs[:2], {**runs[2], "status": "running"}, failed)
-    assert names(page) == ["live", "new", "old", "first run"]
-    page.fill("[data-filter]", " BO")
-    assert names(page) == ["live", "new"] and "2 of 4 runs" in page.inner_text("[role=status]")
-    assert page.evaluate("document.activeElement.hasAttribute('data-filter')")
-    page.fill("[data-filter]", "gate FAIL")
-    assert names(page) == ["first run"] and page.inner_text(".status.failed") == "✗ gate FAIL"
-    color = "getComputedStyle(document.querySelector('.status.failed')).color.match(/\\d+/g).map(Number)"
-    red, green, blue = page.evaluate(color)[:3]
-    assert red > 2 * max(green, blue)
-
-
-@pytest.mark.parametrize("width", [320, 390, 640])
-def test_the_runs_fit_a_phone(tabs: Tabs, serve: Callable[..., Server], width: int) -> None:
-    long = {**BRIEF, "name": "a-run-with-a-rather-long-name-of-sixty-letters-more-or-less"}
-    page = listed(tabs, serve, long, BRIEF, width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    box = page.locator("main .scroll")
-    assert box.evaluate("(one) => one.scrollWidth - one.clientWidth") <= 0
-    label = "getComputedStyle(document.querySelector('td[data-label=\"of limit\"]'), '::before').content"
-    assert page.evaluate(label) == '"of limit "', "the title of the column stands beside its value"
 
 
 def test_tokens_stand_with_their_probabilities_and_stay_texts(tabs: Tabs, serve: Callable[..., Server]) -> None:

@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,19 +17,17 @@ import pytest
 from patient_time import HANGS
 from played import MODELS, Played
 
-from adaptive_eval.base.errors import ConfigError, ExitCode
+from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.http_server import PageServer
 from adaptive_eval.core.types import Reason
-from adaptive_eval.machine.notes import note_of
-from adaptive_eval.notes import RunFinished, RunStopped, TrialsRegraded
+from adaptive_eval.notes import RunFinished
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.view import read_view
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve import page_state
-from adaptive_eval.show.serve import site as sites
+from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.page_state import to_json
 from adaptive_eval.show.serve.site import HEADERS, Site, is_loopback, serve
-from adaptive_eval.store.write import RunStore
 
 Play = Callable[..., Played]
 HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
@@ -37,8 +35,8 @@ HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
 
 @asynccontextmanager
 async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of a site about this run or folder."""
-    site = Site(path, host)
+    """A client of a site about this run."""
+    site = Site(Feed(path, rows=False), host)
     server = PageServer(site.answer, HEADERS)
     port = await server.listen("127.0.0.1", 0)
     options: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": HANGS}
@@ -59,7 +57,7 @@ class Follower:
 
     async def progress(self) -> dict[str, Any]:
         """Progress since the last call."""
-        response = await self._client.get("/api/run/played/progress", params={"after": self._step})
+        response = await self._client.get("/api/progress", params={"after": self._step})
         assert response.status_code == 200 and response.headers["cache-control"] == "no-store"
         progress: dict[str, Any] = response.json()
         self._step = progress["step"]
@@ -91,7 +89,7 @@ async def test_every_response_carries_the_same_protection(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
         responses = [
-            await client.get(path) for path in ("/", "/api/runs", "/assets/app.js", "/nothing", "/api/run/played/view")
+            await client.get(path) for path in ("/", "/api/progress", "/assets/app.js", "/nothing", "/api/view")
         ]
         responses.append(await client.post("/"))
     for response in responses:
@@ -108,17 +106,17 @@ async def test_every_response_carries_the_same_protection(play: Play) -> None:
 
 UNKNOWN = """
 /run/..%2Fsecret/ /run/%2e%2e/ /run/../../secret/ /api/run/..%2fsecret/view /api/run/%2e/view /api/run//view
-/assets/..%2fdocuments.py /assets/../documents.py /assets/ /assets/%00app.js /runs.sqlite /api/run/played/question/0
-/api/run/played/question/6?model=0 /api/run/played/question/0?model=3 /api/run/played/question/-1?model=0
-/api/run/played/question/0?model=x /api/run/played/question/0?model=0&after=1e9
-/api/run/played/question/99999999999999999999?model=0 /api/run/played/view/more /api/run/played //etc/passwd
+/assets/..%2fdocuments.py /assets/../documents.py /assets/ /assets/%00app.js /runs.sqlite /api/question/0
+/api/question/6?model=0 /api/question/0?model=3 /api/question/-1?model=0
+/api/question/0?model=x /api/question/0?model=0&after=1e9
+/api/question/99999999999999999999?model=0 /api/view/more /api/run/played //etc/passwd
 """
 
 
-async def test_only_known_paths_are_found(play: Play, tmp_path: Path) -> None:
+async def test_only_known_paths_are_found(play: Play) -> None:
     run = play()
-    shutil.copytree(run.directory, tmp_path / "secret")
-    async with site_of(run.directory.parent) as client:
+    shutil.copytree(run.directory, run.directory.with_name("secret"))
+    async with site_of(run.directory) as client:
         for path in UNKNOWN.split():
             url = httpx2.URL(scheme="http", host="127.0.0.1", port=client.base_url.port, raw_path=path.encode())
             assert (await client.get(url)).status_code == 404, path
@@ -127,14 +125,12 @@ async def test_only_known_paths_are_found(play: Play, tmp_path: Path) -> None:
 # -- pages, views and answers ------------------------------------------------------------------------------------------
 
 
-async def test_one_run_has_its_page_at_the_root_and_at_its_name(play: Play) -> None:
+async def test_a_run_has_its_page_at_the_root(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
-        root, named = await client.get("/"), await client.get("/run/played/")
-        moved = await client.get("/run/played")
-        assert root.headers["content-type"] == named.headers["content-type"] == "text/html; charset=utf-8"
-        assert 'data-api="api/run/played/"' in root.text and 'data-api="../../api/run/played/"' in named.text
-        assert moved.status_code == 308 and moved.headers["location"] == "played/"
+        page = await client.get("/")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "<title>played · adaptive-eval</title>" in page.text
         for asset in ("app.js", "style.css", "icon.svg"):
             response = await client.get(f"/assets/{asset}")
             assert response.status_code == 200 and response.content
@@ -142,85 +138,23 @@ async def test_one_run_has_its_page_at_the_root_and_at_its_name(play: Play) -> N
             assert again.status_code == 304 and not again.content
 
 
-async def test_a_folder_has_a_list_of_its_runs(play: Play, tmp_path: Path) -> None:
-    done, going = play("done~2"), play("going")
-    done.finish()
-    while not going.step(20):
-        pass
-    empty = tmp_path / "runs" / "empty"
-    empty.mkdir()
-    async with site_of(tmp_path / "runs") as client:
-        page = await client.get("/")
-        assert "data-runs" in page.text
-        first, second = (await client.get("/api/runs")).json()
-        assert (await client.get("/run/done~2/")).status_code == 200
-        assert (await client.get("/run/empty/")).status_code == 404
-        assert (first["name"], first["status"], first["best"]) == ("done~2", "finished", "ada")
-        assert (second["name"], second["status"], second["reason"]) == ("going", "running", None)
-        results = read_view(done.directory).results
-        assert results is not None
-        assert first["trials"] == results.cost.trials and first["cap"] == 3 * 6 * 30
-        assert (first["models"], first["questions"]) == (3, 6)
-        verdicts = ("resolved", "tied", "open", "out_of_reach", "blocked")
-        written = (done.directory / "run.sqlite").stat().st_mtime_ns / 1e9  # st_mtime is rounded in another way
-        assert first["updated"] <= written, "to look at a run does not change it"
-        assert sum(first[verdict] for verdict in verdicts) == len(results.pairs)
-        assert first["resolved"] == results.looks[-1].resolved and second["open"] > 0
-        assert first["created"] <= first["updated"]
-        going.stop()
-        (tmp_path / "runs" / "broken").mkdir()
-        (tmp_path / "runs" / "broken" / "run.sqlite").write_bytes(b"nonsense" * 1000)
-        assert [run["status"] for run in (await client.get("/api/runs")).json()] == ["finished", "stopped"]
-        assert (await client.get("/api/run/broken/view")).status_code == 503
-
-
-async def test_the_list_needs_no_results_of_this_version_and_says_what_went_wrong(play: Play, tmp_path: Path) -> None:
-    done, failed = play("done"), play("failed")
-    done.finish()
-    failed.step(20)
-    failed.commit([], [], [RunStopped(error="Rejected", reason="ada: 401\nbob: 401", exit_code=ExitCode.ENDPOINTS)])
-    failed.close()
-    async with site_of(tmp_path / "runs") as client:
-        (before, _) = (await client.get("/api/runs")).json()
-        (done.directory / "results.json").write_text('{"format": "adaptive-eval.results/0"}')
-        (after, other) = (await client.get("/api/runs")).json()
-        with closing(RunStore.open(done.directory, done.plan.header).store) as store:
-            store.append(note_of(TrialsRegraded(trials=1), {}))
-        (regraded, _) = (await client.get("/api/runs")).json()
-    assert before == after and after["best"] == "ada" and after["resolved"] > 0
-    assert regraded["status"] == "stopped" and "graded again" in regraded["reason"]
-    assert (other["status"], other["reason"], other["best"], other["cap"]) == ("stopped", "ada: 401", None, None)
-
-
-@pytest.mark.parametrize(
-    ("baseline", "gate", "outcome"), [("ada", True, "FAIL"), ("ada", False, None), ("cyd", True, "UNDECIDED")]
-)
-async def test_the_list_shows_the_outcome_of_a_gate(play: Play, baseline: str, gate: bool, outcome: str | None) -> None:
-    run = play(objective={"kind": "baseline", "baseline": baseline, "gate": gate}, budget={"trials": 400})
-    run.finish()
-    async with site_of(run.directory) as client:
-        (brief,) = (await client.get("/api/runs")).json()
-    assert brief["resolved"] > 0 and brief["gate"] == outcome
-    assert brief["cap"] == 400, "its budget, where that is less"
-
-
 async def test_a_view_is_fetched_once_until_something_changes(play: Play) -> None:
     run = play(trials={"min": 3, "max": 30, "optimize": "time"})
     run.step(100)
     async with site_of(run.directory) as client:
-        first = await client.get("/api/run/played/view")
+        first = await client.get("/api/view")
         view = first.json()
         assert view["models"] == list(MODELS) and sum(map(sum, view["trials"])) == 100
         assert view["results"]["run"]["status"] == "running"
         etag = {"If-None-Match": first.headers["etag"]}
-        assert (await client.get("/api/run/played/view", headers=etag)).status_code == 304
+        assert (await client.get("/api/view", headers=etag)).status_code == 304
         run.finish()
-        last = await client.get("/api/run/played/view", headers=etag)
+        last = await client.get("/api/view", headers=etag)
         assert last.status_code == 200
         expected, shown = orjson.loads(orjson.dumps(page_view(read_view(run.directory)))), last.json()
         for key in ("results", "looks", "z", "trials", "events"):
             assert shown[key] == expected[key], key
-        assert (await client.head("/api/run/played/view")).content == b""
+        assert (await client.head("/api/view")).content == b""
 
 
 async def test_answers_come_in_pages_bounded_by_number_and_texts_with_everything_a_reader_asks(
@@ -234,28 +168,28 @@ async def test_answers_come_in_pages_bounded_by_number_and_texts_with_everything
     run = play(trials={"min": 30, "max": 30}, text=text)
     run.step(30 * 6 * 3)
     async with site_of(run.directory) as client:
-        first = (await client.get("/api/run/played/question/2?model=1")).json()
+        first = (await client.get("/api/question/2?model=1")).json()
         assert first["question"]["id"] == "q2" and first["question"]["prompt"] == "ask 2" and first["model"] == "bob"
         assert [trial["trial"] for trial in first["trials"]] == list(range(20)) and first["more"]
-        last = (await client.get("/api/run/played/question/2?model=1&after=19")).json()
+        last = (await client.get("/api/question/2?model=1&after=19")).json()
         assert [trial["trial"] for trial in last["trials"]] == list(range(20, 30)) and not last["more"]
         trial = last["trials"][-1]
         assert trial["text"] == f"29 {HOSTILE}".replace("\ud800", "?")
         assert trial["seed"] == 1029 and trial["value"] == float(trial["category"]) and trial["finish_reason"] == "stop"
         assert trial["signals"] == {"is_correct": bool(trial["category"])} and trial["attempts"] == 2
         assert (trial["prompt_tokens"], trial["completion_tokens"], trial["latency"]) == (10, 20, 1.5)
-        none = (await client.get("/api/run/played/question/2?model=1&after=29")).json()
+        none = (await client.get("/api/question/2?model=1&after=29")).json()
         assert none["trials"] == [] and not none["more"]
         monkeypatch.setattr(page_state, "MAX_CHARACTERS", 1000)
         pages = []
         after, more = -1, True
         while more:
-            page = (await client.get(f"/api/run/played/question/0?model=0&after={after}")).json()
+            page = (await client.get(f"/api/question/0?model=0&after={after}")).json()
             pages.append([len(trial["text"]) for trial in page["trials"]])
             after, more = page["trials"][-1]["trial"], page["more"]
         assert pages[0] == [300, 300, 300] and pages[1] == [300] and pages[3][0] == 300
         assert 1000 < pages[2][0] < 1100
-        third = (await client.get("/api/run/played/question/0?model=0&after=3")).json()
+        third = (await client.get("/api/question/0?model=0&after=3")).json()
         assert third["trials"][0]["text"].endswith("[4,000 more characters are stored]")
     view = read_view(run.directory)
     assert orjson.loads(to_json(view)) == orjson.loads(orjson.dumps(view, default=as_json))
@@ -285,7 +219,7 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
         follower = Follower(client)
         first = await follower.progress()
         assert (first["trials"], first["cells"], first["status"]) == (30, [], "running")
-        view = (await client.get("/api/run/played/view")).json()
+        view = (await client.get("/api/view")).json()
         trials, looks, posteriors = view["trials"], 0, posteriors_of(view)
         while run.controller.finished is None:
             looks += len(run.step(17))
@@ -301,7 +235,7 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
         run.close()
         end = await follower.progress()
         assert end["status"] == "finished" and end["edition"] != progress["edition"] and end["eta_seconds"] is None
-        last = (await client.get("/api/run/played/view")).json()
+        last = (await client.get("/api/view")).json()
         assert last["trials"] == trials, "the progress alone has led to what is stored"
         assert posteriors_of(last) == posteriors
         assert last["results"]["run"]["status"] == "finished" and len(last["looks"]) == len(run.controller.looks)
@@ -313,7 +247,7 @@ async def test_each_page_gets_what_is_new_to_it_also_when_a_run_goes_on_after_it
     ahead = {"min": 3, "max": 30, "optimize": "time"}
     run = play(trials=ahead)
     run.step(10)
-    async with site_of(run.directory.parent) as client:
+    async with site_of(run.directory) as client:
         often, seldom = Follower(client), Follower(client)
         await often.progress()
         await seldom.progress()
@@ -335,7 +269,7 @@ async def test_each_page_gets_what_is_new_to_it_also_when_a_run_goes_on_after_it
         again.stop()
         assert (await often.progress())["status"] == "stopped"
         run.directory.rename(tmp_path / "away")
-        assert (await client.get("/api/run/played/progress")).status_code == 404
+        assert (await client.get("/api/progress")).status_code == 503
 
 
 def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,7 +277,7 @@ def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyP
     polled: list[float] = []
     monkeypatch.setattr(page_state, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
     run = play()
-    state = page_state.PageState(run.directory)
+    state = page_state.PageState(Feed(run.directory, rows=False))
     poll = state._feed.poll
 
     def slow_poll() -> bool:
@@ -359,20 +293,6 @@ def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyP
     assert polled == pytest.approx([0.0, 17.5, 35.0]), "0.5 s are 3% of 16.7 s"
 
 
-async def test_views_of_many_runs_are_not_all_kept(play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sites, "MAX_STATES", 4)
-    run = play("run0")
-    run.close()
-    for number in range(1, 6):
-        shutil.copytree(run.directory, tmp_path / "runs" / f"run{number}")
-    site, shown = Site(tmp_path / "runs", "127.0.0.1"), list[str]()
-    for name in (f"run{number}" for number in (0, 1, 2, 3, 4, 5, 0)):
-        shown.append(name)
-        assert await site._state(name) is not None
-        assert list(site._states) == shown[-4:]
-    site.close()
-
-
 # -- serving -----------------------------------------------------------------------------------------------------------
 
 
@@ -380,9 +300,9 @@ async def test_a_port_in_use_is_reported(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
         with pytest.raises(ConfigError, match=r"port \d+ on 127.0.0.1 cannot be used .*; give another --port"):
-            await serve(run.directory, "127.0.0.1", client.base_url.port or 0, print)
+            await serve(Feed(run.directory, rows=False), "127.0.0.1", client.base_url.port or 0, print)
     with pytest.raises(ConfigError, match="cannot be used"):
-        await serve(run.directory, "no.such.host.invalid", 0, print)
+        await serve(Feed(run.directory, rows=False), "no.such.host.invalid", 0, print)
 
 
 async def test_the_monitor_can_be_ended_as_soon_as_its_address_is_printed(play: Play) -> None:
@@ -394,5 +314,5 @@ async def test_the_monitor_can_be_ended_as_soon_as_its_address_is_printed(play: 
         assert signal.getsignal(signal.SIGTERM) is not before
         signal.raise_signal(signal.SIGTERM)
 
-    await serve(run.directory, "127.0.0.1", 0, end)
+    await serve(Feed(run.directory, rows=False), "127.0.0.1", 0, end)
     assert signal.getsignal(signal.SIGTERM) == before

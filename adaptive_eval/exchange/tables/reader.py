@@ -24,6 +24,14 @@ from typing import Any, TypeVar
 from adaptive_eval.base.imports import load_pyarrow
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.exchange.log_files import (
+    ALLOWANCE,
+    MOST_BYTES,
+    MOST_GROWTH,
+    LogFile,
+    open_log,
+    parse_log_json,
+)
 from adaptive_eval.exchange.samples import (
     MAX_EXACT_INTEGER,
     NO_ANSWER,
@@ -38,14 +46,6 @@ from adaptive_eval.exchange.tables.writer import unescape_formula
 from adaptive_eval.graders.types import FLAGS, SignalValue
 from adaptive_eval.questions import readers
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.report.log_files import (
-    ALLOWANCE,
-    MOST_BYTES,
-    MOST_GROWTH,
-    LogFile,
-    open_log,
-    parse_log_json,
-)
 from adaptive_eval.store.forms import MAX_TRIALS
 
 Row = Mapping[str, Any]

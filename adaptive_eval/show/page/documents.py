@@ -11,7 +11,6 @@ classes at the left margin. Each module becomes a function, so names need only b
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -98,14 +97,9 @@ def assets() -> dict[str, tuple[str, str]]:
     }
 
 
-def monitor_page(name: str, root: str = "") -> str:
-    """The page of one run; `root` is the relative path from the page to the server's root, such as "../../"."""
-    return fetching_page(f"{name} · adaptive-eval", root, {"api": f"{root}api/run/{quote(name, safe='')}/"})
-
-
-def runs_page() -> str:
-    """The page that compares the runs of a folder."""
-    return fetching_page("Runs · adaptive-eval", "", {"runs": ""})
+def monitor_page(name: str) -> str:
+    """The page of a run."""
+    return fetching_page(f"{name} · adaptive-eval")
 
 
 def report_page(view: RunView) -> str:
@@ -113,7 +107,7 @@ def report_page(view: RunView) -> str:
     code, css = script(), style()
     tail = f'<script id="view" type="application/json">{_to_json(page_view(view))}</script>\n<script>{code}</script>\n'
     without_script = f"{_NO_SCRIPT}\n<p>The findings, without the script:</p>\n<pre>{escape(summary(view))}</pre>"
-    return _document(f"{view.name} · adaptive-eval", _file_head(css, code), tail, {}, without_script)
+    return _document(f"{view.name} · adaptive-eval", _file_head(css, code), tail, without_script)
 
 
 def demo_page() -> str:
@@ -122,7 +116,7 @@ def demo_page() -> str:
     rule = Sequential()
     boundary = {"c": rule.critical, "kappa": rule.kappa, "start": rule.start}
     tail = f'<script id="rule" type="application/json">{_to_json(boundary)}</script>\n<script>{code}</script>\n'
-    return _document("Ranking models by sampling · adaptive-eval", _file_head(css, code), tail, {})
+    return _document("Ranking models by sampling · adaptive-eval", _file_head(css, code), tail)
 
 
 def _file_head(css: str, code: str) -> str:
@@ -134,25 +128,23 @@ def _file_head(css: str, code: str) -> str:
     )
 
 
-def fetching_page(title: str, root: str, data: Mapping[str, str]) -> str:
-    """A page whose script fetches its data; `root` as in `monitor_page`."""
-    at = escape(root)
+def fetching_page(title: str) -> str:
+    """A page whose script fetches its data."""
     head = (
-        f'<link rel="icon" href="{at}assets/icon.svg">\n'
-        f'<link rel="stylesheet" href="{at}assets/style.css">\n'
-        f'<script defer src="{at}assets/app.js"></script>\n'
+        '<link rel="icon" href="assets/icon.svg">\n'
+        '<link rel="stylesheet" href="assets/style.css">\n'
+        '<script defer src="assets/app.js"></script>\n'
     )
-    return _document(title, head, "", data)
+    return _document(title, head, "")
 
 
-def _document(title: str, head: str, tail: str, data: Mapping[str, str], without_script: str = _NO_SCRIPT) -> str:
+def _document(title: str, head: str, tail: str, without_script: str = _NO_SCRIPT) -> str:
     body = (
         f'<noscript>{without_script}</noscript>\n<div id="page"></div>\n'
         f'<script id="glossary" type="application/json">{_to_json(dict(GLOSSARY))}</script>\n{tail}'
     )
-    attributes = "".join(f' data-{key}="{escape(value)}"' for key, value in data.items())
     return (
-        f'<!doctype html>\n<html lang="en"{attributes}>\n<head>\n<meta charset="utf-8">\n{head}'
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n{head}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(title)}</title>\n</head>\n<body>\n{body}</body>\n</html>\n"

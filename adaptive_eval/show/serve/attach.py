@@ -25,7 +25,6 @@ from adaptive_eval.report.lines import count, safe_line
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.records import Spending
-from adaptive_eval.report.sites import site_rows
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
@@ -154,7 +153,6 @@ def stored_status(feed: Feed, before: Spending | None = None) -> Status:
         ungraded=used.ungraded,
         beside=used.beside,
         grading=used.grading,
-        sites=site_rows(feed.sums.events),
         held=HeldTime(used.held_seconds, used.held_gpu_seconds),
     )
 

@@ -23,7 +23,7 @@ from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.used import Used
 from adaptive_eval.report.view import RunView, assemble_view
 from adaptive_eval.store.errors import DATABASE_FILE
-from adaptive_eval.store.lock import LOCK_FILE, is_held
+from adaptive_eval.store.lock import is_held
 
 TICK_NS = 100_000_000
 """Changes within one tick of a file system's clock have the same time, so recently changed files are read again."""
@@ -38,7 +38,6 @@ class FileMark(NamedTuple):
     database: Stamp
     log: Stamp
     results: Stamp
-    lock: Stamp
     running: bool
 
     @classmethod
@@ -48,7 +47,6 @@ class FileMark(NamedTuple):
             database=_stamp(directory / DATABASE_FILE),
             log=_stamp(directory / f"{DATABASE_FILE}-wal"),
             results=_stamp(directory / RESULTS_FILE),
-            lock=_stamp(directory / LOCK_FILE),
             running=is_held(directory),
         )
 
@@ -56,13 +54,6 @@ class FileMark(NamedTuple):
     def is_quiet(self) -> bool:
         """Whether every change so far is older than a tick."""
         return time.time_ns() - max(self.database[-1], self.log[-1], self.results[-1]) > TICK_NS
-
-    @property
-    def written(self) -> float:
-        """Time of the run's latest start or commit."""
-        # an empty log is ignored: readers of a finished run create one
-        log = self.log[-1] if self.log[1] else 0
-        return max(self.database[-1], log, self.lock[-1]) / 1e9
 
 
 class Feed:

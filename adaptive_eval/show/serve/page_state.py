@@ -23,7 +23,6 @@ from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import Counts, Spending, TrialRecord
-from adaptive_eval.report.transcripts import is_from_inspect
 from adaptive_eval.report.view import PosteriorView, QuestionView, posterior_views
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve.feed import Feed
@@ -176,9 +175,9 @@ class RunProgress:
 class PageState:
     """The latest view of one run, and its progress."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._feed = Feed(directory, rows=False)
+    def __init__(self, feed: Feed) -> None:
+        """`feed`: without rows of questions, which no page is sent."""
+        self._feed = feed
         self._rates = Rates()
         self._begun = time.time_ns()
         self._published: tuple[bytes, str] | None = None
@@ -200,23 +199,10 @@ class PageState:
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:
         """A page of one model's answers to one question; None if there is no such question or model."""
-        if not self._has(question, model):
-            return None
-        return to_json(answers_page(self.directory, self._feed.stored, question, model, after))
-
-    def record(self, question: int, model: int, trial: int) -> TrialRecord | None:
-        """A stored trial of Inspect; None if there is none."""
-        if not self._has(question, model):
-            return None
-        names = self._feed.models[model], self._feed.stored.questions[question].id
-        with closing(RunReader.open(self.directory)) as reader:
-            record = next(reader.cell(*names, trial - 1), None)
-        return record if record is not None and record.trial == trial and is_from_inspect(record) else None
-
-    def _has(self, question: int, model: int) -> bool:
-        """Whether the run has a question and a model with these numbers now."""
         self._feed.poll()
-        return 0 <= question < len(self._feed.stored.questions) and 0 <= model < len(self._feed.models)
+        if not (0 <= question < len(self._feed.stored.questions) and 0 <= model < len(self._feed.models)):
+            return None
+        return to_json(answers_page(self._feed.directory, self._feed.stored, question, model, after))
 
     def progress(self, after: int) -> bytes:
         """Progress after a step, as JSON."""

@@ -1,9 +1,9 @@
-"""The monitor's site: pages with their assets, views, answers, and progress of live runs.
+"""The monitor's site: the page of a run with its assets, view, answers, and progress while it is live.
 
-One thread reads all runs, which keeps the loop free and bounds the load of a monitor.
+One thread reads the run, which keeps the loop free and bounds the load of a monitor.
 
-Against DNS rebinding, only requests to an IP address, to `localhost`, or to this machine's name are served. Runs are
-looked up by name in the folder, and files by name in the package: no path comes from a request.
+Against DNS rebinding, only requests to an IP address, to `localhost`, or to this machine's name are served. Files are
+looked up by name in the package: no path comes from a request.
 """
 
 import asyncio
@@ -16,18 +16,15 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from hashlib import blake2b
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TypeVar, cast
-from urllib.parse import quote
 
 from aiohttp import web
 
 from adaptive_eval.base.errors import ConfigError, StoreError
 from adaptive_eval.base.http_server import PageServer
-from adaptive_eval.report.transcripts import transcript_end
-from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page, runs_page
-from adaptive_eval.show.serve.folder import RunsFolder
-from adaptive_eval.show.serve.page_state import PageState, to_json
+from adaptive_eval.show.page.documents import MONITOR_POLICY, assets, monitor_page
+from adaptive_eval.show.serve.feed import Feed
+from adaptive_eval.show.serve.page_state import PageState
 
 HEADERS = {
     "Content-Security-Policy": MONITOR_POLICY,
@@ -40,9 +37,6 @@ HEADERS = {
 REVALIDATE = {"Cache-Control": "no-cache"}
 """The browser asks again each time; with an ETag the response may be that nothing has changed."""
 PRIVATE = {"Cache-Control": "no-store"}
-MAX_STATES = 8
-"""Runs whose latest view is cached: the most recently requested."""
-
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 HTML, JSON = "text/html; charset=utf-8", "application/json"
@@ -51,14 +45,13 @@ T = TypeVar("T")
 
 
 class Site:
-    """Answers requests about the runs of a folder; `host` is the address that it listens on."""
+    """Answers requests about a run; `host` is the address that it listens on."""
 
-    def __init__(self, path: Path, host: str) -> None:
-        self._folder = RunsFolder(path)
+    def __init__(self, feed: Feed, host: str) -> None:
+        self._state = PageState(feed)
+        self._page = monitor_page(feed.directory.resolve().name)
         self._names = {"localhost", socket.gethostname().lower(), host.lower()}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="run-reader")
-        self._states: dict[str, PageState] = {}
-        self._log_lock = asyncio.Lock()
         self._assets = {name: (kind, text.encode()) for name, (kind, text) in assets().items()}
 
     def close(self) -> None:
@@ -66,10 +59,9 @@ class Site:
         self._thread.shutdown()
 
     async def warm_up(self) -> None:
-        """Read a run before the first request, since a large one takes half a second."""
+        """Make the view before the first request, since that of a large run takes half a second."""
         with suppress(StoreError):
-            if self._folder.is_run and (state := await self._state(self._folder.path.name)) is not None:
-                await self._read(state.view)
+            await self._read(self._state.view)
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         """Respond to a request."""
@@ -84,52 +76,19 @@ class Site:
     async def _route(self, request: web.BaseRequest) -> web.Response:
         match request_path(request):
             case [""]:
-                return _page(monitor_page(self._folder.path.name) if self._folder.is_run else runs_page())
+                return ok(self._page.encode(), HTML, REVALIDATE)
             case ["assets", name] if name in self._assets:
                 kind, body = self._assets[name]
                 return _conditional(request, body, kind, f'"{blake2b(body, digest_size=12).hexdigest()}"')
-            case ["api", "runs"]:
-                return ok(to_json(await self._read(self._folder.briefs)))
-            case ["run", name, *rest] if rest in ([], [""]) and await self._state(name) is not None:
-                moved = web.Response(status=308, headers={"Location": f"{quote(name, safe='')}/"})
-                return _page(monitor_page(name, "../../")) if rest else moved
-            case ["api", "run", name, *what] if (state := await self._state(name)) is not None:
-                return await self._answer_about_run(state, what, request)
-        return problem(404, "not found")
-
-    async def _state(self, name: str) -> PageState | None:
-        """State of the run with this name; None if there is no such run."""
-        path = (await self._read(self._folder.runs)).get(name)
-        state = self._states.pop(name, None)
-        if path is None:
-            return None
-        while len(self._states) >= MAX_STATES:
-            del self._states[next(iter(self._states))]
-        self._states[name] = state or PageState(path)
-        return self._states[name]
-
-    async def _answer_about_run(self, state: PageState, what: list[str], request: web.BaseRequest) -> web.Response:
-        body: bytes | None = None
-        match what:
-            case ["view"]:
-                view, etag = await self._read(state.view)
+            case ["api", "view"]:
+                view, etag = await self._read(self._state.view)
                 return _conditional(request, view, JSON, etag)
-            case ["progress"] if (numbers := _integers(request, "after")) is not None:
-                body = await self._read(partial(state.progress, *numbers))
-            case ["question", index] if (numbers := _integers(request, "model", "after", question=index)) is not None:
-                body = await self._read(partial(state.answers, *numbers))
-            case ["transcript", index] if (numbers := _integers(request, "model", "trial", question=index)) is not None:
-                body = await self._transcript(state, *numbers)
-        return problem(404, "not found") if body is None else ok(body)
-
-    async def _transcript(self, state: PageState, question: int, model: int, trial: int) -> bytes | None:
-        """The last message of a trial that Inspect ran, as JSON; None if there is no such trial. One log at a time."""
-        record = await self._read(lambda: state.record(question, model, trial))
-        if record is None:
-            return None
-        async with self._log_lock:
-            end = await asyncio.to_thread(transcript_end, state.directory, record)
-        return to_json(end)
+            case ["api", "progress"] if (numbers := _integers(request, "after")) is not None:
+                return ok(await self._read(partial(self._state.progress, *numbers)))
+            case ["api", "question", index] if numbers := _integers(request, "model", "after", question=index):
+                answers = await self._read(partial(self._state.answers, *numbers))
+                return problem(404, "not found") if answers is None else ok(answers)
+        return problem(404, "not found")
 
     async def _read(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -175,10 +134,6 @@ def _conditional(request: web.BaseRequest, body: bytes, kind: str, etag: str) ->
     return ok(body, kind, headers)
 
 
-def _page(html: str) -> web.Response:
-    return ok(html.encode(), HTML, REVALIDATE)
-
-
 def ok(body: bytes, kind: str = JSON, headers: Mapping[str, str] = PRIVATE) -> web.Response:
     """Build a response with this body."""
     return web.Response(body=body, headers={"Content-Type": kind, **headers})
@@ -192,12 +147,12 @@ def problem(status: int, what: str) -> web.Response:
 LOOPBACK = "127.0.0.1"
 
 
-async def serve(path: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve the run or the folder at `path` until Ctrl-C or SIGTERM; `ready` gets the address.
+async def serve(feed: Feed, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the page of a run until Ctrl-C or SIGTERM; `ready` gets the address.
 
     Port 0 takes any free port. Raises `ConfigError` if the port is not available.
     """
-    site, over = Site(path, host), asyncio.Event()
+    site, over = Site(feed, host), asyncio.Event()
     with closing(site):
         async with listen_at(PageServer(site.answer, HEADERS), host, port) as bound:
             with set_by_signals(over):

@@ -11,10 +11,9 @@ import { duration, messageOf, name, plain, plural, visible } from "./text.js";
 /** @import { State } from "./parts.js" */
 
 /**
- * What the dialog shows. `request` counts requests, so that only the newest is shown; `ends` are the last messages of
- * transcripts, by the number of the trial.
+ * What the dialog shows. `request` counts requests, so that only the newest is shown.
  * @typedef {{index: number, model: string | null, trials: TrialView[], more: boolean, problem: string | null,
- *   busy: boolean, request: number, ends: Map<number, TranscriptEnd | string>}} Shown
+ *   busy: boolean, request: number}} Shown
  */
 
 const PAD = 3;
@@ -23,16 +22,15 @@ const PAD = 3;
  * A dialog on questions; `fetchTrials(question, model, after)` is null where no texts are available.
  * @param {State} state
  * @param {((question: number, model: number, after: number | null) => Promise<AnswersPage>) | null} fetchTrials
- * @param {(question: number, model: number, trial: number) => Promise<TranscriptEnd>} fetchEnd
  */
-export function questionDialog(state, fetchTrials, fetchEnd) {
+export function questionDialog(state, fetchTrials) {
   const body = h("div", { class: "body" });
   const close = h("button", { class: "close", "aria-label": "Close" }, "×");
   const dialog = h("dialog", { "aria-labelledby": "question-title" }, h("form", { method: "dialog" }, close), body);
   document.body.append(dialog);
   const empty = { trials: [], more: false, problem: null };
   /** @type {Shown} */
-  const shown = { index: 0, model: null, ...empty, busy: false, request: 0, ends: new Map() };
+  const shown = { index: 0, model: null, ...empty, busy: false, request: 0 };
 
   const draw = () => update(body, h("div", null, content(state, shown, fetchTrials !== null)));
   const load = async () => {
@@ -53,31 +51,12 @@ export function questionDialog(state, fetchTrials, fetchEnd) {
     draw();
   };
   const choose = (/** @type {string} */ model) => {
-    Object.assign(shown, { model, ...empty, ends: new Map() });
+    Object.assign(shown, { model, ...empty });
     draw();
     load();
   };
-  const loadEnd = async (/** @type {number} */ number) => {
-    const trial = shown.trials.find((trial) => trial.trial === number);
-    const { ends, index, model } = shown;
-    if (!trial || !isOfInspect(trial) || ends.has(number)) return;
-    ends.set(number, "Reading Inspect’s log …");
-    draw();
-    try {
-      ends.set(number, await fetchEnd(index, entry(state.facts.columnOf, model ?? ""), number));
-    } catch (error) {
-      ends.set(number, `Inspect’s log could not be read: ${messageOf(error)}`);
-    }
-    if (ends === shown.ends) draw();
-  };
-  const onToggle = (/** @type {Event} */ { target }) => {
-    if (target instanceof HTMLDetailsElement && target.open && target.matches(".answer"))
-      loadEnd(Number(target.dataset.key));
-  };
-
   on(dialog, "click", "[data-model]", (button) => choose(button.dataset.model ?? ""));
   on(dialog, "click", "[data-next]", load);
-  dialog.addEventListener("toggle", onToggle, { capture: true }); // a toggle does not bubble
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   const open = (/** @type {number} */ index, /** @type {string | null} */ model = null) => {
     shown.index = index;
@@ -143,8 +122,8 @@ function posteriors({ view, facts }, shown, hasAnswers) {
 }
 
 /** @param {State} state @param {Shown} shown */
-function trials({ view }, { model, trials, ends, problem, busy, more }) {
-  const answers = trials.map((trial) => answer(view, trial, ends.get(trial.trial)));
+function trials({ view }, { model, trials, problem, busy, more }) {
+  const answers = trials.map((trial) => answer(view, trial));
   const next = { type: "button", class: "more", "data-next": "" };
   return h("section", { "data-key": `trials-${model}`, "aria-label": "Answers" }, [
     h("h3", null, "Answers of ", name(model, 60)),
@@ -161,8 +140,8 @@ function isOfInspect(trial) {
   return trial.replica.startsWith(`${INSPECT_LOGS}/`);
 }
 
-/** @param {PageView} view @param {TrialView} trial @param {TranscriptEnd | string} [end] */
-function answer(view, trial, end) {
+/** @param {PageView} view @param {TrialView} trial */
+function answer(view, trial) {
   const grade = trial.category === null ? "not graded" : categoryName(view, trial.category);
   const isBest = trial.value !== null && trial.value === Math.max(...view.weights);
   const kind = trial.category === null ? "failed" : isBest ? "best" : "";
@@ -188,7 +167,6 @@ function answer(view, trial, end) {
     trial.reasoning ? folded("Reasoning", foreign(visible(trial.reasoning))) : null,
     textOrEmpty(trial.text),
     trial.tokens.length ? tokenList(trial) : null,
-    end === undefined ? null : transcriptEnd(end),
   ]);
 }
 
@@ -200,18 +178,6 @@ function folded(title, content) {
 /** @param {string} text */
 function textOrEmpty(text) {
   return foreign(text ? visible(text) : h("span", { class: "quiet" }, "(empty)"));
-}
-
-/** The last message of a transcript, or why it is not there. @param {TranscriptEnd | string} end */
-function transcriptEnd(end) {
-  if (typeof end === "string") return h("p", { class: "quiet", role: "status" }, plain(end, 400));
-  const { log, role, sample, text } = end;
-  const place = `sample ${plain(sample, 200)} in ${plain(log, 200)}`;
-  if (role === null) return h("p", { class: "note transcript" }, `${plain(text, 600)} It is ${place}.`);
-  return h("section", { class: "transcript", "aria-label": "Last message of its transcript" }, [
-    note(`Last message of its transcript (${place}), by ${plain(role, 40)}:`),
-    textOrEmpty(text),
-  ]);
 }
 
 /** The first tokens of an answer with the probability of each. @param {TrialView} trial */

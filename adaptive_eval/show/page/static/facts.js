@@ -22,8 +22,6 @@ import { count, number, percent, plain } from "./text.js";
 /** @typedef {{key: string, first: string, second: string | null, points: Point[]}} Series */
 /** @typedef {PairRow & {word: string}} Pair with its verdict in words */
 
-/** @type {("resolved" | "tied" | "undecided_by_labels" | "open" | "out_of_reach" | "blocked")[]} */
-export const VERDICTS = ["resolved", "tied", "undecided_by_labels", "open", "out_of_reach", "blocked"];
 export const SETTLED = new Set(["resolved", "tied"]);
 
 /** The two-sided normal quantile of a 95% interval. */

@@ -11,20 +11,20 @@ import { Unreachable, readProgress, readView } from "./sent.js";
 const PAUSE_MS = 1000;
 const VIEW_PAUSE_MS = 3000;
 
-/** Follows the run behind `api`. @param {string} api @param {Handlers} handlers */
-export async function follow(api, { onView, onPulse, onConnection }) {
+/** Follows the run. @param {Handlers} handlers */
+export async function follow({ onView, onPulse, onConnection }) {
   let [connection, edition, step, viewed] = ["", "", -1, -Infinity];
   const report = (/** @type {Connection} */ fresh) => {
     if (fresh !== connection) onConnection(fresh);
     connection = fresh;
   };
   const read = async () => {
-    const progress = await readProgress(api, step);
+    const progress = await readProgress(step);
     const isRunning = progress.status === "running";
     // drawing a view takes a tenth of a second
     const isStale = progress.edition !== edition && !(isRunning && performance.now() - viewed < VIEW_PAUSE_MS);
     if (isStale) {
-      onView(await readView(api));
+      onView(await readView());
       [edition, viewed] = [progress.edition, performance.now()];
     }
     report(isRunning ? "live" : "ended");

@@ -15,9 +15,8 @@ import { followFolds, sumOf } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
-import { showRuns } from "./runs.js";
 import { followEdges, markEdges } from "./scrolling.js";
-import { embedded, readAnswers, readTranscript } from "./sent.js";
+import { embedded, readAnswers } from "./sent.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
 import { glossaryList, openTerms, term } from "./terms.js";
@@ -39,8 +38,8 @@ const CIRCUMSTANCES = [labels, trouble, recipe, glossary, decided];
 const PAPER_WIDTH = 1000;
 const MAX_ANNOUNCED = 5;
 
-/** A page with its state. @param {HTMLElement} page @param {PageView} view @param {string | null} api */
-function openPage(page, view, api) {
+/** A page with its state, and with answers if a server has them. @param {HTMLElement} page @param {PageView} view */
+function openPage(page, view, hasAnswers = true) {
   const initial = { ui: {}, pulse: null, live: false, waiting: false, printing: false, width: 0 };
   /** @type {State} */
   const state = {
@@ -77,9 +76,7 @@ function openPage(page, view, api) {
   };
   const drawSections = (/** @type {string[]} */ ...ids) => ids.forEach((id) => drawIfOpen(entry(parts, id)));
   const drawAll = () => parts.forEach(drawIfOpen);
-  const dialog = questionDialog(state, api === null ? null : (...place) => readAnswers(api, ...place), (...place) =>
-    readTranscript(api ?? "", ...place),
-  );
+  const dialog = questionDialog(state, hasAnswers ? readAnswers : null);
   const widest = entry(parts, "ranking").body;
   const measure = () => {
     const width = Math.floor(widest.clientWidth);
@@ -197,20 +194,18 @@ async function begin() {
   const page = /** @type {HTMLElement} */ (document.getElementById("page"));
   openTerms();
   const carried = embedded("view");
-  const { api, runs } = document.documentElement.dataset;
-  if (carried) openPage(page, carried, null);
-  else if (runs !== undefined) await showRuns(page, runs);
-  else await monitor(page, api ?? "");
+  if (carried) openPage(page, carried, false);
+  else await monitor(page);
 }
 
-/** @param {HTMLElement} page @param {string} api */
-async function monitor(page, api) {
+/** @param {HTMLElement} page */
+async function monitor(page) {
   /** @type {ReturnType<typeof openPage> | null} */
   let opened = null;
   try {
-    await follow(api, {
+    await follow({
       onView(view) {
-        if (opened === null) opened = openPage(page, view, api);
+        if (opened === null) opened = openPage(page, view);
         else opened.onView(view);
       },
       onPulse: (pulse) => opened?.onPulse(pulse),

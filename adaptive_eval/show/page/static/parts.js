@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { term } from "./terms.js";
 import { count, name, plain, plural } from "./text.js";
-/** @import { Attributes, Child } from "./dom.js" */
+/** @import { Child } from "./dom.js" */
 /** @import { Facts } from "./facts.js" */
 /** @import { Place } from "./grid.js" */
 
@@ -29,9 +29,9 @@ import { count, name, plain, plural } from "./text.js";
  */
 
 /**
- * A column of a table: its heading, what it shows of a row, and attributes of the heading and of the cells.
+ * A column of a table: its heading, and what it shows of a row.
  * @template R
- * @typedef {[title: Child, cell: (row: R) => Child, heading?: Attributes, cells?: Attributes]} Column
+ * @typedef {[title: Child, cell: (row: R) => Child]} Column
  */
 
 /**
@@ -66,10 +66,10 @@ export function table({ caption, columns, rows, texts = 1, shown = false, key, c
   if (!rows.length) return null;
   const present = columns.filter((column) => column !== false && column !== null);
   const side = (/** @type {number} */ index) => (index < texts ? null : "digits");
-  const heads = present.map(([title, , more], index) => h("th", { scope: "col", class: side(index), ...more }, title));
+  const heads = present.map(([title], index) => h("th", { scope: "col", class: side(index) }, title));
   const body = rows.map((row) => {
-    const cells = present.map(([, cell, , more], index) =>
-      index ? h("td", { class: side(index), ...more }, cell(row)) : h("th", { scope: "row" }, cell(row)),
+    const cells = present.map(([, cell], index) =>
+      index ? h("td", { class: side(index) }, cell(row)) : h("th", { scope: "row" }, cell(row)),
     );
     return h("tr", { "data-key": key ? key(row) : null }, cells);
   });

@@ -41,7 +41,7 @@ export const ranking = {
       h("th", column("digits"), term("score", "Score"), h("small", null, "95% interval")),
       hasCosts ? h("th", column("digits each"), term("per_answer", "Per answer")) : null,
       h("th", column("plot"), axis(scale, facts)),
-      h("th", column("says"), "Verdict"),
+      h("th", column("says"), facts.gate ? term("gate", "Verdict") : "Verdict"),
     ];
     const rows = models.map((model, index) => ({ model, verdict: view.verdicts[index] ?? "" }));
     const tiers = tiersOf(rows, view).map(({ number, rows }) =>

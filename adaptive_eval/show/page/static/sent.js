@@ -6,40 +6,22 @@ export function embedded(id) {
   return element && JSON.parse(element.textContent);
 }
 
-/** The view of the run behind `api`. @param {string} api @returns {Promise<PageView>} */
-export function readView(api) {
-  return json(`${api}view`);
+/** The view of the run. @returns {Promise<PageView>} */
+export function readView() {
+  return json("api/view");
 }
 
-/**
- * Totals, and what has changed since a step.
- * @param {string} api @param {number} after @returns {Promise<RunProgress>}
- */
-export function readProgress(api, after) {
-  return json(`${api}progress?after=${after}`);
-}
-
-/** The runs of the folder whose pages begin at `root`. @param {string} root @returns {Promise<RunBrief[]>} */
-export function readRuns(root) {
-  return json(`${root}api/runs`);
+/** Totals, and what has changed since a step. @param {number} after @returns {Promise<RunProgress>} */
+export function readProgress(after) {
+  return json(`api/progress?after=${after}`);
 }
 
 /**
  * A page of trials of a question by a model, both by number, after the trial of that number.
- * @param {string} api @param {number} question @param {number} model @param {number | null} after
- * @returns {Promise<AnswersPage>}
+ * @param {number} question @param {number} model @param {number | null} after @returns {Promise<AnswersPage>}
  */
-export function readAnswers(api, question, model, after) {
-  return json(`${api}question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
-}
-
-/**
- * The last message of a trial that Inspect ran, all by number.
- * @param {string} api @param {number} question @param {number} model @param {number} trial
- * @returns {Promise<TranscriptEnd>}
- */
-export function readTranscript(api, question, model, trial) {
-  return json(`${api}transcript/${question}?model=${model}&trial=${trial}`);
+export function readAnswers(question, model, after) {
+  return json(`api/question/${question}?model=${model}${after === null ? "" : `&after=${after}`}`);
 }
 
 /** The place of Inspect's logs in the directory of a run. */

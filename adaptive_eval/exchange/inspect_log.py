@@ -10,6 +10,7 @@ from typing import Any
 
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer, Signal
+from adaptive_eval.exchange.log_files import MOST_BYTES, Archive, LogFile
 from adaptive_eval.exchange.samples import (
     NOT_LOGGED,
     SEVERAL_ANSWERS,
@@ -25,14 +26,13 @@ from adaptive_eval.exchange.samples import (
     value_of_score,
     whole_number,
 )
-from adaptive_eval.exchange.tables.reader import EXPORT_COLUMNS, record_of_row
 from adaptive_eval.questions.benchmark import BENCHMARK_OF_RUN, MODEL_OF_RUN, parse_sample_name
 from adaptive_eval.questions.load import as_text
-from adaptive_eval.report.log_files import MOST_BYTES, Archive, LogFile
-from adaptive_eval.report.transcripts import ATTACHED
 
 Sample = Mapping[str, Any]
 
+ATTACHED = "attachment://"
+"""Beginning of a text that stands for an attachment."""
 MAX_ATTACHED_CHARACTERS = 4 * MOST_BYTES
 """Limit on the attachments in the messages of a sample, since each may be referred to a million times."""
 
@@ -54,8 +54,6 @@ IN_BODY = ("frequency_penalty", "presence_penalty", "reasoning_effort")
 GRADERS = {"choice": "choice", "exact": "exact", "includes": "contains", "math": "math"}
 SERVICES = {"openai", "vllm", "sglang", "ollama", "together", "openrouter", "hf", "groq", "mistral", "grok", "mockllm"}
 """Prefixes that Inspect puts before the name sent to a server."""
-FROM_ANSWER = ("text", "reasoning", "latency", "prompt_tokens", "completion_tokens")
-"""Fields of an answer that an export stores outside the metadata."""
 
 
 def _grader(scorer: Mapping[str, Any]) -> str | None:
@@ -75,8 +73,6 @@ class SampleReader:
             raise file.refuse("has no model (eval.model): it is not an Inspect log, or is damaged")
         self._model: str = spec["model"]
         self._task = as_text(spec.get("task"))
-        self._is_own_export = "adaptive_eval" in mapping(spec.get("packages"))
-        """Whether `adaptive-eval export` wrote the log, with everything stored about each sample."""
         of_run = mapping(spec.get("metadata"))
         self._of_run = MODEL_OF_RUN in of_run
         """Whether a run requested the samples, so that their ids name the trials."""
@@ -117,8 +113,6 @@ class SampleReader:
             prompt, _target(fields.get("target")), tuple(map(as_text, sequence(fields.get("choices"))))
         )
         settings = self._settings if system is None else self._settings._replace(system=system)
-        if self._is_own_export and (exported := self._exported_record(fields, score, value, answer, place)) is not None:
-            return exported._replace(task=self._task, asked=asked, settings=settings, scorer=scorer)
         named = parse_sample_name(as_text(fields["id"])) if self._of_run else None
         question, trial = (as_text(fields["id"]), epoch - 1) if named is None else named
         uuid = fields["uuid"] if isinstance(fields.get("uuid"), str) else None
@@ -142,30 +136,6 @@ class SampleReader:
             identity=uuid if named is None else str(self._file.path.parent),  # a killed run asks for a trial again
             of_task=named is not None,
         )
-
-    def _exported_record(
-        self, sample: Sample, score: Mapping[str, Any], value: float | None, answer: Answer | None, place: str
-    ) -> Record | None:
-        """The trial as it was stored; None if the sample does not have the form of an export."""
-        metadata, graded = mapping(sample.get("metadata")), mapping(score.get("metadata"))
-        row = {
-            **metadata,
-            "model": self._model,
-            "question": sample["id"],
-            "trial": sample["epoch"] - 1,
-            "category": graded.get("category"),
-            "label": graded.get("label"),
-            "value": value,
-            "signals": graded.get("signals"),
-            "extracted": score.get("answer"),
-            "flags": " ".join(map(as_text, sequence(metadata.get("flags")))),
-        }
-        if answer is not None:
-            row |= {name: getattr(answer, name) for name in FROM_ANSWER}
-        is_complete = row.keys() >= EXPORT_COLUMNS and (
-            graded.keys() >= {"category", "label"} or row.get("grader_error") is not None
-        )
-        return record_of_row(self._file, place, row) if is_complete else None
 
     def _score(self, sample: Sample, place: str) -> tuple[str | None, Mapping[str, Any]]:
         """The only score, or that of the chosen scorer (`scorer.key` for one of several values), after its name; empty

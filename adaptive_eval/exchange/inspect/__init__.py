@@ -1,1 +1,0 @@
-"""Logs of Inspect, read and written."""
