@@ -114,12 +114,15 @@ def dollars(value: float, among: Iterable[float] = ()) -> str:
 
 EMPTY_CELLS = ("", "-")
 MAX_CELL, MAX_PARAGRAPH = 500, 2000
+MENTION = re.compile(r"(?<![\w@])@(?=\w)")
 MARKUP = "\\`*_{}[]<>#|!~&"
 
 
 def markdown_cell(text: str, longest: int = 200) -> str:
-    """Escape a text for one line of Markdown, so that nothing in it is markup, a link or a new column."""
-    return "".join(f"\\{ch}" if ch in MARKUP else ch for ch in safe_line(text, longest))
+    """Escape a text for one line of Markdown, so that nothing in it is markup, a link, a new column, or calls a person
+    by name."""
+    escaped = "".join(f"\\{ch}" if ch in MARKUP else ch for ch in safe_line(text, longest))
+    return MENTION.sub("@\u200b", escaped)
 
 
 def markdown_table(

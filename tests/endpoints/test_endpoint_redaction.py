@@ -147,6 +147,7 @@ def test_what_is_kept_from_answers_is_what_can_be_no_word() -> None:
 
     for word in ("EMPTY", "x", "not-needed", "placeholder", "12345678", ""):
         assert not secrets_of(word)
+    assert "184467440737095516" in secrets_of("184467440737095516")
     assert KEY in secrets_of(KEY) and "correcthorsebatterystaple" in secrets_of("correcthorsebatterystaple")
     assert secrets_of("", Accept="application/json; version=2024", Referer="https://example.org/bench") == frozenset()
     assert "s3cret-value" in secrets_of("", **{"X-Api-Key": "s3cret-value"})

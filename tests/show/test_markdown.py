@@ -169,6 +169,8 @@ def test_hostile_names_are_text() -> None:
     assert not re.search(r"(?<!\\)[|<>\[\]`*_]", markdown_cell(name))
     assert "\n" not in markdown_cell(name) and "\x1b" not in markdown_cell(name) and "\u202e" not in markdown_cell(name)
     assert fenced_block("```\nx", "yaml").startswith("````yaml\n")
+    called = markdown_cell("ask @everyone, a@b.c or <@U12>")
+    assert "@everyone" not in called and "@U12" not in called and "a@b.c" in called
 
 
 def test_hostile_words_of_a_stored_report_are_text(view: RunView) -> None:
