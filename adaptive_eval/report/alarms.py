@@ -20,7 +20,7 @@ from adaptive_eval.report.needs import (
     void_models,
 )
 from adaptive_eval.report.results import AlarmRow, ModelRow, Results
-from adaptive_eval.report.warnings import is_alarmed
+from adaptive_eval.report.warnings import REPEATS_UNCLEAR, is_alarmed
 
 TRUNCATED = AnswerKind.TRUNCATED.signal
 LIMIT = "sampling.max_tokens"
@@ -83,8 +83,9 @@ def alarmed_models(results: Results, events: Sequence[Event]) -> Mapping[str, st
 
 
 def alarms_by_model(results: Results) -> Mapping[str, str]:
-    """Models with an alarm about their answers, whether these count or not, each with the alarm."""
-    faults, warnings = frozenset(AnswerFault), results.warnings
+    """Models with an alarm about their answers, whether these count or not, or with answers that may repeat, each with
+    the alarm or warning."""
+    faults, warnings = {*AnswerFault, REPEATS_UNCLEAR}, results.warnings
     about_all = {row.model: row.text for row in warnings if row.model is not None and row.kind in faults}
     return about_all | {row.model: row.text for row in results.alarms}
 

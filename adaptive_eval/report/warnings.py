@@ -207,7 +207,7 @@ def recorded_caution(names: Sequence[str], events: Sequence[Event]) -> Iterator[
 
 
 def elsewhere_cautions(names: Sequence[str], depths: Sequence[float], events: Sequence[Event]) -> Iterator[Caution]:
-    """Warn of alarms about recorded outcomes, and about R0 of models that have any (D), in the runs they come from."""
+    """Repeat what the runs that recorded outcomes, and R0 of models that have any (D), come from warn of."""
     alarms = {event.model: (event.run, event.alarm) for event in events_of_kind(events, OutcomesRecorded)}
     counted = {name for name, depth in zip(names, depths, strict=True) if depth}
     for prior in events_of_kind(events, PriorTaken)[-1:]:
@@ -215,8 +215,7 @@ def elsewhere_cautions(names: Sequence[str], depths: Sequence[float], events: Se
     for name in names:
         run, alarm = alarms.get(name, ("", None))
         if alarm is not None:
-            text = f"its answers in the run {run} had an alarm, and that run let them count; here they count, too"
-            yield Caution("alarm_elsewhere", name, f"{text}: {alarm}")
+            yield Caution("alarm_elsewhere", name, f"its answers count here as in the run {run}, which warns: {alarm}")
 
 
 def prior_caution(

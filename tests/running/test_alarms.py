@@ -262,7 +262,7 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
         assert f"{first} has an alarm about bob: the answers of 12 of 12 pairs" in refused.stderr
     fine, place.run_dir = ("--set", "stopping.on_alarm=never"), first
     assert place.run(*fine).exit_code == ExitCode.REACHED
-    caveat = "its answers in the run run had an alarm, and that run let them count; here they count, too: the answers"
+    caveat = "its answers count here as in the run run, which warns: the answers"
     for name, later in enumerate(laters):
         place.run_dir = place.folder / f"later-{name}"
         assert place.run(*fine, **later).exit_code == ExitCode.REACHED, "as the refusal says"
@@ -274,6 +274,20 @@ def test_servers_that_ignore_the_seed_are_reported_everywhere(place: ScriptedPla
     (place.folder / "all").mkdir()
     all_of_them = place_of(place.folder / "all", server).run()
     assert all_of_them.exit_code == ExitCode.SPENT and "ignores the seed or serves a cache" in all_of_them.stderr
+
+
+def test_runs_that_take_answers_which_may_be_copies_warn_of_it(place: ScriptedPlace, server: ScriptedServer) -> None:
+    server.answer = lambda model, question, seed: honest(model, question, 7 if model == "bob" else seed)
+    place.run()
+    assert ("repeats_unclear", "bob") in place.warnings()
+    first = place.run_dir
+    for name, later in enumerate(
+        ({"prior": {"run": str(first)}}, {"models": ["ada", {"name": "bob", "recorded": str(first)}]})
+    ):
+        place.run_dir = place.folder / f"later-{name}"
+        place.run(**later)
+        (text,) = [row["text"] for row in place.results["warnings"] if row["kind"] == "alarm_elsewhere"]
+        assert text.startswith("its answers count here as in the run run, which warns: the answers of all 12 pairs")
 
 
 @pytest.mark.slow
