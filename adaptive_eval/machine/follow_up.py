@@ -64,7 +64,7 @@ FIRST_IN_FLIGHT = 4
 """Answers in flight of a model whose answers are lost without a grade, until one of its answers has one."""
 EXCEEDED = (
     "an answer used {} tokens with its prompt, and at most {} were reserved for it (prompt and max_tokens): its server "
-    "does not keep to max_tokens, or adds to the prompt, so no limit can hold. Fix the server and start over, or remove "
+    "does not keep to max_tokens, or adds to the prompt, so no limit can hold. Fix it and start over, or remove "
     "the limits"
 )
 VERDICT_EXCEEDED = (
