@@ -123,7 +123,7 @@ def _open_answers(run: Path, stored: StoredRun, chosen: Sequence[Labelled]) -> I
     ends = {at: transcript_end(run, record) for at, record in records.items() if is_from_inspect(record)}
     for at, record in records.items():
         grader = grader_of(stored.setup.config.grader, at.question)
-        texts = texts_to_label(grader, questions[at.question].for_trial(at.trial), record.answer.text)
+        texts = texts_to_label(grader, questions[at.question], record.answer.text)
         if (end := ends.get(at)) is not None and end.text != record.answer.text:
             texts[LAST_MESSAGE] = end.text if end.role is None else f"{end.role}: {end.text}"
         shown = {name: visible(text) for name, text in texts.items()}

@@ -43,7 +43,7 @@ class _Outbox:
     def request(self, request: Request, seed: int, *, guarded: bool) -> int:
         """Queue a request for answers, and return its number."""
         number = next(self._numbers)
-        self._requests.append(SiteRequest(number, request.question, request.first, seed, request.size, guarded))
+        self._requests.append(SiteRequest(number, request.question, seed, request.size, guarded))
         self.flush_soon()
         return number
 

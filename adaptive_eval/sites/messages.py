@@ -65,8 +65,6 @@ class SiteRequest(NamedTuple):
 
     number: int
     question: int
-    trial: int
-    """The trial with the first seed."""
     first: int
     size: int
     guarded: bool

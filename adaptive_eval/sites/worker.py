@@ -228,10 +228,7 @@ class SiteWorker:
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return
-        marks = [
-            await self._grade(answer, question.for_trial(request.trial + offset))
-            for offset, answer in enumerate(answers)
-        ]
+        marks = [await self._grade(answer, question) for answer in answers]
         self._reply(SiteReply(request.number, tuple(map(pack_answer, answers, marks))))
 
     async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:

@@ -50,8 +50,8 @@ class SuppliedModel:
     seed: Callable[[int, int], int]
     """The seed of a question's trial."""
     cost: Callable[[Answer], Cost]
-    reserve: Callable[[Answer, int, int], Cost] = field(default=lambda answer, question, number: NO_COST)
-    """The most that the grade of an answer to a question's trial may cost."""
+    reserve: Callable[[Answer, int], Cost] = field(default=lambda answer, question: NO_COST)
+    """The most that the grade of an answer to a question may cost."""
 
     @property
     def name(self) -> str:

@@ -154,7 +154,7 @@ async def test_a_request_that_is_dropped_with_the_same_message_is_not_asked() ->
     worker = begun("head")
     worker._site_data = SimpleNamespace(prompts=[None], questions=[None])
     worker._endpoint = SimpleNamespace(sample=sample, stats=EndpointStats())
-    requests = tuple(SiteRequest(number, 0, number, number, 1, False) for number in range(2))
+    requests = tuple(SiteRequest(number, 0, number, 1, False) for number in range(2))
     assert (await worker.sync("head", SiteOrder(requests, dropped=(1,)))).replies == (SiteReply(0, ()),)
     assert asked == [range(1)]
 
@@ -294,8 +294,8 @@ async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
     place.begin(link)
     await until(lambda: len(site.requests) == 3)
     assert site.orders == 1, "they travel together"
-    assert [(request.question, request.trial, request.first) for request in site.requests] == [
-        (7, 0, 0), (7, 1, 1), (7, 2, 2)
+    assert [(request.question, request.first) for request in site.requests] == [
+        (7, 0), (7, 1), (7, 2)
     ]  # fmt: skip
     assert endpoint.stats.in_flight == 3
 
