@@ -80,8 +80,6 @@ class SiteBook:
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self._rows: dict[tuple[str, str], SiteRow] = {}
-        self._loaded: dict[tuple[str, str], float] = {}
-        """Time at which each server was ready; a server that is found again keeps it."""
         for event in events:
             self.on_event(event)
 
@@ -101,9 +99,7 @@ class SiteBook:
             case SitePlaced():
                 self._place(event, at)
             case ServerLaunched(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
-                if event.seconds > 0.0 or self._rows[key].model != event.model or key not in self._loaded:
-                    self._loaded[key] = at
-                self._set_state(key, SiteState.SERVING, at, model=event.model, since=self._loaded[key])
+                self._set_state(key, SiteState.SERVING, at, model=event.model)
             case ServerDied(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:
                 self._set_state(key, SiteState.LOADING, at)
             case ServerReleased(on=str(on)) if (key := _site_key(event.model, on)) in self._rows:

@@ -203,7 +203,6 @@ class _Start:
                 stack,
                 driver.post,
                 driver.fail,
-                created=store.reader.created,
                 is_capped=prepared.plan.budget.bought,
                 events=list(status.events),
                 answered=store.reader.answer_times(),

@@ -125,8 +125,6 @@ class SupplyContext:
     post: Post
     on_error: Callable[[BaseException], None]
     """Called with an error that nobody has foreseen."""
-    created: float = 0.0
-    """When the run was created."""
     is_capped: bool = False
     """Whether a cap counts what lost answers have cost."""
     events: Sequence[Event] = ()

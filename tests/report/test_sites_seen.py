@@ -18,8 +18,8 @@ from adaptive_eval.notes import (
 from adaptive_eval.report.sites import SiteBook, SiteRow, site_rows
 
 
-def placed(at: float, node: str, *, host: str = "gpu-07", is_reused: bool = False, site: str = "site 1") -> SitePlaced:
-    return SitePlaced("ada", site, host, {"CPU": 4, "GPU": 2}, 3.0, is_reused, 77, node, "4,5", at=at)
+def placed(at: float, node: str, *, host: str = "gpu-07", site: str = "site 1") -> SitePlaced:
+    return SitePlaced("ada", site, host, {"CPU": 4, "GPU": 2}, 3.0, 77, node, "4,5", at=at)
 
 
 def ready(at: float, seconds: float = 30.0, site: str = "site 1") -> ServerLaunched:
@@ -71,13 +71,6 @@ def test_a_return_to_the_same_node_is_no_move_and_another_node_is() -> None:
     assert only([*BEGUN, lost, placed(160.0, "n1")]).moves == 0
     assert only([*BEGUN, lost, placed(160.0, "n2")]).moves == 1
     assert only([*BEGUN, lost, placed(160.0, "n1", host="gpu-08")]).moves == 1
-
-
-def test_a_site_found_again_serves_since_before_the_head_was_killed() -> None:
-    back: list[Event] = [RunResumed(at=200.0), placed(203.0, "n1", is_reused=True)]
-    row = only([*BEGUN, *back, ready(204.0, seconds=0.0)])
-    assert (row.state, row.since, row.placed, row.moves, row.losses) == ("serving", 140.0, 2, 0, 0)
-    assert only([*BEGUN, *back, ready(230.0, seconds=26.0)]).since == 230.0, "it began anew"
 
 
 def test_a_place_that_models_share_is_one_site_and_serves_the_latest() -> None:

@@ -136,12 +136,12 @@ def seen() -> tuple[SiteRow, ...]:
         gpus = {"GPU": 8.0 if number else 0.5}
         place = MODELS[number], f"site {number + 1}"
         events += [
-            SitePlaced(*place, host, gpus, 1.0, False, 9, f"{number}abcdef0123", "0,1" if number else None, at=START),
+            SitePlaced(*place, host, gpus, 1.0, 9, f"{number}abcdef0123", "0,1" if number else None, at=START),
             ServerLaunched(place[0], on=place[1], seconds=9.0, at=START + 10),
         ]
     events += [
         SiteLost("ann", "site 1", "gpu-01", "its raylet was killed", at=START + 20),
-        SitePlaced("ann", "site 1", "gpu-09", {"GPU": 0.5}, 1.0, False, 9, "9abcdef0123", at=START + 25),
+        SitePlaced("ann", "site 1", "gpu-09", {"GPU": 0.5}, 1.0, 9, "9abcdef0123", at=START + 25),
         ServerLaunched("ann", on="site 1", seconds=9.0, at=START + 30),
         SiteLost("bo", "site 2", "gpu-02", "it was silent for 60 s", at=START + 40),
     ]
