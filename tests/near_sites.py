@@ -38,11 +38,11 @@ class NearSite:
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteData) -> SiteBegun:
         return _sent(await self._worker.begin(*_sent((setup, site_secrets, material))))
 
-    async def sync(self, head: str, order: SiteOrder) -> SiteReport:
+    async def sync(self, order: SiteOrder) -> SiteReport:
         self._require()
         self.orders.append(order)
         try:
-            report = _sent(await self._worker.sync(head, _sent(order)))
+            report = _sent(await self._worker.sync(_sent(order)))
         except SiteGone:
             self._require()  # nor does what it says while it ends
             raise
@@ -88,9 +88,6 @@ class NearCluster:
     def _here(self) -> int:
         return sum(not site.gone for _, site in self.placed)
 
-    def sites_left_by(self, run: str) -> list[str]:
-        return []
-
     async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
         life = self.lives.pop(0) if self.lives else None
         if life == "nowhere":
@@ -101,7 +98,7 @@ class NearCluster:
         self.peak = max(self.peak, self._here + 1)
         site = NearSite(life)
         self.placed.append((name, site))
-        return SiteOrigin(site, SiteFacts(f"node{len(self.placed)}", 1, __version__, "0,1", "ab12"), is_reused=False)
+        return SiteOrigin(site, SiteFacts(f"node{len(self.placed)}", 1, __version__, "0,1", "ab12"))
 
     def of(self, words: Iterable[str]) -> list[NearSite]:
         """The sites whose names have all of these words in them."""

@@ -60,6 +60,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     row = '{"id": "1", "prompt": "1 + 1?", "answer": "2"}\n'
     for name in ("questions.jsonl", "aime.jsonl"):
         (tmp_path / name).write_text(row)
+    (tmp_path / "answers.jsonl").write_text('{"model": "in-production", "question": "1", "text": "2"}\n')
     for name in ("configs", "benchmarks", "examples", "tests", ".ci"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)

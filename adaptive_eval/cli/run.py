@@ -118,7 +118,7 @@ def run(
         live_display = open_display(display, prepared.rubric.weights)
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
-        with _open_sites(ray, prepared.config, directory) as sites:
+        with _open_sites(ray, prepared.config) as sites:
             running = execute(prepared, directory, live_display, live_display.ended, sites=sites, ask_again=ask_again)
             with _naming_config(config_words):
                 code = run_to_end(running)
@@ -159,19 +159,17 @@ def _announce_regraded(directory: Path) -> None:
 
 
 @contextmanager
-def _open_sites(address: str | None, config: RunConfig, directory: Path) -> Iterator[OpenRemote | None]:
+def _open_sites(address: str | None, config: RunConfig) -> Iterator[OpenRemote | None]:
     """Open the sites of a cluster if there is an address."""
     if address is None:
         yield None
         return
     # imported here: it needs an extra
     from adaptive_eval.sites import messages
-    from adaptive_eval.sites.cluster import sites_of_run
+    from adaptive_eval.sites.cluster import RayCluster
     from adaptive_eval.sites.nodes import join_cluster
-    from adaptive_eval.sites.opening import RunSites, keeper_name, require_sites
+    from adaptive_eval.sites.opening import RunSites, require_sites
 
     require_sites(config)
-    run = keeper_name(config, directory)
-    timeouts = messages.TIMEOUTS
-    with join_cluster(address) as ray, sites_of_run(ray, run, timeouts.orphan) as cluster:
-        yield RunSites(cluster, timeouts).open
+    with join_cluster(address) as ray:
+        yield RunSites(RayCluster(ray), messages.TIMEOUTS).open

@@ -524,7 +524,7 @@ def check_judge_inputs(grader: GraderOptions, rubric: RubricConfig, questions: Q
         if not isinstance(judge, Judge):
             continue
         fields = (REFERENCE, *section.fields.metadata)
-        if isinstance(judge.compare_to, str) and judge.compare_to not in fields:
+        if judge.compare_to is not None and judge.compare_to not in fields:
             hint = f"it is one of {', '.join(fields)}; name the field under questions.fields.metadata"
             rule = "must be a field of the questions that is kept"
             yield Problem((*grader_path, "compare_to"), rule, hint, judge.compare_to)

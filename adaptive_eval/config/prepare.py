@@ -64,7 +64,6 @@ SERVER_NOT_IN_FINGERPRINT = {
 GRADER_NOT_IN_FINGERPRINT: dict[str, Any] = {
     **dict.fromkeys(("key_is_answer", "concurrency"), True),
     "server": {"__all__": {*SERVER_NOT_IN_FINGERPRINT, "price", "gpus"}},
-    "compare_to": {"run"},
 }
 """Settings of graders that do not change grades."""
 
@@ -187,7 +186,7 @@ def _without_queue_keys(sampling: Sampling) -> Sampling:
 
 
 def _question_body(question: Question) -> dict[str, object]:
-    body = asdict(question) | {"choices": list(question.choices), "others": list(question.others)}
+    body = asdict(question) | {"choices": list(question.choices)}
     del body["id"]
     return body
 

@@ -17,12 +17,15 @@ from warnings import warn
 from pydantic import ValidationError
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.normalise import LM_EVAL_ROWS
-from adaptive_eval.config.other_answers import load_run_questions
 from adaptive_eval.config.run import ModelConfig, RunConfig
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.questions import Question
-from adaptive_eval.questions.benchmark import LM_EVAL_SAMPLING
+from adaptive_eval.graders.by_benchmark import graders_by_benchmark
+from adaptive_eval.questions import Question, load_questions
+from adaptive_eval.questions.benchmark import LM_EVAL_SAMPLING, BenchmarkConfig
+from adaptive_eval.questions.readers import FileRow
+from adaptive_eval.questions.types import QuestionsConfig
 
 DRAWING = ("temperature", "top_p", "top_k", "min_p")
 MAX_STOPS = 4
@@ -35,12 +38,36 @@ UNKNOWN = "for which sampling has no setting"
 def load_run(config: RunConfig) -> tuple[RunConfig, tuple[Question, ...]]:
     """The configuration with the sampling settings of its task, and its questions. A warning tells which settings are
     sent or not used."""
-    questions = load_run_questions(config)
+    questions = _load_questions(config)
     benchmarks = config.questions.benchmarks
     for section in benchmarks.values() if benchmarks else [config.questions]:
         if section.function == LM_EVAL_ROWS:
             config = _with_settings(config, dict(section.options), has_several=bool(benchmarks))
     return config, questions
+
+
+def _load_questions(config: RunConfig) -> tuple[Question, ...]:
+    """Load the questions of a run, those of Inspect tasks too."""
+    sections, rows = dict(config.questions.benchmarks) or {"": config.questions}, dict[str, list[FileRow]]()
+    for name, task in config.inspect_tasks.items():
+        if task is not None:
+            sections[name], rows[name] = _samples(name, sections[name], task, config)
+    section = sections.get("") or config.questions.model_copy(update={"benchmarks": sections})
+    keyless = [name for name, part in graders_by_benchmark(config.grader).items() if part.comes_with_answer]
+    return load_questions(section, folder=config.folder, seed=config.seed, rows=rows, keyless=keyless)
+
+
+def _samples(
+    name: str, section: QuestionsConfig, task: BenchmarkConfig, config: RunConfig
+) -> tuple[QuestionsConfig, list[FileRow]]:
+    """The samples of an Inspect task as rows of questions; if any lacks a target, none has an answer key."""
+    # imported here: only Inspect tasks need it
+    from adaptive_eval.inspect.process import list_task
+
+    listed = list_task(name, task, config.folder, read_environment(config.folder))
+    if not all(str(row["answer"]).strip() for row in listed):
+        section = section.model_copy(update={"fields": section.fields.model_copy(update={"answer": None})})
+    return section, [FileRow(f"sample {number}", row) for number, row in enumerate(listed, start=1)]
 
 
 def _with_settings(config: RunConfig, options: dict[str, Any], *, has_several: bool) -> RunConfig:

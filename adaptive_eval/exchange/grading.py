@@ -61,7 +61,7 @@ class RecordGrader:
                 return _trial(
                     placed, apply_rubric(facts, rubric, placed.question).category, signals, record.extracted, None
                 )
-        grade = await grade_or_error(pool.grade, record.answer, question.for_trial(placed.trial))
+        grade = await grade_or_error(pool.grade, record.answer, question)
         if isinstance(grade, GraderError):
             return _trial(placed, None, {}, None, str(grade))
         return _trial(placed, grade.category, grade.signals, grade.extracted, None)

@@ -21,7 +21,6 @@ from adaptive_eval.graders.ballots import (
 )
 from adaptive_eval.graders.judge_forms import (
     COMPARISON_RUBRIC,
-    AnswersOfModel,
     CombinedVotes,
     ComparisonForm,
     JudgeForm,
@@ -67,10 +66,10 @@ class Judge(AskedGrader):
     """The possible verdicts; default: correct and wrong."""
     scores: tuple[JudgeCriterion, ...] = Field((), max_length=MAX_CRITERIA)
     """Criteria to score separately, instead of verdicts. Without a `rubric` each weighted sum is a category."""
-    compare_to: Annotated[str, Field(min_length=1)] | AnswersOfModel | None = None
-    """Another answer to compare with in both orders, instead of verdicts: `reference`, the answer key; a field of the
-    questions (`questions.fields.metadata`) with the answers of another model or a person; or the answers of a model in
-    an earlier run, trial by trial. Without a `rubric` better scores 1, a tie 0.5, worse 0."""
+    compare_to: Annotated[str, Field(min_length=1)] | None = None
+    """Another answer to compare with in both orders, instead of verdicts: `reference`, the answer key; or a field of
+    the questions (`questions.fields.metadata`) with the answers of another model or a person. Without a `rubric` better
+    scores 1, a tie 0.5, worse 0."""
 
     @field_validator("verdicts")
     @classmethod
@@ -125,8 +124,7 @@ class Judge(AskedGrader):
 
     @property
     def _more_bytes(self) -> int:
-        schema = len(orjson.dumps(reply_format(self.form.ballot))) if self.may_be_structured else 0
-        return schema + (self.max_answer_bytes if isinstance(self.compare_to, AnswersOfModel) else 0)
+        return len(orjson.dumps(reply_format(self.form.ballot))) if self.may_be_structured else 0
 
     @property
     def gives(self) -> frozenset[str]:

@@ -8,13 +8,12 @@ the same answer, that is the verdict, otherwise it is a tie.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.base.sections import Section, config_error
+from adaptive_eval.base.sections import Section
 from adaptive_eval.graders.ballots import VERDICT, BallotField, Levels
 from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig
 from adaptive_eval.graders.scoring import SCORE, JudgeCriterion, lowest_score, weighted_sum
@@ -34,34 +33,6 @@ class JudgeLevel(Section):
     """When to give this verdict, as an instruction to the judge."""
     correct: bool | None = None
     """Whether an answer with this verdict is correct (`is_correct`)."""
-
-
-class AnswersOfModel(Section):
-    """Answers of a model in an earlier run."""
-
-    run: Path
-    """Directory of the earlier run, relative to the current directory. Its answers are copied into this run; it must
-    stay in place until this run has ended."""
-    model: str = Field(min_length=1)
-    """The model there. Each trial is compared with that model's answer of the same number, cyclically if it has
-    fewer."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in_run(cls, given: object) -> object:
-        """Pass a missing `run` on to its validator, whose error explains more than "add the key"."""
-        return {"run": None, **given} if isinstance(given, Mapping) else given
-
-    @field_validator("run", mode="before")
-    @classmethod
-    def _check_run(cls, run: object) -> object:
-        if run is None:
-            raise config_error(
-                "must name the run with the model's answers",
-                "run that model by itself first, with `trials: {min: N, max: N}` for N answers per question, and "
-                "give the directory of that run, as in {run: runs/earlier, model: NAME}",
-            )
-        return run
 
 
 class CombinedVotes(NamedTuple):
@@ -186,8 +157,8 @@ COMPARISON_RUBRIC = RubricConfig(
 class ComparisonForm(JudgeForm):
     """The form for a comparison with another answer, the same for all models."""
 
-    compare_to: str | AnswersOfModel
-    """The source of the other answer: a field of the question, `REFERENCE`, or a model."""
+    compare_to: str
+    """The source of the other answer: a field of the question, or `REFERENCE`."""
     task: str = "You compare two answers to a question. The order in which they stand says nothing of them."
     options: Sequence[tuple[str, str]] = PLACES
     answers: Sequence[str] = (FIRST, SECOND)
@@ -199,17 +170,12 @@ class ComparisonForm(JudgeForm):
 
     def other_answer(self, question: Question) -> str:
         """The answer to compare with; "" if there is none."""
-        if not isinstance(self.compare_to, str):
-            return question.others[0] if question.others else ""
         if self.compare_to == REFERENCE:
             return question.answer
         value = question.metadata.get(self.compare_to)
         return "" if value is None else str(value)
 
     def key_problem(self, question: Question) -> str | None:
-        if isinstance(self.compare_to, AnswersOfModel):
-            source = f"{self.compare_to.model} in {self.compare_to.run}"
-            return None if question.others else f"has no answer by {source} to compare with; see grader.compare_to"
         if self.other_answer(question).strip():
             return None
         return f"has no answer in {self.compare_to} to compare with; see grader.compare_to"
@@ -223,8 +189,6 @@ class ComparisonForm(JudgeForm):
         )
 
     def decided(self, question: Question, answer: str, longest: int) -> Levels | None:
-        if isinstance(self.compare_to, AnswersOfModel) and (problem := self.key_problem(question)) is not None:
-            raise GraderError(problem)
         other = self.other_answer(question).strip()
         if shortened(answer.strip(), longest) == other:
             return (TIE,)

@@ -28,6 +28,8 @@ _FACTORIAL = re.compile(r"(\d+)\s*!")
 _BINOMIAL = re.compile(r"\\[dt]?binom(?![a-zA-Z])")
 _NUMERIC = re.compile(r"[\d^{}()\s*+!-]+|\\cdot|\\times")
 _PLAIN_SUM = re.compile(r"[\d\s+-]+")
+_DIGITS = re.compile(r"\s*(\d+)")
+"""An exponent without braces, which math-verify reads as one number: 10^12 is not 10^1 times 2."""
 _POWER = re.compile(r"\s*(\d+)\s*\^\s*\{?\s*(\d+)\s*\}?\s*")
 
 
@@ -71,7 +73,8 @@ def _sizes_of_groups(latex: str) -> Iterator[tuple[str, float]]:
         sign = latex[at]
         at += 1
         if sign == "^":
-            exponent, at = _argument(latex, at)
+            number = _DIGITS.match(latex, at)
+            exponent, at = _argument(latex, at) if number is None else (number[1], number.end())
             power = before.power * _approximate_value(exponent)
             yield "bound" if before.below else "power" if grouped else "exponent", power
             groups[-1] = groups[-1]._replace(power=max(groups[-1].power, power))

@@ -120,6 +120,6 @@ def _open_answers(stored: StoredRun, chosen: Sequence[Labelled]) -> Iterator[Cho
     for at in chosen:
         record = next(stored.reader.cell(at.model, at.question, at.trial - 1))
         grader = grader_of(stored.setup.config.grader, at.question)
-        texts = texts_to_label(grader, questions[at.question].for_trial(at.trial), record.answer.text)
+        texts = texts_to_label(grader, questions[at.question], record.answer.text)
         shown = {name: visible(text) for name, text in texts.items()}
         yield ChosenAnswer(at, digest_of_answer(record.answer), label_fields(grader), shown)

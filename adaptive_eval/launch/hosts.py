@@ -27,10 +27,6 @@ class ServerHost(ABC):
     The defaults are for places that others may get as soon as nothing is served there.
     """
 
-    is_left_over = False
-    """Whether the place exists from an earlier start of the run, with its server: it is available at once."""
-    loaded_model: int | None = None
-    """The model that is still loaded from an earlier start, if any."""
     own = False
     """Whether the place belongs to its only model: the model can be served again at any time."""
 

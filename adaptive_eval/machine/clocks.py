@@ -100,7 +100,6 @@ class RunClock:
             case "launching":
                 self._begin(model, place)
             case "launched":
-                self._past_seconds[model] += body.get("without_head") or 0.0
                 self._begin(model, place, body.get("seconds", 0.0))
             case "server_died" | "released" | "site_lost":
                 self._end(model, place)

@@ -418,7 +418,7 @@ class Driver:
         """Grade an answer at once if that takes no waiting; else, or if the grader fails, in a task."""
         answer = trial.answer
         if not is_asked and answer is not None and "unanswered" not in answer.signals:
-            question = self._questions[trial.question].for_trial(trial.number)
+            question = self._questions[trial.question]
             try:
                 grade = self.grading.grade_now(answer, question)
             except GraderError:

@@ -24,7 +24,7 @@ async def grade_answer(
     has_failed = trial.grade is not None and trial.grade.error is not None
     for _ in range(1 if has_failed and not grading.lasting else ATTEMPTS):
         try:
-            grade = await grading.grade(answer, question.for_trial(trial.number), retry_gate)
+            grade = await grading.grade(answer, question, retry_gate)
         except GraderError as error:
             last = error
             if isinstance(error, JudgeFailed) and isinstance(error.cost, Cost):

@@ -130,12 +130,12 @@ class AskedModel:
     slots: int
     """Requests in flight at its servers, or at each of those that the run starts."""
     cost: Callable[[Answer], Cost]
-    reserve: Callable[[Answer, int, int], Cost] = field(default=lambda answer, question, number: NO_COST)
-    """The most that the grade of an answer to a question's trial may cost."""
+    reserve: Callable[[Answer, int], Cost] = field(default=lambda answer, question: NO_COST)
+    """The most that the grade of an answer to a question may cost."""
 
     def received(self, question: int, number: int, answer: Answer) -> Received:
         """An answer with all that the machine wants to know of it."""
-        return receive(answer, number, self.cost(answer), self.reserve(answer, question, number))
+        return receive(answer, number, self.cost(answer), self.reserve(answer, question))
 
 
 def receive(answer: Answer, number: int, cost: Cost, reserve: Cost) -> Received:

@@ -98,8 +98,6 @@ class ServerLaunched(_Launch, kind="launched"):
 
     seconds: float = 0.0
     """Seconds from its start; the server whose place it takes had ended before."""
-    without_head: float | None = optional_field()
-    """Seconds for which a site kept it without a head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +144,6 @@ class SitePlaced(Event, kind="site_placed"):
     resources: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     """How long that took."""
-    is_reused: bool = False
-    """Whether the site was left by an earlier start of the run."""
     pid: int | None = optional_field()
     """The id of its process on the node."""
     node_id: str | None = optional_field()

@@ -1,7 +1,7 @@
 """The question, and the section `questions` of the configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,12 +32,6 @@ class Question:
     cluster: str | None = None
     """The group of related questions, such as those on one passage; None if the question is independent."""
     metadata: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
-    others: tuple[str, ...] = ()
-    """Another model's answers by trial number, for a judge to compare with."""
-
-    def for_trial(self, trial: int) -> "Question":
-        """The question with only the answer of `others` for this trial, cyclically."""
-        return replace(self, others=(self.others[trial % len(self.others)],)) if len(self.others) > 1 else self
 
 
 class FieldsConfig(Section):

@@ -59,9 +59,8 @@ def _model_sentence(event: Event) -> str | None:
         case notes.SiteAwaited():
             return f"{event.model}: {event.on} waits for a place with {event.asked}: {event.missing}"
         case notes.SitePlaced():
-            how = "is found again" if event.is_reused else f"has its place after {duration(event.seconds)}"
             gpus = "" if event.devices is None else f" (GPUs {event.devices})"
-            return f"{event.model}: {event.on} {how}, on {event.node}{gpus}"
+            return f"{event.model}: {event.on} has its place after {duration(event.seconds)}, on {event.node}{gpus}"
         case notes.SiteLost():
             what = "its requests are retried, and it is placed again"
             return f"{event.model}: {event.on} on {event.node} is lost ({first_line(event.reason)}); {what}"

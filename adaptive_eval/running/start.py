@@ -203,7 +203,6 @@ class _Start:
                 stack,
                 driver.post,
                 driver.fail,
-                created=store.reader.created,
                 is_capped=prepared.plan.budget.bought,
                 events=list(status.events),
                 answered=store.reader.answer_times(),
@@ -252,7 +251,7 @@ class _Start:
                 store,
                 store.reader,
                 stages,
-                lambda trial: reserve(trial.answer, trial.question, trial.number),
+                lambda trial: reserve(trial.answer, trial.question),
                 about=_about_start(prepared, reader.trial_count()),
                 waited=waited,
                 kept=_kept_trials(
@@ -461,14 +460,14 @@ def _supplied_models(
     }
 
 
-def _grade_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Answer | None, int, int], Cost]:
-    """The most that the grade of an answer to a question's trial may cost, if caps count it."""
+def _grade_reserve(grading: Grading, prepared: PreparedRun) -> Callable[[Answer | None, int], Cost]:
+    """The most that the grade of an answer to a question may cost, if caps count it."""
     is_reserved = prepared.plan.budget.bought and grading.lasting
 
-    def reserve(answer: Answer | None, question: int, number: int) -> Cost:
+    def reserve(answer: Answer | None, question: int) -> Cost:
         if not is_reserved or answer is None:
             return NO_COST
-        return grading.lost_with(answer.text, prepared.questions[question].for_trial(number))
+        return grading.lost_with(answer.text, prepared.questions[question])
 
     return reserve
 

@@ -4,8 +4,7 @@ messages       messages between the head and a site, and connections that carry 
 SiteWorker     the site on its node: the server, its endpoint and the grader of a local run
 SiteLink       the site as seen from the head: requests out and answers in, many in a message
 SiteHost       life of a site: placed, begun, lost, placed again and ended
-SiteKeeper     owner of a run's sites and of all their resources
-RayCluster     places sites, and finds those of an earlier start
+RayCluster     places sites, which end with the head
 
 Decisions, budget and database stay on the head, in one process.
 """

@@ -8,7 +8,7 @@ sites, or wait. A model that was lost at a site several times in a row without a
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -36,18 +36,13 @@ class SiteOrigin:
 
     handle: SiteHandle
     facts: SiteFacts
-    is_reused: bool
-    """Whether an earlier start of the run placed it."""
 
 
 class SitePlacing(Protocol):
     """Places sites."""
 
-    def sites_left_by(self, run: str) -> Collection[str]:
-        """Names of the sites of an earlier start of the run; all begin with `run`."""
-
     async def place(self, name: str, resources: dict[str, float], wait_limit: "PlaceWait") -> SiteOrigin:
-        """Find the site of that name, or wait for a place with these resources.
+        """Wait for a place with these resources for a site of that name.
 
         Raises `LaunchFailed`, with the missing resources, if it takes longer than `wait_limit` allows.
         """
@@ -129,10 +124,7 @@ class SiteGroup:
 class SiteHost(ServerHost):
     """One site: a host whose servers run on a node of the cluster, one at a time."""
 
-    def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup, *, is_left_over: bool = False) -> None:
-        """`is_left_over` if it is left from an earlier start of the run."""
-        self.is_left_over = is_left_over
-        self.loaded_model = None
+    def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup) -> None:
         self._plan, self._cluster, self._group = plan, cluster, group
         self._handle: SiteHandle | None = None
         self._ending: SiteHandle | None = None
@@ -164,23 +156,17 @@ class SiteHost(ServerHost):
         """Wait for its place; raises `LaunchFailed`. `on_lost` is called when the place is lost."""
         self._on_event, self._on_lost, self._serves = on_event, on_lost, model
         plan, started = self._plan, time.monotonic()
-        try:
-            wait_limit = PlaceWait(self._group.wait, self._group.may_wait_longer, self._announce_waiting)
-            origin = await self._cluster.place(plan.name, plan.resources, wait_limit)
-        finally:
-            self.is_left_over = False
+        wait_limit = PlaceWait(self._group.wait, self._group.may_wait_longer, self._announce_waiting)
+        origin = await self._cluster.place(plan.name, plan.resources, wait_limit)
         facts = origin.facts
         self._handle, self._node = origin.handle, facts.node
         self._group.count_placed()
-        numbers = {service.setup.digest: number for number, service in plan.services.items()}
-        self.loaded_model = numbers.get(facts.serves)
         placed = SitePlaced(
             model=self._model_name,
             on=plan.site,
             node=facts.node,
             resources=plan.resources,
             seconds=time.monotonic() - started,
-            is_reused=origin.is_reused,
             pid=facts.pid,
             node_id=facts.node_id or None,
             devices=facts.devices or None,
@@ -197,9 +183,8 @@ class SiteHost(ServerHost):
             raise PlaceLost("it is gone")
         launch = service.site_secrets.model.launch
         seconds = (0.0 if launch is None else launch.timeout) + self._plan.silence
-        if self.loaded_model != model:  # the site reports its own events only after loading
-            on_event(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
-        self.loaded_model = None
+        # the site reports its own events only after loading
+        on_event(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
         setup = replace(service.setup, has_answered=service.endpoint.has_answered)
         try:
             async with asyncio.timeout(seconds):
@@ -218,7 +203,7 @@ class SiteHost(ServerHost):
             raise LaunchFailed(f"on {self._node}: {result.problem}")
         replica = f"{self._plan.site} on {self._node}"
         silence = self._plan.silence
-        self._link = SiteLink(handle, service.setup.head, replica, silence, self._forward_event, self._on_gone)
+        self._link = SiteLink(handle, replica, silence, self._forward_event, self._on_gone)
         service.endpoint.expect_none()  # requests lost with another site are repeated here
         service.place.begin(self._link)
 
@@ -262,7 +247,7 @@ class SiteHost(ServerHost):
 
     def _forget_place(self) -> SiteHandle | None:
         """Forget the place, and return its site."""
-        handle, self._handle, self.loaded_model = self._handle, None, None
+        handle, self._handle = self._handle, None
         if handle is not None:
             self._ending = handle
             self._group.count_gone()

@@ -43,7 +43,7 @@ class _Outbox:
     def request(self, request: Request, seed: int, *, guarded: bool) -> int:
         """Queue a request for answers, and return its number."""
         number = next(self._numbers)
-        self._requests.append(SiteRequest(number, request.question, request.first, seed, request.size, guarded))
+        self._requests.append(SiteRequest(number, request.question, seed, request.size, guarded))
         self.flush_soon()
         return number
 
@@ -91,7 +91,6 @@ class SiteLink:
     def __init__(
         self,
         handle: SiteHandle,
-        head: str,
         replica: str,
         silence: float,
         on_event: Callable[[Event], None],
@@ -99,7 +98,7 @@ class SiteLink:
     ) -> None:
         """`replica` is the replica's name for answers. `on_event` is called with events of the site's server, and
         `on_gone` with the reason when the site stops answering, for example after `silence` seconds."""
-        self._handle, self._head, self._replica, self._silence = handle, head, replica, silence
+        self._handle, self._replica, self._silence = handle, replica, silence
         self._on_event, self._on_gone = on_event, on_gone
         self._waiting: dict[int, _Waiting] = {}
         self._outbox = _Outbox(self._send)
@@ -161,7 +160,7 @@ class SiteLink:
         """Send a message and apply the report; if no other message is pending, send another."""
         try:
             async with asyncio.timeout(self._silence):
-                report = await self._handle.sync(self._head, order)
+                report = await self._handle.sync(order)
         except TimeoutError:
             self._lose(f"it was silent for {self._silence:g} s")
         except SiteGone as error:

@@ -49,8 +49,6 @@ class SiteTimeouts(NamedTuple):
     """Longest wait of a site for its resources; then its model is given up, unless other sites serve it."""
     heartbeat: float = 60.0
     """Time without a message from a site after which it is restarted, on any node with room."""
-    orphan: float = 1800.0
-    """Time without a message from the head after which sites end; until then a resumed run finds them again."""
 
 
 TIMEOUTS = SiteTimeouts()
@@ -65,8 +63,6 @@ class SiteRequest(NamedTuple):
 
     number: int
     question: int
-    trial: int
-    """The trial with the first seed."""
     first: int
     size: int
     guarded: bool
@@ -113,8 +109,6 @@ class SiteFacts(NamedTuple):
     """Its GPUs, as in CUDA_VISIBLE_DEVICES."""
     node_id: str = ""
     """The cluster's id of the node."""
-    serves: str = ""
-    """Mark (`SiteSetup.digest`) of the service that is up; "" if there is none."""
     address: SiteAddress | None = None
     """Address for messages; None if Ray calls must carry them."""
 
@@ -137,12 +131,6 @@ class SiteSetup:
 
     run: str
     """Name of the run."""
-    head: str
-    """Id of this start of the run; orders of other starts are refused."""
-    digest: str
-    """Digest of the model that it serves now, and of how it is served."""
-    digests: frozenset[str]
-    """Digests of everything that it may serve in turn; a site with any other is cleared."""
     site: str
     """Name of the site in the run, such as "site 1"."""
     pool: Pool | None
@@ -174,9 +162,9 @@ class SiteHandle(Protocol):
     """Handle of a site; all calls raise `SiteGone` if it is gone."""
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
-        """Serve a model instead of the previous one, unless it is already served this way."""
+        """Serve a model instead of the previous one."""
 
-    async def sync(self, head: str, order: SiteOrder) -> SiteReport:
+    async def sync(self, order: SiteOrder) -> SiteReport:
         """Send an order, and return a report: when there is something to report, at the next heartbeat, or on another
         call."""
 

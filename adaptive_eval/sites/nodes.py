@@ -9,10 +9,10 @@ from typing import Any
 
 from adaptive_eval.base.errors import ConfigError, first_line
 from adaptive_eval.base.imports import load_extra
-from adaptive_eval.sites.keeper import NAMESPACE
 from adaptive_eval.sites.messages import SiteGone
 from adaptive_eval.sites.opening import format_resources
 
+NAMESPACE = "adaptive-eval"
 CONNECT_SECONDS = 10.0
 NO_CLUSTER = (
     "--ray {}: there is no Ray cluster to join ({}); start one with `ray start --head`, and run on one of its nodes; a "

@@ -1,12 +1,7 @@
 """Opens the sites of a run: which models have sites, and the settings, data and secrets of each site."""
 
-import secrets
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-from pathlib import Path
 from typing import NamedTuple
-
-from pydantic import SecretStr
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.document import read_environment
@@ -80,16 +75,13 @@ class RunSites:
         return OpenedHosts(self._hosts(context, services), clients)
 
     def _hosts(self, context: SupplyContext, services: "SiteServices") -> Sequence[SiteHost]:
-        config = context.config
-        digest = _digest(f"{context.directory.resolve()}\0{context.created}", size=6)
-        run = f"{config.name}-{digest}/"
-        left_over, hosts = self._cluster.sites_left_by(run), list[SiteHost]()
+        config, hosts = context.config, list[SiteHost]()
         for group in config.serving_groups:
             site_group = SiteGroup(self._timeouts.resources)
             for place in _group_places(config, group):
-                name, resources = run + place.name, resources_of_group(config, group)
+                name, resources = f"{config.name}/{place.name}", resources_of_group(config, group)
                 plan = SitePlan(place.site, name, resources, services.at(group, place), self._timeouts.heartbeat)
-                hosts.append(SiteHost(plan, self._cluster, site_group, is_left_over=name in left_over))
+                hosts.append(SiteHost(plan, self._cluster, site_group))
         return hosts
 
 
@@ -130,31 +122,26 @@ class SiteServices:
 
     def __init__(self, context: SupplyContext, models: Models) -> None:
         self.served = {number: ServedEndpoint() for number in models}
-        self._config, self._logs, self._head = context.config, context.logs.resolve(), secrets.token_hex(8)
+        self._config, self._logs = context.config, context.logs.resolve()
         self._numbers = {model.name: number for number, model in models.items()}
-        self._inputs: dict[int, tuple[SiteSecrets, SiteData, str]] = {}
+        self._inputs: dict[int, tuple[SiteSecrets, SiteData]] = {}
         keys, prepared = read_environment(self._config.folder), context.prepared
         assert prepared is not None, "sites serve runs"
-        materials: dict[int, tuple[SiteData, str]] = {}
+        materials: dict[int, SiteData] = {}
         for index in self._config.launched:
             model, prompts = self._config.models[index], prepared.prompts[index]
             if id(prompts) not in materials:
-                materials[id(prompts)] = _site_inputs(prepared, index)
-            site_data, data_digest = materials[id(prompts)]
+                materials[id(prompts)] = _site_data(prepared, index)
             site_secrets = SiteSecrets(model, _model_keys(model, keys), self._config.keys)
-            self._inputs[index] = site_secrets, site_data, _site_digest(site_secrets, data_digest, self._config)
+            self._inputs[index] = site_secrets, materials[id(prompts)]
 
     def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
         """Models that a site at this place may serve."""
-        config, digests = self._config, frozenset(self._inputs[index][2] for index in group.models)
-        services = {}
+        config, services = self._config, {}
         for index in group.models:
-            site_secrets, site_data, digest = self._inputs[index]
+            site_secrets, site_data = self._inputs[index]
             setup = SiteSetup(
                 run=config.name,
-                head=self._head,
-                digest=digest,
-                digests=digests,
                 site=place.site,
                 pool=config.pool,
                 folder=config.folder.resolve(),
@@ -166,18 +153,11 @@ class SiteServices:
         return services
 
 
-def _site_inputs(prepared: PreparedRun, number: int) -> tuple[SiteData, str]:
-    """Prompts, questions and grading that a model's sites need, with their digest."""
+def _site_data(prepared: PreparedRun, number: int) -> SiteData:
+    """Prompts, questions and grading that a model's sites need."""
     grader, limits = prepared.config.grader, prepared.config.grading
     site_grader = None if graders_that_ask(grader) else grader
-    site_data = SiteData(prepared.prompts[number], prepared.questions, site_grader, prepared.rubric, limits)
-    parts = (
-        None if site_grader is None else (site_grader.model_dump_json(), limits.model_dump_json()),
-        prepared.config.rubric.model_dump_json(),
-        site_data.prompts,
-        site_data.questions,
-    )
-    return site_data, _digest(parts)
+    return SiteData(prepared.prompts[number], prepared.questions, site_grader, prepared.rubric, limits)
 
 
 def _model_keys(model: ModelConfig, environment: Mapping[str, str]) -> dict[str, str]:
@@ -186,29 +166,3 @@ def _model_keys(model: ModelConfig, environment: Mapping[str, str]) -> dict[str,
         raise ConfigError(problem)
     variable = model.key_variable
     return {variable: environment[variable]} if variable is not None and variable in environment else {}
-
-
-def _site_digest(site_secrets: SiteSecrets, data_digest: str, config: RunConfig) -> str:
-    """Digest of a model that a site serves, and of how it is served."""
-    model = site_secrets.model
-    hidden = model.headers.items()
-    parts = (
-        model.model_dump_json(),
-        sorted((name, value.get_secret_value()) for name, value in hidden if isinstance(value, SecretStr)),
-        sorted(site_secrets.keys.items()),
-        data_digest,
-        config.pool is not None,
-        str(Path(config.folder).resolve()),
-    )
-    return _digest(parts)
-
-
-def keeper_name(config: RunConfig, directory: Path) -> str:
-    """Name of the keeper of a run's sites, from its name and directory alone, before the run is read."""
-    return f"{config.name}:{_digest(str(directory.resolve()), size=6)}"
-
-
-def _digest(value: object, *, size: int = 16) -> str:
-    """Digest of a text, or of a value's repr; the same in every process."""
-    text = value if isinstance(value, str) else repr(value)
-    return blake2b(text.encode(), digest_size=size).hexdigest()

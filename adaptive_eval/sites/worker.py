@@ -1,15 +1,13 @@
 """A site on its node: serves one model at a time as `launch` describes, sends it requests, and grades the answers.
 
 Host, endpoint and grader are those of a local run. A site swaps models as a place of this machine does; a server that
-can sleep sleeps meanwhile. A site lives until it is ended; on a cluster, the run's keeper (`keeper.py`) ends it if its
-head does not return.
+can sleep sleeps meanwhile. A site lives until it is ended, and on a cluster no longer than its head.
 """
 
 import asyncio
 import os
 import socket
 import tempfile
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -58,16 +56,14 @@ class SiteWorker:
         self._servers: dict[int, LaunchedServer] = {}
         """Servers that were up here, by number; all except one sleep or are stopped."""
         self._numbers: dict[str, int] = {}
-        """Numbers of the servers, by digest."""
+        """Numbers of the servers, by the names of their models."""
         self._host = Host(None, self._servers, ExclusivePlaces((), ""))
         self._server: LaunchedServer | None = None
         """The server that is up."""
         self._endpoint = ServedEndpoint()
         self._lost_before = 0
-        """Lost answers that were already counted by an earlier head or in an earlier turn of the model."""
+        """Lost answers that were already counted in an earlier turn of the model."""
         self._ports = free_ports()
-        self._last_call_at = time.monotonic()
-        """Time of the latest call of a head."""
         self._begin_task: asyncio.Task[SiteBegun] | None = None
         self._grading: GradingPool | None = None
         self._grading_inputs: tuple[object, ...] = ()
@@ -80,7 +76,7 @@ class SiteWorker:
         self._clear_outbox()
 
     def _clear_outbox(self) -> None:
-        """Drop everything queued for a head."""
+        """Drop everything queued for the head."""
         self._replies: list[SiteReply] = []
         self._retry_requests: list[int] = []
         self._events: list[Event] = []
@@ -89,10 +85,9 @@ class SiteWorker:
     # -- calls of the head -------------------------------------------------------------------------------------------
 
     async def facts(self) -> SiteFacts:
-        """Facts of the site: its node, and the model that it serves."""
-        serves = self._setup.digest if self._setup is not None and self._server is not None else ""
+        """Facts of the site and its node."""
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices, serves=serves)
+        return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices)
 
     async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
         try:
@@ -102,12 +97,14 @@ class SiteWorker:
             self._lost_before = self._endpoint.stats.lost
             return result
         except asyncio.CancelledError:
-            raise SiteGone("it works for another start of the run, or is being ended") from None
+            raise SiteGone("it serves another model, or is being ended") from None
 
-    async def sync(self, head: str, order: SiteOrder) -> SiteReport:
+    async def sync(self, order: SiteOrder) -> SiteReport:
         """Carry out an order, and return a report: at once if it fills a message, else shortly after there is something
         to report, at the next heartbeat, or when the head calls again."""
-        setup = self._require_current_head(head)
+        setup = self._setup
+        if setup is None:
+            raise SiteGone("it serves no model")
         self._apply_order(order)
         self._has_news.set()
         has_news = self._has_news = asyncio.Event()
@@ -123,7 +120,7 @@ class SiteWorker:
                 if has_news is self._has_news:
                     await asyncio.sleep(GATHERING_SECONDS)
         if self._setup is not setup or self._server is None:
-            raise SiteGone("it works for another start of the run, or serves another model")
+            raise SiteGone("it serves another model")
         stats = self._endpoint.stats
         stats = replace(stats, lost=stats.lost - self._lost_before)
         report = SiteReport(tuple(self._replies), tuple(self._retry_requests), self._take_events(), stats)
@@ -149,32 +146,16 @@ class SiteWorker:
             if (dropped := self._tasks.get(number)) is not None:
                 dropped.cancel()
 
-    def _require_current_head(self, head: str) -> SiteSetup:
-        """The current setup; raises `SiteGone` unless `head` is the latest start of the run."""
-        if self._setup is None or self._setup.head != head:
-            raise SiteGone("it works for another start of the run")
-        self._last_call_at = time.monotonic()
-        return self._setup
-
     async def _cancel_beginning(self) -> None:
-        """Cancel a `begin` of an earlier head."""
+        """Cancel a `begin` in progress."""
         if self._begin_task is not None:
             self._begin_task.cancel()
             await asyncio.gather(self._begin_task, return_exceptions=True)
 
     async def _begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
         await self._cancel_requests()
-        previous, self._setup, self._site_data = self._setup, setup, site_data
-        if self._server is not None and previous is not None and previous.digest == setup.digest:
-            seconds_alone = None if previous.head == setup.head else time.monotonic() - self._last_call_at
-            return SiteBegun((replace(self._server.launched(0.0), without_head=seconds_alone),))
-        self._server = None
-        if not self._numbers.keys() <= setup.digests:
-            await self._clear(at_once=True)
-        return await self._load(setup, site_secrets, site_data)
-
-    async def _load(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
-        number = self._numbers.setdefault(setup.digest, len(self._numbers))
+        self._setup, self._site_data, self._server = setup, site_data, None
+        number = self._numbers.setdefault(site_secrets.model.name, len(self._numbers))
         try:
             if number not in self._servers:
                 self._servers[number] = self._open_server(setup, site_secrets)
@@ -228,10 +209,7 @@ class SiteWorker:
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return
-        marks = [
-            await self._grade(answer, question.for_trial(request.trial + offset))
-            for offset, answer in enumerate(answers)
-        ]
+        marks = [await self._grade(answer, question) for answer in answers]
         self._reply(SiteReply(request.number, tuple(map(pack_answer, answers, marks))))
 
     async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:

@@ -50,8 +50,8 @@ class SuppliedModel:
     seed: Callable[[int, int], int]
     """The seed of a question's trial."""
     cost: Callable[[Answer], Cost]
-    reserve: Callable[[Answer, int, int], Cost] = field(default=lambda answer, question, number: NO_COST)
-    """The most that the grade of an answer to a question's trial may cost."""
+    reserve: Callable[[Answer, int], Cost] = field(default=lambda answer, question: NO_COST)
+    """The most that the grade of an answer to a question may cost."""
 
     @property
     def name(self) -> str:
@@ -125,8 +125,6 @@ class SupplyContext:
     post: Post
     on_error: Callable[[BaseException], None]
     """Called with an error that nobody has foreseen."""
-    created: float = 0.0
-    """When the run was created."""
     is_capped: bool = False
     """Whether a cap counts what lost answers have cost."""
     events: Sequence[Event] = ()

@@ -133,8 +133,6 @@ class ServerPool:
             return None
         circle = _circle(place.host.models, place.model)
         candidates = [model for model in circle if self._is_needed(model, demand) and model not in place.failed]
-        if place.model is None and place.host.loaded_model in candidates:
-            candidates.sort(key=lambda model: model != place.host.loaded_model)
         elsewhere = {other.model for other in self._places if other is not place}
         return self._choose(candidates, elsewhere, demand)
 
@@ -226,8 +224,8 @@ class ServerPool:
         served = {place.model for place in self._places}
         needed: dict[tuple[int, ...], list[int]] = {}
         """Needed models, for each list of models that hosts share."""
-        for place in sorted(absent, key=lambda place: (not place.acquiring, not place.host.is_left_over)):
-            host, models = place.host, tuple(place.host.models)
+        for place in sorted(absent, key=lambda place: not place.acquiring):
+            models = tuple(place.host.models)
             if models not in needed:
                 needed[models] = [model for model in models if self._is_needed(model, demand)]
             candidates = [model for model in needed[models] if model not in place.failed]
@@ -235,8 +233,6 @@ class ServerPool:
             if model is not None:
                 promised[model] += 1
                 served.add(model)
-            elif host.is_left_over:
-                model = models[0] if host.loaded_model is None else host.loaded_model
             if place.move is not None:
                 if _all_settled(place, demand):
                     place.move.cancel()

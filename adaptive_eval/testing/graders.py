@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.function import make_marks
 from adaptive_eval.graders.types import GraderOptions, Marks
 from adaptive_eval.questions.types import Question
@@ -22,6 +23,8 @@ EMPTY = ("", " \n\t ")
 NO_NUMBER = ("nan", "-NaN")
 """Texts that Python reads as a number with which every comparison is false: `not abs(answer - key) > slack` is true."""
 REPEATED = 2_000
+GIANT = "10^1000000000"
+"""A number that no grader should compute: it may refuse it by a `GraderError`, which leaves the answer ungraded."""
 HOSTILE = (
     *EMPTY,
     *NO_NUMBER,
@@ -36,7 +39,7 @@ HOSTILE = (
     "1" * 5000,
     "1/0",
     "1e999999999999",
-    "10^1000000000",
+    GIANT,
     "\\frac{1}{0}",
     "$" * 100,
     "<think>" * 10,
@@ -65,8 +68,9 @@ def check_grader(grader: AnyGrader, question: Question, right: Sequence[str], wr
     name = getattr(function, "__name__", type(grader).__name__)
     before = copy.deepcopy(question)
     at_length = (text for answer in right[:1] for text in (f"{answer} " * REPEATED, answer[:-1] * REPEATED))
-    texts = (*right, *wrong, *HOSTILE, *at_length)
     os.environ.pop(RAN, None)
+    hostile = [text for text in HOSTILE if text != GIANT or _is_graded(grader, text, question)]
+    texts = (*right, *wrong, *hostile, *at_length)
     marks = [_graded(grader, text, question, name) for text in texts]
     fail_unless(os.environ.pop(RAN, None) is None, f"{name} runs what a model has written as code")
     for text, answer in zip(texts, marks, strict=True):
@@ -81,6 +85,17 @@ def check_grader(grader: AnyGrader, question: Question, right: Sequence[str], wr
     for text, answer in reversed(list(zip(texts, marks, strict=True))):
         same = _graded(grader, text, question, name) == answer
         fail_unless(same, f"{name} gives other marks the second time, so it remembers or draws: {text!r:.80}")
+
+
+def _is_graded(grader: AnyGrader, text: str, question: Question) -> bool:
+    """Whether a grader does not refuse a text by a `GraderError`."""
+    try:
+        grader(text, question) if callable(grader) else grader.grade(text, question)
+    except GraderError:
+        return False
+    except (Exception, SystemExit):  # `_graded` reports it
+        return True
+    return True
 
 
 def _graded(grader: AnyGrader, text: str, question: Question, name: str) -> Marks:

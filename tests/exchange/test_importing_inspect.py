@@ -85,7 +85,7 @@ def test_everything_that_is_logged_is_kept(tmp_path: Path, method: int) -> None:
     assert first.cost.tokens == 17
     assert second.category == 0
     assert stored.questions["q1"] == {
-        "prompt": "2 + q1?", "answer": "4", "choices": [], "cluster": None, "metadata": {}, "others": []
+        "prompt": "2 + q1?", "answer": "4", "choices": [], "cluster": None, "metadata": {}
     }  # fmt: skip
     assert stored.models["openai/m"]["model"] == "m"
     assert stored.models["openai/m"]["sampling"] == {"temperature": 0.5, "max_tokens": 99}

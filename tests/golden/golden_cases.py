@@ -28,8 +28,6 @@ class Case:
     expected: str
     """The name of another run where this one must give the same."""
     parts: tuple[str, ...] = PARTS
-    runs: tuple[str, ...] = ("run",)
-    """Directories that are compared, one after the other."""
     ahead: bool = False
     """Whether more is asked than looks count, which depends on timing and is not compared."""
 
@@ -216,14 +214,15 @@ def judge_criteria(stage: Stage) -> None:
     stage.run(stage.config(url, **judged(url, votes=1, scores=CRITERIA)))
 
 
-@case(runs=("run", "bob"))
-def judge_against_a_model(stage: Stage) -> None:
-    """Every answer is compared with those of bob, who was asked in a run alone."""
+@case()
+def judge_against_a_field(stage: Stage) -> None:
+    """Every answer is compared with one of another model, which stands in the questions."""
     url = stage.serve(judge=SimulatedJudge())
-    alone = {"objective": {"kind": "precision", "half_width": 0.001}, "trials": {"min": 2, "max": 2}}
-    stage.run(stage.config(url, "bob", models=("bob",), **alone), "bob")
-    against = {"run": str(stage.directory("bob")), "model": "bob"}
-    stage.run(stage.config(url, models=("ada", "cyd"), **judged(url, votes=1, compare_to=against)))
+    rows = list(question_rows(small_world()))
+    others = [row["answer"] if at % 2 else "1000" for at, row in enumerate(rows)]
+    stage.write_questions(row | {"other": f"\\boxed{{{other}}}"} for row, other in zip(rows, others, strict=True))
+    questions = {"path": "questions.jsonl", "fields": {"metadata": ["other"]}}
+    stage.run(stage.config(url, questions=questions, **judged(url, votes=1, compare_to="other")))
 
 
 @case()

@@ -26,9 +26,8 @@ def played(name: str, folder: Path) -> list[Line]:
 def compared(name: str, stage: Stage) -> list[Line]:
     """What is compared of a golden run that was played on this stage."""
     case = CASES[name]
-    runs = [lines_of(stage.directory(run), stage.folder, case.ahead) for run in case.runs]
     asked: list[Line] = [["asked", stage.asked]] if stage.servers and not case.ahead else []
-    return parts_of([*asked, *(line for lines in runs for line in lines)], case.parts)
+    return parts_of([*asked, *lines_of(stage.directory(), stage.folder, case.ahead)], case.parts)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from record import compared
 LONG = {
     *("pool", "batches", "imported", "cap_usd", "r0_related"),
     *("holm", "top_k", "ties", "pairs", "threshold", "several_answers_a_request", "verifier", "recorded"),
-    *("judge_votes", "judge_criteria", "judge_against_a_model"),
+    *("judge_votes", "judge_criteria", "judge_against_a_field"),
     *("regraded", "drawn", "extended", "r0", "thresholds", "best", "precision", "published", "model_set_aside"),
     *("coupled", "partial_credit", "time", "cheapest", "cap_tokens"),
 }

@@ -1,10 +1,6 @@
-"""Mathematics: boxes, text, numbers, expressions, and the traps of math-verify.
-
-sympy is imported by the tests that need it: each process that runs tests imports this module.
-"""
+"""Mathematics: boxes, text, numbers, expressions, and the traps of math-verify."""
 
 import json
-import math
 import time
 
 import pytest
@@ -14,7 +10,7 @@ from thoroughness import examples
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.graders.answer_text import MAX_BOX, last_box
-from adaptive_eval.graders.mathematics import Math, _parsed, normal_form, rational
+from adaptive_eval.graders.mathematics import Math, normal_form, rational
 from adaptive_eval.graders.oversized import oversized
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.questions.types import Question
@@ -151,9 +147,6 @@ class TestTraps:
     @pytest.mark.parametrize(
         ("answer", "key"),
         [
-            ("9^{9^{9^{9}}}", "3"),
-            ("10000000000!", "7"),
-            (r"3 \cdot 9^{9^{9^9}}", "3"),
             ("{" * 400 + "1" + "}" * 400, "2"),
             ("x+" * 2000 + "1", "2"),
             ("(" * 400 + ")" * 400, "2"),
@@ -187,78 +180,6 @@ class TestTraps:
         assert Math().grade(r"\boxed{41} The answer is 42.", Question("q", "?", "42")).signals["is_correct"] is False
 
 
-class TestMagnitude:
-    @given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 10**90))
-    def test_equal_numbers_are_never_far_apart(self, base: int, exponent: int, other: int) -> None:
-        from sympy import Integer, Pow, factorial
-
-        from adaptive_eval.graders.magnitude import far_apart
-
-        power = Pow(base, exponent, evaluate=False)
-        assert not far_apart(power, Integer(base**exponent))
-        assert not far_apart(factorial(base, evaluate=False), Integer(math.factorial(base)))
-        if far_apart(power, Integer(other)):
-            assert base**exponent != other
-
-
-class TestValues:
-    """What differs at a point is not worked out."""
-
-    @pytest.mark.parametrize(
-        "answer",
-        [
-            r"(x+y+z+1)^{29}",
-            r"\frac{x^{5000}-1}{x-1}",
-            r"\frac{(x+y)^{20}-(x-y)^{20}}{(x+y+z)^{15}}",
-            r"\int_{0}^{1} \frac{x^{5}\sin(x)}{1+x^4} dx",
-            pytest.param(r"\int_0^\infty e^{-x^2}\cos(x)\sin(x^3) dx", marks=pytest.mark.slow),
-            r"x\int_1^2 \frac{\sin(xy)}{1+y^4} dy",
-        ],
-    )
-    def test_what_would_take_minutes_is_wrong_at_once(self, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("math_verify.verify", lambda *_, **__: pytest.fail("it would be worked out"))
-        assert grade(answer, "x^2-7") == (False, "expression")
-
-    @pytest.mark.parametrize(
-        ("first", "second"),
-        [
-            (r"\sin(2x)", r"2\sin(x)\cos(x)"),
-            (r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt{2}}{2}"),
-            (r"\sqrt[3]{2+\sqrt{5}}+\sqrt[3]{2-\sqrt{5}}", "1"),
-            ("x=3", "3"),
-            (r"50\%", "0.5"),
-            (r"\frac{1}{3}", "0.3333333"),
-            (r"\infty", r"\infty"),
-            (r"\{1,2\}", r"\{2,3\}"),
-            ("ABC", "abc"),
-            (r"\frac{(x+1)^{9}-(x-1)^{9}}{2}", r"9x^8+84x^6+126x^4+36x^2+1"),
-            (r"\int_{-\infty}^{\infty} e^{-x^2} dx", r"\sqrt{\pi}"),
-            (r"\int_0^y \cos(x) dx", r"\sin(y)"),
-            (r"\int 2x dx", "x^2+1"),
-            (r"\int_{-1}^{1} \frac{1}{x} dx", "1"),
-            pytest.param(r"\int_0^{100} e^{-100(x-31)^2} dx", "1", marks=pytest.mark.slow),
-            (r"10^{12}\int_0^1 e^{x^2} dx - 1462651745907", "1"),
-            (r"\int_0^1\int_0^1 xy dx dy", "1"),
-        ],
-    )
-    def test_what_is_equal_or_not_plain_is_left_to_math_verify(self, first: str, second: str) -> None:
-        from adaptive_eval.graders.magnitude import values_differ
-
-        (mine, *_), (others, *_) = _parsed(first), _parsed(second)
-        assert not values_differ(mine, others) and not values_differ(others, mine)
-
-    @given(st.lists(st.integers(-9, 9), min_size=2, max_size=6), st.integers(1, 9))
-    def test_the_same_polynomial_never_differs_from_itself(self, roots: list[int], shift: int) -> None:
-        from sympy import Symbol, expand, prod
-
-        from adaptive_eval.graders.magnitude import values_differ
-
-        x = Symbol("x")
-        product = prod(x - root for root in roots)
-        assert not values_differ(product, expand(product))
-        assert values_differ(product, expand(product) + shift)
-
-
 @pytest.mark.parametrize("text", ["So x = 4.", "The answer is 4", "$4$", "4", "", "\\boxed{5} or 4", "\\boxed{8/2}"])
 def test_a_rubric_can_count_only_boxes(text: str) -> None:
     categories = [
@@ -276,6 +197,9 @@ BOMBS = [
     (r"(x+1)^{10000}", "power"),
     (r"\left(\frac{x+1}{x-1}\right)^{5000}", "power"),
     (r"x^{9^{9^9}}", "exponent"),
+    ("9^{9^{9^{9}}}", "exponent"),
+    ("10^1000000000", "exponent"),
+    ("10000000000!", "factorial"),
     (rf"x^{{{NINES}}}", "digits"),
     (r"\sum_{k=1}^{10^9} \frac{x}{k}", "bound"),
     (r"100000!x", "factorial"),
@@ -311,6 +235,11 @@ def test_what_would_take_minutes_is_no_grade_at_once(answer: str, what: str) -> 
 )
 def test_usual_answers_are_small(answer: str) -> None:
     assert oversized(answer, "x") is None
+
+
+@pytest.mark.parametrize("giant", ["10^{10^{10}}", "9^{9^{9^{9}}}", "10000000000!"])
+def test_giants_written_alike_are_equal(giant: str) -> None:
+    assert grade(giant, rf"${giant}$") == (True, "text")
 
 
 def test_a_key_may_have_what_its_answers_have() -> None:

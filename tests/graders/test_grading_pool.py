@@ -267,6 +267,14 @@ async def test_expressions_are_compared_in_a_worker(monkeypatch: pytest.MonkeyPa
     assert math.quick(r"\boxed{(x-1)(x+1)}", question) is None
 
 
+@pytest.mark.slow
+async def test_an_integral_that_takes_too_long_is_no_grade() -> None:
+    async with pool(Math(), Question("q", "?", "x^2-7"), timeout=2.0) as grade:
+        message = await refusal(grade, r"\boxed{\int_0^\infty e^{-x^2}\cos(x)\sin(x^3) dx}")
+        assert "took longer than 2 s" in message or "was silent for 4 s and was killed" in message
+        assert (await grade(r"\boxed{(x^2-7) \cdot 1}")).category == 1
+
+
 @pytest.mark.parametrize("workers", [1, None])
 async def test_a_loop_that_was_held_up_itself_blames_no_grader(starts: list[Worker], workers: int | None) -> None:
     """Nor does it take the answer for a slow one."""

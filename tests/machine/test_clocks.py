@@ -6,7 +6,6 @@ import pytest
 
 from adaptive_eval.endpoints.types import EndpointStats
 from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock
-from adaptive_eval.machine.records import Note
 from adaptive_eval.machine.troubles import RETRYING_SECONDS, ServerWatch
 
 SHARED, OWN = "http://one:8000/v1", "http://two:8000/v1"
@@ -42,12 +41,6 @@ def test_the_time_of_an_address_is_shared_only_while_several_models_hold_it() ->
 def test_a_model_at_several_addresses_has_the_mean_of_its_shares() -> None:
     times = held({"ada": (SHARED, OWN), "bob": (SHARED,)}, {"ada": (0, 40), "bob": (0, 40)})
     assert {name: row.seconds for name, row in times.items()} == {"ada": 30.0, "bob": 20.0}
-
-
-def test_a_server_that_outlived_a_head_was_held_until_the_next_one_came() -> None:
-    times = RunClock({0: ClockedModel("ada", 2.0, is_launched=True)}, 0.0, {}, lambda: 100.0)
-    times.on_note(Note("launched", 0, {"seconds": 3.0, "without_head": 40.0}))
-    assert times.held_times() == {"ada": HeldTime(43.0, 86.0, up=True)}
 
 
 def test_a_judge_of_which_all_requests_fail_is_told_once_until_it_replies() -> None:

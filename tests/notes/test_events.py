@@ -59,9 +59,9 @@ STORED = [
     (notes.ServerReleased("ada", "gpu0"), "released", "model on"),
     (notes.SiteAwaited("ada", "site 1", "GPU 8", "there is none"), "site_awaited", "model on asked missing"),
     (
-        notes.SitePlaced("ada", "site 1", "node7", {"GPU": 8.0}, 1.5, True, 41),
+        notes.SitePlaced("ada", "site 1", "node7", {"GPU": 8.0}, 1.5, 41),
         "site_placed",
-        "model on node resources seconds is_reused pid",
+        "model on node resources seconds pid",
     ),
     (notes.SiteLost("ada", "site 1", "node7", "was silent"), "site_lost", "model on node reason"),
     (notes.ModelSettled("ada", True), "settled", "model launched"),

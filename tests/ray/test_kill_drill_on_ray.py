@@ -60,7 +60,7 @@ class Drill:
         self._await(lambda events: sum(event.model == model for event in events_of_kind(events, SitePlaced)) > before)
 
     def kill_head(self) -> None:
-        """SIGKILL; the same command finds its sites again."""
+        """SIGKILL; the same command places its sites again."""
         before = len(events_of_kind(self._events(), SitePlaced))
         kill(self._process)
         self._process = self._begin()

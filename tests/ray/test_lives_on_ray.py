@@ -19,13 +19,9 @@ from stored_runs import events_in
 from warm_start import WarmProcess
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.config.prepare import PreparedRun
-from adaptive_eval.notes import Event, ServerLaunched, SiteLost, SitePlaced
-from adaptive_eval.running import start
-from adaptive_eval.running.beginning import StartingPoint, load_starting_point
+from adaptive_eval.notes import Event, SiteLost, SitePlaced
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import serving
-from adaptive_eval.sites.keeper import NAMESPACE
 from adaptive_eval.sites.nodes import join_cluster
 
 pytestmark = pytest.mark.ray
@@ -109,10 +105,7 @@ def test_a_raylet_that_is_killed_costs_nothing_but_time(site: Site, at_home: Run
         served = family(next(event.pid for event in events(site, SitePlaced) if event.model == "ada" and event.pid))
         assert len(served) > 1, "the site and its server"
         raylets.kill_agent(nodes[0])
-        deadline = time.monotonic() + HANGS
-        while served & processes().keys():
-            assert time.monotonic() < deadline, "they live on"
-            time.sleep(0.1)
+        require_ended(served)
         raylets.kill(nodes.pop())
         nodes.append(raylets.add(resources={"doomed": 1}))
 
@@ -148,55 +141,22 @@ def test_a_site_that_hangs_is_begun_anew(
     assert any(event.model == "bob" and event.reason.endswith("for 10 s") for event in events(site, SiteLost))
 
 
-def test_a_head_that_was_killed_finds_its_sites_again(site: Site, at_home: RunOutcome, raylets: Raylets) -> None:
-    config = written(site, models=models(site, "held"), concurrency=16)
-    process = begun(site, config, raylets)
-    kill(process)
-    go_on(site)
-    assert len(sites_left(raylets)) == len(groups_left(raylets)) == len(MODELS)
-    before = events(site, SitePlaced)
-    ended = site.run(config, "--ray", raylets.address)
-    assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert RunOutcome.of(site.directory()) == at_home
-    after = events(site, SitePlaced)[len(before) :]
-    assert (
-        after
-        and all(event.is_reused for event in after)
-        and {event.pid for event in after} <= {event.pid for event in before}
-    )
-    log = (site.directory() / "logs" / "ada.log").read_text()
-    assert log.count("the small server starts") == 1, "its model stayed loaded"
-    assert events(site, ServerLaunched)[-1].seconds == 0.0
-    require_nothing_left(raylets)
-
-
-def test_resources_of_a_head_that_never_comes_back_are_released(
-    site: Site, raylets: Raylets, set_timeouts: Callable[..., None]
-) -> None:
-    """Its sites, one that has been waiting for a place since before, and what they took."""
-    set_timeouts(orphan=5)
-    settings = models(site, "held")
-    settings[1]["launch"] = {**settings[1]["launch"], "resources": {"nowhere": 1}}  # type: ignore[dict-item]
-    process = site.start(
-        written(site, models=settings), "--run-dir", str(site.directory()), "--ray", raylets.address, script=TIMED
-    )
-    assert wait_for_trials(site.directory(), 20, process), process.communicate()
-    kill(process)
-    require_nothing_left(raylets)
-
-
-def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(
+def test_when_the_head_is_killed_all_ends_and_the_next_start_goes_on(
     site: Site, at_home: RunOutcome, raylets: Raylets
 ) -> None:
-    """The head is killed while a group waits for its place; the next one has the place that comes then."""
+    """Its sites with their servers, one that has been waiting for a place, and what they took."""
     settings = models(site, "held")
     settings[1]["launch"] = {**settings[1]["launch"], "resources": {"CPU": 1, "late": 1}}  # type: ignore[dict-item]
     config = written(site, models=settings, concurrency=16)
     process = site.start(config, "--run-dir", str(site.directory()), "--ray", raylets.address, script=TIMED)
     assert wait_for_trials(site.directory(), 20, process), process.communicate()
+    before = events(site, SitePlaced)
+    served = set[int]().union(*(family(event.pid) for event in before if event.pid))
+    assert len(served) > len(before) == len(MODELS) - 1, "the sites and their servers"
+    assert len(groups_left(raylets)) == len(MODELS)
     kill(process)
-    waiting = [name for name in groups_left(raylets) if "/bob/" in name]
-    assert len(waiting) == 1
+    require_ended(served)
+    require_nothing_left(raylets)
     go_on(site)
     node = raylets.add(resources={"late": 1})
     try:
@@ -205,49 +165,23 @@ def test_a_place_that_a_killed_head_waited_for_is_waited_for_once(
         raylets.kill(node)
     assert ended.exit_code == ExitCode.SPENT, ended.output
     assert RunOutcome.of(site.directory()) == at_home
-    assert sum(event.model == "bob" for event in events(site, SitePlaced)) == 1 and not events(site, SiteLost)
+    assert {event.model for event in events(site, SitePlaced)[len(before) :]} == set(MODELS)
+    assert not events(site, SiteLost)
     require_nothing_left(raylets)
 
 
-def test_when_the_keeper_dies_all_sites_are_lost_and_placed_again(
+def test_a_head_that_is_killed_and_started_again_at_once_waits_for_no_name(
     site: Site, at_home: RunOutcome, raylets: Raylets
 ) -> None:
     config = written(site, models=models(site, "held"), concurrency=16)
-
-    def deed() -> None:
-        with joined(raylets) as ray:
-            os.kill(keeper_in(ray)["Pid"], 9)
-
-    run_with(site, config, raylets, deed)
-    assert RunOutcome.of(site.directory()) == at_home
-    assert {event.model for event in events(site, SiteLost)} == set(MODELS)
-    require_nothing_left(raylets)
-
-
-def test_a_head_that_reads_its_run_for_long_is_known_to_live(
-    site: Site, at_home: RunOutcome, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From joining the cluster on, before anything is read, and however long that takes."""
-    config = written(site, models=models(site, "held"), concurrency=16)
     kill(begun(site, config, raylets))
     go_on(site)
-    heartbeats: list[int] = []
-
-    def reading(prepared: PreparedRun, directory: Path, *, grader_chosen: bool) -> StartingPoint:
-        import ray
-
-        keeper = ray.get_actor(keeper_in(ray)["Name"], namespace=NAMESPACE)
-        heartbeats.append(ray.get(keeper.heartbeats.remote()))
-        while heartbeats[-1] < heartbeats[0] + 2:  # in the main thread, which does nothing else meanwhile
-            time.sleep(0.1)
-            heartbeats.append(ray.get(keeper.heartbeats.remote()))
-        return load_starting_point(prepared, directory, grader_chosen=grader_chosen)
-
-    monkeypatch.setattr(start, "load_starting_point", reading)
     ended = site.run(config, "--ray", raylets.address)
     assert ended.exit_code == ExitCode.SPENT, ended.output
-    assert heartbeats and RunOutcome.of(site.directory()) == at_home
-    assert all(event.is_reused for event in events(site, SitePlaced)[len(MODELS) :])
+    assert RunOutcome.of(site.directory()) == at_home
+    log = (site.directory() / "logs" / "ada.log").read_text()
+    assert log.count("the small server starts") == 2, "its model is loaded anew"
+    require_nothing_left(raylets)
 
 
 def test_a_place_that_cannot_be_had_is_reported(
@@ -310,11 +244,12 @@ def family(pid: int) -> set[int]:
     return members
 
 
-def keeper_in(ray: Any) -> dict[str, Any]:
-    """What the cluster knows of the only keeper that lives."""
-    actors = ray._private.state.actors().values()
-    (keeper,) = [actor for actor in actors if actor["Name"].startswith("run:") and actor["State"] == "ALIVE"]
-    return dict(keeper)
+def require_ended(pids: set[int]) -> None:
+    """Wait until these processes have ended."""
+    deadline = time.monotonic() + HANGS
+    while pids & processes().keys():
+        assert time.monotonic() < deadline, "they live on"
+        time.sleep(0.1)
 
 
 def groups_left(raylets: Raylets) -> list[str]:
@@ -349,7 +284,6 @@ def test_a_head_that_was_killed_buys_no_answer_and_no_verdict_twice_but_those_in
         process = begun(site, config, raylets)
         wait_until(lambda: judge.counts["answered"] == VERDICTS + WAITING, process)
         kill(process)
-        before = events(site, SitePlaced)
         judge.open()
         go_on(site)
         ended = site.run(config, "--ray", raylets.address)
@@ -358,9 +292,7 @@ def test_a_head_that_was_killed_buys_no_answer_and_no_verdict_twice_but_those_in
         plain = written(site, models=models(site), grader=grader)
         assert site.run(plain, "--run-dir", str(site.directory("plain"))).exit_code == ExitCode.SPENT
     assert RunOutcome.of(site.directory()) == RunOutcome.of(site.directory("plain"))
-    after = events(site, SitePlaced)[len(before) :]
-    assert {event.model for event in after} == set(MODELS) and all(event.is_reused for event in after)
-    assert {event.pid for event in after} <= {event.pid for event in before} and not events(site, SiteLost)
+    assert not events(site, SiteLost)
     assert verdicts == trials + WAITING
     answers = len((site.folder / "diary.jsonl").read_text().splitlines())
     assert trials <= answers <= trials + IN_FLIGHT * len(MODELS)

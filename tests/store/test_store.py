@@ -336,7 +336,7 @@ def test_another_format_is_refused(open_store: OpenStore, directory: Path) -> No
     store.close()
     lock = (directory / "lock").read_bytes()
     for use in (open_store, lambda: LogReader.open(directory), lambda: Integrity.check(directory)):
-        with pytest.raises(StoreError, match="has format 99, and this version reads format 10; use the version"):
+        with pytest.raises(StoreError, match="has format 99, and this version reads format 11; use the version"):
             use()
     assert (directory / "lock").read_bytes() == lock
 

@@ -163,7 +163,7 @@ async def test_an_endless_flood_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
         assert ended.is_flood and ended.status is None and not ended.is_late
 
 
-QUESTION = Question("q1", "1 + 1?", "2", ("1", "2"), "sums", {"repo": "x", "id": "other"}, ("another's answer",))
+QUESTION = Question("q1", "1 + 1?", "2", ("1", "2"), "sums", {"repo": "x", "id": "other"})
 SECRET = "sk-live-4f9c2e71d8a3b605e9c7"
 
 

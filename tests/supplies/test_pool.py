@@ -40,9 +40,6 @@ CAPACITY = 10
 class FakeHost:
     """A place that carries out commands at once and records them."""
 
-    is_left_over = False
-    loaded_model: int | None = None
-
     def __init__(
         self, models: Sequence[int] = (ADA, BOB, CYD), *, own_servers: bool = False, passing: bool = False
     ) -> None:

@@ -212,7 +212,7 @@ class ModelBatches(Supply):
         self._traffic.completion_tokens += answer.completion_tokens
         request = waiting.request
         del self._waiting[request.id]
-        reserve = self._model.reserve(answer, request.question, request.first)
+        reserve = self._model.reserve(answer, request.question)
         self._post(Answered(request.id, [receive(answer, request.first, self._model.cost(answer), reserve)]))
 
     def _retry(self, waiting: WaitingRequest, outcome: NoBatchAnswer) -> None:
