@@ -95,9 +95,9 @@ def findings_of_status(status: Status) -> Findings:
     return find(status.results, status.used)
 
 
-def findings_of_end(ended: Ended, run: str) -> Findings:
-    """What a run has found that has just ended; commands name it as `run`."""
-    return find(ended.results, ended.status.used, ended.why, [*next_steps(ended, run)])
+def findings_of_end(ended: Ended) -> Findings:
+    """What a run has found that has just ended."""
+    return find(ended.results, ended.status.used, ended.why, [*next_steps(ended)])
 
 
 def findings_of_view(view: RunView) -> Findings:

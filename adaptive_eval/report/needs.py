@@ -1,8 +1,8 @@
-"""The needs of undecided comparisons, one for each, and the words for every kind."""
+"""The needs of undecided comparisons: what each lacks, in words that follow "need"."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
+from enum import Enum
 from typing import NamedTuple
 
 from adaptive_eval.base.lists import first_few
@@ -30,35 +30,23 @@ def some_models(names: Iterable[str], longest: int = LONGEST_NAME) -> str:
     return first_few([safe_name(name, longest) for name in names], MAX_NAMES)
 
 
-class NeedKind(StrEnum):
-    """What an undecided comparison lacks, in the order of the next steps."""
+class NeedKind(Enum):
+    """What an undecided comparison lacks, as words that follow "need", in the order of the next steps."""
 
-    USABLE_ANSWERS = "usable_answers"
-    """An alarm ended the run."""
-    WHOLE_ANSWERS = "whole_answers"
-    """Answers that were cut off could decide it."""
-    WHOLE_PRIOR = "whole_prior"
-    """The same of answers of the prior run."""
-    ANSWERS = "answers"
-    """Every attempt at some answers failed."""
-    INDEPENDENT_ANSWERS = "independent_answers"
-    """Answers come back word for word."""
-    GRADES = "grades"
-    """Answers have no grade."""
-    MODEL = "model"
-    """A model was set aside."""
-    LABELS = "labels"
-    """Most of its uncertainty is that of labels."""
-    LABELLED_ANSWERS = "labelled_answers"
-    """The same, and no answer is left here to label: recorded models have theirs elsewhere."""
-    TRIALS = "trials"
-    NEW_RUN = "new_run"
-    """Its error is used up."""
-    TOO_CLOSE = "too_close"
-    """No plausible number of trials would decide it."""
+    USABLE_ANSWERS = "usable answers, since an alarm ended the run"
+    WHOLE_ANSWERS = "complete answers instead of cut ones of {models}"
+    WHOLE_PRIOR = "a prior run without cut answers of {models}"
+    ANSWERS = "the answers of {models} that never came"
+    INDEPENDENT_ANSWERS = "answers of {models} that do not come back word for word"
+    GRADES = "grades for the ungraded answers of {models}"
+    MODEL = "answers of {models} (set aside)"
+    LABELS = f"more labels of answers of {{models}} (at least {MIN_LABELS} each)"
+    TRIALS = "{trials}"
+    NEW_RUN = "more than this run can give: {trials}"
+    """Its error is used up, or no plausible number of trials decides it, or only answers that cannot be asked here."""
 
 
-OF_TRIALS = frozenset({NeedKind.TRIALS, NeedKind.NEW_RUN, NeedKind.TOO_CLOSE})
+OF_TRIALS = frozenset({NeedKind.TRIALS, NeedKind.NEW_RUN})
 """Needs of comparisons that are too close for the answers so far."""
 
 
@@ -73,29 +61,7 @@ class Need(NamedTuple):
 
     def missing(self, results: Results) -> str:
         """What is missing, as words that follow "need"."""
-        names = some_models(self.models)
-        has_few = any(row.labels < MIN_LABELS for row in results.models if row.name in self.models)
-        words = {
-            NeedKind.USABLE_ANSWERS: "usable answers, since an alarm ended the run",
-            NeedKind.WHOLE_ANSWERS: f"complete answers instead of cut ones of {names}",
-            NeedKind.WHOLE_PRIOR: f"{WHOLE_PRIOR} of {names}",
-            NeedKind.ANSWERS: f"the answers of {names} that never came",
-            NeedKind.INDEPENDENT_ANSWERS: f"answers of {names} that do not come back word for word",
-            NeedKind.GRADES: f"grades for the ungraded answers of {names}",
-            NeedKind.MODEL: f"answers of {names}, which {'was' if len(self.models) == 1 else 'were'} set aside",
-            NeedKind.LABELS: f"{f'at least {MIN_LABELS}' if has_few else 'more'} labels of answers of {names}",
-            NeedKind.LABELLED_ANSWERS: "more answers with labels, and none are left to label",
-            NeedKind.TRIALS: trials_in_words(results, self.trials),
-            NeedKind.NEW_RUN: "a new run, since the allowed error is used up",
-            NeedKind.TOO_CLOSE: "far more answers than this run at this difference"
-            if not names
-            else f"more answers of {names} than were recorded",
-        }
-        about = f", {trials_in_words(results, self.trials)}" if self.trials is not None else ""
-        return words[self.kind] + (about if self.kind is NeedKind.TOO_CLOSE else "")
-
-
-WHOLE_PRIOR = "a prior run without cut answers"
+        return self.kind.value.format(models=some_models(self.models), trials=trials_in_words(results, self.trials))
 
 
 def need_of(results: Results, pair: PairRow) -> Need:
@@ -104,19 +70,9 @@ def need_of(results: Results, pair: PairRow) -> Need:
         return Need(NeedKind.USABLE_ANSWERS)
     if pair.verdict == Verdict.BLOCKED:
         return _need_of_blocked(results, pair)
-    if lacks_labels(results, pair):
-        unlabelled = _unlabelled(results, pair)
-        return Need(NeedKind.LABELS if unlabelled else NeedKind.LABELLED_ANSWERS, unlabelled)
-    if pair.verdict == Verdict.OPEN:
-        return Need(NeedKind.TRIALS, trials=pair.trials_needed)
-    if _has_spent_error(results, pair):
-        return Need(NeedKind.NEW_RUN)
-    if not _can_be_too_close(results, pair):
-        return Need(NeedKind.TRIALS, trials=pair.trials_needed)
-    if not _is_plausible(results, pair):
-        return Need(NeedKind.TOO_CLOSE, trials=pair.trials_needed)
-    short = _short_recordings(results, pair)
-    return Need(NeedKind.TOO_CLOSE if short else NeedKind.TRIALS, short, pair.trials_needed)
+    if lacks_labels(results, pair) and (unlabelled := _unlabelled(results, pair)):
+        return Need(NeedKind.LABELS, unlabelled)
+    return Need(NeedKind.TRIALS if _is_decidable(results, pair) else NeedKind.NEW_RUN, trials=pair.trials_needed)
 
 
 def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
@@ -185,6 +141,22 @@ def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
     return tuple([name for name in names if name not in results.corrected] or names)
 
 
+def _is_decidable(results: Results, pair: PairRow) -> bool:
+    """Whether further trials of this run can decide a pair."""
+    if pair.verdict == Verdict.OPEN:
+        return True
+    if _has_spent_error(results, pair) or draws_questions(results.decisions):
+        return False
+    if pair.second is None and not results.gate:
+        return True  # no larger delta is another way to a verdict
+    largest, needed = results.setting("trials", "max") or 0, pair.trials_needed
+    if needed is None or RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS):
+        return False
+    both = needed * results.max_trials_per_model / max(largest, 1) if pair.by_trial else 0.0
+    recorded = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
+    return all(row.trials >= both for row in recorded)
+
+
 def _has_spent_error(results: Results, pair: PairRow) -> bool:
     """Whether no evidence can decide a pair any more, or none can tie it: an earlier horizon has used up its error, or
     a single look at all that `trials.max` allows, unless the rule does not depend on it."""
@@ -198,25 +170,6 @@ def _has_spent_error(results: Results, pair: PairRow) -> bool:
         return False
     depends = rule is None or (rule.latching and rule is not ANYTIME)
     return depends and is_complete and len(results.looks) == 1
-
-
-def _can_be_too_close(results: Results, pair: PairRow) -> bool:
-    """Whether a larger delta is another way to a verdict: neither for a fixed value nor for drawn questions."""
-    return (pair.second is not None or bool(results.gate)) and not draws_questions(results.decisions)
-
-
-def _is_plausible(results: Results, pair: PairRow) -> bool:
-    """Whether `trials.max` may be raised to what the pair needs."""
-    largest = results.setting("trials", "max") or 0
-    return pair.trials_needed is not None and RESERVE * pair.trials_needed <= max(MAX_TIMES * largest, MAX_TRIALS)
-
-
-def _short_recordings(results: Results, pair: PairRow) -> tuple[str, ...]:
-    """Recorded models of a pair that have fewer trials than it needs; trial by trial, each side has to have them."""
-    largest = max(results.setting("trials", "max") or 0, 1)
-    needed = (pair.trials_needed or 0.0) * results.max_trials_per_model / largest if pair.by_trial else 0.0
-    rows = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
-    return tuple(row.name for row in rows if row.trials < needed)
 
 
 def round_up(value: float) -> float:
@@ -233,7 +186,7 @@ def trials_in_words(results: Results, trials: float | None) -> str:
         return f"about {' '.join(needed_in_words(results, trials))}"
     largest = results.setting("trials", "max")
     beyond = f" (trials.max is {largest})" if largest is not None and trials > largest else ""
-    return f"about {' '.join(needed_in_words(results, trials))} in total{beyond}"
+    return f"about {' '.join(needed_in_words(results, trials))} and model in total{beyond}"
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:

@@ -2,14 +2,12 @@
 
 import math
 
-from adaptive_eval.core.types import Reason, Verdict
+from adaptive_eval.core.types import Reason
 from adaptive_eval.report.lines import Scale, safe_name, several
-from adaptive_eval.report.needs import LONGEST_NAME, OF_TRIALS, UNDECIDED, NeedKind, need_of
+from adaptive_eval.report.needs import LONGEST_NAME, OF_TRIALS, UNDECIDED, need_of
 from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.report.words import objective_view
-
-ENDED_BY = {Reason.BUDGET: "the budget", Reason.GPU_TIME: "the budget", Reason.WALL_TIME: "the time limit"}
 
 
 def undecided_pair(results: Results) -> PairRow | None:
@@ -38,50 +36,29 @@ def undecided_sentence(results: Results) -> str | None:
     """Name the most important undecided pair and what it would take; None if every pair is decided."""
     if (pair := undecided_pair(results)) is None:
         return None
-    more = sum(row.verdict in UNDECIDED for row in results.pairs) - 1
+    more, need, apart = sum(row.verdict in UNDECIDED for row in results.pairs) - 1, need_of(results, pair), ""
     what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
     others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
-    if results.compares and need_of(results, pair).kind not in OF_TRIALS:
-        return f"{need_sentence(results, pair)}{others}."
-    subject = "It" if pair.second is None else "They"
-    return f"{_how_close(results, pair)}{others}. {subject} {_needs(results, pair)}."
+    if pair.difference is not None and need.kind in OF_TRIALS:  # else the scores may be wrong
+        subject = "it differs" if pair.second is None else "they differ"
+        apart = f": {subject} by {Scale.of(results.weights).rounded_points(abs(pair.difference))}"
+    state = "undecided" if results.compares else "not as precise as requested"
+    return f"{_subject(results, pair)} is {state}{apart}{others}. It needs {need.missing(results)}."
 
 
-def _how_close(results: Results, pair: PairRow) -> str:
-    scale, subject = Scale.of(results.weights), "it differs" if pair.second is None else "they differ"
+def need_sentence(results: Results, pair: PairRow) -> str:
+    """Say what an undecided pair needs, without a full stop."""
+    return f"{_subject(results, pair)} needs {need_of(results, pair).missing(results)}"
+
+
+def _subject(results: Results, pair: PairRow) -> str:
     names = pair_names(pair.first, pair.second)
     if not results.compares:
-        return f"The score of {names} is not as precise as requested"
-    if results.gate or results.frontier:
-        return f"{names if pair.second is None else f'The comparison of {names}'} is undecided"
-    apart = "" if pair.difference is None else f": {subject} by {scale.rounded_points(abs(pair.difference))}"
-    asked, scored = objective_view(results.decisions), [row.name for row in results.models if row.score is not None]
-    if asked.baseline is None and asked.first is None and [pair.first, pair.second] == scored[:2]:
-        apart = ""  # the sentence before has it
-    value = scale.score(asked.value)
-    if pair.verdict == Verdict.OPEN:
-        ended_by = f", since {ENDED_BY[Reason(why)]} ended the run" if (why := results.run.reason) in ENDED_BY else ""
-        against = f" with {value}" if pair.second is None else ""
-        return f"The comparison of {names}{against} is still open{ended_by}{apart}"
-    both = f"{names} from {value}" if pair.second is None else f"{names} apart"
-    return f"There are too few answers to tell {both}{apart}"
+        return f"The score of {names}"
+    value = Scale.of(results.weights).score(objective_view(results.decisions).value)
+    return f"The comparison of {names}{f' with {value}' if pair.second is None else ''}"
 
 
 def pair_names(first: str, second: str | None) -> str:
     """Names of both models of a pair, or of the one that is compared with a value."""
     return " and ".join(safe_name(name, LONGEST_NAME) for name in (first, second) if name is not None)
-
-
-def need_sentence(results: Results, pair: PairRow) -> str:
-    """Say what an undecided pair needs, without a full stop."""
-    names, need = pair_names(pair.first, pair.second), need_of(results, pair)
-    if pair.second is None or need.kind in OF_TRIALS:
-        return f"{names} {_needs(results, pair)}"
-    return f"The comparison of {names} needs {need.missing(results)}"
-
-
-def _needs(results: Results, pair: PairRow) -> str:
-    """The need of an undecided pair, as words that follow its names."""
-    need = need_of(results, pair)
-    verb = "needs" if pair.second is None else "each need" if need.kind is NeedKind.TRIALS else "need"
-    return f"{verb} {need.missing(results)}"
