@@ -13,8 +13,8 @@ from adaptive_eval.report.needs import (
     LONGEST_NAME,
     MAX_NAMES,
     NeedKind,
+    models_with,
     needs_of,
-    repeating_models,
     some_models,
     void_models,
 )
@@ -52,7 +52,7 @@ def alarm_sentences(results: Results) -> Iterator[str]:
         if rows:
             examples = [f"{safe_name(row.model, LONGEST_NAME)}: {row.text}" for row in rows]
             yield f"{begin}: {what}{first_few(examples, MAX_NAMES)}."
-    if repeated := repeating_models(results):
+    if repeated := models_with(results, AnswerFault.REPEATED):
         come_back = f"answers of {some_models(repeated)} come back word for word"
         yield f"Alarm: {come_back}; do not rely on comparisons with such a model."
     if undecided := [need for _, need in needs_of(results) if need.kind in OF_CUTS]:
@@ -79,7 +79,7 @@ def alarms_by_model(results: Results) -> Mapping[str, str]:
 def _unread_answers(results: Results) -> Iterator[str]:
     """Say so if the grader found no answer of models with an alarm about cut answers."""
     cut = {row.model for row in results.alarms if row.since is None and row.kind == TRUNCATED}
-    unread = {warning.model for warning in results.warnings if warning.kind == AnswerFault.UNREAD}
-    if rows := [row for row in results.models if row.name in cut & unread]:
+    unread = models_with(results, AnswerFault.UNREAD)
+    if rows := [row for row in results.models if row.name in cut and row.name in unread]:
         responses = f"{sum(row.trials for row in rows):,} responses of {some_models(row.name for row in rows)}"
         yield f"The grader found no answer in any of the {responses}: fix it before you start over."

@@ -283,9 +283,10 @@ def in_folder(ending: Ending, directory: Path, name: str, place: str) -> Ending:
 
 def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:
     """Arguments of the latest command that began or resumed the run, or that will resume it with its new grades."""
-    commands = [event.arguments for event in events if isinstance(event, RunBegun | TrialsImported)]
-    commands += [
-        event.arguments for event in events_of_kind(events_since_start(events), TrialsRegraded) if event.arguments
+    commands = [
+        event.arguments
+        for event in events
+        if isinstance(event, RunBegun | TrialsImported) or (isinstance(event, TrialsRegraded) and event.arguments)
     ]
     return tuple(safe_line(word, len(word)) for word in commands[-1]) if commands and commands[-1] else None
 

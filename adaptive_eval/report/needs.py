@@ -1,19 +1,19 @@
-"""The needs of undecided comparisons: what each lacks, in words that follow "need"."""
+"""The needs of undecided comparisons: what each lacks, and the sentences that say so."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.anytime import ANYTIME
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.labelled import MIN_LABELS
-from adaptive_eval.report.lines import count, safe_name
+from adaptive_eval.report.lines import Scale, count, safe_name, several
 from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
 from adaptive_eval.report.warnings import is_alarmed
-from adaptive_eval.report.words import deciding_rule, draws_questions
+from adaptive_eval.report.words import deciding_rule, draws_questions, objective_view
 
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 LONGEST_NAME = 40
@@ -70,7 +70,7 @@ def need_of(results: Results, pair: PairRow) -> Need:
         return Need(NeedKind.USABLE_ANSWERS)
     if pair.verdict == Verdict.BLOCKED:
         return _need_of_blocked(results, pair)
-    if lacks_labels(results, pair) and (unlabelled := _unlabelled(results, pair)):
+    if _lacks_labels(results, pair) and (unlabelled := _unlabelled(results, pair)):
         return Need(NeedKind.LABELS, unlabelled)
     return Need(NeedKind.TRIALS if _is_decidable(results, pair) else NeedKind.NEW_RUN, trials=pair.trials_needed)
 
@@ -82,7 +82,7 @@ def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
 
 def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     rows, void = [row for row in results.models if row.name in (pair.first, pair.second)], void_models(results)
-    aside, earlier = [row for row in rows if row.set_aside is not None], cut_in_prior(results)
+    aside, earlier = [row for row in rows if row.set_aside is not None], models_with(results, CUT_PRIOR)
     lacking = {
         NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in void],
         NeedKind.MODEL: [row for row in aside if not row.signals.get("unanswered")],
@@ -95,9 +95,9 @@ def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     return Need(kind, tuple(row.name for row in models))
 
 
-def repeating_models(results: Results) -> Sequence[str]:
-    """Models whose answers certainly come back word for word."""
-    return _models_of(results, AnswerFault.REPEATED)
+def models_with(results: Results, kind: str) -> list[str]:
+    """Models with a warning of this kind: `AnswerFault.REPEATED`, if their answers certainly repeat word for word."""
+    return [warning.model for warning in results.warnings if warning.kind == kind and warning.model is not None]
 
 
 def void_models(results: Results) -> Mapping[str, str]:
@@ -110,17 +110,7 @@ def void_models(results: Results) -> Mapping[str, str]:
     return {warning.model: warning.text for warning in repeats if warning.model is not None}
 
 
-def cut_in_prior(results: Results) -> Sequence[str]:
-    """Models whose answers in the prior run were cut off."""
-    return _models_of(results, CUT_PRIOR)
-
-
-def _models_of(results: Results, kind: str) -> Sequence[str]:
-    """Models with a warning of this kind."""
-    return [warning.model for warning in results.warnings if warning.kind == kind and warning.model is not None]
-
-
-def lacks_labels(results: Results, pair: PairRow) -> bool:
+def _lacks_labels(results: Results, pair: PairRow) -> bool:
     """Whether labels are what an undecided pair lacks: they leave it undecided, or most of its variance is theirs, and
     the rest of it would let the difference be called, or tied."""
     if pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH) or pair.sigma is None:
@@ -195,3 +185,60 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
         needed, total = math.ceil(trials * results.max_trials_per_model), results.max_trials_per_model
         return count(needed), f"questions, more than the {count(total)} there are" if needed > total else "questions"
     return count(math.ceil(trials)), "trials per question"
+
+
+# -- sentences --------------------------------------------------------------------------------------------------------
+
+
+def undecided_pair(results: Results) -> PairRow | None:
+    """The undecided pair that matters most, once the run has ended.
+
+    Of neighbours, and of rivals of the best model, it is the highest one in the ranking; of other comparisons the one
+    with the smallest difference.
+    """
+    if results.run.status == "running" or is_alarmed(results.decisions, results.warnings):
+        return None
+    if results.run.reason == Reason.ALARM:
+        return None
+    asked, ranks = objective_view(results.decisions), {row.name: row.rank for row in results.models}
+    by_rank = asked.compares and asked.baseline is None and asked.first is None and asked.value is None
+
+    def importance(pair: PairRow) -> tuple[int, float]:
+        gap = math.inf if pair.difference is None else abs(pair.difference)
+        return ranks[pair.first] if by_rank else 0, gap
+
+    scored = {row.name for row in results.models if row.score is not None}
+    pairs = [pair for pair in results.pairs if pair.verdict in UNDECIDED and pair.first in scored]
+    return min(pairs, key=importance, default=None)
+
+
+def undecided_sentence(results: Results) -> str | None:
+    """Name the most important undecided pair and what it would take; None if every pair is decided."""
+    if (pair := undecided_pair(results)) is None:
+        return None
+    more, need, apart = sum(row.verdict in UNDECIDED for row in results.pairs) - 1, need_of(results, pair), ""
+    what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
+    others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
+    if pair.difference is not None and need.kind in OF_TRIALS:  # else the scores may be wrong
+        subject = "it differs" if pair.second is None else "they differ"
+        apart = f": {subject} by {Scale.of(results.weights).rounded_points(abs(pair.difference))}"
+    state = "undecided" if results.compares else "not as precise as requested"
+    return f"{_subject(results, pair)} is {state}{apart}{others}. It needs {need.missing(results)}."
+
+
+def need_sentence(results: Results, pair: PairRow) -> str:
+    """Say what an undecided pair needs, without a full stop."""
+    return f"{_subject(results, pair)} needs {need_of(results, pair).missing(results)}"
+
+
+def _subject(results: Results, pair: PairRow) -> str:
+    names = pair_names(pair.first, pair.second)
+    if not results.compares:
+        return f"The score of {names}"
+    value = Scale.of(results.weights).score(objective_view(results.decisions).value)
+    return f"The comparison of {names}{f' with {value}' if pair.second is None else ''}"
+
+
+def pair_names(first: str, second: str | None) -> str:
+    """Names of both models of a pair, or of the one that is compared with a value."""
+    return " and ".join(safe_name(name, LONGEST_NAME) for name in (first, second) if name is not None)

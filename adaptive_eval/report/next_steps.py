@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
+from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
-from adaptive_eval.report.needs import RESERVE, NeedKind, needs_of, repeating_models, round_up, some_models
+from adaptive_eval.report.needs import RESERVE, NeedKind, models_with, needs_of, round_up, some_models
 from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.report.words import draws_questions
 
@@ -89,11 +90,9 @@ def _typed(key: str, value: float | str) -> str:
 def _regrade(ending: "Ending", text: str) -> Advice:
     """A step that grades the stored answers again by the configuration that the run was started with."""
     config, *others = ending.arguments or ["CONFIG"]
-    words = ["adaptive-eval", "regrade", ending.place, "--config"]
-    if PurePath(config).suffix not in CONFIGURATIONS or "--model" in others:  # it is a file of questions
-        return Advice(text, shlex.join([*words, "CONFIG"]))
-    settings = [word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1]]
-    return Advice(text, shlex.join([*words, config, *settings]))
+    words = [config, *(word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1])]
+    is_file = PurePath(config).suffix in CONFIGURATIONS and "--model" not in others  # else of questions
+    return Advice(text, f"adaptive-eval regrade {ending.place} --config {shlex.join(words if is_file else ['CONFIG'])}")
 
 
 # -- steps for the ends of a run --------------------------------------------------------------------------------------
@@ -121,7 +120,7 @@ def after_alarm(ending: "Ending") -> Iterator[Advice]:
     """Next steps after an alarm about answers."""
     results = ending.results
     kinds = {row.since is not None for row in results.alarms} if results is not None else set()
-    if True in kinds or (results is not None and repeating_models(results)):
+    if True in kinds or (results is not None and models_with(results, AnswerFault.REPEATED)):
         yield _step(ending, ASK_AGAIN, flag="--ask-again")
     if kinds != {True}:  # else a server has changed, and that is all
         yield from _whole_answers(ending)
