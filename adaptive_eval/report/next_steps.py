@@ -244,22 +244,23 @@ STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {
 
 
 def _larger_limits(ending: "Ending") -> dict[str, float]:
-    """Twice the caps that have ended the run, or can have, or as much as the next round needs; and a `trials.max` with
-    a reserve for what plausible pairs need, with caps for that, unless larger caps alone are enough."""
-    results, by_cap = ending.results, ending.reason is not Reason.OUT_OF_REACH
-    caps = _doubled_caps(ending) if by_cap else {}
+    """The caps that have ended the run, or can have, twice as large, and all as large as the pairs need that trials can
+    decide, with a reserve; if that is more than `trials.max`, or no cap is too small, a larger `trials.max` as well."""
+    results = ending.results
+    caps = {} if ending.reason is Reason.OUT_OF_REACH else _doubled_caps(ending)
     if results is None:
         return caps
     largest, pairs = results.setting("trials", "max"), _pairs_that_need(results, NeedKind.TRIALS)
     needed = max((pair.trials_needed or 0.0 for pair in pairs), default=0.0)
-    if by_cap and needed <= largest:
-        return caps
-    if 0.0 < needed <= largest and (covering := _covering_caps(ending, results, min(RESERVE * needed, largest))):
-        return covering
+    within = _larger_of(caps, _covering_caps(ending, results, min(RESERVE * needed, largest)))
+    if within and needed <= largest:
+        return within
     larger = math.ceil(round_up(RESERVE * max(largest, needed)))
-    for key, cap in _covering_caps(ending, results, larger).items():
-        caps[key] = max(cap, caps.get(key, 0.0))
-    return caps | {"trials.max": larger}
+    return _larger_of(caps, _covering_caps(ending, results, larger)) | {"trials.max": larger}
+
+
+def _larger_of(caps: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
+    return {key: max(caps.get(key, 0.0), others.get(key, 0.0)) for key in {**caps, **others}}
 
 
 def _doubled_caps(ending: "Ending") -> dict[str, float]:

@@ -23,19 +23,14 @@ NAMES = ("ada", "bob", "cyd", "dan", "eve")
 
 
 @cache
-def judged(budget: int | None) -> Results:
+def judged() -> Results:
     """A run of five models at its second look."""
-    return simulated_results(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12}, budget={"trials": budget})
+    return simulated_results(world(NAMES, 6), looks=2, trials={"min": 2, "max": 12})
 
 
-def ended(
-    verdicts: str = "rruo",
-    reason: Reason = Reason.OUT_OF_REACH,
-    needs: float | None = 20.0,
-    budget: int | None = None,
-) -> Results:
+def ended(verdicts: str = "rruo", reason: Reason = Reason.OUT_OF_REACH, needs: float | None = 20.0) -> Results:
     """A finished run with these verdicts of neighbours: (r)esolved, (t)ied, (u)ndecidable, (o)pen, (b)locked."""
-    results = judged(budget)
+    results = judged()
     words = {"r": "resolved", "t": "tied", "u": "out_of_reach", "o": "open", "b": "blocked"}
     pairs = tuple(
         replace(pair, verdict=words[verdict], trials_needed=None if verdict in "rt" else needs, called=None)
@@ -99,7 +94,7 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
         (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 24"),
         (Reason.OUT_OF_REACH, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 40"),
         (Reason.BUDGET, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 40"),  # else it would end again
-        (Reason.BUDGET, 10.0, 60, r"budget\.trials to 120"),
+        (Reason.BUDGET, 10.0, 60, r"budget\.trials to \d{3,}"),
     ],
 )
 def test_what_is_too_small_is_raised_and_nothing_else(reason: Reason, needs: float, cap: int, raised: str) -> None:
@@ -142,7 +137,7 @@ def test_a_lead_of_nothing_is_no_lead(difference: float, lead: str) -> None:
 
 
 def test_budget_that_ended_a_run_is_raised() -> None:
-    results = ended("rrro", Reason.BUDGET, 10.0, budget=60)
+    results = ended("rrro", Reason.BUDGET, 10.0)
     step = advice(results, short_caps={"trials": 5000})
     assert step.text == "raise budget.trials to 5000:", "with less the run would not go on"
     unknown = ended("rrro", Reason.BUDGET, needs=None)
