@@ -301,10 +301,9 @@ def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None
     """The status of a run that is not running, and its reason: why it finished, or a sentence on why it did not."""
     last, fatal_error = newest_turn(events), find_fatal_error(events)
     if isinstance(last, RunFinished):
-        answered = last.reason.ends(trials)
-        if last.reason is Reason.ALARM:
-            return "stopped", str(last.reason)
-        return ("finished", str(last.reason)) if answered else ("stopped", NO_ANSWER)
+        if last.reason.ends(trials):
+            return "finished", str(last.reason)
+        return "stopped", str(last.reason) if last.reason is Reason.ALARM else NO_ANSWER
     if isinstance(last, TrialsRegraded):
         return "stopped", "its answers were graded again; resume the run to judge them"
     if was_killed(events):

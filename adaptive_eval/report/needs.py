@@ -196,9 +196,8 @@ def undecided_pair(results: Results) -> PairRow | None:
     Of neighbours, and of rivals of the best model, it is the highest one in the ranking; of other comparisons the one
     with the smallest difference.
     """
-    if results.run.status == "running" or is_alarmed(results.decisions, results.warnings):
-        return None
-    if results.run.reason == Reason.ALARM:
+    is_void = results.run.reason == Reason.ALARM or is_alarmed(results.decisions, results.warnings)
+    if results.run.status == "running" or is_void:
         return None
     asked, ranks = objective_view(results.decisions), {row.name: row.rank for row in results.models}
     by_rank = asked.compares and asked.baseline is None and asked.first is None and asked.value is None

@@ -165,12 +165,11 @@ def _retry_answers(ending: "Ending") -> Iterator[Advice]:
 
 
 def _independent_answers(ending: "Ending") -> Iterator[Advice]:
+    useless = "more trials are of no use while answers repeat"
     if ending.imported:
-        yield _step(
-            ending, "more trials are of no use while answers repeat: fix the server, and start over", fresh=True
-        )
+        yield _step(ending, f"{useless}: fix the server, and start over", fresh=True)
     else:
-        yield _step(ending, f"more trials are of no use while answers repeat: {ASK_AGAIN}", flag="--ask-again")
+        yield _step(ending, f"{useless}: {ASK_AGAIN}", flag="--ask-again")
     yield _step(ending, "or, if the model is so sure of its answers, let them count", {"stopping.on_alarm": "never"})
 
 
@@ -180,11 +179,10 @@ def _grade_again(ending: "Ending") -> Iterator[Advice]:
         return
     slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
     yield _step(ending, slow)
-    again = "this grades the stored answers again; after a change of the grader, or to do only this:"
-    yield _regrade(ending, again)
+    yield _regrade(ending, "if you change the grader, grade the stored answers again:")
 
 
-def _mend(ending: "Ending") -> Iterator[Advice]:
+def _fix_servers(ending: "Ending") -> Iterator[Advice]:
     if ending.exceeds_reserve:
         yield _step(ending, "fix the servers that do not keep to max_tokens, and start over", fresh=True)
     else:
@@ -213,6 +211,9 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
     elif recorded := [row.name for row in results.models if row.recorded and row.name in models]:
         limit = f"the recorded answers of {some_models(recorded)} may be too few"
         yield _step(ending, f"{limit}: record more, or ask it in this run, and start over", fresh=True)
+    elif all(pair.second is None for pair in pairs) and not results.gate:  # no delta lets a value be tied
+        larger = {"trials.max": RESERVE * results.setting("trials", "max")}
+        yield _step(ending, "start over with a larger trials.max", larger, fresh=True)
     elif any(row.gate == UNDECIDED and row.model in models for row in results.groups):
         gates = "larger gates of the benchmarks that are undecided, or a larger stopping.delta"
         yield _step(ending, f"if so small a difference does not matter to you, start over with {gates}", fresh=True)
@@ -232,7 +233,7 @@ STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {
     NeedKind.ANSWERS: _retry_answers,
     NeedKind.INDEPENDENT_ANSWERS: _independent_answers,
     NeedKind.GRADES: _grade_again,
-    NeedKind.MODEL: _mend,
+    NeedKind.MODEL: _fix_servers,
     NeedKind.LABELS: _label_more,
     NeedKind.TRIALS: _raise_limits,
     NeedKind.NEW_RUN: _start_over,

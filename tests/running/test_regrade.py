@@ -180,7 +180,7 @@ def test_trials_requested_under_earlier_grades_stay_in_the_scores(site: Site) ->
     again = regrade(site.directory(), "--config", site.write(trials=trials))
     assert again.exit_code == ExitCode.REACHED, again.stderr
     back = read_results(site.directory())
-    assert back is not None and back.run.status == "finished" and "Nothing more needs to be asked" in again.stdout
+    assert back is not None and back.run.status == "finished" and "has these scores." in again.stdout
     assert sum(row.trials for row in back.models) == len(RunOutcome.of(site.directory()).outcomes)
 
 
@@ -217,7 +217,7 @@ def test_a_regrade_goes_by_the_limits_that_the_run_remembers(site: Site) -> None
     assert site.run(config, "--set", cap).exit_code == ExitCode.SPENT
     done = regrade(site.directory(), "--config", config)
     assert f"settings of an earlier start still apply ({cap})" in done.stderr
-    assert "Within its limits the run would ask for no more" in done.stdout
+    assert "Within its limits the run asks for no more" in done.stdout
     undone = regrade(site.directory(), "--config", config, "--set", "budget.trials=")
     assert "resuming takes about" in undone.stdout
 

@@ -173,6 +173,8 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     step = advice(raised)
     assert "start over with a larger stopping.delta; else with a larger trials.max:" in step.text
     assert "needs more than this run can give" in (undecided_sentence(raised) or "")
+    alone = replace(raised, pairs=tuple(replace(pair, second=None) for pair in raised.pairs))
+    assert (advice(alone).command or "").endswith("--fresh --set trials.max=24"), "no delta lets a value be tied"
     within = {**results.decisions, "stopping": {**results.decisions["stopping"], "delta": 0.02}}
     callable_only = replace(ended("rrru"), decisions=within, warnings=raised.warnings)
     assert advice(callable_only).text.startswith("raise ")
