@@ -144,7 +144,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, used: 
         has_tiers=results is None or has_tiers(results),
         elapsed=elapsed,
         ended=None if controller.finished is None else ending.why,
-        next_steps=() if controller.finished is None else tuple(next_steps(ending, "RUN")),
+        next_steps=() if controller.finished is None else tuple(next_steps(ending)),
     )
 
 

@@ -90,13 +90,10 @@ def _score_lines(done: Regraded, run: Path, command: str) -> Iterator[str]:
         yield f"{safe_name(row.name, MAX_NAME_WIDTH):<{width}}  {old_score:>7}  {new_score:>7}  {row.trials:>8,}"
     cost_to_finish = cost_to_go_on(done.after)
     undecided = sum(pair.verdict in UNDECIDED for pair in done.after.pairs)
-    if cost_to_finish is None and undecided:
-        yield "results.json has these scores."
-        yield f"Within its limits the run would ask for no more, with {several(undecided, 'comparison')} undecided."
-        yield "What could decide more:"
-        yield f"  {shlex.join(['adaptive-eval', 'monitor', str(run), '--once'])}"
-    elif cost_to_finish is None:
-        yield "results.json has these scores. Nothing more needs to be asked."
-    else:
-        yield f"results.json has these scores. Not everything is decided: {cost_to_finish}, with:"
+    yield "results.json has these scores."
+    if cost_to_finish is not None:
+        yield f"Not everything is decided: {cost_to_finish}, with:"
         yield f"  {command}"
+    elif undecided:
+        yield f"Within its limits the run asks for no more. What could decide {several(undecided, 'comparison')}:"
+        yield f"  {shlex.join(['adaptive-eval', 'monitor', str(run), '--once'])}"

@@ -13,7 +13,7 @@ from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import Overrides, report_errors
 from adaptive_eval.core import Look
 from adaptive_eval.exchange.tables.writer import csv_text
-from adaptive_eval.report.ending import Ending, why_finished
+from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import count_states
 from adaptive_eval.report.results_file import RESULTS_FILE, write_results
 from adaptive_eval.show.forecast import replays_table
@@ -126,8 +126,7 @@ def _replay_many(prepared: PreparedReplay, directory: Path, seeds: range) -> Exi
         for seed in seeds:
             controller = perform_replay(prepared, seed).controller
             if not controller.looks:
-                assert controller.finished is not None
-                raise ConfigError(why_finished(controller.finished, False, False))
+                raise ConfigError(Ending(reason=controller.finished, results=None, trials=0).why)
             means = prepared.source.chances @ prepared.source.weights
             judged.append(judge_replay(seed, controller, prepared.source.truth, means))
             progress.to(len(judged), f"{len(judged)} of {len(seeds)} runs")

@@ -16,13 +16,14 @@ from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
 from adaptive_eval.machine.usage import NO_GRADING, GradingUse, TrialUsage
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.report.alarms import alarm_rows
-from adaptive_eval.report.ending import Ending, labels_decide
+from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import main_findings
 from adaptive_eval.report.gate import (
     NOT_ANSWERS,
     UNDECIDED,
     GatePart,
     Outcomes,
+    gate_outcome,
     gate_rows,
     gate_terms,
     judged_model,
@@ -122,7 +123,7 @@ def look_results(snapshot: Snapshot) -> Results:
     )
     if snapshot.by_grades is None or snapshot.labelled is None:
         return results
-    if labels_decide(results, result.reason, is_lacking=bool(snapshot.set_aside)):
+    if _labels_decide(results, result.reason, is_lacking=bool(snapshot.set_aside)):
         results = replace(results, run=replace(results.run, reason=str(Reason.SETTLED)))
     graded = look_results(replace(snapshot, result=snapshot.by_grades, labelled=None, by_grades=None))
     return replace(results, labelled=replace(snapshot.labelled, by_grades=" ".join(main_findings(graded))))
@@ -160,6 +161,15 @@ def build_results(snapshot: Snapshot) -> Results:
         servers=server_rows(snapshot.events),
         metrics=metrics,
     )
+
+
+def _labels_decide(results: Results, reason: Reason | None, *, is_lacking: bool) -> bool:
+    """Whether labels decide every comparison of a run that ended for this reason; `is_lacking`: models were set
+    aside."""
+    if not results.corrected or reason in (None, Reason.ALARM) or (reason is Reason.BLOCKED and is_lacking):
+        return False
+    decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in results.pairs)
+    return bool(results.pairs) and decided and gate_outcome(results.gate) != UNDECIDED
 
 
 def _frontier_rows(snapshot: Snapshot) -> Iterator[FrontierRow]:

@@ -4,7 +4,7 @@ An error that ended it is kept in its store: whoever looks at the run later has 
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from pathlib import Path, PurePath
@@ -34,9 +34,10 @@ from adaptive_eval.notes import (
     newest_turn,
 )
 from adaptive_eval.report.finding import gate_line
-from adaptive_eval.report.gate import FAIL, UNDECIDED, gate_outcome
-from adaptive_eval.report.lines import capitalised, safe_line, several
-from adaptive_eval.report.needs import MAX_NAMES, Need, NeedKind, needs_of, some_models, void_models
+from adaptive_eval.report.gate import FAIL, PASS, UNDECIDED, gate_outcome
+from adaptive_eval.report.lines import capitalised, safe_line
+from adaptive_eval.report.needs import MAX_NAMES, OF_TRIALS, Need, NeedKind, needs_of
+from adaptive_eval.report.next_steps import Advice, after_alarm, after_error, after_stop, for_needs
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.status import Status
 
@@ -63,10 +64,11 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
 
 
 class End(NamedTuple):
-    """How a run has ended."""
+    """How a run has ended: what the headline says, the exit code, and what to do next."""
 
     sentence: str
     exit_code: ExitCode
+    steps: Callable[["Ending"], Iterator[Advice]] = for_needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +90,7 @@ class Ending:
     caps: Mapping[str, float] = field(default_factory=dict)
     """Its limits, by key of `budget`."""
     short_caps: Mapping[str, float] = field(default_factory=dict)
-    """Those of them that do not cover the next round, with the values that would."""
-    unpaid: Mapping[str, float] = field(default_factory=dict)
-    """Those that do not cover the verdicts on stored answers without a grade, with the values that would."""
+    """Those of them that do not cover what comes next, with the values that would."""
     asked: bool = True
     """Its last start has stored an answer."""
     imported: bool = False
@@ -101,6 +101,8 @@ class Ending:
     """How it stands where there is no reason, in a sentence."""
     arguments: tuple[str, ...] | None = None
     """Those of `adaptive-eval run` that go on with it, if they are known."""
+    place: str = "RUN"
+    """Its folder in commands, quoted for a shell."""
 
     @property
     def gate(self) -> tuple[GateRow, ...]:
@@ -110,52 +112,71 @@ class Ending:
     @property
     def why(self) -> str:
         """The end in one sentence, with the outcome of a gate."""
-        why = self._end.sentence
+        why = self.end.sentence
         return f"{UNDECIDED}: {why[0].lower()}{why[1:]}" if self.gated and self.results is None else why
 
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of the command line."""
-        return self._end.exit_code
+        return self.end.exit_code
 
     @property
-    def _end(self) -> End:
-        """The first of these ends that holds."""
-        results, outcome, is_settled = self.results, gate_outcome(self.gate), self.reason is Reason.SETTLED
+    def end(self) -> End:
+        """How it has ended: by an error, or else by its reason, with the outcome of a gate that is settled."""
         if self.fatal_error is not None:
-            return End(capitalised(stop_in_words(*self.fatal_error)), self.fatal_error.exit_code)
-        if results is not None and outcome == FAIL:
-            return End(_gate_lines(results, FAIL), ExitCode.WORSE)
-        if results is not None and outcome is not None and (is_settled or self.decided_by_labels):
-            code = ExitCode.SPENT if outcome == UNDECIDED else ExitCode.REACHED
-            return End(_gate_lines(results, outcome), code)
+            steps = after_alarm if self.fatal_error.exit_code is ExitCode.SPENT else after_error
+            return End(capitalised(stop_in_words(*self.fatal_error)), self.fatal_error.exit_code, steps)
+        end, outcome = self._end_of_reason, gate_outcome(self.gate)
+        if self.results is not None and self.results.alarms:
+            end = end._replace(steps=after_alarm)
+        if self.results is not None and outcome in OF_OUTCOMES and (outcome == FAIL or self.reason is Reason.SETTLED):
+            end = end._replace(sentence=_gate_lines(self.results, outcome), exit_code=OF_OUTCOMES[outcome])
+        return end
+
+    @property
+    def _end_of_reason(self) -> End:
+        if self.reason is None:
+            return End(self.without_reason or STOPPED, ExitCode.STOPPED, after_stop)
         if self.reason is Reason.ALARM:
-            return End(self._alarm_sentence, ExitCode.SPENT)
-        if self.decided_by_labels:
-            return End("Finished: with labels, every comparison is resolved or tied.", ExitCode.REACHED)
-        if self.reason is Reason.BLOCKED:
-            answers = self._lacks_more_than_servers and not self.lost_servers
-            return End(self._blocked_sentence, ExitCode.SPENT if answers else ExitCode.ENDPOINTS)
-        if is_settled and results is not None and (repeated := void_models(results)) and self._blocked_by:
-            names = f"answers of {some_models(repeated)} come back word for word"
-            return End(f"Finished, but {names}: comparisons with such a model are void.", ExitCode.SPENT)
-        if is_settled and results is not None and (left := self._undecided_by_labels):
-            words = f"Finished: the grades decide every comparison, but labels leave {several(left, 'comparison')}"
-            return End(f"{words} undecided.", ExitCode.SPENT)
-        if is_settled and results is not None and not results.compares:
-            return End("Finished: every score has the requested precision.", ExitCode.REACHED)
+            named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
+            return End(f"Stopped because of the answers of {first_few(named, MAX_NAMES)}.", ExitCode.SPENT, after_alarm)
+        if self.reason is Reason.BLOCKED or (self.reason is Reason.SETTLED and self._is_void):
+            causes = {lost.cause for lost in self.lost.values()}
+            lacks_more = self.needs.keys() - {NeedKind.MODEL} or Cause.BUDGET in causes
+            code = ExitCode.SPENT if lacks_more and not causes & OF_SERVERS else ExitCode.ENDPOINTS
+            return End(self._lack_sentence, code)
         if self.reason is Reason.BUDGET:
             return End(self._budget_sentence, ExitCode.SPENT)
-        return End(self.without_reason or STOPPED, ExitCode.STOPPED) if self.reason is None else OF_REASONS[self.reason]
+        return OF_REASONS[self.reason]
 
     @property
-    def _alarm_sentence(self) -> str:
-        named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
-        were = "was set aside because of its" if len(named) == 1 else "were set aside because of their"
-        return f"Stopped: {first_few(named, MAX_NAMES)} {were} answers."
+    def needs(self) -> Mapping[NeedKind, tuple[str, ...]]:
+        """What undecided comparisons lack, as far as this run can get it, in the order of the next steps, with the
+        models that lack it."""
+        lacking: dict[NeedKind, tuple[str, ...]] = {}
+        for _, need in () if self.results is None else needs_of(self.results):
+            lacking[need.kind] = tuple(dict.fromkeys((*lacking.get(need.kind, ()), *need.models)))
+        kinds = set(lacking)
+        if self.reason is Reason.BLOCKED or kinds & {NeedKind.ANSWERS, NeedKind.GRADES}:
+            kinds -= OF_TRIALS  # what is missing comes first, and more trials would lack as much
+        elif self.reason in OF_LIMITS and (kinds & OF_TRIALS or not kinds):
+            kinds = kinds - OF_TRIALS | {NeedKind.TRIALS}
+        if self.reason is Reason.BLOCKED and (NeedKind.MODEL in kinds or not kinds):
+            causes = {NeedKind.GRADES if lost.cause is Cause.GRADER else NeedKind.MODEL for lost in self.lost.values()}
+            kinds = (kinds - {NeedKind.MODEL} | causes) or {NeedKind.MODEL}
+        if self.exceeds_reserve and self.reason in (Reason.BLOCKED, *OF_LIMITS):
+            kinds = {NeedKind.MODEL}  # larger limits would only pay for the excess
+        return {kind: lacking.get(kind, ()) for kind in NeedKind if kind in kinds}
 
     @property
-    def _blocked_sentence(self) -> str:
+    def _is_void(self) -> bool:
+        """Whether labels or answers that repeat leave a comparison undecided which the grades decide."""
+        pairs = () if self.results is None else self.results.pairs
+        by_labels = any(pair.verdict == Verdict.UNDECIDED_BY_LABELS for pair in pairs)
+        return by_labels or NeedKind.INDEPENDENT_ANSWERS in self.needs
+
+    @property
+    def _lack_sentence(self) -> str:
         names: dict[str, list[str]] = {}
         for name, lost in self.lost.items():
             if lost.cause is not Cause.ANSWERS:  # a need says it
@@ -163,60 +184,31 @@ class Ending:
         losses = first_few([f"{first_few(models, MAX_NAMES)} ({why})" for why, models in names.items()], MAX_NAMES)
         if self.lost and not self.trials:
             return f"Stopped: {NO_ANSWER}: {losses}."
-        needs = [f"a model that was set aside{f': {losses}' if names else ''}"]
-        if self.results is not None:
-            further = [need.missing(self.results) for need in self._blocked_by if need.kind is not NeedKind.MODEL]
-            needs = [*(needs if names or not further else []), *further]
-        return f"{'Stopped' if self.lost_servers else 'Finished'}: the blocked comparisons need {' and '.join(needs)}."
+        needs = [Need(kind, models) for kind, models in self.needs.items() if models or kind in OF_TRIALS]
+        further = [
+            need.missing(self.results) for need in needs if self.results is not None and need.kind is not NeedKind.MODEL
+        ]
+        aside = [f"a model that was set aside{f': {losses}' if names else ''}"] if names or not further else []
+        begin = "Stopped" if any(lost.cause in OF_SERVERS for lost in self.lost.values()) else "Finished"
+        return f"{begin}: undecided comparisons need {' and '.join([*aside, *further])}."
 
     @property
     def _budget_sentence(self) -> str:
         if self.results is None:  # the next step says which budget it needs, if it is known
-            return _too_small(self.trials > 0) + ("" if self.short_caps else f" {SEE_VALIDATE}")
+            begin = "Stopped without a ranking" if self.trials else "No answers were requested"
+            hint = "" if self.short_caps else " adaptive-eval validate shows the budget it needs."
+            return f"{begin}: the budget does not cover the first round.{hint}"
         totals = [
-            f"the next round may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {cap:,.15g}"
+            f"what comes next may take it to {total:,.15g} {cap_unit(key)}, but budget.{key} is {cap:,.15g}"
             for key, total in self.short_caps.items()
             for cap in [self.caps.get(key, 0.0)]
         ]
-        what = "the verdicts on all stored answers" if self.unpaid else "the next round"
-        return f"Stopped by the budget: {' and '.join(totals) or f'it does not cover {what}'}."
-
-    @property
-    def decided_by_labels(self) -> bool:
-        """Whether labels decide every comparison of a run that has left some of them undecided."""
-        return self.results is not None and labels_decide(self.results, self.reason, is_lacking=bool(self.lost))
-
-    @property
-    def _undecided_by_labels(self) -> int:
-        """Number of comparisons that the grades decide and corrected scores do not."""
-        pairs = () if self.results is None else self.results.pairs
-        return sum(pair.verdict == Verdict.UNDECIDED_BY_LABELS for pair in pairs)
-
-    @property
-    def lost_servers(self) -> bool:
-        """Whether a model was set aside because of its servers."""
-        return self.exceeds_reserve or any(lost.cause is Cause.SERVER for lost in self.lost.values())
+        return f"Stopped by the budget: {' and '.join(totals) or 'it does not cover the next round'}."
 
     @property
     def exceeds_reserve(self) -> bool:
         """Whether a model was set aside because its answers cost more than caps reserve."""
         return any(lost.cause is Cause.EXCESS for lost in self.lost.values())
-
-    @property
-    def _lacks_more_than_servers(self) -> bool:
-        """Whether grades, whole answers or a budget are missing."""
-        causes = {lost.cause for lost in self.lost.values()}
-        needs_more = any(need.kind is not NeedKind.MODEL for need in self._blocked_by)
-        return needs_more or bool(causes & {Cause.GRADER, Cause.BUDGET})
-
-    @property
-    def _blocked_by(self) -> list[Need]:
-        """What blocked comparisons lack, with all models that lack it."""
-        models: dict[NeedKind, dict[str, None]] = {}
-        for pair, need in () if self.results is None else needs_of(self.results):
-            if pair.verdict == Verdict.BLOCKED and need.kind is not NeedKind.USABLE_ANSWERS:
-                models.setdefault(need.kind, {}).update(dict.fromkeys(need.models))
-        return [Need(kind, tuple(names)) for kind, names in models.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +237,6 @@ def find_ending(
         gated=decisions.objective.gate,
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
-        unpaid=_unpaid_caps(events),
         imported=_is_imported_alone(events),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
@@ -253,16 +244,6 @@ def find_ending(
         or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
     )
-
-
-def labels_decide(results: Results, reason: Reason | None, *, is_lacking: bool) -> bool:
-    """Whether labels decide every comparison of a run that ended for this reason; `is_lacking`: models were set
-    aside."""
-    unknown_grades = reason is Reason.BLOCKED and not is_lacking
-    if not results.corrected or not (unknown_grades or reason in UNDECIDED_REASONS):
-        return False
-    decided = {Verdict.RESOLVED, Verdict.TIED}.issuperset(pair.verdict for pair in results.pairs)
-    return bool(results.pairs) and decided and gate_outcome(results.gate) != UNDECIDED
 
 
 def _has_dropped_answers(events: Sequence[Event]) -> bool:
@@ -292,7 +273,7 @@ def build_ended(
 def in_folder(ending: Ending, directory: Path, name: str, place: str) -> Ending:
     """The end of the run called `name` that lies in this folder now; if it was begun in a folder of another name, the
     command that continues it names the present one as `place`, quoted for a shell."""
-    words = [*(ending.arguments or ())]
+    ending, words = replace(ending, place=place), [*(ending.arguments or ())]
     given = dict(pairwise(words)).get("--run-dir")
     if not words or directory.absolute().name == (name if given is None else PurePath(given).name):
         return ending
@@ -302,9 +283,10 @@ def in_folder(ending: Ending, directory: Path, name: str, place: str) -> Ending:
 
 def find_arguments(events: Sequence[Event]) -> tuple[str, ...] | None:
     """Arguments of the latest command that began or resumed the run, or that will resume it with its new grades."""
-    commands = [event.arguments for event in events if isinstance(event, RunBegun | TrialsImported)]
-    commands += [
-        event.arguments for event in events_of_kind(events_since_start(events), TrialsRegraded) if event.arguments
+    commands = [
+        event.arguments
+        for event in events
+        if isinstance(event, RunBegun | TrialsImported) or (isinstance(event, TrialsRegraded) and event.arguments)
     ]
     return tuple(safe_line(word, len(word)) for word in commands[-1]) if commands and commands[-1] else None
 
@@ -319,10 +301,9 @@ def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None
     """The status of a run that is not running, and its reason: why it finished, or a sentence on why it did not."""
     last, fatal_error = newest_turn(events), find_fatal_error(events)
     if isinstance(last, RunFinished):
-        answered = last.reason.ends(trials)
-        if last.reason is Reason.ALARM:
-            return "stopped", str(last.reason)
-        return ("finished", str(last.reason)) if answered else ("stopped", NO_ANSWER)
+        if last.reason.ends(trials):
+            return "finished", str(last.reason)
+        return "stopped", str(last.reason) if last.reason is Reason.ALARM else NO_ANSWER
     if isinstance(last, TrialsRegraded):
         return "stopped", "its answers were graded again; resume the run to judge them"
     if was_killed(events):
@@ -349,29 +330,20 @@ def _finish_reason(events: Sequence[Event], results: Results | None) -> Reason |
 
     Results of a run that did not finish give a sentence instead, which a start may leave there if it is killed.
     """
-    last = newest_turn(events)
-    if isinstance(last, RunFinished):
-        return last.reason
-    reason = None if results is None else results.run.reason
+    last, reason = newest_turn(events), None if results is None else results.run.reason
+    if isinstance(last, RunFinished) and not (reason == Reason.SETTLED and results is not None and results.corrected):
+        return last.reason  # else labels have decided every comparison since
     return Reason(reason) if reason in set(Reason) else None
 
 
 def _short_caps(events: Sequence[Event]) -> dict[str, float]:
-    """The caps that do not cover the next round of a run that the budget ended, with the values that would."""
-    last = newest_turn(events)
-    stored = last.short_caps if isinstance(last, RunFinished) else None
-    return caps_by_key(stored or {})
-
-
-def _unpaid_caps(events: Sequence[Event]) -> dict[str, float]:
-    """The caps that do not cover the verdicts on stored answers without a grade, with the values that would."""
-    regraded = events_of_kind(events, TrialsRegraded)
-    return caps_by_key((regraded[-1].short_caps if regraded else None) or {})
-
-
-def caps_by_key(totals: Mapping[str, float]) -> dict[str, float]:
-    """The smallest caps that cover these totals by currency, by key of `budget`."""
-    return {cap_key(name): smallest_cap(name, total) for name, total in totals.items() if name in UNITS}
+    """The caps that do not cover what comes next, with the smallest that would, by key of `budget`: the next round of a
+    run that the budget ended, or the verdicts on stored answers without a grade."""
+    last, regraded = newest_turn(events), events_of_kind(events, TrialsRegraded)
+    totals = (last.short_caps if isinstance(last, RunFinished) else None) or (
+        regraded[-1].short_caps if regraded else None
+    )
+    return {cap_key(name): smallest_cap(name, total) for name, total in (totals or {}).items() if name in UNITS}
 
 
 NO_ANSWER = "no usable answer came from any model"
@@ -380,35 +352,23 @@ IMPORTED = "Imported: the trials are from logs, and were judged once."
 REGRADED = "Regraded: the run had finished, but now a comparison is open."
 STOPPED = "Stopped. The same command continues from the stored answers."
 KILLED = "Killed: the process died before the run ended. The same command resumes it from the stored answers."
-SEE_VALIDATE = "adaptive-eval validate shows the budget it needs."
-UNDECIDED_REASONS = (Reason.OUT_OF_REACH, Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
+OF_LIMITS = (Reason.BUDGET, Reason.WALL_TIME, Reason.GPU_TIME)
+OF_SERVERS = frozenset({Cause.SERVER, Cause.EXCESS})
+OF_OUTCOMES = {PASS: ExitCode.REACHED, UNDECIDED: ExitCode.SPENT, FAIL: ExitCode.WORSE}
+"""The exit code for each outcome of a gate."""
 OF_REASONS = {
-    Reason.SETTLED: End("Finished: every comparison is resolved or tied.", ExitCode.REACHED),
+    Reason.SETTLED: End("Finished: everything is decided.", ExitCode.REACHED),
     Reason.OUT_OF_REACH: End(
         "Finished: no further comparison is likely to be decided within the limits.", ExitCode.SPENT
     ),
-    Reason.BUDGET: End("Stopped by the budget: it does not cover the next round.", ExitCode.SPENT),
     Reason.WALL_TIME: End("Stopped by the time limit. The incomplete round is stored, but not scored.", ExitCode.SPENT),
     Reason.GPU_TIME: End(
         "Stopped by the budget: servers were held for all its GPU hours. The incomplete round is stored, but not "
         "scored.",
         ExitCode.SPENT,
     ),
-    Reason.BLOCKED: End("Finished: the blocked comparisons need a model that was set aside.", ExitCode.ENDPOINTS),
 }
 """The end that each reason says by itself."""
-
-
-def why_finished(reason: Reason, asked: bool, looked: bool) -> str:
-    """A sentence on why a replay is finished, with or without answers and looks."""
-    if reason is Reason.BUDGET and not looked:
-        return f"{_too_small(asked)} {SEE_VALIDATE}"
-    return OF_REASONS[reason].sentence
-
-
-def _too_small(asked: bool) -> str:
-    begin = "Stopped without a ranking" if asked else "No answers were requested"
-    return f"{begin}: the budget does not cover the first round."
 
 
 def _gate_lines(results: Results, outcome: str) -> str:

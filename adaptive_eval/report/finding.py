@@ -10,9 +10,8 @@ from adaptive_eval.report.alarms import alarm_sentences
 from adaptive_eval.report.choice import choice_sentence, part_in_words
 from adaptive_eval.report.gate import FAIL, OUTCOMES, PASS
 from adaptive_eval.report.lines import Scale, count, safe_line, safe_name, several
-from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, UNDECIDED, some_models, void_models
+from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES, UNDECIDED, some_models, undecided_sentence, void_models
 from adaptive_eval.report.results import GateRow, ModelRow, PairRow, Results
-from adaptive_eval.report.undecided import undecided_sentence
 from adaptive_eval.report.warnings import alarm_in_words, is_alarmed
 from adaptive_eval.report.words import deciding_rule, draws_questions, objective_view
 
@@ -279,10 +278,7 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
         return f"No model is shown to be best{yet}: {standing}."
     if not verdicts:  # by an objective of a plug-in, say
         return f"{_list_names(among)} are ahead, and are not compared with each other: {standing}."
-    state = next(
-        (state_word(verdict).replace("by", "because of") for verdict in UNDECIDED if verdict in verdicts), "open"
-    )
-    return f"{_list_names(among)} are ahead; which of them is best is {state}: {standing}."
+    return f"{_list_names(among)} are ahead, and none of them is shown to be best{yet}: {standing}."
 
 
 def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "has") -> str:

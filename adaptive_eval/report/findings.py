@@ -11,12 +11,11 @@ from adaptive_eval.report.finding import counted_sentence, finding
 from adaptive_eval.report.gate import OPEN, gate_outcome
 from adaptive_eval.report.gate import UNDECIDED as UNDECIDED_GATE
 from adaptive_eval.report.lines import count, duration, several
-from adaptive_eval.report.needs import UNDECIDED
+from adaptive_eval.report.needs import UNDECIDED, need_sentence, undecided_pair
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.status import Status
-from adaptive_eval.report.undecided import need_sentence, undecided_pair
 from adaptive_eval.report.used import Used
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import promise_line
@@ -95,9 +94,9 @@ def findings_of_status(status: Status) -> Findings:
     return find(status.results, status.used)
 
 
-def findings_of_end(ended: Ended, run: str) -> Findings:
-    """What a run has found that has just ended; commands name it as `run`."""
-    return find(ended.results, ended.status.used, ended.why, [*next_steps(ended, run)])
+def findings_of_end(ended: Ended) -> Findings:
+    """What a run has found that has just ended."""
+    return find(ended.results, ended.status.used, ended.why, [*next_steps(ended)])
 
 
 def findings_of_view(view: RunView) -> Findings:

@@ -83,7 +83,6 @@ def plain_gate(
 
 
 ALL_QUESTIONS = "all questions"
-ON_ALL_QUESTIONS = f"on {ALL_QUESTIONS} "
 TURNED = "it was decided, but later trials point the other way"
 ENDED_FIRST = "the run ended before it was decided"
 NOT_ANSWERS = "the answers are not usable"

@@ -1,19 +1,19 @@
-"""The needs of undecided comparisons, one for each, and the words for every kind."""
+"""The needs of undecided comparisons: what each lacks, and the sentences that say so."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import NamedTuple
 
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.anytime import ANYTIME
-from adaptive_eval.core.types import Verdict
+from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.labelled import MIN_LABELS
-from adaptive_eval.report.lines import count, safe_name
+from adaptive_eval.report.lines import Scale, count, safe_name, several
 from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
 from adaptive_eval.report.warnings import is_alarmed
-from adaptive_eval.report.words import deciding_rule, draws_questions
+from adaptive_eval.report.words import deciding_rule, draws_questions, objective_view
 
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 LONGEST_NAME = 40
@@ -30,35 +30,23 @@ def some_models(names: Iterable[str], longest: int = LONGEST_NAME) -> str:
     return first_few([safe_name(name, longest) for name in names], MAX_NAMES)
 
 
-class NeedKind(StrEnum):
-    """What an undecided comparison lacks, in the order of the next steps."""
+class NeedKind(Enum):
+    """What an undecided comparison lacks, as words that follow "need", in the order of the next steps."""
 
-    USABLE_ANSWERS = "usable_answers"
-    """An alarm ended the run."""
-    WHOLE_ANSWERS = "whole_answers"
-    """Answers that were cut off could decide it."""
-    WHOLE_PRIOR = "whole_prior"
-    """The same of answers of the prior run."""
-    ANSWERS = "answers"
-    """Every attempt at some answers failed."""
-    INDEPENDENT_ANSWERS = "independent_answers"
-    """Answers come back word for word."""
-    GRADES = "grades"
-    """Answers have no grade."""
-    MODEL = "model"
-    """A model was set aside."""
-    LABELS = "labels"
-    """Most of its uncertainty is that of labels."""
-    LABELLED_ANSWERS = "labelled_answers"
-    """The same, and no answer is left here to label: recorded models have theirs elsewhere."""
-    TRIALS = "trials"
-    NEW_RUN = "new_run"
-    """Its error is used up."""
-    TOO_CLOSE = "too_close"
-    """No plausible number of trials would decide it."""
+    USABLE_ANSWERS = "usable answers, since an alarm ended the run"
+    WHOLE_ANSWERS = "complete answers instead of cut ones of {models}"
+    WHOLE_PRIOR = "a prior run without cut answers of {models}"
+    ANSWERS = "the answers of {models} that never came"
+    INDEPENDENT_ANSWERS = "answers of {models} that do not come back word for word"
+    GRADES = "grades for the ungraded answers of {models}"
+    MODEL = "answers of {models} (set aside)"
+    LABELS = f"more labels of answers of {{models}} (at least {MIN_LABELS} each)"
+    TRIALS = "{trials}"
+    NEW_RUN = "more than this run can give: {trials}"
+    """Its error is used up, or no plausible number of trials decides it, or only answers that cannot be asked here."""
 
 
-OF_TRIALS = frozenset({NeedKind.TRIALS, NeedKind.NEW_RUN, NeedKind.TOO_CLOSE})
+OF_TRIALS = frozenset({NeedKind.TRIALS, NeedKind.NEW_RUN})
 """Needs of comparisons that are too close for the answers so far."""
 
 
@@ -73,29 +61,7 @@ class Need(NamedTuple):
 
     def missing(self, results: Results) -> str:
         """What is missing, as words that follow "need"."""
-        names = some_models(self.models)
-        has_few = any(row.labels < MIN_LABELS for row in results.models if row.name in self.models)
-        words = {
-            NeedKind.USABLE_ANSWERS: "usable answers, since an alarm ended the run",
-            NeedKind.WHOLE_ANSWERS: f"complete answers instead of cut ones of {names}",
-            NeedKind.WHOLE_PRIOR: f"{WHOLE_PRIOR} of {names}",
-            NeedKind.ANSWERS: f"the answers of {names} that never came",
-            NeedKind.INDEPENDENT_ANSWERS: f"answers of {names} that do not come back word for word",
-            NeedKind.GRADES: f"grades for the ungraded answers of {names}",
-            NeedKind.MODEL: f"answers of {names}, which {'was' if len(self.models) == 1 else 'were'} set aside",
-            NeedKind.LABELS: f"{f'at least {MIN_LABELS}' if has_few else 'more'} labels of answers of {names}",
-            NeedKind.LABELLED_ANSWERS: "more answers with labels, and none are left to label",
-            NeedKind.TRIALS: trials_in_words(results, self.trials),
-            NeedKind.NEW_RUN: "a new run, since the allowed error is used up",
-            NeedKind.TOO_CLOSE: "far more answers than this run at this difference"
-            if not names
-            else f"more answers of {names} than were recorded",
-        }
-        about = f", {trials_in_words(results, self.trials)}" if self.trials is not None else ""
-        return words[self.kind] + (about if self.kind is NeedKind.TOO_CLOSE else "")
-
-
-WHOLE_PRIOR = "a prior run without cut answers"
+        return self.kind.value.format(models=some_models(self.models), trials=trials_in_words(results, self.trials))
 
 
 def need_of(results: Results, pair: PairRow) -> Need:
@@ -104,19 +70,9 @@ def need_of(results: Results, pair: PairRow) -> Need:
         return Need(NeedKind.USABLE_ANSWERS)
     if pair.verdict == Verdict.BLOCKED:
         return _need_of_blocked(results, pair)
-    if lacks_labels(results, pair):
-        unlabelled = _unlabelled(results, pair)
-        return Need(NeedKind.LABELS if unlabelled else NeedKind.LABELLED_ANSWERS, unlabelled)
-    if pair.verdict == Verdict.OPEN:
-        return Need(NeedKind.TRIALS, trials=pair.trials_needed)
-    if _has_spent_error(results, pair):
-        return Need(NeedKind.NEW_RUN)
-    if not _can_be_too_close(results, pair):
-        return Need(NeedKind.TRIALS, trials=pair.trials_needed)
-    if not _is_plausible(results, pair):
-        return Need(NeedKind.TOO_CLOSE, trials=pair.trials_needed)
-    short = _short_recordings(results, pair)
-    return Need(NeedKind.TOO_CLOSE if short else NeedKind.TRIALS, short, pair.trials_needed)
+    if _lacks_labels(results, pair) and (unlabelled := _unlabelled(results, pair)):
+        return Need(NeedKind.LABELS, unlabelled)
+    return Need(NeedKind.TRIALS if _is_decidable(results, pair) else NeedKind.NEW_RUN, trials=pair.trials_needed)
 
 
 def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
@@ -126,7 +82,7 @@ def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
 
 def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     rows, void = [row for row in results.models if row.name in (pair.first, pair.second)], void_models(results)
-    aside, earlier = [row for row in rows if row.set_aside is not None], cut_in_prior(results)
+    aside, earlier = [row for row in rows if row.set_aside is not None], models_with(results, CUT_PRIOR)
     lacking = {
         NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in void],
         NeedKind.MODEL: [row for row in aside if not row.signals.get("unanswered")],
@@ -139,9 +95,9 @@ def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     return Need(kind, tuple(row.name for row in models))
 
 
-def repeating_models(results: Results) -> Sequence[str]:
-    """Models whose answers certainly come back word for word."""
-    return _models_of(results, AnswerFault.REPEATED)
+def models_with(results: Results, kind: str) -> list[str]:
+    """Models with a warning of this kind: `AnswerFault.REPEATED`, if their answers certainly repeat word for word."""
+    return [warning.model for warning in results.warnings if warning.kind == kind and warning.model is not None]
 
 
 def void_models(results: Results) -> Mapping[str, str]:
@@ -154,17 +110,7 @@ def void_models(results: Results) -> Mapping[str, str]:
     return {warning.model: warning.text for warning in repeats if warning.model is not None}
 
 
-def cut_in_prior(results: Results) -> Sequence[str]:
-    """Models whose answers in the prior run were cut off."""
-    return _models_of(results, CUT_PRIOR)
-
-
-def _models_of(results: Results, kind: str) -> Sequence[str]:
-    """Models with a warning of this kind."""
-    return [warning.model for warning in results.warnings if warning.kind == kind and warning.model is not None]
-
-
-def lacks_labels(results: Results, pair: PairRow) -> bool:
+def _lacks_labels(results: Results, pair: PairRow) -> bool:
     """Whether labels are what an undecided pair lacks: they leave it undecided, or most of its variance is theirs, and
     the rest of it would let the difference be called, or tied."""
     if pair.verdict not in (Verdict.OPEN, Verdict.OUT_OF_REACH) or pair.sigma is None:
@@ -185,6 +131,22 @@ def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
     return tuple([name for name in names if name not in results.corrected] or names)
 
 
+def _is_decidable(results: Results, pair: PairRow) -> bool:
+    """Whether further trials of this run can decide a pair."""
+    if pair.verdict == Verdict.OPEN:
+        return True
+    if _has_spent_error(results, pair) or draws_questions(results.decisions):
+        return False
+    if pair.second is None and not results.gate:
+        return True  # no larger delta is another way to a verdict
+    largest, needed = results.setting("trials", "max") or 0, pair.trials_needed
+    if needed is None or RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS):
+        return False
+    both = needed * results.max_trials_per_model / max(largest, 1) if pair.by_trial else 0.0
+    recorded = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
+    return all(row.trials >= both for row in recorded)
+
+
 def _has_spent_error(results: Results, pair: PairRow) -> bool:
     """Whether no evidence can decide a pair any more, or none can tie it: an earlier horizon has used up its error, or
     a single look at all that `trials.max` allows, unless the rule does not depend on it."""
@@ -198,25 +160,6 @@ def _has_spent_error(results: Results, pair: PairRow) -> bool:
         return False
     depends = rule is None or (rule.latching and rule is not ANYTIME)
     return depends and is_complete and len(results.looks) == 1
-
-
-def _can_be_too_close(results: Results, pair: PairRow) -> bool:
-    """Whether a larger delta is another way to a verdict: neither for a fixed value nor for drawn questions."""
-    return (pair.second is not None or bool(results.gate)) and not draws_questions(results.decisions)
-
-
-def _is_plausible(results: Results, pair: PairRow) -> bool:
-    """Whether `trials.max` may be raised to what the pair needs."""
-    largest = results.setting("trials", "max") or 0
-    return pair.trials_needed is not None and RESERVE * pair.trials_needed <= max(MAX_TIMES * largest, MAX_TRIALS)
-
-
-def _short_recordings(results: Results, pair: PairRow) -> tuple[str, ...]:
-    """Recorded models of a pair that have fewer trials than it needs; trial by trial, each side has to have them."""
-    largest = max(results.setting("trials", "max") or 0, 1)
-    needed = (pair.trials_needed or 0.0) * results.max_trials_per_model / largest if pair.by_trial else 0.0
-    rows = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
-    return tuple(row.name for row in rows if row.trials < needed)
 
 
 def round_up(value: float) -> float:
@@ -233,7 +176,7 @@ def trials_in_words(results: Results, trials: float | None) -> str:
         return f"about {' '.join(needed_in_words(results, trials))}"
     largest = results.setting("trials", "max")
     beyond = f" (trials.max is {largest})" if largest is not None and trials > largest else ""
-    return f"about {' '.join(needed_in_words(results, trials))} in total{beyond}"
+    return f"about {' '.join(needed_in_words(results, trials))} and model in total{beyond}"
 
 
 def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
@@ -242,3 +185,59 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
         needed, total = math.ceil(trials * results.max_trials_per_model), results.max_trials_per_model
         return count(needed), f"questions, more than the {count(total)} there are" if needed > total else "questions"
     return count(math.ceil(trials)), "trials per question"
+
+
+# -- sentences --------------------------------------------------------------------------------------------------------
+
+
+def undecided_pair(results: Results) -> PairRow | None:
+    """The undecided pair that matters most, once the run has ended.
+
+    Of neighbours, and of rivals of the best model, it is the highest one in the ranking; of other comparisons the one
+    with the smallest difference.
+    """
+    is_void = results.run.reason == Reason.ALARM or is_alarmed(results.decisions, results.warnings)
+    if results.run.status == "running" or is_void:
+        return None
+    asked, ranks = objective_view(results.decisions), {row.name: row.rank for row in results.models}
+    by_rank = asked.compares and asked.baseline is None and asked.first is None and asked.value is None
+
+    def importance(pair: PairRow) -> tuple[int, float]:
+        gap = math.inf if pair.difference is None else abs(pair.difference)
+        return ranks[pair.first] if by_rank else 0, gap
+
+    scored = {row.name for row in results.models if row.score is not None}
+    pairs = [pair for pair in results.pairs if pair.verdict in UNDECIDED and pair.first in scored]
+    return min(pairs, key=importance, default=None)
+
+
+def undecided_sentence(results: Results) -> str | None:
+    """Name the most important undecided pair and what it would take; None if every pair is decided."""
+    if (pair := undecided_pair(results)) is None:
+        return None
+    more, need, apart = sum(row.verdict in UNDECIDED for row in results.pairs) - 1, need_of(results, pair), ""
+    what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
+    others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
+    if pair.difference is not None and need.kind in OF_TRIALS:  # else the scores may be wrong
+        subject = "it differs" if pair.second is None else "they differ"
+        apart = f": {subject} by {Scale.of(results.weights).rounded_points(abs(pair.difference))}"
+    state = "undecided" if results.compares else "not as precise as requested"
+    return f"{_subject(results, pair)} is {state}{apart}{others}. It needs {need.missing(results)}."
+
+
+def need_sentence(results: Results, pair: PairRow) -> str:
+    """Say what an undecided pair needs, without a full stop."""
+    return f"{_subject(results, pair)} needs {need_of(results, pair).missing(results)}"
+
+
+def _subject(results: Results, pair: PairRow) -> str:
+    names = pair_names(pair.first, pair.second)
+    if not results.compares:
+        return f"The score of {names}"
+    value = Scale.of(results.weights).score(objective_view(results.decisions).value)
+    return f"The comparison of {names}{f' with {value}' if pair.second is None else ''}"
+
+
+def pair_names(first: str, second: str | None) -> str:
+    """Names of both models of a pair, or of the one that is compared with a value."""
+    return " and ".join(safe_name(name, LONGEST_NAME) for name in (first, second) if name is not None)

@@ -230,7 +230,7 @@ def assemble_view(
         has_tiers=results is None or has_tiers(results),
         elapsed=sums.elapsed,
         ended=None if running else ending.why,
-        next_steps=() if running else tuple(next_steps(ending, place)),
+        next_steps=() if running else tuple(next_steps(ending)),
         place=place,
         thresholds=None if thresholds is None else frozen_sentence(thresholds),
         by_trial=() if results is None else pairing_sentences(results.pairs),

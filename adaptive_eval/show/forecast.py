@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from adaptive_eval.core import Reason
 from adaptive_eval.report.findings import SHOWN_PAIRS
 from adaptive_eval.report.lines import Scale, amount, capitalised, count, duration, safe_line, several
+from adaptive_eval.report.needs import pair_names
 from adaptive_eval.report.results import setting
-from adaptive_eval.report.undecided import pair_names
 from adaptive_eval.report.words import deciding_rule, draws_questions, objective_view
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH
 from adaptive_eval.show.summary import SHOWN_MODELS

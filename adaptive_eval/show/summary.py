@@ -32,7 +32,7 @@ MAX_WARNING = 400
 def last_screen(ended: Ended, width: int | None = None) -> str:
     """The last screen as plain text, wrapped at the width of a terminal."""
     directory, results = shlex.quote(str(ended.directory)), ended.results
-    found, pending = findings_of_end(ended, directory), pending_in_short(ended.status.batches)
+    found, pending = findings_of_end(ended), pending_in_short(ended.status.batches)
     lines = ["", *screen(found, results, width)]
     if results is not None and ended.trials and (ended.directory / INSPECT_LOGS).is_dir():
         lines.append(f"logs      inspect view --log-dir {shlex.quote(str(ended.directory / INSPECT_LOGS))}")

@@ -102,7 +102,7 @@ def test_an_array_marks_cut_answers(tmp_path: Path) -> None:
     settings = [word for key in ("trials={min: 8, max: 8}", "stopping.on_alarm=never") for word in ("--set", key)]
     assert decided(path, tmp_path / "replayed", *settings)["pairs"][0]["verdict"] == "blocked"
     done = imported(path, "--to", tmp_path / "imported", "--finished")
-    assert "16 of 16 answers of bob" in done.output and "better than" not in done.output, done.output
+    assert "bob: 16 of its 16 answers" in done.output and "better than" not in done.output, done.output
 
 
 @pytest.mark.parametrize("kinds", [np.zeros((1, 1, 2)), np.zeros((1, 1, 3), int), np.full((1, 1, 2), 256)])

@@ -53,8 +53,8 @@ def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: ScriptedPla
     assert ended.exit_code == ExitCode.SPENT
     (trials,) = {row["trials"] for row in place.results["models"]}
     unread = f"he grader found no answer in any of the {2 * trials} responses of ada, bob: fix it before you start over"
-    assert f"\nT{unread}.\nStopped by an alarm: answers were cut off" in ended.stdout
-    assert f"to do     t{unread}; this grades the stored answers again:" in ended.stdout
+    assert f"\nT{unread}.\nStopped by an alarm: " in ended.stdout
+    assert "if you change the grader, answer keys or the rubric" in ended.stdout
     assert "ALARM" in ended.stdout and ", 1 blocked" in ended.stdout.partition("ALARM")[0]
 
 

@@ -518,7 +518,7 @@ def test_all_displays_say_alike_what_a_judged_run_has_used(tmp_path: Path) -> No
         assert {cap.name: cap.used for cap in stored.caps} == pytest.approx(caps)
         with closing(RunReader.open(directory)) as reader:
             assert caps["usd"] == pytest.approx(reader.log.spent().usd)
-        found, text = findings_of_end(ended, "RUN"), markdown(view).replace("\\", "")
+        found, text = findings_of_end(ended), markdown(view).replace("\\", "")
         assert findings_of_view(view).costs == found.costs
         assert all(sentence in text for sentence in (*found.headline, found.cost.rpartition(", ")[0]))
         assert live.looks or all(cost in text for _, cost in found.costs)

@@ -1,5 +1,6 @@
 """Runs of a file of questions and servers on the command line: `adaptive-eval run questions.jsonl --model URL ...`."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -90,6 +91,14 @@ def test_a_resume_needs_no_server_to_know_the_models(ada: str) -> None:
     with server_of("my/cyd-1b") as cyd:  # its name comes from the server, the others' from the run
         ended = run("--model", cyd, "--model", bob, "--model", ada, *SOON, "--budget", "600trials")
     assert set(models_of(Path("runs/questions"))) >= {("bob-7b", "org/bob-7b"), ("cyd-1b", "my/cyd-1b")}
+
+
+@pytest.mark.slow
+def test_an_advised_limit_holds_over_a_typed_one(ada: str, bob: str) -> None:
+    ended = run("--model", ada, "--model", bob, "--budget", "64trials")
+    (advised,) = re.findall(r"adaptive-eval (run .* --budget 64trials --set budget\.trials=.*)", ended.stdout)
+    assert CliRunner().invoke(app, shlex.split(advised)).exit_code == ExitCode.REACHED
+    assert trials_in(Path("runs/questions")) > 64
 
 
 @pytest.mark.slow

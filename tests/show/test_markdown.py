@@ -87,7 +87,7 @@ def test_a_summary_is_text_for_a_mail_and_next_steps_come_before_the_details(vie
 def test_the_command_to_go_on_hides_folders_of_this_machine() -> None:
     typed = ("/home/me/x.yaml", "--set", "stopping.error=.1", "--set", "trials.max=4", "--run-dir", "/data/x")
     ending = Ending(reason=None, results=None, trials=0, arguments=typed)
-    (typed_step,), (shown_step,) = next_steps(ending, "runs/x"), next_steps(hide_folders(ending), "runs/x")
+    (typed_step,), (shown_step,) = next_steps(ending), next_steps(hide_folders(ending))
     assert typed_step.command == f"adaptive-eval run {' '.join(typed)}"
     hidden = "adaptive-eval run …/x.yaml --set stopping.error=.1 --set trials.max=4 --run-dir …/x"
     assert shown_step.command is not None and shown_step.command.replace("'", "") == hidden

@@ -1,0 +1,31 @@
+"""Whoever types the command that a run advises, again and again, gets a decision."""
+
+import re
+import shlex
+
+import pytest
+from live_runs import Site
+from typer.testing import CliRunner
+
+from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.cli import app
+from adaptive_eval.report import needs
+
+
+@pytest.mark.slow
+def test_larger_limits_and_then_a_larger_delta_decide_what_is_open(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two models are one and the same."""
+    monkeypatch.setattr(needs, "MAX_TRIALS", 60)
+    monkeypatch.setattr(needs, "MAX_TIMES", 3)
+    models = [{"name": name, "model": name[:3], "base_url": site.base_url} for name in ("ada", "bob", "bob-again")]
+    ended = site.run(site.write(models=models, trials={"min": 2, "max": 8}, budget={"trials": 20}))
+    changed = list[str]()
+    while ended.exit_code != ExitCode.REACHED and len(changed) < 10:
+        assert ended.exit_code == ExitCode.SPENT, ended.output
+        command = re.findall(r"^ +adaptive-eval (run .*)$", ended.stdout.rpartition("to do ")[2], re.MULTILINE)[0]
+        settings = [word.partition("=")[0] for word in shlex.split(command) if "=" in word]
+        assert len(settings) == len({*settings}), "a value is replaced, not added"
+        changed.append(settings[-1])
+        ended = CliRunner().invoke(app, [*shlex.split(command.replace("DELTA", "0.3")), "--display", "plain"])
+    assert ended.exit_code == ExitCode.REACHED, ended.stdout
+    assert changed[0] == "budget.trials" and changed[-1] == "stopping.delta" and "trials.max" in changed
