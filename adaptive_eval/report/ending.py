@@ -33,6 +33,7 @@ from adaptive_eval.notes import (
     events_since_start,
     newest_turn,
 )
+from adaptive_eval.notes.lives import Override
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, PASS, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line
@@ -100,6 +101,8 @@ class Ending:
     without_reason: str = ""
     """How it stands where there is no reason, in a sentence."""
     arguments: tuple[str, ...] | None = None
+    overrides: Mapping[str, Override] = field(default_factory=dict)
+    """What earlier commands have set, too, and a new run does not know."""
     """Those of `adaptive-eval run` that go on with it, if they are known."""
     place: str = "RUN"
     """Its folder in commands, quoted for a shell."""
@@ -243,6 +246,7 @@ def find_ending(
         asked=_has_dropped_answers(events)
         or not any(event.trials == stored for event in events_of_kind(events, RunResumed)),
         arguments=find_arguments(all_events),
+        overrides=next((event.overrides or {} for event in reversed(all_events) if isinstance(event, RunBegun)), {}),
     )
 
 

@@ -7,7 +7,8 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from itertools import count, pairwise
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -74,13 +75,22 @@ def _step(
             words.append(word)
         elif key not in settings and (value.strip() or not fresh):  # a new run has nothing that `KEY=` could undo
             words += [word, setting]
-    if fresh and "--run-dir" in words[:-1]:
-        at = words.index("--run-dir") + 1
-        words[at] = f"{words[at].rstrip('/')}-2"  # --fresh would choose another folder
-    elif fresh:
-        words.append("--fresh")
+    if fresh:
+        words = _of_a_new_run(words, {key: each.value for key, each in ending.overrides.items() if key not in settings})
     words += [word for key, value in settings.items() for word in ("--set", f"{key}={_typed(key, value)}")]
     return Advice(f"{text}:", shlex.join(["adaptive-eval", "run", *words, *filter(None, [flag])]))
+
+
+def _of_a_new_run(words: list[str], overrides: Mapping[str, str]) -> list[str]:
+    """The words of a command with another folder, and with the settings that the run remembers."""
+    typed = {text.partition("=")[0].strip() for word, text in pairwise(words) if word == "--set"}
+    known = [word for key, value in overrides.items() if key not in typed for word in ("--set", f"{key}={value}")]
+    if "--run-dir" not in words[:-1]:
+        return [*words, *known, "--fresh"]
+    at = words.index("--run-dir") + 1
+    given = words[at].rstrip("/")  # --fresh would choose another folder
+    free = next(name for number in count(2) if not Path(name := f"{given}-{number}").exists())
+    return [*words[:at], free, *words[at + 1 :], *known]
 
 
 def _typed(key: str, value: float | str) -> str:

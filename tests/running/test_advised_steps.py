@@ -1,5 +1,6 @@
 """Whoever types the command that a run advises, again and again, gets a decision."""
 
+import json
 import re
 import shlex
 
@@ -29,3 +30,19 @@ def test_larger_limits_and_then_a_larger_delta_decide_what_is_open(site: Site, m
         ended = CliRunner().invoke(app, [*shlex.split(command.replace("DELTA", "0.3")), "--display", "plain"])
     assert ended.exit_code == ExitCode.REACHED, ended.stdout
     assert changed[0] == "budget.trials" and changed[-1] == "stopping.delta" and "trials.max" in changed
+
+
+def test_a_new_run_has_the_settings_that_earlier_commands_have_set_and_a_folder_of_its_own(site: Site) -> None:
+    models = [{"name": name, "base_url": site.base_url} for name in ("ada", "bob")]
+    gate = site.write(models=models, objective={"kind": "baseline", "baseline": "ada", "gate": True}, trials={"max": 8})
+    place = site.folder / "gate"
+    here = ["--run-dir", str(place), "--display", "plain"]
+    typed = ["--set", "stopping.delta=0.35", "--set", "sampling.temperature=0.7"]
+    CliRunner().invoke(app, ["run", str(gate), *here, *typed])
+    (site.folder / "gate-2").mkdir()
+    again = CliRunner().invoke(app, ["run", str(gate), *here, "--set", "sampling.temperature=0.7"])
+    (command,) = re.findall(r"for a new build, start over:\n +adaptive-eval (run .*)$", again.stdout, re.MULTILINE)
+    assert CliRunner().invoke(app, shlex.split(command)).exit_code == again.exit_code
+    new, old = (json.loads((site.folder / name / "results.json").read_bytes()) for name in ("gate-3", "gate"))
+    assert new["decisions"] == old["decisions"] and new["decisions"]["stopping"]["delta"] == 0.35
+    assert {row["sampling"]["temperature"] for row in new["models"]} == {0.7}
