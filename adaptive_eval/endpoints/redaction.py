@@ -37,8 +37,8 @@ from adaptive_eval.endpoints.types import EndpointConfig
 
 MIN_PIECE = SECRET_LENGTH // 2
 """Shortest piece of a secret that is removed."""
-MIN_KEY_LENGTH, MIN_NUMBER_LENGTH = 20, 12
-"""Lengths from which a text without spaces is not a word, nor digits an answer."""
+MIN_KEY_LENGTH = 20
+"""Length from which a text without spaces is not a word; half of it, if it has only digits."""
 KEY_PREFIXES = re.compile(r"^(?:\s*(?:Bearer|Basic)\s+|[\w-]+=)")
 """Prefixes before the secret itself in a text of a known form."""
 
@@ -235,5 +235,5 @@ def cannot_be_word(value: str) -> bool:
     """Whether a text cannot be a word of an answer: letters with digits, many digits, or very long."""
     if re.search("[0-9]", value) and re.search("[A-Za-z]", value):
         return len(value) >= SECRET_LENGTH
-    is_word = len(value) < (MIN_NUMBER_LENGTH if value.isdecimal() else MIN_KEY_LENGTH)
+    is_word = len(value) < (MIN_KEY_LENGTH // 2 if value.isdecimal() else MIN_KEY_LENGTH)
     return not (is_word or re.search(r"\s", value))

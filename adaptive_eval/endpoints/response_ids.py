@@ -20,8 +20,6 @@ from adaptive_eval.endpoints.types import Notice
 MAX_IDS = 16_384
 """Number of ids remembered per replica: a repeated response follows soon."""
 CONTENT = ("choices", "usage", "created")
-MAX_COPIES = 8
-"""Requests of a model that may get nothing but the response to another one."""
 REPEATED = Notice(
     "repeated_response",
     "its server, or a proxy in front of it, answered a request with the response to another one; such requests are "
@@ -36,9 +34,9 @@ CACHED = (
 class ResponseIds:
     """The ids of the newest responses to one model's requests; `note` receives the notice of a repeated one."""
 
-    def __init__(self, note: Callable[[Notice], None]) -> None:
-        self._note = note
-        self._copies = 0
+    def __init__(self, note: Callable[[Notice], None], most_copies: int) -> None:
+        """`most_copies`: requests that may get nothing but the response to another one."""
+        self._note, self._copies_left = note, most_copies
         self._contents: dict[str, dict[str, int] | None] = {}
         """By replica, a hash of the content of each id's response; None where ids are ignored."""
 
@@ -61,6 +59,6 @@ class ResponseIds:
             self._note(REPEATED)
             raise Failure(FailureKind.BAD_RESPONSE, "the response is the one to another request, by id and content")
         else:
-            self._copies += 1
-            if self._copies > MAX_COPIES:
+            self._copies_left -= 1
+            if self._copies_left < 0:
                 raise Rejected(CACHED)

@@ -12,7 +12,7 @@ from thoroughness import in_turns
 
 from adaptive_eval.base.errors import LaunchFailed, Rejected
 from adaptive_eval.endpoints.failures import Failure
-from adaptive_eval.endpoints.response_ids import MAX_COPIES, MAX_IDS, REPEATED, ResponseIds
+from adaptive_eval.endpoints.response_ids import MAX_IDS, REPEATED, ResponseIds
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import Message, Notice, Prompt
 from adaptive_eval.launch.server import read_version, wait_until_ready
@@ -202,7 +202,7 @@ class Received:
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
-        self.ids = ResponseIds(self.notices.append)
+        self.ids = ResponseIds(self.notices.append, 3)
         self.requests: dict[int, AttemptedRequest] = {}
 
     def counts(self, name: str | None, text: str, number: int, *, replica: str = "a") -> bool:
@@ -228,7 +228,7 @@ def test_a_response_to_another_request_is_refused_once() -> None:
 def test_a_cache_that_has_no_other_responses_ends_the_model() -> None:
     came = Received()
     assert came.counts("x", "A", 0)
-    for number in range(1, MAX_COPIES + 1):
+    for number in range(1, 4):
         assert not came.counts("x", "A", number) and came.counts("x", "A", number)
     assert came.counts("y", "B", 100) and not came.counts("x", "A", 101)
     with pytest.raises(Rejected, match="switch off its cache"):
