@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.graders.answer_text import final_text, last_box
+from adaptive_eval.graders.answer_text import final_text, last_box, last_match
 from adaptive_eval.graders.oversized import oversized, sizes
 from adaptive_eval.graders.types import INLINE_CHARACTERS, GraderOptions, Marks, marks
 from adaptive_eval.questions.types import Question
@@ -34,6 +34,8 @@ THOUSANDS = re.compile(r"(?<![\d.,{}])\d{1,3}(?:(?:,|\{,\})\d{3})+(?![\d,{])")
 SPACED_COMMA = re.compile(r",\s")
 DECIMAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")
 RATIO = re.compile(r"([-+]?)(?:\\frac\{(-?\d+)\}\{(\d+)\}|(\d+)/(\d+))")
+IN_BASE = re.compile(r"\d\w*_(?:\{\(?(\w+)\)?\}|(\w))", re.ASCII)
+"""A number with its base: `101_2`, `101_{(2)}`."""
 MAX_DIGITS = 1_000
 
 
@@ -135,6 +137,9 @@ def _mark_by_value(expression: str, key: str) -> Marks | None:
     (text, value), (key_text, key_value) = _read(expression), _read(unwrapped_key(key))
     if text == key_text:
         return _marks(True, expression, "text")
+    bases = [match[1] or match[2] for match in map(IN_BASE.fullmatch, (text, key_text)) if match is not None]
+    if len(set(bases)) == 2:  # math-verify ignores them
+        return _marks(False, expression, "text")
     if value is None or key_value is None:
         return None
     if value == key_value or abs(value - key_value) > TOLERANCE:
@@ -169,10 +174,13 @@ def _parsed(expression: str) -> list[Any]:
 
 def _last_expression(final: str) -> str | None:
     """The text of the last expression that math-verify finds near the end."""
-    tail = EMPHASIS.sub(r"\2", final[-TAIL_CHARACTERS:])
+    tail = EMPHASIS.sub(r"\2", final[-TAIL_CHARACTERS:]).replace("−", "-")
     parsed = _math_verify().parse(tail, parsing_timeout=None) if tail.strip() else []
     texts = [part for part in parsed if isinstance(part, str) and part.strip()]
-    return texts[-1] if texts else None
+    if not texts:
+        return None
+    in_base = last_match(IN_BASE, tail)
+    return in_base[0] if in_base is not None and in_base[0].startswith(f"{texts[-1]}_") else texts[-1]
 
 
 @lru_cache(maxsize=1)

@@ -18,16 +18,33 @@ from adaptive_eval.questions.types import Question
 MAX_DIGITS = 1_000
 ARITHMETIC = Context(prec=MAX_DIGITS + 100, rounding=ROUND_HALF_EVEN, traps=[])
 NUMBER = re.compile(
-    r"(?P<top>(?:(?<!\d)[-+])?"
-    r"(?:(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|(?<!\d)\d+(?:\.\d+)?|(?<![\d.])\.\d+)(?:[eE][-+]?\d+)?)"
+    r"(?<!\^)(?<!\^[-{])(?<!\^\{-)"  # not an exponent
+    r"(?:(?<!\d)(?<!\d\$)(?P<sign>[-+])[$€£¥]?)?"
+    r"(?:(?<![\d.,/])(?P<whole>\d{1,3}) {1,3}(?=\d{1,3}/\d))?"
+    r"(?P<top>(?:(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|(?<!\d)\d++(?:\.\d++)?+|(?<![\d.])\.\d++)(?:[eE][-+]?\d+)?)"
+    r"(?!\s*\^\s*\{?[-+(]?\w)"  # nor its base
     r"(?:\s*/\s*(?P<bottom>\d+(?:\.\d+)?))?\s*(?P<percent>\\?%)?"
 )
+"""A number, such as -$1,234.50, 2 1/2 or 5%."""
 FRACTION = re.compile(r"(?:(-)\s*+)?\\[dt]?frac\s*\{\s*(-?\d+(?:\.\d+)?)\s*\}\s*\{\s*(\d+(?:\.\d+)?)\s*\}")
-UNITS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{[^{}]*\}|\\[,!;: $]|\^\s*\\circ|\^\s*\{\\circ\}")
+SHORT_FRACTION = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
+POWER_OF_TEN = re.compile(
+    r"(?:(?<=[\d.])\s*(?:×|⋅|·|\\?\*|x|\\times|\\cdot)\s*|(?<![\w.,^{])(?P<alone>))10\s*\^\s*(\{\s*)?"
+    r"(?P<exponent>[-+]?\d+)(?(2)\s*\})"
+)
+SUPERSCRIPT = re.compile("[⁻⁰¹²³⁴-⁹]+")
+SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|,\\!|\\[,;:! ]|~|[\u00a0\u2009\u202f])(?=\d{3}(?!\d))")
+"""What separates thousands, besides a comma."""
+UNITS = re.compile(
+    r"\\(?:text|mathrm|textbf)\s*\{(?:[^{}]|\{[^{}]*\})*\}(?:\s*\^\s*(?:\{[^{}]*\}|-?\d))?"
+    r"|\\[,!;: ]|\\approx|\^\s*\\circ|\^\s*\{\\circ\}"
+)
 """Markup in a box that does not change the value of a number, unlike a root."""
+WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 ANSWER_PHRASE = re.compile(r"(?i:####|\banswer\b[^\n]{0,40}?(?:\bis\b|[:=]))")
 SHARE = re.compile(r"\d+(\.\d+)?%")
-SPELLING = str.maketrans({"−": "-", "–": "-", "\u2009": "", "\u202f": "", "\u00a0": " "})
+SPELLING = str.maketrans({"−": "-", "–": "-", "\u2009": " ", "\u202f": " ", "\u00a0": " "})
 
 
 def _check_tolerance(tolerance: float | str) -> float | str:
@@ -40,7 +57,8 @@ class Numeric(GraderOptions):
     """Correct: the answer is a number that differs from the key by at most `tolerance`.
 
     The answer is the number in the last box, else the first number after the last "answer is" or "####", else the last
-    number in the text. Thousands commas, fractions and currency signs are understood; 50% counts as 50 and as 0.5.
+    number in the text. Separators of thousands, fractions, powers of ten and currency signs are understood; 50% counts
+    as 50 and as 0.5.
     """
 
     kind: Literal["numeric"] = "numeric"
@@ -74,15 +92,24 @@ def _stated_number(text: str) -> str | None:
     """The number that the text states as its answer, as written; None if there is none."""
     box = last_box(text)
     if box is not None:
-        plain_box = UNITS.sub(" ", _plain_spelling(box))
-        boxed = _numbers(plain_box) if "\\" not in plain_box.replace("\\%", "") else []
+        plain = _plain_spelling(box)
+        boxed = _numbers_of_box(UNITS.sub(" ", plain)) or _numbers_of_box(WRAPPING.sub(r"\1", plain))
         return boxed[-1] if boxed else None
     phrase = last_match(ANSWER_PHRASE, text)
-    after = _numbers(text[phrase.end() :].lstrip()[:MAX_DIGITS].partition("\n")[0]) if phrase is not None else []
+    after = (
+        _numbers(text[phrase.end() :].lstrip(" \t\r\n:*_")[:MAX_DIGITS].partition("\n")[0])
+        if phrase is not None
+        else []
+    )
     if after:
         return after[0]
     numbers = _numbers(text[-10 * MAX_DIGITS :])
     return numbers[-1] if numbers else None
+
+
+def _numbers_of_box(plain: str) -> list[str]:
+    """The numbers of a box; none if there is more in it than numbers, text and signs, such as a root."""
+    return [] if "\\" in plain.replace("\\%", "") else _numbers(plain)
 
 
 def _numbers(text: str) -> list[str]:
@@ -90,8 +117,14 @@ def _numbers(text: str) -> list[str]:
 
 
 def _plain_spelling(text: str) -> str:
-    plain = FRACTION.sub(r"\1\2/\3", text) if "frac" in text else text
-    return plain if plain.isascii() else plain.translate(SPELLING)  # it only replaces characters beyond ASCII
+    r"""The text with numbers in ASCII: `70{,}000` as 70000, `2\frac{1}{2}` as 2 1/2, `1.5 × 10³` as 1.5e3."""
+    plain = THOUSANDS.sub("", text).replace("{,}", ".").replace("\\$", "$")
+    if not plain.isascii():
+        plain = SUPERSCRIPT.sub(lambda match: "^" + match[0].translate(SUPERSCRIPTS), plain).translate(SPELLING)
+    if "frac" in plain:
+        plain = SHORT_FRACTION.sub(r"\\frac{\1}{\2}", plain)
+        plain = FRACTION.sub(lambda match: f"{match[1] or ' '}{match[2]}/{match[3]}", plain)
+    return POWER_OF_TEN.sub(lambda match: ("e" if match["alone"] is None else "1e") + match["exponent"], plain)
 
 
 def _values(text: str) -> tuple[Decimal, ...]:
@@ -102,6 +135,10 @@ def _values(text: str) -> tuple[Decimal, ...]:
     value = ARITHMETIC.create_decimal(match["top"].replace(",", ""))
     if match["bottom"]:
         value = ARITHMETIC.divide(value, ARITHMETIC.create_decimal(match["bottom"]))
+    if match["whole"]:
+        value = ARITHMETIC.add(value, Decimal(match["whole"]))
     if value.is_nan():
         return ()
+    if match["sign"] == "-":
+        value = value.copy_negate()
     return (value, value.scaleb(-2, ARITHMETIC)) if match["percent"] else (value,)

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import field_validator
@@ -31,8 +32,25 @@ class Exact(GraderOptions):
         return marks(correct, answer or None)
 
 
+UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    r"\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+IN_WORD = rf"[^\W_{UNSPACED}]"
+HANGUL = re.compile(r"[\uac00-\ud7a3]")
+STARTS_NUMBER = re.compile(r"[-−+]?\.?\d")
+SIGN_BEFORE = r"(?<!^[-−–.])(?<![^\w)\]][-−–.])"
+NUMBER_BEFORE = r"(?:(?<!\d[.,/])|(?<=[./]\d[./])|(?<=[./]\d\d[./]))"
+NUMBER_AFTER = r"(?:(?!\.\d{0,20}[1-9]|[,/]\d)|(?=[./]\d{1,2}[./]\d))"
+"""What would make another number of it: a sign, decimals, thousands, a fraction; a date may go on."""
+
+
 class Contains(GraderOptions):
-    """Correct: the answer key occurs somewhere in the answer, as whole words: 5 does not match 15."""
+    """Correct: the answer key occurs somewhere in the answer, as whole words and numbers: 5 does not match 15 or 2.5.
+
+    A key in a script without spaces between words, such as Chinese, may occur anywhere.
+    """
 
     kind: Literal["contains"] = "contains"
     ignore_case: bool = True
@@ -41,22 +59,20 @@ class Contains(GraderOptions):
     def grade(self, text: str, question: Question) -> Marks:
         answer = plain_text(final_text(text), self.ignore_case)
         key = plain_text(question.answer, self.ignore_case)
-        correct = self._occurs(key, answer)
+        correct = _whole(key).search(answer) is not None
         return marks(correct, question.answer if correct else None, has_answer=bool(answer))
 
-    def _occurs(self, key: str, answer: str) -> bool:
-        start = answer.find(key)
-        while start >= 0:
-            end = start + len(key)
-            if not (_is_within_word(answer, start) or _is_within_word(answer, end)):
-                return True
-            start = answer.find(key, start + 1)
-        return False
 
-
-def _is_within_word(text: str, cut: int) -> bool:
-    """Whether a position is inside a word."""
-    return 0 < cut < len(text) and text[cut - 1].isalnum() and text[cut].isalnum()
+@lru_cache(maxsize=4096)
+def _whole(key: str) -> re.Pattern[str]:
+    """The pattern of a key that is not a part of a longer word or number."""
+    first, last = re.match(IN_WORD, key), re.match(IN_WORD, key[-1:])
+    before, after = rf"(?<!{IN_WORD})" if first else "", ""
+    if STARTS_NUMBER.match(key):
+        before = rf"(?<!{IN_WORD}){SIGN_BEFORE}{NUMBER_BEFORE}" + ("0?" if key[0] == "." else "")
+    if last and not HANGUL.match(key[-1]):  # particles follow without a space
+        after = rf"(?!{IN_WORD})" + (NUMBER_AFTER if key[-1].isdecimal() else r"(?![+#]+(?!\w))")
+    return re.compile(before + re.escape(key) + after)
 
 
 class Regex(GraderOptions):

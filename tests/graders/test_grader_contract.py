@@ -37,6 +37,9 @@ BIG = {
     "slashes": "1 /" * (MEGABYTE // 3),
     "box and spaces": "\\boxed" + " " * MEGABYTE,
     "escapes": "\\boxed{" + "\\{" * (MEGABYTE // 2),
+    "empty lines": "A" + "\n" * MEGABYTE,
+    "choices": "choice " * (MEGABYTE // 7),
+    "bold letters": "**A. " * (MEGABYTE // 5),
 }
 names = pytest.mark.parametrize("name", GRADERS)
 

@@ -125,6 +125,8 @@ class TestTraps:
             (r"\text{Evelyn}", "Evelyn", "text"),
             ("3/4", "$\\boxed{0.75}$", "number"),
             (r"\sqrt[9]{512}", "2", "expression"),
+            ("101_{2}", "101_2", "expression"),
+            ("101", "101_2", "expression"),
         ],
     )
     def test_equal(self, answer: str, key: str, method: str) -> None:
@@ -139,6 +141,10 @@ class TestTraps:
             ("1 2", "12", "expression"),
             (r"5 \text{ or } 6", "5", "expression"),
             ("x", "y", "expression"),
+            ("101_3", "101_2", "text"),
+            ("101_{10}", "101_{2}", "text"),
+            ("101_{(3)}", "101_2", "text"),
+            ("110_2", "101_2", "expression"),
         ],
     )
     def test_not_equal(self, answer: str, key: str, method: str) -> None:
@@ -170,11 +176,20 @@ class TestTraps:
             ("**Final answer:** *42*", "42"),
             ("So it is `42`.", "42"),
             ("3**2 and 4**2 leave 42", "42"),
+            ("The answer is −3.", "-3"),
+            ("**Answer: −3**", "-3"),
+            ("5 − 8 = −3", "-3"),
+            ("The answer is −1/2.", "-0.5"),
+            ("The answer is 101_2.", "101_2"),
         ],
     )
     def test_without_a_box_the_end_of_the_text_is_read(self, text: str, key: str) -> None:
         signals = Math().grade(text, Question("q", "?", key)).signals
         assert (signals["is_correct"], signals["has_box"]) == (True, False)
+
+    def test_another_base_is_wrong_without_a_box_too(self) -> None:
+        for text in ("The answer is 101_3.", "The answer is $101_3$."):
+            assert Math().grade(text, Question("q", "?", "101_2")).signals["is_correct"] is False
 
     def test_the_box_decides_whatever_stands_beside_it(self) -> None:
         assert Math().grade(r"\boxed{41} The answer is 42.", Question("q", "?", "42")).signals["is_correct"] is False
