@@ -26,6 +26,8 @@ class ScriptedServer(ThreadedServer):
         self.finish_reason: AnswerRule = lambda *asked: "stop"
         """The finish reason by the same; "context" refuses the request, since it exceeds the context, and "reasoning"
         moves the text to `reasoning_content`."""
+        self.response_id: AnswerRule = lambda *asked: ""
+        """The id of the response by the same; by default it has none."""
         self.requests: list[tuple[str, str, int]] = []
         super().__init__(_Handler)
 
@@ -52,7 +54,7 @@ class _Handler(JsonHandler):
             reply = completion(text, reason, usage)
             for index, other in enumerate(texts[1:], 1):
                 reply["choices"] += [choice | {"index": index} for choice in completion(other, reason)["choices"]]
-            self.reply(reply)
+            self.reply(reply | {"id": self.server.response_id(*question)})
 
 
 def scripted_server(models: tuple[str, ...], answer: AnswerRule) -> AbstractContextManager[ScriptedServer]:

@@ -264,11 +264,11 @@ def needs_nothing(words: list[str]) -> bool:
         return "--once" in words
     if words[1] == "import":
         return words[2] == "outcomes.npz"
-    if words[1] == "report":
-        return words[2] != "runs/logs"
+    if words[1] in {"report", "export"}:
+        return words[2] not in {"runs/logs", "runs/baseline"}
     if words[1] == "run":
         return words[2] == "configs/quickstart.yaml" and "--fresh" not in words
-    return words[1] in {"compare", "export", "init", "schema"} or words[1:3] == ["replay", "runs/quickstart"]
+    return words[1] in {"compare", "init", "schema"} or words[1:3] == ["replay", "runs/quickstart"]
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -63,6 +63,10 @@ class Rejected(EndpointError):
     """A server refuses a request, and a retry would not help: 400, 401, 403, 404."""
 
 
+class Copied(Rejected):
+    """A server answers requests with the responses to others, which are no samples."""
+
+
 class Unavailable(EndpointError):
     """The model has no usable replica."""
 

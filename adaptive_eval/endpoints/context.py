@@ -27,6 +27,8 @@ class EndpointContext:
     """How long answers took at earlier starts of the run, or elsewhere; None if the model has not answered."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     settings: EndpointSettings = field(default_factory=lambda: defaults.DEFAULT)
+    independent: bool = False
+    """Whether no answer may be a copy of another one, as of a cache."""
 
     def __post_init__(self) -> None:
         self.clock = asyncio.get_running_loop().time

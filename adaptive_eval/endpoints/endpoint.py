@@ -282,6 +282,7 @@ def open_endpoint(
     folder: Path = Path(),
     notices: Sequence[Notice] = (),
     earlier: EarlierTimes | None = None,
+    independent: bool = False,
 ) -> Endpoint:
     """Open the endpoint of one model; needs a running event loop.
 
@@ -290,7 +291,9 @@ def open_endpoint(
     """
     caller = _caller(config, sampling, keys, folder)
     open_files.allow(open_files.files_needed(limits.in_flight * len(config.replicas), len(config.replicas)))
-    context = EndpointContext(config, sampling, limits, caller, shared_time or SharedTime(), earlier)
+    context = EndpointContext(
+        config, sampling, limits, caller, shared_time or SharedTime(), earlier, independent=independent
+    )
     return ModelEndpoint(context, ready=ready, notices=notices)
 
 

@@ -114,7 +114,7 @@ class _Choice:
         self.events += event_id is not None
         if event_id not in (None, self.newest_id):
             self.new_ids += 1
-            self.began_again |= self.newest_id is not None and bool(self.pieces) and "role" in source
+            self.began_again |= self.newest_id is not None and bool(self.pieces) and bool(source.get("role"))
             self.newest_id = event_id
         if isinstance(message, dict) and (source is choice or not any(map(source.get, TEXT_FIELDS))):
             source = message  # a whole message may come with an empty delta
@@ -146,7 +146,7 @@ class _Choice:
     def is_spliced(self) -> bool:
         """Whether it goes on with another response, as after a proxy has lost its server. Each event of some
         servers has a new id."""
-        return self.began_again and self.new_ids < self.events
+        return self.began_again and self.new_ids == 2 < self.events
 
     @property
     def has_ended(self) -> bool:

@@ -2,7 +2,8 @@
 
 Every response has its own id. A second response with the same id and content was not made for its request, and would
 count one answer as two independent answers. So the request is sent again. If the same response comes back, the server
-has no other, like a cache that ignores seeds. A few such answers count; more prove that the model cannot be sampled.
+has no other, like a cache that ignores seeds. Where answers must be independent it never counts, and a few of them
+prove that the model cannot be sampled.
 
 Some servers use one id for all responses, or number them anew after a restart. A replica's ids are ignored once two of
 its responses differ under one id.
@@ -12,7 +13,7 @@ from collections.abc import Callable
 
 import orjson
 
-from adaptive_eval.base.errors import Rejected
+from adaptive_eval.base.errors import Copied
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import Notice
@@ -25,6 +26,7 @@ REPEATED = Notice(
     "its server, or a proxy in front of it, answered a request with the response to another one; such requests are "
     "sent again",
 )
+OF_ANOTHER = "the response is the one to another request, by id and content"
 CACHED = (
     "its server, or a proxy in front of it, answers requests with responses to earlier ones, by their ids, and does so "
     "again if they are sent again: switch off its cache, since its answers are no independent samples"
@@ -34,15 +36,15 @@ CACHED = (
 class ResponseIds:
     """The ids of the newest responses to one model's requests; `note` receives the notice of a repeated one."""
 
-    def __init__(self, note: Callable[[Notice], None], most_copies: int) -> None:
-        """`most_copies`: requests that may get nothing but the response to another one."""
+    def __init__(self, note: Callable[[Notice], None], most_copies: int | None = None) -> None:
+        """`most_copies`: how often the response to another request may come again; None if it counts then."""
         self._note, self._copies_left = note, most_copies
         self._contents: dict[str, dict[str, int] | None] = {}
         """By replica, a hash of the content of each id's response; None where ids are ignored."""
 
     def require_new(self, replica: str, payload: object, request: AttemptedRequest) -> None:
         """Remember a response to this request; raises `Failure` if it was the response to another one,
-        and `Rejected` if too many requests get no other."""
+        and `Copied` if others come back too often."""
         response_id = payload.get("id") if isinstance(payload, dict) else None
         contents = self._contents.setdefault(replica, {})
         if not isinstance(payload, dict) or not isinstance(response_id, str) or not response_id or contents is None:
@@ -57,8 +59,9 @@ class ResponseIds:
         elif request.repeated_id != response_id:
             request.repeated_id = response_id
             self._note(REPEATED)
-            raise Failure(FailureKind.BAD_RESPONSE, "the response is the one to another request, by id and content")
-        else:
+            raise Failure(FailureKind.BAD_RESPONSE, OF_ANOTHER)
+        elif self._copies_left is not None and len(contents) > 1:  # else its id may be that of all responses
             self._copies_left -= 1
             if self._copies_left < 0:
-                raise Rejected(CACHED)
+                raise Copied(CACHED)
+            raise Failure(FailureKind.BAD_RESPONSE, OF_ANOTHER)

@@ -69,7 +69,7 @@ class RequestSender:
         """Whether the servers stream; None while unknown."""
         self._streams_since = -inf
         self.replicas = ReplicaSet(context)
-        self._ids = ResponseIds(context.servers.note, context.settings.refusals)
+        self._ids = ResponseIds(context.servers.note, context.settings.refusals if context.independent else None)
         self._second = SecondRequests(context, self.replicas, self._attempt, self._stream)
         limits = context.limits
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, context.clock, context.sleep)

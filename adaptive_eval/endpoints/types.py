@@ -134,7 +134,7 @@ class ModelLimits(_Section):
     """Rate limit on tokens of prompts and answers together."""
     samples_per_request: int = Field(1, ge=1)
     """Most answers to one question per request (`n`), so that the server reads its prompt once; its first answers come
-    in two requests, so that a server that copies one answer is found."""
+    in two requests or more, which show whether the server copies one answer."""
 
 
 class Limits(ModelLimits):

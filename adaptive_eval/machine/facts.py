@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.trial import AnswerFacts, Trial
 
-MAX_SIZE = 512
+MAX_SIZE = 1024
 """Sizes are counted up to this many bytes: longer texts are stored compressed."""
 
 

@@ -8,6 +8,8 @@ class RequestFailure(StrEnum):
 
     REFUSED = "refused"
     """Its servers refuse it, and would refuse it again."""
+    COPIED = "copied"
+    """Its servers give responses to other requests: no answer of this model counts."""
     UNAVAILABLE = "unavailable"
     """No server could be reached, or every attempt has failed."""
     NOT_ALLOWED = "not_allowed"
@@ -32,6 +34,7 @@ class FollowUp(StrEnum):
 
 FOLLOW_UP: dict[RequestFailure, FollowUp] = {
     RequestFailure.REFUSED: FollowUp.SET_ASIDE,
+    RequestFailure.COPIED: FollowUp.SET_ASIDE,
     RequestFailure.UNAVAILABLE: FollowUp.SET_ASIDE,
     RequestFailure.NOT_ALLOWED: FollowUp.ASK_AGAIN,
     RequestFailure.CUT_OFF: FollowUp.ASK_AGAIN,

@@ -25,7 +25,7 @@ from adaptive_eval.core.controller import Controller, Judged
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
-from adaptive_eval.machine.alarms import Alarms, core_alarm_note
+from adaptive_eval.machine.alarms import Alarms, alarm_note, core_alarm_note
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.derived import DerivedRecords
 from adaptive_eval.machine.events import (
@@ -101,6 +101,7 @@ from adaptive_eval.machine.trial import (
     Request,
     Trial,
 )
+from adaptive_eval.machine.usage import AnswerFault
 
 EVERYTHING = 2**31
 """Trials that the core is asked for: all it wants, since how far it was asked must not matter."""
@@ -371,12 +372,19 @@ class Machine:
                 self._tell(answers)
                 answers = []
                 alarms.restore(record)
+                self._leave_out_void(record)
             if seq == self._regraded_at:
                 self._tell(answers)
                 answers = []
                 self._begin_looks()
         self._tell(answers)
         self._derive()
+
+    def _leave_out_void(self, alarm: Note) -> None:
+        """Have the core go on without a model whose answers repeat: at this start it need not be found again."""
+        at = None if alarm.model is None else self.position.get(alarm.model)
+        if alarm.model in self.alarms.void and at is not None and at not in self.controller.set_aside:
+            self._tell_set_aside(SetAside(at, str(alarm.body["text"]), Cause.ANSWERS))
 
     def _tell_set_aside(self, event: SetAside) -> None:
         if self._regraded_at:
@@ -715,10 +723,10 @@ class Machine:
         return True
 
     def _most_together(self, trial: Trial) -> int:
-        """The most trials to ask in one request, besides its model's limit. The first ones of a question take two: only
-        then is a server found that copies one answer for each of a request."""
+        """The most trials to ask in one request, besides its model's limit. The first ones of a question take two or
+        more, each with an even number: so a server that copies one answer for each of a request shows itself."""
         first = int(self._opening[self.position[trial.model], trial.question])
-        return max(first // 2, 1) if trial.number < first else EVERYTHING
+        return max(first // 4 * 2, 1) if trial.number < first else EVERYTHING
 
     def _follows(self, last: Trial, trial: Trial) -> bool:
         """Whether a trial can be asked in the same request as the one before it."""
@@ -811,6 +819,8 @@ class Machine:
             self.refused.setdefault(model, event.reason)
             self._forget_queue(model)
         elif then is FollowUp.SET_ASIDE:
+            if kind is RequestFailure.COPIED:
+                self.derived.write_once(alarm_note(model, AnswerFault.REPEATED, event.reason, since={}))
             self._set_aside(model, event.reason)
         self._drop(trials, *charges)
         self._fill(model)

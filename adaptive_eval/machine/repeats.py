@@ -28,15 +28,12 @@ import numpy as np
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.machine.facts import MAX_SIZE
 from adaptive_eval.machine.trial import AnswerFacts, Trial
 
 MAX_QUESTIONS = 100
 MIN_LONG_BYTES = 200
 """Bytes from which an answer is unlikely to repeat, by its length alone."""
 BYTES_PER_BIT = 100.0
-BYTES_PER_TOKEN = 3
-"""Size of answers whose bytes are not all counted."""
 FREE_BITS = 2.0
 """What an answer's form may fix of its length in bits."""
 MAX_AGREEMENT = 0.9
@@ -84,8 +81,7 @@ class AnswerWatch:
         if facts.digest is None or (trial.kinds and trial.kinds & AnswerKind.TIMED_OUT):
             return
         answers = self._questions.setdefault(trial.question, {})
-        size = facts.size if facts.size < MAX_SIZE else max(facts.size, BYTES_PER_TOKEN * facts.completion_tokens)
-        answers[trial.number] = _Answer(facts.digest, size)
+        answers[trial.number] = _Answer(facts.digest, facts.size)
 
     def copy(self) -> "AnswerWatch":
         """A copy that later answers do not change."""

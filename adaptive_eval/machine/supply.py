@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from adaptive_eval.base.errors import EndpointError, Rejected, RetryNotAllowed
+from adaptive_eval.base.errors import Copied, EndpointError, Rejected, RetryNotAllowed
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt, Reachable, RetryGate
@@ -245,6 +245,8 @@ class EndpointSupply(Supply):
             answers = await model.client.ask(request, retry_gate)
         except RetryNotAllowed as error:
             self._fail(request, RequestFailure.NOT_ALLOWED, str(error))
+        except Copied as error:
+            self._fail(request, RequestFailure.COPIED, str(error))
         except Rejected as error:
             self._fail(request, RequestFailure.REFUSED, str(error))
         except EndpointError as error:

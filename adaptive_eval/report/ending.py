@@ -101,9 +101,9 @@ class Ending:
     without_reason: str = ""
     """How it stands where there is no reason, in a sentence."""
     arguments: tuple[str, ...] | None = None
+    """Those of `adaptive-eval run` that go on with it, if they are known."""
     overrides: Mapping[str, Override] = field(default_factory=dict)
     """What earlier commands have set, too, and a new run does not know."""
-    """Those of `adaptive-eval run` that go on with it, if they are known."""
     place: str = "RUN"
     """Its folder in commands, quoted for a shell."""
 

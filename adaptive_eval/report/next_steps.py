@@ -85,12 +85,14 @@ def _of_a_new_run(words: list[str], overrides: Mapping[str, str]) -> list[str]:
     """The words of a command with another folder, and with the settings that the run remembers."""
     typed = {text.partition("=")[0].strip() for word, text in pairwise(words) if word == "--set"}
     known = [word for key, value in overrides.items() if key not in typed for word in ("--set", f"{key}={value}")]
+    first = words.index("--set") if typed else len(words)
+    words = [*words[:first], *known, *words[first:]]  # of two that concern one key, the later one holds
     if "--run-dir" not in words[:-1]:
-        return [*words, *known, "--fresh"]
+        return [*words, "--fresh"]
     at = words.index("--run-dir") + 1
     given = words[at].rstrip("/")  # --fresh would choose another folder
     free = next(name for number in count(2) if not Path(name := f"{given}-{number}").exists())
-    return [*words[:at], free, *words[at + 1 :], *known]
+    return [*words[:at], free, *words[at + 1 :]]
 
 
 def _typed(key: str, value: float | str) -> str:

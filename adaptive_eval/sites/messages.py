@@ -15,7 +15,15 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from adaptive_eval.base.errors import EndpointError, GraderError, LaunchFailed, Rejected, RetryNotAllowed, Unavailable
+from adaptive_eval.base.errors import (
+    Copied,
+    EndpointError,
+    GraderError,
+    LaunchFailed,
+    Rejected,
+    RetryNotAllowed,
+    Unavailable,
+)
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt
 from adaptive_eval.graders.registry import GraderConfig
@@ -198,7 +206,7 @@ def unpack_answer(values: tuple[Any, ...], replica: str) -> Answer:
 
 
 _ERRORS: dict[str, type[EndpointError]] = {
-    error.__name__: error for error in (LaunchFailed, RetryNotAllowed, Rejected, Unavailable)
+    error.__name__: error for error in (Copied, LaunchFailed, RetryNotAllowed, Rejected, Unavailable)
 }
 
 

@@ -1,7 +1,7 @@
 """Conversion of texts and plain values to columns, and back.
 
-A text of up to 512 bytes is stored as it is; a longer one is compressed by zlib, at level 2 with a window of 8 KiB. Of
-English prose this takes, for 1,000, 4,000 and 30,000 characters, 0.05, 0.09 and 0.66 ms and 57, 51 and 46% of the
+A text of up to 1,024 bytes is stored as it is; a longer one is compressed by zlib, at level 2 with a window of 8 KiB.
+Of English prose this takes, for 1,000, 4,000 and 30,000 characters, 0.05, 0.09 and 0.66 ms and 57, 51 and 46% of the
 bytes. The default of zlib takes 0.15, 0.11 and 1.36 ms for 56, 49 and 42%: setting up its window of 32 KiB costs more
 than storing the rest of a short trial.
 """

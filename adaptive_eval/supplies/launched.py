@@ -149,7 +149,8 @@ class ServerOpener:
             """The endpoint of the server at an address."""
             address = model.model_copy(update={"base_url": f"{root}/v1"})
             limits = config.concurrency.with_limits(model.concurrency)
-            return opener(address, model.sampling, limits, earlier=EarlierTimes() if has_answered else None)
+            earlier = EarlierTimes() if has_answered else None
+            return opener(address, model.sampling, limits, earlier=earlier, independent=model.sampled is not None)
 
         return LaunchedServer(partial(self._spec, model, place), self.ports, opened)
 

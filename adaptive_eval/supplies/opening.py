@@ -159,6 +159,7 @@ class SupplyContext:
             folder=self.config.folder,
             notices=self.notices,
             earlier=self.answered.get(model.name),
+            independent=model.sampled is not None,
         )
 
     def supply(self, asked: Mapping[int, AskedModel]) -> Mapping[int, Supply]:

@@ -180,3 +180,29 @@ def test_a_server_that_copies_one_answer_for_each_of_a_request_is_found(tmp_path
     ended = place.run()
     assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", "repeats")], ended.output
     assert "Without bob" in ended.stdout and {"blocked"} < {*verdicts(place).values()}
+
+
+@pytest.mark.slow
+def test_a_model_behind_a_cache_has_no_answers_until_it_is_switched_off(tmp_path: Path, server: ScriptedServer) -> None:
+    """Short answers, which may be alike by chance, come again under the ids that they had; nobody asks for more of them
+    by typing the same command."""
+    is_cached = True
+
+    def asked_as(model: str, seed: int) -> int:
+        return 7 if model == "bob" and is_cached else seed
+
+    server.answer = lambda model, question, seed: answer(model, question, asked_as(model, seed)).partition(".")[0][-2:]
+    server.response_id = lambda model, question, seed: f"{model}-{question}-{asked_as(model, seed)}"
+    place = ScriptedPlace(tmp_path, server, 12, trials={"min": 4, "max": 8, "optimize": "cost"})
+    for _ in range(3):
+        ended = place.run()
+        assert ended.exit_code in (ExitCode.ENDPOINTS, ExitCode.SPENT), ended.output
+        (row,) = [row for row in place.results["models"] if row["name"] == "bob"]
+        assert row["tier"] is None and row["stored_trials"] <= 24
+        assert [(alarm.model, alarm.fault) for alarm in place.alarms()] == [("bob", "repeats")]
+    assert "switch off its cache" in ended.stdout and "--ask-again" in ended.stdout
+    is_cached = False
+    again = place.run("--ask-again")
+    assert "Without bob" not in again.stdout and "blocked" not in verdicts(place).values(), again.stdout
+    (row,) = [row for row in place.results["models"] if row["name"] == "bob"]
+    assert row["score"] is not None and row["set_aside"] is None
