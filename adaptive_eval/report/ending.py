@@ -301,6 +301,11 @@ def was_killed(events: Sequence[Event]) -> bool:
     return not _is_imported_alone(events) and not any(isinstance(event, RunFinished | RunStopped) for event in last)
 
 
+def was_killed_since(events: Sequence[Event]) -> bool:
+    """Whether a start was killed after an earlier one had ended: the newest report may tell of that end."""
+    return was_killed(events) and any(isinstance(event, RunFinished | RunStopped) for event in events)
+
+
 def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None]:
     """The status of a run that is not running, and its reason: why it finished, or a sentence on why it did not."""
     last, fatal_error = newest_turn(events), find_fatal_error(events)

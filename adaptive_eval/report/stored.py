@@ -24,7 +24,7 @@ from adaptive_eval.machine.charges import ChargeKind
 from adaptive_eval.machine.trial import JUDGING, RESERVED, UNGRADED
 from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
-from adaptive_eval.report.ending import status_at_end
+from adaptive_eval.report.ending import status_at_end, was_killed_since
 from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_file import labels_digest
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs
@@ -203,7 +203,7 @@ class StoredRun:
         status, reason = results.run.status, results.run.reason
         if running:
             status, reason = "running", None
-        elif status == "running":
+        elif status == "running" or was_killed_since(self.events):
             status, reason = status_at_end(self.events, results.cost.trials)
         kills = count_kills(self.events) + (status == "killed")
         run = replace(results.run, status=status, reason=reason, active_seconds=elapsed, kills=kills)

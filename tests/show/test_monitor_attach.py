@@ -206,6 +206,18 @@ def test_the_exit_code_depends_on_the_gate_also_of_a_run_that_was_killed_after_i
     assert {row.model: row.outcome for row in ending.gate} == {"bob": "FAIL", "cyd": "FAIL"}
 
 
+def test_a_start_that_was_killed_after_an_end_is_shown_as_killed(play: Play) -> None:
+    run = play()
+    run.step(60)
+    run.commit([], [], [ModelSetAside("ada", "no grade", cause=Cause.GRADER), RunFinished(Reason.BLOCKED)])
+    run.finish()
+    play().close()
+    feed = opened(run)
+    ending = build_ended_from_feed(feed)
+    assert (feed.status, ending.reason, ending.exit_code) == ("killed", None, ExitCode.STOPPED)
+    assert ending.why.startswith("Killed: ")
+
+
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
