@@ -35,6 +35,7 @@ from adaptive_eval.report.results_file import from_json
 from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.used import Used
+from adaptive_eval.report.warnings import LOSS_KINDS, loss_cautions
 from adaptive_eval.store.read import StoredReport
 from scorio.moments import CountArray
 
@@ -163,7 +164,7 @@ class StoredRun:
         return CountedRows([*self.reader.log.questions()], cells.arrived, cells.judged, weights, order)
 
     def _with_newer_sums(self, results: Results) -> Results:
-        """The report with the trials and costs of now."""
+        """The report with the trials, costs and losses of now."""
         account, uses = self.reader.account(), self.reader.grading_uses()
         numbers = {name: number for number, name in self.reader.model_names.items()}
 
@@ -196,7 +197,9 @@ class StoredRun:
             beside=beside,
             grading=grading_cost(use for name, use in uses.items() if name in rows),
         )
-        return replace(results, models=tuple(rows.values()), cost=cost)
+        others = (caution for caution in results.warnings if caution.kind not in LOSS_KINDS)
+        warnings = (*others, *loss_cautions(self.events))
+        return replace(results, models=tuple(rows.values()), cost=cost, warnings=warnings)
 
     def _with_current_status(self, results: Results, elapsed: float, *, running: bool) -> Results:
         """The report with the current status: a run that was killed could not store it."""
