@@ -251,10 +251,16 @@ def find_ending(
 
 
 def _has_dropped_answers(events: Sequence[Event]) -> bool:
-    """Whether the start dropped answers, to ask for them again."""
+    """Whether answers were dropped, to ask for them again."""
     notices = events_of_kind(events, ServersNoticed)
     discarded = any(event.discarded for event in events_of_kind(events, AnswersLost))
     return discarded or any(event.notice == ASKED_AGAIN for event in notices)
+
+
+def is_asking_again(events: Sequence[Event]) -> bool:
+    """Whether a start has dropped answers, to ask for them again, and none has finished since."""
+    ends = [at for at, event in enumerate(events) if isinstance(event, RunFinished)]
+    return _has_dropped_answers(events[max(ends, default=0) :])
 
 
 def build_ended(
@@ -299,6 +305,11 @@ def was_killed(events: Sequence[Event]) -> bool:
     """Whether a run that is not running was killed: its last start has stored no end, or not even its beginning."""
     last = events_since_start(events)
     return not _is_imported_alone(events) and not any(isinstance(event, RunFinished | RunStopped) for event in last)
+
+
+def was_killed_since(events: Sequence[Event]) -> bool:
+    """Whether a start was killed after an earlier one had ended: the newest report may tell of that end."""
+    return was_killed(events) and any(isinstance(event, RunFinished | RunStopped) for event in events)
 
 
 def status_at_end(events: Sequence[Event], trials: int) -> tuple[str, str | None]:

@@ -265,20 +265,36 @@ def _leaders_sentence(results: Results, scored: list[ModelRow], rivals: list[Mod
         if unscored:
             best = "is ahead of the others that have a score:"
         return f"{_standing(results, leader, scored[1], best)}."
-    standing = _standing(results, leader, rivals[0])
-    among = _names([leader, *rivals])
+    among = _joined(results, _names([leader, *rivals]))
+    apart = _list_names([row.name for row in rivals if row.name not in among])
+    if len(among) == 1:
+        highest = _standing(results, leader, scored[1], "has the highest score,")
+        return f"{highest}, and is not compared with {apart}."
+    standing = _standing(results, leader, next(row for row in rivals if row.name in among))
+    if apart:
+        standing += f"; {apart} {'is' if len(rivals) == len(among) else 'are'} not compared with them"
     verdicts = {pair.verdict for pair in results.pairs if pair.first in among and pair.second in among}
     if verdicts == {Verdict.TIED}:
-        subject = "neighbours among them are " if len(rivals) > 1 else ""
-        return f"{_list_names(among)} are best, and {subject}equal{_within_delta(results)}: {standing}."
+        many = len(among) > 2
+        equal = f"best, and {'neighbours among them are ' if many else ''}equal"
+        if apart:
+            equal = f"equal{' to neighbours' if many else ''}"
+        return f"{_list_names(among)} are {equal}{_within_delta(results)}: {standing}."
     yet = " yet" if results.run.status == "running" else ""
     if Verdict.UNDECIDED_BY_LABELS in verdicts:
         yet = " (undecided because of labels)"
-    if len(among) == len(scored) or leader.name not in {pair.first for pair in results.pairs}:
+    if 1 + len(rivals) == len(scored) or leader.name not in {pair.first for pair in results.pairs}:
         return f"No model is shown to be best{yet}: {standing}."
-    if not verdicts:  # by an objective of a plug-in, say
-        return f"{_list_names(among)} are ahead, and are not compared with each other: {standing}."
     return f"{_list_names(among)} are ahead, and none of them is shown to be best{yet}: {standing}."
+
+
+def _joined(results: Results, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of these models that comparisons among them join with the first, directly or through others."""
+    joined: set[str | None] = {names[0]}
+    for _ in names:
+        pairs = ({pair.first, pair.second} for pair in results.pairs)
+        joined.update(*(pair for pair in pairs if pair & joined and pair <= {*names}))
+    return tuple(name for name in names if name in joined)
 
 
 def _standing(results: Results, model: ModelRow, other: ModelRow, says: str = "has") -> str:

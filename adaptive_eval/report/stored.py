@@ -24,7 +24,7 @@ from adaptive_eval.machine.charges import ChargeKind
 from adaptive_eval.machine.trial import JUDGING, RESERVED, UNGRADED
 from adaptive_eval.notes import Event, count_kills
 from adaptive_eval.report.build import grading_cost
-from adaptive_eval.report.ending import status_at_end
+from adaptive_eval.report.ending import status_at_end, was_killed_since
 from adaptive_eval.report.gate import ENDED_FIRST, OPEN, UNDECIDED
 from adaptive_eval.report.label_file import labels_digest
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs
@@ -35,6 +35,7 @@ from adaptive_eval.report.results_file import from_json
 from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.used import Used
+from adaptive_eval.report.warnings import LOSS_KINDS, loss_cautions
 from adaptive_eval.store.read import StoredReport
 from scorio.moments import CountArray
 
@@ -163,7 +164,7 @@ class StoredRun:
         return CountedRows([*self.reader.log.questions()], cells.arrived, cells.judged, weights, order)
 
     def _with_newer_sums(self, results: Results) -> Results:
-        """The report with the trials and costs of now."""
+        """The report with the trials, costs and losses of now."""
         account, uses = self.reader.account(), self.reader.grading_uses()
         numbers = {name: number for number, name in self.reader.model_names.items()}
 
@@ -196,14 +197,16 @@ class StoredRun:
             beside=beside,
             grading=grading_cost(use for name, use in uses.items() if name in rows),
         )
-        return replace(results, models=tuple(rows.values()), cost=cost)
+        others = (caution for caution in results.warnings if caution.kind not in LOSS_KINDS)
+        warnings = (*others, *loss_cautions(self.events))
+        return replace(results, models=tuple(rows.values()), cost=cost, warnings=warnings)
 
     def _with_current_status(self, results: Results, elapsed: float, *, running: bool) -> Results:
         """The report with the current status: a run that was killed could not store it."""
         status, reason = results.run.status, results.run.reason
         if running:
             status, reason = "running", None
-        elif status == "running":
+        elif status == "running" or was_killed_since(self.events):
             status, reason = status_at_end(self.events, results.cost.trials)
         kills = count_kills(self.events) + (status == "killed")
         run = replace(results.run, status=status, reason=reason, active_seconds=elapsed, kills=kills)

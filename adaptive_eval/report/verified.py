@@ -7,6 +7,7 @@ from pathlib import Path
 
 from adaptive_eval.base.errors import StoreError
 from adaptive_eval.notes import RunFinished, newest_turn
+from adaptive_eval.report.ending import is_asking_again
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE, is_intact, read_results
@@ -66,7 +67,9 @@ def _compare_with_store(reader: RunReader, results: Results, damages: list[str],
         return
     of_file, of_store = ("no look" if number is None else f"look {number}" for number in (results_look, look))
     summary = f"{RESULTS_FILE} has {results_trials:,} trials and {of_file}, the store has {trials:,} and {of_store}"
-    if results_trials > trials or isinstance(newest_turn(reader.events()), RunFinished):
+    events = reader.events()
+    has_lost = results_trials > trials and not is_asking_again(events)
+    if has_lost or isinstance(newest_turn(events), RunFinished):
         damages.append(f"{summary}: they belong to different runs, or trials are lost")
     else:
         notes.append(f"{summary}: resuming the run updates it")

@@ -281,6 +281,9 @@ def unpaid_caution(events: Sequence[Event]) -> Iterator[Caution]:
             yield Caution("unpaid_verdicts", None, f"the budget does not cover the verdicts on {left} without a grade")
 
 
+LOSS_KINDS = ("discarded", "lost", "failed_attempts")
+
+
 def loss_cautions(events: Sequence[Event]) -> Iterator[Caution]:
     """Warn of answers that were discarded, never came or failed, with what caps count for them.
 

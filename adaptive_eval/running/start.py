@@ -59,7 +59,7 @@ from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.lives import RunResumed, RunStopped
 from adaptive_eval.report.build import build_unjudged
 from adaptive_eval.report.dry_run import matching_dry_run
-from adaptive_eval.report.ending import Ended, build_ended, find_ending
+from adaptive_eval.report.ending import Ended, build_ended, find_ending, is_asking_again
 from adaptive_eval.report.label_effect import LabelSource
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
@@ -312,11 +312,14 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
 
 
 def _require_answers_to_repeat(directory: Path, stop_on: StopOn) -> None:
-    """Raise `ConfigError` unless an alarm of the run says which answers to discard, or requests have no answer."""
+    """Raise `ConfigError` unless an alarm of the run says which answers to discard, requests have no answer, or a start
+    that has asked again did not finish."""
     with RunReader.if_begun(directory) as reader:
         if reader is not None and alarms_without_discard([note for _, note in reader.log.notes()], stop_on):
             return
         if reader is not None and models_without_answers(reader.log, reader.log.models().values()):
+            return
+        if reader is not None and is_asking_again(reader.events()):
             return
     raise ConfigError(
         "--ask-again discards answers that repeat, or since failures of a model's server have changed, and repeats "

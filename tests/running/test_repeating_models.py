@@ -4,11 +4,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.machine import resume
+from adaptive_eval.report.verified import verify_run
 
 SKILLS = {"ada": 0.72, "bob": 0.6, "cid": 0.45}
 WORDS = " because the number is what it is and was" * 50
@@ -87,6 +90,26 @@ def test_once_its_server_is_fixed_it_can_be_asked_again(tmp_path: Path, server: 
     found = verdicts(place)
     server.answer = copying
     assert place.run("--ask-again").exit_code == ExitCode.CONFIGURATION and verdicts(place) == found
+
+
+class Killed(BaseException):
+    """Nothing is stored after it."""
+
+
+def test_a_start_that_was_killed_while_it_asks_again_goes_on(
+    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_of(tmp_path, server)
+    place.run()
+    server.answer = answer
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(resume, "_regrade", Mock(side_effect=Killed))
+        place.run("--ask-again")
+    checked = verify_run(place.run_dir)
+    assert not checked.damages and "resuming the run updates it" in checked.notes[0]
+    again = place.run("--ask-again")
+    assert again.exit_code != ExitCode.SPENT and "blocked" not in verdicts(place).values(), again.output
+    assert place.run("--ask-again").exit_code == ExitCode.CONFIGURATION, "nothing is left to ask again"
 
 
 @pytest.mark.parametrize("changed", [["--set", "trials.max=60"], ["--set", "stopping.confidence=0.9"], []])

@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
-from adaptive_eval.core.types import Cause, Reason
+from adaptive_eval.core.types import Cause, Cost, Reason
+from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.notes import (
     Event,
     ModelSetAside,
@@ -204,6 +205,31 @@ def test_the_exit_code_depends_on_the_gate_also_of_a_run_that_was_killed_after_i
     assert feed.status == "finished" and ending.reason is run.controller.finished
     assert ending.exit_code is ExitCode.WORSE
     assert {row.model: row.outcome for row in ending.gate} == {"bob": "FAIL", "cyd": "FAIL"}
+
+
+def test_a_start_that_was_killed_after_an_end_is_shown_as_killed(play: Play) -> None:
+    run = play()
+    run.step(60)
+    run.commit([], [], [ModelSetAside("ada", "no grade", cause=Cause.GRADER), RunFinished(Reason.BLOCKED)])
+    run.finish()
+    play().close()
+    feed = opened(run)
+    ending = build_ended_from_feed(feed)
+    assert (feed.status, ending.reason, ending.exit_code) == ("killed", None, ExitCode.STOPPED)
+    assert ending.why.startswith("Killed: ")
+
+
+def test_losses_after_the_last_look_are_in_its_warnings(play: Play) -> None:
+    run = play()
+    run.step(60)
+    run.stop()
+    run = play()
+    run.store.append(*(Charge(ChargeKind.KILLED, what, 0, 3, Cost(70, 0.0, 0.0)) for what in ("answer", "verdict")))
+    run.close()
+    results = opened(run).results
+    assert results is not None
+    (lost,) = (warning.text for warning in results.warnings if warning.kind == "lost")
+    assert lost.startswith("3 answers and 3 verdicts of its judge requested, but never received")
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

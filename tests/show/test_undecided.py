@@ -109,9 +109,41 @@ def test_no_model_is_best_while_another_has_no_score() -> None:
     *scored, last = results.models
     assert " is best: " in main_findings(results)[0]
     few = replace(results, models=(*scored, replace(last, letters="ae")))
-    assert f"{rows[0].name} and {last.name} are ahead, and are not compared" in main_findings(few)[0]
+    headline = main_findings(few)[0]
+    assert headline.startswith("ada has the highest score, ") and headline.endswith(", and is not compared with eve.")
     (sentence,) = main_findings(replace(results, models=(*scored, replace(last, score=None))))
     assert "best" not in sentence and f"{last.name} has no score." in sentence
+
+
+@pytest.mark.parametrize(
+    ("pairs", "verdicts", "expected"),
+    [
+        (
+            ["bob cyd"],
+            ["tied"],
+            r"ada has the highest score, [\d.]+%, and is not compared with bob, dan, cyd and 1 more.",
+        ),
+        (["ada bob"], ["resolved"], r"ada has .*, ahead of bob by .*, and is not compared with dan, cyd and eve."),
+        (["ada bob", "cyd dan"], ["tied", "tied"], r"ada and bob are equal: .*; dan, cyd and eve are not compared .*"),
+        (
+            ["ada bob", "bob cyd", "ada dan"],
+            ["tied", "tied", "resolved"],
+            r"ada, bob and cyd are equal to neighbours: .*; eve is not .*",
+        ),
+        (["ada bob", "ada cyd"], ["open", "resolved"], r"ada and bob are ahead, .*; dan and eve are not compared .*"),
+    ],
+)
+def test_the_headline_compares_only_models_that_comparisons_join(
+    pairs: list[str], verdicts: list[str], expected: str
+) -> None:
+    results = ended()
+    rows = tuple(
+        replace(results.pairs[0], first=names.split()[0], second=names.split()[1], verdict=verdict)
+        for names, verdict in zip(pairs, verdicts, strict=True)
+    )
+    decisions = {**results.decisions, "objective": {"kind": "pairs"}}
+    (headline,) = main_findings(replace(results, pairs=rows, decisions=decisions))
+    assert re.fullmatch(expected, headline), headline
 
 
 def test_repeated_answers_are_in_the_headline_and_no_reason_for_more_trials() -> None:
