@@ -41,6 +41,7 @@ class NeedKind(Enum):
     GRADES = "grades for the ungraded answers of {models}"
     MODEL = "answers of {models} (set aside)"
     LABELS = f"more labels of answers of {{models}} (at least {MIN_LABELS} each)"
+    BETTER_GRADES = "grades with fewer mistakes for answers of {models}, which all have labels"
     TRIALS = "{trials}"
     NEW_RUN = "more than this run can give: {trials}"
     """Its error is used up, or no plausible number of trials decides it, or only answers that cannot be asked here."""
@@ -72,6 +73,8 @@ def need_of(results: Results, pair: PairRow) -> Need:
         return _need_of_blocked(results, pair)
     if _lacks_labels(results, pair) and (unlabelled := _unlabelled(results, pair)):
         return Need(NeedKind.LABELS, unlabelled)
+    if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
+        return Need(NeedKind.BETTER_GRADES, tuple(name for name in (pair.first, pair.second) if name is not None))
     return Need(NeedKind.TRIALS if _is_decidable(results, pair) else NeedKind.NEW_RUN, trials=pair.trials_needed)
 
 

@@ -204,6 +204,13 @@ def _label_more(ending: "Ending") -> Iterator[Advice]:
     yield Advice(text, f"adaptive-eval label {ending.place} --number NUMBER")
 
 
+def _correct_grader(ending: "Ending") -> Iterator[Advice]:
+    yield _regrade(ending, "the grader makes too many mistakes: fix it, and grade the stored answers again:")
+    largest = None if ending.results is None else ending.results.setting("trials", "max")
+    more = {"trials.max": RESERVE * largest} if largest else {}
+    yield _step(ending, "or start over with a larger trials.max, and label more", more, fresh=True)
+
+
 def _raise_limits(ending: "Ending") -> Iterator[Advice]:
     larger = _larger_limits(ending)
     raised = " and ".join(f"{key} to {_typed(key, value)}" for key, value in larger.items())
@@ -245,6 +252,7 @@ STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {
     NeedKind.GRADES: _grade_again,
     NeedKind.MODEL: _fix_servers,
     NeedKind.LABELS: _label_more,
+    NeedKind.BETTER_GRADES: _correct_grader,
     NeedKind.TRIALS: _raise_limits,
     NeedKind.NEW_RUN: _start_over,
 }

@@ -272,3 +272,18 @@ def test_a_recording_with_too_few_trials_is_what_a_pair_lacks() -> None:
     results = replace(results, pairs=(*results.pairs[:3], last), models=rows)
     assert "needs more than this run can give: about 20 trials" in (undecided_sentence(results) or "")
     assert advice(results).text.startswith(f"the recorded answers of {last.second} may be too few")
+
+
+@pytest.mark.parametrize("against_a_value", [False, True])
+def test_where_all_is_labelled_the_grader_is_what_is_wrong(against_a_value: bool) -> None:
+    results = ended("rrru", Reason.SETTLED, needs=None)
+    last = replace(results.pairs[3], verdict="undecided_by_labels")
+    last = replace(last, second=None if against_a_value else last.second)
+    rows = tuple(replace(row, labels=row.stored_trials) for row in results.models)
+    results = replace(results, pairs=(*results.pairs[:3], last), models=rows)
+    ending = Ending(reason=Reason.SETTLED, results=results, trials=9, arguments=("mine.yaml",))
+    lacking = f"grades with fewer mistakes for answers of {', '.join(filter(None, named(last)))}"
+    assert f" need {lacking}, " in ending.why and f" It needs {lacking}, " in (undecided_sentence(results) or "")
+    regrade, afresh = next_steps(ending)
+    assert regrade.command == "adaptive-eval regrade RUN --config mine.yaml"
+    assert (afresh.command or "").endswith(" mine.yaml --fresh --set trials.max=24") and "label more" in afresh.text
