@@ -60,6 +60,11 @@ class Need(NamedTuple):
     trials: float | None = None
     """Trials per question that it takes at the present difference; None if unknown."""
 
+    def joined(self, earlier: "Need") -> "Need":
+        """The need of both comparisons, of one kind: what the earlier one lacks comes first."""
+        trials = max((each for each in (earlier.trials, self.trials) if each is not None), default=None)
+        return Need(self.kind, tuple(dict.fromkeys((*earlier.models, *self.models))), trials)
+
     def missing(self, results: Results) -> str:
         """What is missing, as words that follow "need"."""
         return self.kind.value.format(models=some_models(self.models), trials=trials_in_words(results, self.trials))

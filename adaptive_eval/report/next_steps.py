@@ -200,7 +200,7 @@ def _fix_servers(ending: "Ending") -> Iterator[Advice]:
 
 
 def _label_more(ending: "Ending") -> Iterator[Advice]:
-    text = f"label more answers of {some_models(ending.needs[NeedKind.LABELS])}, a NUMBER fixed beforehand:"
+    text = f"label more answers of {some_models(ending.needs[NeedKind.LABELS].models)}, a NUMBER fixed beforehand:"
     yield Advice(text, f"adaptive-eval label {ending.place} --number NUMBER")
 
 

@@ -287,3 +287,12 @@ def test_where_all_is_labelled_the_grader_is_what_is_wrong(against_a_value: bool
     regrade, afresh = next_steps(ending)
     assert regrade.command == "adaptive-eval regrade RUN --config mine.yaml"
     assert (afresh.command or "").endswith(" mine.yaml --fresh --set trials.max=24") and "label more" in afresh.text
+
+
+def test_the_end_of_a_run_says_as_many_trials_as_the_headline() -> None:
+    results = ended("rruu", Reason.SETTLED, needs=20.0)
+    third, last = results.pairs[2:]
+    by_labels = replace(third, verdict="undecided_by_labels", trials_needed=None)
+    results = replace(results, pairs=(*results.pairs[:2], by_labels, replace(last, trials_needed=30.0)))
+    ending = Ending(reason=Reason.SETTLED, results=results, trials=9)
+    assert ending.why.endswith(" and about 30 trials per question and model in total (trials.max is 12).")
