@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 AFRESH = "another --run-dir, or --fresh without --run-dir"
 AGAIN = "run the same command again"
 ASK_AGAIN = "fix the server; then discard the answers that the alarm is about, and request them again"
+"""Words before the command that does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,13 @@ def _step(
     """A step that ends with the command of the run, with changed settings or a further flag; a `fresh` one begins it
     anew."""
     if ending.arguments is None:
-        how = f" with {flag}" if flag else ""
-        return Advice(f"{text} ({AFRESH})" if fresh else f"{text.removesuffix(', then')}, then {AGAIN}{how}")
+        values = [(key, _typed(key, value)) for key, value in settings.items()]
+        changes = [f"{key}: {value}" for key, value in values if f"{key} to {value}" not in text]
+        if fresh:
+            return Advice(f"{text} ({'; '.join([*changes, AFRESH])})")
+        how = f" with {' and '.join([*filter(None, [flag]), *changes])}" if flag or changes else ""
+        link = " " if text.endswith(", then") else ": " if how else ", then "
+        return Advice(f"{text}{link}{AGAIN}{how}")
     words, left = list[str](), iter(ending.arguments)
     for word in left:
         setting = next(left, "") if word == "--set" else None
@@ -131,7 +137,7 @@ def after_alarm(ending: "Ending") -> Iterator[Advice]:
     results = ending.results
     kinds = {row.since is not None for row in results.alarms} if results is not None else set()
     if True in kinds or (results is not None and models_with(results, AnswerFault.REPEATED)):
-        yield _step(ending, ASK_AGAIN, flag="--ask-again")
+        yield _ask_again(ending)
     if kinds != {True}:  # else a server has changed, and that is all
         yield from _whole_answers(ending)
 
@@ -175,12 +181,15 @@ def _retry_answers(ending: "Ending") -> Iterator[Advice]:
 
 
 def _independent_answers(ending: "Ending") -> Iterator[Advice]:
-    useless = "more trials are of no use while answers repeat"
-    if ending.imported:
-        yield _step(ending, f"{useless}: fix the server, and start over", fresh=True)
-    else:
-        yield _step(ending, f"{useless}: {ASK_AGAIN}", flag="--ask-again")
+    yield _ask_again(ending, "more trials are of no use while answers repeat: ")
     yield _step(ending, "or, if the model is so sure of its answers, let them count", {"stopping.on_alarm": "never"})
+
+
+def _ask_again(ending: "Ending", why: str = "") -> Advice:
+    """How to replace the answers that an alarm is about: those of logs cannot be requested again."""
+    if ending.imported:
+        return _step(ending, f"{why}fix the server, and start over", fresh=True)
+    return _step(ending, f"{why}{ASK_AGAIN}", flag="--ask-again")
 
 
 def _grade_again(ending: "Ending") -> Iterator[Advice]:
@@ -206,9 +215,15 @@ def _label_more(ending: "Ending") -> Iterator[Advice]:
 
 def _correct_grader(ending: "Ending") -> Iterator[Advice]:
     yield _regrade(ending, "the grader makes too many mistakes: fix it, and grade the stored answers again:")
-    largest = None if ending.results is None else ending.results.setting("trials", "max")
-    more = {"trials.max": RESERVE * largest} if largest else {}
-    yield _step(ending, "or start over with a larger trials.max, and label more", more, fresh=True)
+    results = ending.results
+    assert results is not None  # which have the pairs
+    if draws_questions(results.decisions):
+        yield Advice("or start a new run with more questions, and label more")
+        return
+    largest, asked = results.setting("trials", "max"), max(row.trials for row in results.models)
+    fewest = math.ceil(RESERVE * asked * largest / results.max_trials_per_model)  # else the grades may end it as soon
+    more = {"trials.min": fewest, "trials.max": RESERVE * largest}
+    yield _step(ending, "or start over with a larger trials.min and trials.max, and label more", more, fresh=True)
 
 
 def _raise_limits(ending: "Ending") -> Iterator[Advice]:

@@ -17,7 +17,7 @@ from adaptive_eval.report.finding import finding, main_findings
 from adaptive_eval.report.labelled import LabelledModel, LabelledRun
 from adaptive_eval.report.needs import undecided_pair, undecided_sentence
 from adaptive_eval.report.next_steps import Advice, next_steps
-from adaptive_eval.report.results import Caution, GateRow, GroupRow, PairRow, Results
+from adaptive_eval.report.results import AlarmRow, Caution, GateRow, GroupRow, PairRow, Results
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 
@@ -286,7 +286,9 @@ def test_where_all_is_labelled_the_grader_is_what_is_wrong(against_a_value: bool
     assert f" need {lacking}, " in ending.why and f" It needs {lacking}, " in (undecided_sentence(results) or "")
     regrade, afresh = next_steps(ending)
     assert regrade.command == "adaptive-eval regrade RUN --config mine.yaml"
-    assert (afresh.command or "").endswith(" mine.yaml --fresh --set trials.max=24") and "label more" in afresh.text
+    assert (afresh.command or "").endswith(
+        " --fresh --set trials.min=6 --set trials.max=24"
+    ) and "label more" in afresh.text
 
 
 def test_the_end_of_a_run_says_as_many_trials_as_the_headline() -> None:
@@ -296,3 +298,23 @@ def test_the_end_of_a_run_says_as_many_trials_as_the_headline() -> None:
     results = replace(results, pairs=(*results.pairs[:2], by_labels, replace(last, trials_needed=30.0)))
     ending = Ending(reason=Reason.SETTLED, results=results, trials=9)
     assert ending.why.endswith(" and about 30 trials per question and model in total (trials.max is 12).")
+
+
+def test_without_a_command_steps_name_what_to_change() -> None:
+    def texts(results: Results) -> list[str]:
+        return [step.text for step in next_steps(Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9))]
+
+    results = ended("rrbb")
+    cautions = (Caution("repeats", results.pairs[2].second, "its server serves a cache"),)
+    ask_again, count_them = texts(replace(results, warnings=cautions))
+    assert ask_again.endswith(", and request them again: run the same command again with --ask-again")
+    assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
+    assert texts(ended("rrru", needs=20.0)) == ["raise trials.max to 40, then run the same command again"]
+    assert " trials.max (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
+
+
+def test_answers_of_logs_are_not_asked_for_again() -> None:
+    results = ended("rrrr", Reason.SETTLED)
+    alarm = AlarmRow(results.models[0].name, "truncated", 9, 10, 0, 10, 5, "since answer 5, 9 of 10 answers are cut")
+    ending = Ending(reason=Reason.ALARM, results=replace(results, alarms=(alarm,)), trials=9, imported=True)
+    assert not any("--ask-again" in step.text for step in next_steps(ending))
