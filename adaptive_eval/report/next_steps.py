@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
+from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
 from adaptive_eval.report.needs import RESERVE, NeedKind, models_with, needs_of, round_up, some_models
@@ -201,11 +202,18 @@ def _grade_again(ending: "Ending") -> Iterator[Advice]:
     yield _regrade(ending, "if you change the grader, grade the stored answers again:")
 
 
-def _fix_servers(ending: "Ending") -> Iterator[Advice]:
+def _restore_models(ending: "Ending") -> Iterator[Advice]:
+    """What to do about models that were set aside, by the causes."""
     if ending.exceeds_reserve:
         yield _step(ending, "fix the servers that do not keep to max_tokens, and start over", fresh=True)
-    else:
-        yield _step(ending, "start the servers, or fix what else is missing, then")
+        return
+    causes = {lost.cause for lost in ending.lost.values()}
+    if Cause.BUDGET in causes and NeedKind.TRIALS not in ending.needs:
+        yield from _raise_limits(ending)
+    if Cause.GRADER in causes and NeedKind.GRADES not in ending.needs:
+        yield from _grade_again(ending)
+    if Cause.SERVER in causes or not causes & {Cause.BUDGET, Cause.GRADER}:
+        yield _step(ending, "start the servers, or fix what the reason says, then")
 
 
 def _label_more(ending: "Ending") -> Iterator[Advice]:
@@ -265,7 +273,7 @@ STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {
     NeedKind.ANSWERS: _retry_answers,
     NeedKind.INDEPENDENT_ANSWERS: _independent_answers,
     NeedKind.GRADES: _grade_again,
-    NeedKind.MODEL: _fix_servers,
+    NeedKind.MODEL: _restore_models,
     NeedKind.LABELS: _label_more,
     NeedKind.BETTER_GRADES: _correct_grader,
     NeedKind.TRIALS: _raise_limits,
@@ -281,7 +289,8 @@ def _larger_limits(ending: "Ending") -> dict[str, float]:
     """The caps that have ended the run, or can have, twice as large, and all as large as the pairs need that trials can
     decide, with a reserve; if that is more than `trials.max`, or no cap is too small, a larger `trials.max` as well."""
     results = ending.results
-    caps = {} if ending.reason is Reason.OUT_OF_REACH else _doubled_caps(ending)
+    is_unpaid = any(lost.cause is Cause.BUDGET for lost in ending.lost.values())
+    caps = {} if ending.reason is Reason.OUT_OF_REACH and not is_unpaid else _doubled_caps(ending)
     if results is None:
         return caps
     largest, pairs = results.setting("trials", "max"), _pairs_that_need(results, NeedKind.TRIALS)

@@ -11,7 +11,7 @@ from page_views import simulated_results, world
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import BudgetConfig
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import Cause, Lost, Reason
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
 from adaptive_eval.report.labelled import LabelledModel, LabelledRun
@@ -318,3 +318,20 @@ def test_answers_of_logs_are_not_asked_for_again() -> None:
     alarm = AlarmRow(results.models[0].name, "truncated", 9, 10, 0, 10, 5, "since answer 5, 9 of 10 answers are cut")
     ending = Ending(reason=Reason.ALARM, results=replace(results, alarms=(alarm,)), trials=9, imported=True)
     assert not any("--ask-again" in step.text for step in next_steps(ending))
+
+
+@pytest.mark.parametrize(
+    ("cause", "step"),
+    [
+        (Cause.BUDGET, "raise budget.trials to 120:"),
+        (Cause.GRADER, "if the grader ran out of time or its server failed, "),
+        (Cause.SERVER, "start the servers, or fix what the reason says, then:"),
+    ],
+)
+@pytest.mark.parametrize("reason", [Reason.OUT_OF_REACH, Reason.BLOCKED])
+def test_what_brings_a_model_back_depends_on_why_it_was_set_aside(reason: Reason, cause: Cause, step: str) -> None:
+    results = ended("rrrb", reason)
+    name = results.pairs[3].second
+    rows = tuple(replace(row, set_aside="why" if row.name == name else None) for row in results.models)
+    results = replace(results, models=rows)
+    assert advice(results, lost={name: Lost(cause, "why")}).text.startswith(step)  # type: ignore[dict-item]
