@@ -32,6 +32,7 @@ from adaptive_eval.notes import (
     SettingsChanged,
     ThresholdsFrozen,
     TrialsImported,
+    TrialsRegraded,
 )
 from adaptive_eval.report.ending import Ended, find_ending
 from adaptive_eval.report.event_words import event_sentence
@@ -453,6 +454,11 @@ def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
             BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),
             "without content, the verifier gives its labels A, B and C the probabilities 0.5, 0.25, 0.0625",
         ),
+        (
+            TrialsRegraded(trials=120, so_far=120, of=120, failed=120),
+            "graded 0 of 120 stored answers again; 120 got no grade",
+        ),
+        (TrialsRegraded(trials=9, answers=9, changed=2, failed=0), "graded 9 stored answers again"),
         (ThresholdsFrozen(run="old", models={"ada": 12}), "thresholds frozen, from 12 trials of the run old"),
         (
             SettingsChanged(
