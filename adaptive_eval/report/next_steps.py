@@ -42,9 +42,14 @@ class Advice:
 
 def next_steps(ending: "Ending") -> Iterator[Advice]:
     """The next steps after the end of a run."""
-    if ending.gated and not ending.asked:
+    if not ending.asked and has_settled_gate(ending):
         yield _step(ending, "this start requested nothing: for a new build, start over", fresh=True)
     yield from ending.end.steps(ending)
+
+
+def has_settled_gate(ending: "Ending") -> bool:
+    """Whether the gate has an outcome that no further start of this run changes."""
+    return bool(ending.gate) and ending.reason in (Reason.SETTLED, Reason.OUT_OF_REACH)
 
 
 def hide_folders(ending: "Ending") -> "Ending":

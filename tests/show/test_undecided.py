@@ -335,3 +335,13 @@ def test_what_brings_a_model_back_depends_on_why_it_was_set_aside(reason: Reason
     rows = tuple(replace(row, set_aside="why" if row.name == name else None) for row in results.models)
     results = replace(results, models=rows)
     assert advice(results, lost={name: Lost(cause, "why")}).text.startswith(step)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("reason", "is_settled"), [(None, False), (Reason.BUDGET, False), (Reason.SETTLED, True)])
+def test_a_new_build_is_for_a_new_run_once_the_gate_is_settled(reason: Reason | None, is_settled: bool) -> None:
+    results = ended("rrrr", Reason.SETTLED)
+    results = replace(results, gate=(GateRow(*named(results.pairs[0]), "PASS", ""),))
+    first, *_ = next_steps(Ending(reason=reason, results=results, trials=9, gated=True, asked=False))
+    assert ("this start requested nothing" in first.text) == is_settled
+    unjudged = next_steps(Ending(reason=Reason.BUDGET, results=None, trials=0, gated=True, asked=False))
+    assert not any("new build" in step.text for step in unjudged)
