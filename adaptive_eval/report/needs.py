@@ -145,14 +145,19 @@ def _is_decidable(results: Results, pair: PairRow) -> bool:
         return True
     if _has_spent_error(results, pair) or draws_questions(results.decisions):
         return False
-    if pair.second is None and not results.gate:
-        return True  # no larger delta is another way to a verdict
     largest, needed = results.setting("trials", "max") or 0, pair.trials_needed
-    if needed is None or RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS):
+    if needed is None or is_too_close(results, pair):
         return False
     both = needed * results.max_trials_per_model / max(largest, 1) if pair.by_trial else 0.0
     recorded = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
     return all(row.trials >= both for row in recorded)
+
+
+def is_too_close(results: Results, pair: PairRow) -> bool:
+    """Whether no plausible number of trials decides a pair that still has an allowed error."""
+    largest, needed = results.setting("trials", "max") or 0, pair.trials_needed
+    is_much = needed is None or RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS)
+    return is_much and not _has_spent_error(results, pair)
 
 
 def _has_spent_error(results: Results, pair: PairRow) -> bool:

@@ -18,7 +18,7 @@ from adaptive_eval.core import Reason
 from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
-from adaptive_eval.report.needs import RESERVE, NeedKind, models_with, needs_of, round_up, some_models
+from adaptive_eval.report.needs import RESERVE, NeedKind, is_too_close, models_with, needs_of, round_up, some_models
 from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.report.words import draws_questions
 
@@ -251,12 +251,19 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
     assert results is not None  # which have the pairs
     pairs = _pairs_that_need(results, NeedKind.NEW_RUN)
     models = {name for pair in pairs for name in (pair.first, pair.second)}
+    alone = all(pair.second is None for pair in pairs) and not results.gate  # no delta lets a value be tied
     if draws_questions(results.decisions):
         yield Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
     elif recorded := [row.name for row in results.models if row.recorded and row.name in models]:
         limit = f"the recorded answers of {some_models(recorded)} may be too few"
         yield _step(ending, f"{limit}: record more, or ask it in this run, and start over", fresh=True)
-    elif all(pair.second is None for pair in pairs) and not results.gate:  # no delta lets a value be tied
+    elif alone and all(is_too_close(results, pair) for pair in pairs):
+        if results.compares:
+            text, other = "too close to the value to tell: if another value will do,", {"objective.value": "VALUE"}
+        else:
+            text, other = "if a wider interval will do,", {"objective.half_width": "WIDTH"}
+        yield _step(ending, f"{text} start over with it", other, fresh=True)
+    elif alone:
         larger = {"trials.max": RESERVE * results.setting("trials", "max")}
         yield _step(ending, "start over with a larger trials.max", larger, fresh=True)
     elif any(row.gate == UNDECIDED and row.model in models for row in results.groups):

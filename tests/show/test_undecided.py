@@ -345,3 +345,20 @@ def test_a_new_build_is_for_a_new_run_once_the_gate_is_settled(reason: Reason | 
     assert ("this start requested nothing" in first.text) == is_settled
     unjudged = next_steps(Ending(reason=Reason.BUDGET, results=None, trials=0, gated=True, asked=False))
     assert not any("new build" in step.text for step in unjudged)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"), [("threshold", "objective.value=VALUE"), ("precision", "objective.half_width=WIDTH")]
+)
+@pytest.mark.parametrize("needs", [5000.0, None])
+def test_a_score_that_no_plausible_number_of_answers_decides_is_too_close(
+    needs: float | None, kind: str, change: str
+) -> None:
+    results = ended("rrru", needs=needs)
+    last, decisions = replace(results.pairs[3], second=None), {**results.decisions, "objective": {"kind": kind}}
+    others = tuple(replace(pair, z=pair.z if kind == "threshold" else None) for pair in results.pairs[:3])
+    last = replace(last, z=last.z if kind == "threshold" else None)
+    results = replace(results, pairs=(*others, last), decisions=decisions)
+    assert (advice(results).command or "").endswith(f"--fresh --set {change}")
+    few = replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=20.0)))
+    assert advice(few).text.endswith(" and trials.max to 40:")
