@@ -234,8 +234,8 @@ def _correct_grader(ending: "Ending") -> Iterator[Advice]:
         yield Advice("or start a new run with more questions, and label more")
         return
     largest, asked = results.setting("trials", "max"), max(row.trials for row in results.models)
-    fewest = math.ceil(RESERVE * asked * largest / results.max_trials_per_model)  # else the grades may end it as soon
-    more = {"trials.min": fewest, "trials.max": RESERVE * largest}
+    fewest = math.ceil(2 * asked * largest / results.max_trials_per_model)  # else the grades may end it as soon
+    more = {"trials.min": fewest, "trials.max": 2 * largest}
     yield _step(ending, "or start over with a larger trials.min and trials.max, and label more", more, fresh=True)
 
 

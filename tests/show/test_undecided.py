@@ -84,16 +84,16 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert sentence.startswith(f"The comparison of {both} is undecided: they differ by {gap}; 1 more comparison ")
     assert sentence.endswith("It needs about 20 trials per question and model in total (trials.max is 12).")
     step = advice(replace(results, pairs=(*results.pairs[:3], replace(fourth, trials_needed=30.0))))
-    assert step.text.endswith(" and trials.max to 60:") and step.command is not None and "trials.max=60" in step.command
+    assert step.text.endswith(" and trials.max to 90:") and step.command is not None and "trials.max=90" in step.command
 
 
 @pytest.mark.parametrize(
     ("reason", "needs", "cap", "raised"),
     [
         (Reason.OUT_OF_REACH, 9.0, 60, r"budget\.trials to \d+"),  # a larger trials.max alone would ask nothing
-        (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 24"),
-        (Reason.OUT_OF_REACH, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 40"),
-        (Reason.BUDGET, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 40"),  # else it would end again
+        (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 36"),
+        (Reason.OUT_OF_REACH, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 60"),
+        (Reason.BUDGET, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 60"),  # else it would end again
         (Reason.BUDGET, 10.0, 60, r"budget\.trials to \d{3,}"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     assert "start over with a larger stopping.delta; else with a larger trials.max:" in step.text
     assert "needs more than this run can give" in (undecided_sentence(raised) or "")
     alone = replace(raised, pairs=tuple(replace(pair, second=None) for pair in raised.pairs))
-    assert (advice(alone).command or "").endswith("--fresh --set trials.max=24"), "no delta lets a value be tied"
+    assert (advice(alone).command or "").endswith("--fresh --set trials.max=36"), "no delta lets a value be tied"
     within = {**results.decisions, "stopping": {**results.decisions["stopping"], "delta": 0.02}}
     callable_only = replace(ended("rrru"), decisions=within, warnings=raised.warnings)
     assert advice(callable_only).text.startswith("raise ")
@@ -309,7 +309,7 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     ask_again, count_them = texts(replace(results, warnings=cautions))
     assert ask_again.endswith(", and request them again: run the same command again with --ask-again")
     assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
-    assert texts(ended("rrru", needs=20.0)) == ["raise trials.max to 40, then run the same command again"]
+    assert texts(ended("rrru", needs=20.0)) == ["raise trials.max to 60, then run the same command again"]
     assert " trials.max (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
 
@@ -361,4 +361,4 @@ def test_a_score_that_no_plausible_number_of_answers_decides_is_too_close(
     results = replace(results, pairs=(*others, last), decisions=decisions)
     assert (advice(results).command or "").endswith(f"--fresh --set {change}")
     few = replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=20.0)))
-    assert advice(few).text.endswith(" and trials.max to 40:")
+    assert advice(few).text.endswith(" and trials.max to 60:")
