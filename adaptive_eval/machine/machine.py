@@ -151,6 +151,8 @@ class Machine:
         """Whether it only grades stored answers."""
         self.regraded = 0
         """Stored answers that were graded again."""
+        self.failed_again = 0
+        """Those of them that got no grade."""
         self.unpaid: list[Cost] = []
         """What is to be reserved for verdicts on stored answers that the caps do not cover."""
         self._to_regrade: deque[Ungraded] = deque()
@@ -896,6 +898,7 @@ class Machine:
             grade=event.details,
         )
         self.regraded += self.is_regrading
+        self.failed_again += self.is_regrading and category is None
         if key in self._places:
             self._write_at(self._places[key], after)
         else:

@@ -264,7 +264,7 @@ async def _regrade(
     roster = frozenset(setting.roster)
     waiting = (row for row in reader.ungraded() if row[1].model in roster)
     ungraded = dict[int, tuple[str, str]]()
-    total, graded = reader.ungraded_count(roster), 0
+    total, graded, failed = reader.ungraded_count(roster), 0, 0
     if total:
         driver.announce(Note(REGRADING, None, {"trials": total}))
     spent, unpaid = (_spent(reader, roster, asked) if total else NO_COST), NO_COST
@@ -282,8 +282,9 @@ async def _regrade(
             unpaid = unpaid.plus(reserve)
         if machine.regraded or machine.unpaid:
             graded += machine.regraded
+            failed += machine.failed_again
             short = {} if unpaid == NO_COST else {"short_caps": machine.short_caps(unpaid)}
-            body = {"trials": machine.regraded, "so_far": graded, "of": total, **short}
+            body = {"trials": machine.regraded, "so_far": graded, "of": total, "failed": failed, **short}
             driver.tell(store.append(Note(REGRADED, None, body)))
 
 

@@ -38,7 +38,7 @@ class TrialsRegraded(Event, kind="regraded"):
     changed: int | None = optional_field()
     """How many answers have a different category now."""
     failed: int | None = optional_field()
-    """How many answers have no grade now."""
+    """How many answers have no grade now; when a run is resumed, of those `so_far`."""
     opening: int | None = optional_field()
     """The id of the last trial that a rule requested without seeing these grades: the trials of round 0 up to it are
     those of the first look. None if looks are taken as before."""

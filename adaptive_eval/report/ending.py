@@ -153,12 +153,11 @@ class Ending:
         return OF_REASONS[self.reason]
 
     @property
-    def needs(self) -> Mapping[NeedKind, tuple[str, ...]]:
-        """What undecided comparisons lack, as far as this run can get it, in the order of the next steps, with the
-        models that lack it."""
-        lacking: dict[NeedKind, tuple[str, ...]] = {}
+    def needs(self) -> Mapping[NeedKind, Need]:
+        """What undecided comparisons lack, as far as this run can get it, in the order of the next steps."""
+        lacking: dict[NeedKind, Need] = {}
         for _, need in () if self.results is None else needs_of(self.results):
-            lacking[need.kind] = tuple(dict.fromkeys((*lacking.get(need.kind, ()), *need.models)))
+            lacking[need.kind] = need.joined(lacking.get(need.kind, need))
         kinds = set(lacking)
         if self.reason is Reason.BLOCKED or kinds & {NeedKind.ANSWERS, NeedKind.GRADES}:
             kinds -= OF_TRIALS  # what is missing comes first, and more trials would lack as much
@@ -169,7 +168,7 @@ class Ending:
             kinds = (kinds - {NeedKind.MODEL} | causes) or {NeedKind.MODEL}
         if self.exceeds_reserve and self.reason in (Reason.BLOCKED, *OF_LIMITS):
             kinds = {NeedKind.MODEL}  # larger limits would only pay for the excess
-        return {kind: lacking.get(kind, ()) for kind in NeedKind if kind in kinds}
+        return {kind: lacking.get(kind, Need(kind)) for kind in NeedKind if kind in kinds}
 
     @property
     def _is_void(self) -> bool:
@@ -187,7 +186,7 @@ class Ending:
         losses = first_few([f"{first_few(models, MAX_NAMES)} ({why})" for why, models in names.items()], MAX_NAMES)
         if self.lost and not self.trials:
             return f"Stopped: {NO_ANSWER}: {losses}."
-        needs = [Need(kind, models) for kind, models in self.needs.items() if models or kind in OF_TRIALS]
+        needs = [need for kind, need in self.needs.items() if need.models or kind in OF_TRIALS]
         further = [
             need.missing(self.results) for need in needs if self.results is not None and need.kind is not NeedKind.MODEL
         ]

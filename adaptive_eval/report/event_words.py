@@ -122,11 +122,12 @@ def _run_sentence(event: Event) -> str | None:
             return f"without content, the verifier gives its labels A, B and C the probabilities {shares}"
         case notes.RegradingBegun():
             return f"grading {event.trials} stored answers that have no grade yet; Ctrl-C postpones this"
-        case notes.TrialsRegraded(so_far=int(), of=int()):
-            short = "; the budget does not cover more verdicts" if event.short_caps else ""
-            return f"graded {event.so_far} of {event.of} stored answers again{short}"
         case notes.TrialsRegraded():
-            return f"graded {event.trials} stored answers again"
+            graded = (event.trials if event.so_far is None else event.so_far) - (event.failed or 0)
+            of = "" if event.of is None else f" of {event.of}"
+            failed = f"; {event.failed} got no grade" if event.failed else ""
+            short = "; the budget does not cover more verdicts" if event.short_caps else ""
+            return f"graded {graded}{of} stored answers again{failed}{short}"
         case notes.RunStopped(reason=str(reason)):
             return stop_in_words(first_line(reason), event.exit_code)
     return None

@@ -19,8 +19,9 @@ UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Ve
 LONGEST_NAME = 40
 MAX_NAMES = 3
 """Models that one sentence names; further ones are only counted."""
-RESERVE = 2
-"""A larger `trials.max` is advised as so many times the need, since it makes the boundary stricter."""
+RESERVE = 3
+"""A larger `trials.max` is advised as so many times the need, since it makes the boundary stricter: of 16 close
+pairs, three times as many decided 12, and twice as many 6."""
 MAX_TIMES, MAX_TRIALS = 20, 1000
 """No `trials.max` is advised that is more than so many times the present one, and more than so many trials."""
 
@@ -41,6 +42,7 @@ class NeedKind(Enum):
     GRADES = "grades for the ungraded answers of {models}"
     MODEL = "answers of {models} (set aside)"
     LABELS = f"more labels of answers of {{models}} (at least {MIN_LABELS} each)"
+    BETTER_GRADES = "grades with fewer mistakes for answers of {models}, which all have labels"
     TRIALS = "{trials}"
     NEW_RUN = "more than this run can give: {trials}"
     """Its error is used up, or no plausible number of trials decides it, or only answers that cannot be asked here."""
@@ -59,6 +61,11 @@ class Need(NamedTuple):
     trials: float | None = None
     """Trials per question that it takes at the present difference; None if unknown."""
 
+    def joined(self, earlier: "Need") -> "Need":
+        """The need of both comparisons, of one kind: what the earlier one lacks comes first."""
+        trials = max((each for each in (earlier.trials, self.trials) if each is not None), default=None)
+        return Need(self.kind, tuple(dict.fromkeys((*earlier.models, *self.models))), trials)
+
     def missing(self, results: Results) -> str:
         """What is missing, as words that follow "need"."""
         return self.kind.value.format(models=some_models(self.models), trials=trials_in_words(results, self.trials))
@@ -72,6 +79,8 @@ def need_of(results: Results, pair: PairRow) -> Need:
         return _need_of_blocked(results, pair)
     if _lacks_labels(results, pair) and (unlabelled := _unlabelled(results, pair)):
         return Need(NeedKind.LABELS, unlabelled)
+    if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
+        return Need(NeedKind.BETTER_GRADES, tuple(name for name in (pair.first, pair.second) if name is not None))
     return Need(NeedKind.TRIALS if _is_decidable(results, pair) else NeedKind.NEW_RUN, trials=pair.trials_needed)
 
 
@@ -137,14 +146,19 @@ def _is_decidable(results: Results, pair: PairRow) -> bool:
         return True
     if _has_spent_error(results, pair) or draws_questions(results.decisions):
         return False
-    if pair.second is None and not results.gate:
-        return True  # no larger delta is another way to a verdict
     largest, needed = results.setting("trials", "max") or 0, pair.trials_needed
-    if needed is None or RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS):
+    if needed is None or is_too_close(results, pair):
         return False
     both = needed * results.max_trials_per_model / max(largest, 1) if pair.by_trial else 0.0
     recorded = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
     return all(row.trials >= both for row in recorded)
+
+
+def is_too_close(results: Results, pair: PairRow) -> bool:
+    """Whether no plausible number of trials decides a pair that still has an allowed error."""
+    largest, needed = results.setting("trials", "max") or 0, pair.trials_needed
+    is_much = needed is None or RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS)
+    return is_much and not _has_spent_error(results, pair)
 
 
 def _has_spent_error(results: Results, pair: PairRow) -> bool:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
+from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
-from adaptive_eval.report.needs import RESERVE, NeedKind, models_with, needs_of, round_up, some_models
+from adaptive_eval.report.needs import RESERVE, NeedKind, is_too_close, models_with, needs_of, round_up, some_models
 from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.report.words import draws_questions
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 AFRESH = "another --run-dir, or --fresh without --run-dir"
 AGAIN = "run the same command again"
 ASK_AGAIN = "fix the server; then discard the answers that the alarm is about, and request them again"
+"""Words before the command that does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,14 @@ class Advice:
 
 def next_steps(ending: "Ending") -> Iterator[Advice]:
     """The next steps after the end of a run."""
-    if ending.gated and not ending.asked:
+    if not ending.asked and has_settled_gate(ending):
         yield _step(ending, "this start requested nothing: for a new build, start over", fresh=True)
     yield from ending.end.steps(ending)
+
+
+def has_settled_gate(ending: "Ending") -> bool:
+    """Whether the gate has an outcome that no further start of this run changes."""
+    return bool(ending.gate) and ending.reason in (Reason.SETTLED, Reason.OUT_OF_REACH)
 
 
 def hide_folders(ending: "Ending") -> "Ending":
@@ -65,8 +72,13 @@ def _step(
     """A step that ends with the command of the run, with changed settings or a further flag; a `fresh` one begins it
     anew."""
     if ending.arguments is None:
-        how = f" with {flag}" if flag else ""
-        return Advice(f"{text} ({AFRESH})" if fresh else f"{text.removesuffix(', then')}, then {AGAIN}{how}")
+        values = [(key, _typed(key, value)) for key, value in settings.items()]
+        changes = [f"{key}: {value}" for key, value in values if f"{key} to {value}" not in text]
+        if fresh:
+            return Advice(f"{text} ({'; '.join([*changes, AFRESH])})")
+        how = f" with {' and '.join([*filter(None, [flag]), *changes])}" if flag or changes else ""
+        link = " " if text.endswith(", then") else ": " if how else ", then "
+        return Advice(f"{text}{link}{AGAIN}{how}")
     words, left = list[str](), iter(ending.arguments)
     for word in left:
         setting = next(left, "") if word == "--set" else None
@@ -133,7 +145,7 @@ def after_alarm(ending: "Ending") -> Iterator[Advice]:
     results = ending.results
     kinds = {row.since is not None for row in results.alarms} if results is not None else set()
     if True in kinds or (results is not None and models_with(results, AnswerFault.REPEATED)):
-        yield _step(ending, ASK_AGAIN, flag="--ask-again")
+        yield _ask_again(ending)
     if kinds != {True}:  # else a server has changed, and that is all
         yield from _whole_answers(ending)
 
@@ -177,12 +189,15 @@ def _retry_answers(ending: "Ending") -> Iterator[Advice]:
 
 
 def _independent_answers(ending: "Ending") -> Iterator[Advice]:
-    useless = "more trials are of no use while answers repeat"
-    if ending.imported:
-        yield _step(ending, f"{useless}: fix the server, and start over", fresh=True)
-    else:
-        yield _step(ending, f"{useless}: {ASK_AGAIN}", flag="--ask-again")
+    yield _ask_again(ending, "more trials are of no use while answers repeat: ")
     yield _step(ending, "or, if the model is so sure of its answers, let them count", {"stopping.on_alarm": "never"})
+
+
+def _ask_again(ending: "Ending", why: str = "") -> Advice:
+    """How to replace the answers that an alarm is about: those of logs cannot be requested again."""
+    if ending.imported:
+        return _step(ending, f"{why}fix the server, and start over", fresh=True)
+    return _step(ending, f"{why}{ASK_AGAIN}", flag="--ask-again")
 
 
 def _grade_again(ending: "Ending") -> Iterator[Advice]:
@@ -194,16 +209,36 @@ def _grade_again(ending: "Ending") -> Iterator[Advice]:
     yield _regrade(ending, "if you change the grader, grade the stored answers again:")
 
 
-def _fix_servers(ending: "Ending") -> Iterator[Advice]:
+def _restore_models(ending: "Ending") -> Iterator[Advice]:
+    """What to do about models that were set aside, by the causes."""
     if ending.exceeds_reserve:
         yield _step(ending, "fix the servers that do not keep to max_tokens, and start over", fresh=True)
-    else:
-        yield _step(ending, "start the servers, or fix what else is missing, then")
+        return
+    causes = {lost.cause for lost in ending.lost.values()}
+    if Cause.BUDGET in causes and NeedKind.TRIALS not in ending.needs:
+        yield from _raise_limits(ending)
+    if Cause.GRADER in causes and NeedKind.GRADES not in ending.needs:
+        yield from _grade_again(ending)
+    if Cause.SERVER in causes or not causes & {Cause.BUDGET, Cause.GRADER}:
+        yield _step(ending, "start the servers, or fix what the reason says, then")
 
 
 def _label_more(ending: "Ending") -> Iterator[Advice]:
-    text = f"label more answers of {some_models(ending.needs[NeedKind.LABELS])}, a NUMBER fixed beforehand:"
+    text = f"label more answers of {some_models(ending.needs[NeedKind.LABELS].models)}, a NUMBER fixed beforehand:"
     yield Advice(text, f"adaptive-eval label {ending.place} --number NUMBER")
+
+
+def _correct_grader(ending: "Ending") -> Iterator[Advice]:
+    yield _regrade(ending, "the grader makes too many mistakes: fix it, and grade the stored answers again:")
+    results = ending.results
+    assert results is not None  # which have the pairs
+    if draws_questions(results.decisions):
+        yield Advice("or start a new run with more questions, and label more")
+        return
+    largest, asked = results.setting("trials", "max"), max(row.trials for row in results.models)
+    fewest = math.ceil(2 * asked * largest / results.max_trials_per_model)  # else the grades may end it as soon
+    more = {"trials.min": fewest, "trials.max": 2 * largest}
+    yield _step(ending, "or start over with a larger trials.min and trials.max, and label more", more, fresh=True)
 
 
 def _raise_limits(ending: "Ending") -> Iterator[Advice]:
@@ -218,12 +253,19 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
     assert results is not None  # which have the pairs
     pairs = _pairs_that_need(results, NeedKind.NEW_RUN)
     models = {name for pair in pairs for name in (pair.first, pair.second)}
+    alone = all(pair.second is None for pair in pairs) and not results.gate  # no delta lets a value be tied
     if draws_questions(results.decisions):
         yield Advice("start a new run with more questions, or with several trials of each (without trials.draw)")
     elif recorded := [row.name for row in results.models if row.recorded and row.name in models]:
         limit = f"the recorded answers of {some_models(recorded)} may be too few"
         yield _step(ending, f"{limit}: record more, or ask it in this run, and start over", fresh=True)
-    elif all(pair.second is None for pair in pairs) and not results.gate:  # no delta lets a value be tied
+    elif alone and all(is_too_close(results, pair) for pair in pairs):
+        if results.compares:
+            text, other = "too close to the value to tell: if another value will do,", {"objective.value": "VALUE"}
+        else:
+            text, other = "if a wider interval will do,", {"objective.half_width": "WIDTH"}
+        yield _step(ending, f"{text} start over with it", other, fresh=True)
+    elif alone:
         larger = {"trials.max": RESERVE * results.setting("trials", "max")}
         yield _step(ending, "start over with a larger trials.max", larger, fresh=True)
     elif any(row.gate == UNDECIDED and row.model in models for row in results.groups):
@@ -245,8 +287,9 @@ STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {
     NeedKind.ANSWERS: _retry_answers,
     NeedKind.INDEPENDENT_ANSWERS: _independent_answers,
     NeedKind.GRADES: _grade_again,
-    NeedKind.MODEL: _fix_servers,
+    NeedKind.MODEL: _restore_models,
     NeedKind.LABELS: _label_more,
+    NeedKind.BETTER_GRADES: _correct_grader,
     NeedKind.TRIALS: _raise_limits,
     NeedKind.NEW_RUN: _start_over,
 }
@@ -260,7 +303,8 @@ def _larger_limits(ending: "Ending") -> dict[str, float]:
     """The caps that have ended the run, or can have, twice as large, and all as large as the pairs need that trials can
     decide, with a reserve; if that is more than `trials.max`, or no cap is too small, a larger `trials.max` as well."""
     results = ending.results
-    caps = {} if ending.reason is Reason.OUT_OF_REACH else _doubled_caps(ending)
+    is_unpaid = any(lost.cause is Cause.BUDGET for lost in ending.lost.values())
+    caps = {} if ending.reason is Reason.OUT_OF_REACH and not is_unpaid else _doubled_caps(ending)
     if results is None:
         return caps
     largest, pairs = results.setting("trials", "max"), _pairs_that_need(results, NeedKind.TRIALS)

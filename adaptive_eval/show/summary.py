@@ -12,7 +12,7 @@ from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.finding import has_tiers
 from adaptive_eval.report.findings import Findings, find, findings_of_end
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name, several
-from adaptive_eval.report.next_steps import Advice
+from adaptive_eval.report.next_steps import Advice, has_settled_gate
 from adaptive_eval.report.results import BatchRow, Caution, Results
 from adaptive_eval.report.results_file import RESULTS_FILE
 from adaptive_eval.report.status import standings
@@ -36,7 +36,12 @@ def last_screen(ended: Ended, width: int | None = None) -> str:
     lines = ["", *screen(found, results, width)]
     if results is not None and ended.trials and (ended.directory / INSPECT_LOGS).is_dir():
         lines.append(f"logs      inspect view --log-dir {shlex.quote(str(ended.directory / INSPECT_LOGS))}")
-    if results is not None and ended.reason is not None and ended.trials and not (ended.asked or ended.gated):
+    if (
+        results is not None
+        and ended.reason is not None
+        and ended.trials
+        and not (ended.asked or has_settled_gate(ended))
+    ):
         lines.append(UNASKED)
     lines += [] if pending is None else [f"pending   {pending}", *_batches_that_stay(ended)]
     further = [read_answers(directory), Advice("write a report:", f"adaptive-eval report {directory}")]

@@ -66,7 +66,7 @@ STORED = [
     (notes.SiteLost("ada", "site 1", "node7", "was silent"), "site_lost", "model on node reason"),
     (notes.ModelSettled("ada", True), "settled", "model launched"),
     (notes.RegradingBegun(3), "regrading", "trials"),
-    (notes.TrialsRegraded(2, so_far=2, of=3), "regraded", "trials so_far of"),
+    (notes.TrialsRegraded(2, so_far=2, of=3, failed=1), "regraded", "trials so_far of failed"),
     (notes.TrialsRegraded(2, answers=2, changed=1, failed=0), "regraded", "trials answers changed failed"),
     (
         notes.TrialsImported(2, ("log.eval",), 1, {"ada": {"error": 3}}, repeated={"ada": 5}),

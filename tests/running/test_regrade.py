@@ -65,6 +65,8 @@ def test_regrade_grades_the_answers_that_the_grader_failed_on(site: Site, fragil
     assert "raise trials.max" not in ended.stdout
     ungraded = [trial for trial, category in RunOutcome.of(site.directory()).outcomes.items() if category is None]
     assert ungraded and {question for _, question, _ in ungraded} == {"q3"}
+    some, none = f"stored answers again; {len(ungraded)} got no grade", f"graded 0 of {len(ungraded)} "
+    assert f"{none}{some}" in site.run(fragile).output
 
     assert "the grader failed on" in regrade(site.directory(), "--config", fragile).stdout
     broken.unlink()

@@ -32,6 +32,7 @@ from adaptive_eval.notes import (
     SettingsChanged,
     ThresholdsFrozen,
     TrialsImported,
+    TrialsRegraded,
 )
 from adaptive_eval.report.ending import Ended, find_ending
 from adaptive_eval.report.event_words import event_sentence
@@ -111,9 +112,9 @@ def test_results_of_ten_models_fit_the_width_of_a_small_terminal(names: tuple[st
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert sum(line.startswith("warning   a warning") for line in lines) == 3
-    assert lines[-6].startswith("to do     raise trials.max to 400:")
+    assert lines[-6].startswith("to do     raise trials.max to 600:")
     assert lines[-5:] == [
-        "          adaptive-eval run 'my run.yaml' --set trials.max=400",
+        "          adaptive-eval run 'my run.yaml' --set trials.max=600",
         "          read the answers:",
         "          adaptive-eval monitor runs/ten --web",
         "          write a report:",
@@ -319,7 +320,7 @@ def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut() -> None:
     ("reason", "last"),
     [
         (None, "to do     to continue:"),
-        (Reason.BLOCKED, "to do     start the servers, or fix what else is missing, then:"),
+        (Reason.BLOCKED, "to do     start the servers, or fix what the reason says, then:"),
         (Reason.BUDGET, "to do     raise the budget, then:"),
     ],
 )
@@ -355,7 +356,7 @@ def test_a_blocked_run_names_who_was_set_aside_and_why(
     last = last_screen(ended)
     assert (("fix that server, then:\n" in last) and (f"regrade {tmp_path} --config 'my run.yaml'" in last)) == mend
     assert ("grader" in last.partition("to do")[2]) == mend
-    assert ("start the servers, or fix what else is missing, then:\n" in last) == (SERVER in lost.values())
+    assert ("start the servers, or fix what the reason says, then:\n" in last) == (SERVER in lost.values())
     assert "raise trials.max" not in last
 
 
@@ -453,6 +454,11 @@ def test_the_cost_says_how_many_trials_were_allowed(tmp_path: Path) -> None:
             BaselineAsked(scores=(-0.6931471805599453, -1.3862943611198906, -2.772588722239781)),
             "without content, the verifier gives its labels A, B and C the probabilities 0.5, 0.25, 0.0625",
         ),
+        (
+            TrialsRegraded(trials=120, so_far=120, of=120, failed=120),
+            "graded 0 of 120 stored answers again; 120 got no grade",
+        ),
+        (TrialsRegraded(trials=9, answers=9, changed=2, failed=0), "graded 9 stored answers again"),
         (ThresholdsFrozen(run="old", models={"ada": 12}), "thresholds frozen, from 12 trials of the run old"),
         (
             SettingsChanged(

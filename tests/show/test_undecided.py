@@ -11,13 +11,13 @@ from page_views import simulated_results, world
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import BudgetConfig
-from adaptive_eval.core.types import Reason
+from adaptive_eval.core.types import Cause, Lost, Reason
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
 from adaptive_eval.report.labelled import LabelledModel, LabelledRun
 from adaptive_eval.report.needs import undecided_pair, undecided_sentence
 from adaptive_eval.report.next_steps import Advice, next_steps
-from adaptive_eval.report.results import Caution, GateRow, GroupRow, PairRow, Results
+from adaptive_eval.report.results import AlarmRow, Caution, GateRow, GroupRow, PairRow, Results
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 
@@ -84,16 +84,16 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert sentence.startswith(f"The comparison of {both} is undecided: they differ by {gap}; 1 more comparison ")
     assert sentence.endswith("It needs about 20 trials per question and model in total (trials.max is 12).")
     step = advice(replace(results, pairs=(*results.pairs[:3], replace(fourth, trials_needed=30.0))))
-    assert step.text.endswith(" and trials.max to 60:") and step.command is not None and "trials.max=60" in step.command
+    assert step.text.endswith(" and trials.max to 90:") and step.command is not None and "trials.max=90" in step.command
 
 
 @pytest.mark.parametrize(
     ("reason", "needs", "cap", "raised"),
     [
         (Reason.OUT_OF_REACH, 9.0, 60, r"budget\.trials to \d+"),  # a larger trials.max alone would ask nothing
-        (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 24"),
-        (Reason.OUT_OF_REACH, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 40"),
-        (Reason.BUDGET, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 40"),  # else it would end again
+        (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 36"),
+        (Reason.OUT_OF_REACH, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 60"),
+        (Reason.BUDGET, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 60"),  # else it would end again
         (Reason.BUDGET, 10.0, 60, r"budget\.trials to \d{3,}"),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     assert "start over with a larger stopping.delta; else with a larger trials.max:" in step.text
     assert "needs more than this run can give" in (undecided_sentence(raised) or "")
     alone = replace(raised, pairs=tuple(replace(pair, second=None) for pair in raised.pairs))
-    assert (advice(alone).command or "").endswith("--fresh --set trials.max=24"), "no delta lets a value be tied"
+    assert (advice(alone).command or "").endswith("--fresh --set trials.max=36"), "no delta lets a value be tied"
     within = {**results.decisions, "stopping": {**results.decisions["stopping"], "delta": 0.02}}
     callable_only = replace(ended("rrru"), decisions=within, warnings=raised.warnings)
     assert advice(callable_only).text.startswith("raise ")
@@ -304,3 +304,93 @@ def test_a_recording_with_too_few_trials_is_what_a_pair_lacks() -> None:
     results = replace(results, pairs=(*results.pairs[:3], last), models=rows)
     assert "needs more than this run can give: about 20 trials" in (undecided_sentence(results) or "")
     assert advice(results).text.startswith(f"the recorded answers of {last.second} may be too few")
+
+
+@pytest.mark.parametrize("against_a_value", [False, True])
+def test_where_all_is_labelled_the_grader_is_what_is_wrong(against_a_value: bool) -> None:
+    results = ended("rrru", Reason.SETTLED, needs=None)
+    last = replace(results.pairs[3], verdict="undecided_by_labels")
+    last = replace(last, second=None if against_a_value else last.second)
+    rows = tuple(replace(row, labels=row.stored_trials) for row in results.models)
+    results = replace(results, pairs=(*results.pairs[:3], last), models=rows)
+    ending = Ending(reason=Reason.SETTLED, results=results, trials=9, arguments=("mine.yaml",))
+    lacking = f"grades with fewer mistakes for answers of {', '.join(filter(None, named(last)))}"
+    assert f" need {lacking}, " in ending.why and f" It needs {lacking}, " in (undecided_sentence(results) or "")
+    regrade, afresh = next_steps(ending)
+    assert regrade.command == "adaptive-eval regrade RUN --config mine.yaml"
+    assert (afresh.command or "").endswith(
+        " --fresh --set trials.min=6 --set trials.max=24"
+    ) and "label more" in afresh.text
+
+
+def test_the_end_of_a_run_says_as_many_trials_as_the_headline() -> None:
+    results = ended("rruu", Reason.SETTLED, needs=20.0)
+    third, last = results.pairs[2:]
+    by_labels = replace(third, verdict="undecided_by_labels", trials_needed=None)
+    results = replace(results, pairs=(*results.pairs[:2], by_labels, replace(last, trials_needed=30.0)))
+    ending = Ending(reason=Reason.SETTLED, results=results, trials=9)
+    assert ending.why.endswith(" and about 30 trials per question and model in total (trials.max is 12).")
+
+
+def test_without_a_command_steps_name_what_to_change() -> None:
+    def texts(results: Results) -> list[str]:
+        return [step.text for step in next_steps(Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9))]
+
+    results = ended("rrbb")
+    cautions = (Caution("repeats", results.pairs[2].second, "its server serves a cache"),)
+    ask_again, count_them = texts(replace(results, warnings=cautions))
+    assert ask_again.endswith(", and request them again: run the same command again with --ask-again")
+    assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
+    assert texts(ended("rrru", needs=20.0)) == ["raise trials.max to 60, then run the same command again"]
+    assert " trials.max (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
+
+
+def test_answers_of_logs_are_not_asked_for_again() -> None:
+    results = ended("rrrr", Reason.SETTLED)
+    alarm = AlarmRow(results.models[0].name, "truncated", 9, 10, 0, 10, 5, "since answer 5, 9 of 10 answers are cut")
+    ending = Ending(reason=Reason.ALARM, results=replace(results, alarms=(alarm,)), trials=9, imported=True)
+    assert not any("--ask-again" in step.text for step in next_steps(ending))
+
+
+@pytest.mark.parametrize(
+    ("cause", "step"),
+    [
+        (Cause.BUDGET, "raise budget.trials to 120:"),
+        (Cause.GRADER, "if the grader ran out of time or its server failed, "),
+        (Cause.SERVER, "start the servers, or fix what the reason says, then:"),
+    ],
+)
+@pytest.mark.parametrize("reason", [Reason.OUT_OF_REACH, Reason.BLOCKED])
+def test_what_brings_a_model_back_depends_on_why_it_was_set_aside(reason: Reason, cause: Cause, step: str) -> None:
+    results = ended("rrrb", reason)
+    name = results.pairs[3].second
+    rows = tuple(replace(row, set_aside="why" if row.name == name else None) for row in results.models)
+    results = replace(results, models=rows)
+    assert advice(results, lost={name: Lost(cause, "why")}).text.startswith(step)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("reason", "is_settled"), [(None, False), (Reason.BUDGET, False), (Reason.SETTLED, True)])
+def test_a_new_build_is_for_a_new_run_once_the_gate_is_settled(reason: Reason | None, is_settled: bool) -> None:
+    results = ended("rrrr", Reason.SETTLED)
+    results = replace(results, gate=(GateRow(*named(results.pairs[0]), "PASS", ""),))
+    first, *_ = next_steps(Ending(reason=reason, results=results, trials=9, gated=True, asked=False))
+    assert ("this start requested nothing" in first.text) == is_settled
+    unjudged = next_steps(Ending(reason=Reason.BUDGET, results=None, trials=0, gated=True, asked=False))
+    assert not any("new build" in step.text for step in unjudged)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"), [("threshold", "objective.value=VALUE"), ("precision", "objective.half_width=WIDTH")]
+)
+@pytest.mark.parametrize("needs", [5000.0, None])
+def test_a_score_that_no_plausible_number_of_answers_decides_is_too_close(
+    needs: float | None, kind: str, change: str
+) -> None:
+    results = ended("rrru", needs=needs)
+    last, decisions = replace(results.pairs[3], second=None), {**results.decisions, "objective": {"kind": kind}}
+    others = tuple(replace(pair, z=pair.z if kind == "threshold" else None) for pair in results.pairs[:3])
+    last = replace(last, z=last.z if kind == "threshold" else None)
+    results = replace(results, pairs=(*others, last), decisions=decisions)
+    assert (advice(results).command or "").endswith(f"--fresh --set {change}")
+    few = replace(results, pairs=(*results.pairs[:3], replace(last, trials_needed=20.0)))
+    assert advice(few).text.endswith(" and trials.max to 60:")
