@@ -704,7 +704,7 @@ class Machine:
             if trial is None or trial.state is not QUEUED:
                 queue.popleft()
                 continue
-            if batch and (not self._follows(batch[-1], trial) or len(batch) == self._most_together(trial)):
+            if batch and (not self._follows(batch[-1], trial) or len(batch) >= self._most_together(trial)):
                 break
             trial = trial._replace(state=state, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
             if self.is_capped and not self._can_afford(needed := needed.plus(trial.total)):
@@ -725,10 +725,10 @@ class Machine:
         return True
 
     def _most_together(self, trial: Trial) -> int:
-        """The most trials to ask in one request, besides its model's limit. The first ones of a question take two or
-        more, each with an even number: so a server that copies one answer for each of a request shows itself."""
-        first = int(self._opening[self.position[trial.model], trial.question])
-        return max(first // 4 * 2, 1) if trial.number < first else EVERYTHING
+        """The most trials to ask in one request. The first ones of a question take two or more, each with an even
+        number: so a server that copies one answer for each of a request shows itself."""
+        most, first = self.setting.samples[trial.model], int(self._opening[self.position[trial.model], trial.question])
+        return min(most, max(first // 4 * 2, 1)) if trial.number < first else most
 
     def _follows(self, last: Trial, trial: Trial) -> bool:
         """Whether a trial can be asked in the same request as the one before it."""
