@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -178,7 +178,7 @@ class _Regrading:
         """The stored answers that are to be graded; what verdicts on them have cost goes into the charges."""
         asked = verdicts_asked(self._store.reader)
         state_list = ", ".join(f"'{state.value}'" for state in (JUDGING, DONE, UNGRADED))
-        for _, trial in self._store.reader.trials(f"state IN ({state_list})"):
+        for _, trial in chain.from_iterable(self._store.reader.batches(f"state IN ({state_list})")):
             if trial.verdict != NO_COST:
                 if trial.state is not JUDGING:
                     grades.charges.append(self._verdict_charge(ChargeKind.WASTED, trial))

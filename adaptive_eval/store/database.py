@@ -243,8 +243,9 @@ def _connect(directory: Path, mode: str) -> sqlite3.Connection:
     uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
     for file in (path, *(path.with_name(f"{path.name}-{suffix}") for suffix in SIDE_FILES)):
         try:
-            if file.exists():
-                require_plain(file)
+            require_plain(file)
+        except FileNotFoundError:
+            continue  # not there yet, or its writer has just closed the run
         except OSError as error:
             raise StoreError(f"{file} cannot be read: {error.strerror}; {OTHER_RUN}") from error
     with translate_errors(directory):

@@ -28,6 +28,8 @@ MOST_LOOKS = 1_000_000
 """Looks before a change of the settings, which a replay takes: a larger number was never written."""
 BLOCK = 16_384
 """Rows that a machine is given at a time where commits do not matter."""
+READ_AT_ONCE = 256
+"""Answers with their texts that are read at a time: a bound for the memory that these take."""
 STATES = {state.value: state for state in TrialState}
 _PLACE = "seq, model, question, number, round, state, tokens, usd, gpu_seconds, v_tokens, v_usd, v_gpu_seconds"
 _SIZE = f"CASE typeof({{0}}) WHEN 'blob' THEN {MAX_SIZE} ELSE ifnull(length(CAST({{0}} AS BLOB)), 0) END"
@@ -242,11 +244,8 @@ class LogReader:
 
     def ungraded(self) -> Iterator[tuple[int, Trial]]:
         """Stored answers without a grade, with their texts, in their order."""
-        query = f"{_WHOLE} WHERE {_LACKS_GRADE} AND seq > ? ORDER BY seq LIMIT 256"
-        after = -1
-        while batch := [_whole_trial(values) for values in self._rows(query, JUDGING.value, UNGRADED.value, after)]:
+        for batch in self.batches(_LACKS_GRADE, JUDGING.value, UNGRADED.value):
             yield from batch
-            after = batch[-1][0]
 
     def ungraded_count(self, models: Collection[int]) -> int:
         """Number of these models' stored answers without a grade."""
@@ -257,6 +256,14 @@ class LogReader:
     def trials(self, where: str = "seq > 0", *values: object, order: str = "seq") -> Iterator[tuple[int, Trial]]:
         """Trials with their texts, in their order; `where`: an SQL condition."""
         return map(_whole_trial, self._rows(f"{_WHOLE} WHERE {where} ORDER BY {order}", *values))
+
+    def batches(self, where: str = "seq > 0", *values: object) -> Iterator[list[tuple[int, Trial]]]:
+        """The same, some at a time: a store can write in between. While a query is unfinished, SQLite does not wait for
+        other processes that read."""
+        query, after = f"{_WHOLE} WHERE ({where}) AND seq > ? ORDER BY seq LIMIT {READ_AT_ONCE}", 0
+        while batch := [_whole_trial(row) for row in self._rows(query, *values, after)]:
+            yield batch
+            after = batch[-1][0]
 
     def known_answers(self, models: Collection[int], before: int) -> Iterator[Trial]:
         """Stored answers of models, before a sequence number, without texts."""

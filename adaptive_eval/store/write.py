@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count, islice
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -40,8 +40,6 @@ ReportMaker = Callable[[LogReader], StoredReport]
 """Makes a report of all that is stored; it is called when the rows of a commit are written."""
 ChangeGrade = Callable[[int, Trial], Trial | None]
 """Gives a stored answer, at its place in the log, another grade; None: it stays as it is."""
-REGRADED_AT_ONCE = 256
-"""Answers that are read at a time: a bound for the memory that their texts take."""
 _DROP = "DELETE FROM trials WHERE model = ? AND question = ? AND number = ?"
 _DROP_SUMS = """
 DELETE FROM sums WHERE seq >= (
@@ -195,9 +193,7 @@ class RunStore:
             records = [self._settings_note(changes), *records]
         rows: list[Row] = [*enumerate(records, self.last_seq + 1)]
         with self._database.transaction() as connection:
-            after = 0
-            while stored := list(islice(self.reader.trials("seq > ?", after), REGRADED_AT_ONCE)):
-                after = stored[-1][0]
+            for stored in self.reader.batches():
                 self._write(connection, [(seq, new) for seq, trial in stored if (new := change(seq, trial))])
             connection.execute(_INSERT["run"], sealed("meaning", dump_json(header.meaning)))
             numbers = self.reader.questions()

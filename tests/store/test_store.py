@@ -3,6 +3,7 @@
 import os
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -13,7 +14,7 @@ import pytest
 from two_by_two import HEADER, LARGE, Q1, Q2, SMALL, make_trial
 
 from adaptive_eval.base.errors import DamagedValue, RunLocked, StoreError, StoreFull
-from adaptive_eval.base.files import read_holder
+from adaptive_eval.base.files import read_holder, require_plain
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import AnswerLogprobs, EarlierTimes, Signal
 from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
@@ -21,6 +22,7 @@ from adaptive_eval.machine.facts import facts_of
 from adaptive_eval.machine.records import SETTINGS, Dropped, LooksForgotten, LookTaken, Note, Record, SettingsEnd
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.store import database
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.verify import Integrity
@@ -81,6 +83,41 @@ def test_everything_comes_back_as_it_was(open_store: OpenStore, directory: Path)
         for trial in trials:
             total = total.plus(trial.total)
         assert reader.spent() == pytest.approx(total.plus(LOST.cost))
+
+
+def test_a_store_that_is_read_in_batches_waits_for_a_lock_when_it_writes(
+    open_store: OpenStore, directory: Path
+) -> None:
+    """A reader takes it for a moment, where it meets a commit that is half written."""
+    store = open_store()
+    store.append(make_trial(), make_trial(LARGE))
+    with closing(sqlite3.connect(directory / DATABASE_FILE, isolation_level=None, check_same_thread=False)) as other:
+        for batch in store.reader.batches():
+            other.execute("BEGIN IMMEDIATE")
+            release = threading.Timer(0.1, other.rollback)
+            release.start()
+            store.append(*(LOST._replace(model=trial.model) for _, trial in batch))
+            release.join()
+    assert [record for _, record in stored_log(store.reader)[2:]] == [LOST._replace(model=at) for at in (SMALL, LARGE)]
+
+
+def test_a_run_can_be_opened_while_its_writer_removes_the_log(
+    open_store: OpenStore, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    store.append(make_trial())
+    log = directory / f"{DATABASE_FILE}-wal"
+
+    def close_before(path: Path) -> None:
+        if path == log:
+            assert log.exists()
+            store.close()
+            assert not log.exists()
+        require_plain(path)
+
+    monkeypatch.setattr(database, "require_plain", close_before)
+    with closing(LogReader.open(directory)) as reader:
+        assert stored_trials(reader) == [make_trial()]
 
 
 @pytest.mark.parametrize("forged", [{9: 1}, {-1: 1}, {SMALL: True}, {SMALL: -1}, {SMALL: 10**12}])
