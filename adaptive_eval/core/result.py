@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.gates import rows_of_gates
+from adaptive_eval.core.horizons import deciding_horizons
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
@@ -21,6 +22,7 @@ from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import VERDICTS, Cost, PairVerdict, Reason, Verdict
 from scorio.moments import FloatArray
 
+UNDECIDED = [VERDICTS.index(verdict) for verdict in (Verdict.OPEN, Verdict.OUT_OF_REACH)]
 TWO_SIDED_95 = float(ndtri(0.975))
 
 
@@ -60,6 +62,9 @@ class ComparisonResult(NamedTuple):
     sampled_z: float
     certifiable_delta: float
     """The smallest delta within which the trials left could certify a tie."""
+    deciding_max: float
+    """The least `trials.max` that would probably decide it, once the run has ended; infinite before, or if no
+    plausible one would."""
     by_trial: bool
     """Whether it is judged by the differences of trials with the same seeds."""
     variance_by_trial: float | None
@@ -153,7 +158,7 @@ def conclude(
     outcomes = counts if bench.prior_counts is None else counts + bench.prior_counts
     means = question_means(outcomes, bench.weights)
     compared = means if plan.estimator == "average" else question_means(outcomes + 1, bench.weights)
-    comparisons = _comparisons(looks, look, decided, available, compared, correction)
+    comparisons = _comparisons(looks, look, decided, available, compared, correction, has_ended=reason is not None)
     return Result(
         reason=reason,
         models=_models(plan, look, available, means, bounds, looks.tally.cut),
@@ -264,6 +269,8 @@ def _comparisons(
     available: AvailableTrials,
     means: FloatArray,
     correction: ScoreCorrection | None,
+    *,
+    has_ended: bool,
 ) -> tuple[ComparisonResult, ...]:
     plan, evidence, pairs = looks.plan, look.evidence, look.pairs
     source, tally, reference = plan.source, looks.tally, plan.objective.reference
@@ -280,12 +287,17 @@ def _comparisons(
     judged = difference + lead
     z = np.divide(judged, spread, out=np.zeros_like(spread), where=spread > 0.0)
     mask = 1.0 if look.compares else math.nan
+    deciding = np.full(len(pairs), math.inf)
+    if has_ended:
+        (undecided,) = np.nonzero(np.isin(look.verdicts, UNDECIDED))
+        deciding[undecided] = deciding_horizons(looks, look, at[undecided])
     columns = (
         describe(look, pairs, look.verdicts, available, plan.bench.questions),
         (mask * np.where(np.isfinite(sigma), difference, math.nan)).tolist(),
         sigma.tolist(),
         (mask * z).tolist(),
         (mask * look.forecast.certifiable[over_all]).tolist(),
+        deciding.tolist(),
         source.judged_by_trial(evidence, pairs).tolist(),
         [None if math.isnan(variance) else variance for variance in source.variances_by_trial(tally, pairs).tolist()],
         [

@@ -94,7 +94,10 @@ def look_results(snapshot: Snapshot) -> Results:
     )
     pairs = tuple(_pair_rows(snapshot))
     if is_alarmed(subject.decisions, snapshot.noticed):
-        pairs = tuple(replace(pair, verdict=str(Verdict.BLOCKED), called=None, trials_needed=None) for pair in pairs)
+        pairs = tuple(
+            replace(pair, verdict=str(Verdict.BLOCKED), called=None, trials_needed=None, deciding_max=None)
+            for pair in pairs
+        )
     reversals = tuple(
         (subject.models[reversal.first], _model_name(subject, reversal.second)) for reversal in result.reversals
     )
@@ -292,12 +295,14 @@ def _pair_rows(snapshot: Snapshot) -> Iterator[PairRow]:
             row = replace(row, by_grades=GradedPair(by_grades.first, by_grades.verdict, by_grades.difference))
         if by_grades is not None and row.trials_needed is not None:  # which trials are asked follows from the grades
             row = replace(row, trials_needed=max(row.trials_needed, by_grades.trials_needed or 0.0))
+            if row.deciding_max is not None:
+                row = replace(row, deciding_max=max(row.deciding_max, by_grades.deciding_max or 0.0))
         yield row
 
 
 def _pair_row(subject: RunSubject, comparison: ComparisonResult) -> PairRow:
     verdict, called, needed = comparison.verdict, comparison.called, finite_or_none(comparison.verdict.trials_needed)
-    numbers = _finite_numbers(comparison, "difference sigma sampled_z certifiable_delta")
+    numbers = _finite_numbers(comparison, "difference sigma sampled_z certifiable_delta deciding_max")
     more = verdict.verdict is not Verdict.UNDECIDED_BY_LABELS  # else labels are needed, not trials
     return PairRow(
         **numbers | _finite_numbers(verdict, "z rho boundary information power"),

@@ -6,24 +6,18 @@ from enum import Enum
 from typing import NamedTuple
 
 from adaptive_eval.base.lists import first_few
-from adaptive_eval.core.anytime import ANYTIME
 from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import Scale, count, safe_name, several
 from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
 from adaptive_eval.report.warnings import is_alarmed
-from adaptive_eval.report.words import deciding_rule, draws_questions, objective_view
+from adaptive_eval.report.words import draws_questions, objective_view
 
 UNDECIDED = (Verdict.UNDECIDED_BY_LABELS, Verdict.OPEN, Verdict.OUT_OF_REACH, Verdict.BLOCKED)
 LONGEST_NAME = 40
 MAX_NAMES = 3
 """Models that one sentence names; further ones are only counted."""
-RESERVE = 3
-"""A larger `trials.max` is advised as so many times the need, since it makes the boundary stricter: of 16 close
-pairs, three times as many decided 12, and twice as many 6."""
-MAX_TIMES, MAX_TRIALS = 20, 1000
-"""No `trials.max` is advised that is more than so many times the present one, and more than so many trials."""
 
 
 def some_models(names: Iterable[str], longest: int = LONGEST_NAME) -> str:
@@ -59,7 +53,8 @@ class Need(NamedTuple):
     models: tuple[str, ...] = ()
     """The models that lack something."""
     trials: float | None = None
-    """Trials per question that it takes at the present difference; None if unknown."""
+    """Trials per question that it takes at the present difference, or under the `trials.max` that probably decides it;
+    None if unknown."""
 
     def joined(self, earlier: "Need") -> "Need":
         """The need of both comparisons, of one kind: what the earlier one lacks comes first."""
@@ -81,7 +76,9 @@ def need_of(results: Results, pair: PairRow) -> Need:
         return Need(NeedKind.LABELS, unlabelled)
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
         return Need(NeedKind.BETTER_GRADES, tuple(name for name in (pair.first, pair.second) if name is not None))
-    return Need(NeedKind.TRIALS if _is_decidable(results, pair) else NeedKind.NEW_RUN, trials=pair.trials_needed)
+    if not _is_decidable(results, pair):
+        return Need(NeedKind.NEW_RUN, trials=pair.trials_needed)
+    return Need(NeedKind.TRIALS, trials=pair.trials_needed if pair.verdict == Verdict.OPEN else pair.deciding_max)
 
 
 def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
@@ -144,36 +141,12 @@ def _is_decidable(results: Results, pair: PairRow) -> bool:
     """Whether further trials of this run can decide a pair."""
     if pair.verdict == Verdict.OPEN:
         return True
-    if _has_spent_error(results, pair) or draws_questions(results.decisions):
+    if pair.deciding_max is None:
         return False
-    largest, needed = results.setting("trials", "max") or 0, pair.trials_needed
-    if needed is None or is_too_close(results, pair):
-        return False
-    both = needed * results.max_trials_per_model / max(largest, 1) if pair.by_trial else 0.0
+    per_question = results.max_trials_per_model / (results.setting("trials", "max") or 1)
+    both = (pair.trials_needed or 0.0) * per_question if pair.by_trial else 0.0
     recorded = (row for row in results.models if row.recorded and row.name in (pair.first, pair.second))
     return all(row.trials >= both for row in recorded)
-
-
-def is_too_close(results: Results, pair: PairRow) -> bool:
-    """Whether no plausible number of trials decides a pair that still has an allowed error."""
-    largest, needed = results.setting("trials", "max") or 0, pair.trials_needed
-    is_much = needed is None or RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS)
-    return is_much and not _has_spent_error(results, pair)
-
-
-def _has_spent_error(results: Results, pair: PairRow) -> bool:
-    """Whether no evidence can decide a pair any more, or none can tie it: an earlier horizon has used up its error, or
-    a single look at all that `trials.max` allows, unless the rule does not depend on it."""
-    rule, is_complete = deciding_rule(results.decisions), (pair.information or 0.0) > 1.0 - 1e-9
-    certifies = bool(results.setting("stopping", "delta")) and not (rule is not None and rule.lenient)
-    if any(warning.kind == "horizon" for warning in results.warnings) and (
-        (certifies and pair.certifiable_delta is None) or (pair.trials_needed is None and pair.boundary is None)
-    ):
-        return True
-    if pair.trials_needed is None:
-        return False
-    depends = rule is None or (rule.latching and rule is not ANYTIME)
-    return depends and is_complete and len(results.looks) == 1
 
 
 def round_up(value: float) -> float:

@@ -184,6 +184,9 @@ class PairRow:
     """z of this difference if the questions are a sample of questions like these."""
     certifiable_delta: float | None
     """The smallest delta within which the budget could certify a tie."""
+    deciding_max: float | None = None
+    """The least `trials.max` with which the run would probably go on to decide it; None while the run goes on, or if no
+    plausible one would."""
     called: CallRow | None = None
     """None if it is neither resolved nor tied."""
     by_trial: bool = False

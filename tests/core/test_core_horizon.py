@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import ceil, isfinite
+from math import isfinite
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, look_of, play, straight
+from core_runs import Answers, Shell, after, exact, play, play_chances, result_of, straight
 
 from adaptive_eval.core import Controller, Judging, NearBest, Plan, Reason, Rule, Uniform, Verdict
 from adaptive_eval.core.objectives import Best, Gate, Threshold
@@ -191,7 +191,7 @@ def test_a_horizon_lowered_with_rounds_in_flight_makes_no_winners_of_copies(max_
     assert called / runs <= allowed(runs)
 
 
-OF_TWELVE, MAX_TRIALS, MAX_PLAUSIBLE = 12, 12, 1000
+OF_TWELVE, MAX_TRIALS = 12, 12
 PLANS = {
     "plain": {},
     "ties": {"judging": Judging(delta=0.05)},
@@ -209,7 +209,7 @@ def life(plan: Plan, seed: int) -> Controller:
     """The run until it has nothing to ask."""
     rng, models = np.random.default_rng(seed), plan.bench.models
     chances = np.clip(rng.random(OF_TWELVE) + rng.normal(0.0, 0.05, (models, 1)), 0.02, 0.98)
-    right = rng.random((400, models, OF_TWELVE)) < chances
+    right = rng.random((1001, models, OF_TWELVE)) < chances
     return play(Controller(plan), np.moveaxis(right, 0, -1))
 
 
@@ -218,18 +218,13 @@ def plan_of(**settings: object) -> Plan:
     return Plan(**(usual | settings))  # type: ignore[arg-type]
 
 
-RESERVE = 2
-
-
 def with_larger_horizon(run: Controller) -> Plan | None:
     """The plan with the horizon that is advised; None if no plausible one is."""
-    look = look_of(run)
-    needed = [pair.trials_needed for pair in look.comparisons if pair.verdict is Verdict.OUT_OF_REACH]
-    plausible = [trials for trials in needed if isfinite(trials) and RESERVE * trials <= MAX_PLAUSIBLE]
-    if not plausible:
+    plausible = [pair.deciding_max for pair in result_of(run).comparisons if isfinite(pair.deciding_max)]
+    larger = max(plausible, default=0.0)
+    if larger <= run.plan.trials.max:
         return None
-    horizon = ceil(RESERVE * max(run.plan.trials.max, *plausible))
-    return after(run, replace(run.plan, trials=replace(run.plan.trials, max=horizon)))
+    return after(run, replace(run.plan, trials=replace(run.plan.trials, max=int(larger))))
 
 
 @pytest.mark.parametrize(
@@ -244,6 +239,22 @@ def test_a_run_asks_for_more_with_the_horizon_that_it_needs(settings: dict[str, 
     ended = [run for seed in range(5) if (run := life(plan, seed)).finished is Reason.OUT_OF_REACH]
     plans = [longer for run in ended if (longer := with_larger_horizon(run)) is not None]
     assert len(plans) >= 2 and all(Controller(longer).ask(1) for longer in plans), "the pairs are given up at once"
+
+
+@pytest.mark.slow
+def test_the_advised_horizon_decides_most_pairs() -> None:
+    """Of two models that differ by five points."""
+    plan = plan_of(bench=Bench(2, 30, np.array([0.0, 1.0])), trials=Trials(min=4, max=20))
+    ended = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        chances = np.clip(rng.beta(2.0, 2.0, 30) - np.array([[0.0], [0.05]]), 0.02, 0.98)
+        run = play_chances(Controller(plan), chances, rng)
+        if run.finished is Reason.OUT_OF_REACH and (longer := with_larger_horizon(run)) is not None:
+            further = play_chances(Controller(longer), chances, rng)
+            assert further.trials.sum() > run.trials.sum()
+            ended.append(further.finished)
+    assert len(ended) >= 15 and ended.count(Reason.SETTLED) >= 0.8 * len(ended)
 
 
 @pytest.mark.slow

@@ -92,7 +92,9 @@ WIDE = tuple(f"通义千问二点五七十二亿参数指令{number}" for number
 def ten_models(names: tuple[str, ...] = TEN) -> Results:
     """Results of ten models of which no neighbours are told apart."""
     results = simulated_results(world(names, 4), looks=1)
-    pairs = tuple(replace(pair, verdict="out_of_reach", trials_needed=200.0) for pair in results.pairs)
+    pairs = tuple(
+        replace(pair, verdict="out_of_reach", trials_needed=200.0, deciding_max=600.0) for pair in results.pairs
+    )
     return replace(results, pairs=pairs)
 
 
