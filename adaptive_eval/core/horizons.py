@@ -27,6 +27,8 @@ LIKELY = 0.7
 of 45 and 10 of 53 with true differences of 5, 3 and 1.5 points."""
 MAX_TIMES, MAX_TRIALS = 20, 1000
 """No `trials.max` is advised that is more than so many times the present one, and more than so many trials."""
+LEAST_INFORMATION = 1e-9
+"""Information that counts as none."""
 STEPS = 6
 """Halvings of the range of horizons on a log scale, which then are found to within a tenth."""
 
@@ -58,5 +60,5 @@ def deciding_horizons(taker: "LookTaker", look: JudgedLook, at: IndexArray) -> F
 
 def _under_horizon(evidence: Evidence, fixed: FloatArray, times: FloatArray) -> Evidence:
     """The evidence with its information under a `trials.max` that is so many times as large."""
-    growth = trials_for(1.0 / np.clip(evidence.information, np.finfo(float).tiny, 1.0), fixed)
+    growth = trials_for(1.0 / np.clip(evidence.information, LEAST_INFORMATION, 1.0), fixed)
     return replace(evidence, information=1.0 / information_from(growth * times, fixed))
