@@ -46,7 +46,7 @@ class ModelResult(NamedTuple):
     """The score with every ungraded answer and every unsure one in the worst category."""
     highest: float
     """The score with all of these in the best category."""
-    cut: int = 0
+    unsure: int = 0
     """Those of `trials`, or of a recorded model's outcomes, that could be in another category (`Plan.unsure`)."""
 
 
@@ -144,7 +144,7 @@ def conclude(
     comparisons = _comparisons(looks, look, decided, available, compared, correction)
     return Result(
         reason=reason,
-        models=_models(plan, look, available, means, bounds, looks.tally.cut),
+        models=_models(plan, look, available, means, bounds, looks.tally.unsure_answers),
         comparisons=comparisons,
         reversals=_reversals(plan, look, available),
         trials=int(available.trials.sum()),
@@ -207,7 +207,7 @@ def _models(
     available: AvailableTrials,
     means: FloatArray,
     bounds: ScoreBounds | None,
-    cut: NDArray[np.integer],
+    unsure: NDArray[np.integer],
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = look.estimates, look.estimates.sigma()
     sampled = np.sqrt(_similar_question_variance(estimates.var, plan.source.sampled_variance(means, plan.bench)))
@@ -230,7 +230,7 @@ def _models(
             trials=int(available.trials[model]),
             lowest=float(ends[0].score[model]),
             highest=float(ends[1].score[model]),
-            cut=int(cut[model]),
+            unsure=int(unsure[model]),
         )
         for place, model in enumerate(look.order.tolist())
     )

@@ -204,7 +204,7 @@ class Tally:
         self._estimate_scored([model])
 
     @property
-    def cut(self) -> NDArray[np.int64]:
+    def unsure_answers(self) -> NDArray[np.int64]:
         """(L,): of each model's graded trials in this run, or of a recorded model's outcomes, those that could be in
         another category."""
         in_run = [int(self._unsure_in_run(model).sum()) for model in range(self.bench.models)]

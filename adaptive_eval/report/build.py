@@ -247,7 +247,7 @@ def _model_row(
         score_without_prior=own_score,
         rank_without_prior=own_rank,
         recorded=snapshot.recorded.get(at),
-        cut=row.cut,
+        unsure=row.unsure,
         grading=grading_cost([usage.grading]),
         labels=0 if with_labels is None else with_labels.labels,
         usd_per_answer=means.usd,

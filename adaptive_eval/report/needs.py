@@ -95,7 +95,7 @@ def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     lacking = {
         NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in void],
         NeedKind.MODEL: [row for row in aside if not row.signals.get("unanswered")],
-        NeedKind.COMPLETE_ANSWERS: [row for row in rows if row.cut and not aside],
+        NeedKind.COMPLETE_ANSWERS: [row for row in rows if row.unsure and not aside],
         NeedKind.ANSWERS: [row for row in rows if row.signals.get("unanswered")],
         NeedKind.GRADES: [row for row in rows if row.ungraded],
         NeedKind.COMPLETE_PRIOR: [row for row in rows if row.name in earlier],

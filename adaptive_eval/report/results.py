@@ -102,8 +102,8 @@ class ModelRow:
     prior_depth: float
     """Outcomes of an earlier run in the score (R0), as a mean over the questions."""
     lowest: float | None = None
-    """The score if all unknown outcomes of complete rounds (ungraded or `cut`) had the worst category; equal to `score`
-    if there are none."""
+    """The score if all unknown outcomes of complete rounds (ungraded or `unsure`) had the worst category; equal to
+    `score` if there are none."""
     highest: float | None = None
     """The same with the best category."""
     letters: str = ""
@@ -123,9 +123,9 @@ class ModelRow:
     """Cost of the grades of its answers, if a judge or verifier gave them."""
     labels: int = 0
     """Labels of its answers that count (`Results.labelled`)."""
-    cut: int = 0
-    """Answers in the score, without R0, that are incomplete (in a gate, or empty) and could have had another grade,
-    unless the rubric names them."""
+    unsure: int = 0
+    """Answers in the score, without R0, whose grade could be another: incomplete ones, and in a gate empty ones, that
+    are not certainly right and that the rubric does not name."""
     usd_per_answer: float | None = None
     """Mean price of its answers, without their grades; None without a price."""
     tokens_per_answer: float | None = None

@@ -458,7 +458,7 @@ def unknown_cautions(
         signals, failed = usage.signals, usage.signals["unanswered"]
         ungraded, late = usage.ungraded - failed, 0 if isfinite(row.score) else signals["timed_out"]
         kinds = AnswerKind(sum(kind for kind in unsure if signals[kind.signal]))
-        parts = [f"{row.cut} {kinds.phrase}"] if row.cut and kinds else []
+        parts = [f"{row.unsure} {kinds.phrase}"] if row.unsure and kinds else []
         parts += [f"{late} {PHRASES[AnswerKind.TIMED_OUT]}"] if late else []
         parts += [f"{failed} never came, since every attempt at them failed"] if failed else []
         parts += [f"{ungraded} could not be graded"] if ungraded else []
@@ -468,7 +468,9 @@ def unknown_cautions(
         if row.highest > row.lowest:
             ends = scale.width(row.lowest), scale.width(row.highest)
             moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
-        consequences = ". No comparison is decided that their grades could reverse" if usage.ungraded or row.cut else ""
+        consequences = (
+            ". No comparison is decided that their grades could reverse" if usage.ungraded or row.unsure else ""
+        )
         consequences += ". The next start grades them again" if ungraded else ""
         yield Caution(
             "unknown", names[row.model], f"of {usage.trials} answers {' and '.join(parts)}{moved}{consequences}"

@@ -194,7 +194,7 @@ def test_incomplete_answers_block_a_call_that_they_could_reverse_unless_the_rubr
     verdicts = {(pair.first, pair.second): pair.verdict for pair in controller.looks[-1].comparisons}
     assert verdicts == {(0, 1): Verdict.RESOLVED if named else Verdict.BLOCKED, (1, 2): Verdict.RESOLVED}
     best = result_of(controller).models[0]
-    assert (best.lowest, best.highest, best.cut) == (30 / 40, (30 if named else 32) / 40, 0 if named else 2)
+    assert (best.lowest, best.highest, best.unsure) == (30 / 40, (30 if named else 32) / 40, 0 if named else 2)
 
 
 def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
@@ -277,7 +277,7 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_incomplete(kind
     assert all(controller.looks[-1].count(verdict) == 0 for verdict in (Verdict.RESOLVED, Verdict.TIED))
     result = result_of(controller)
     (row,) = (row for row in result.models if row.model == 0)
-    assert row.lowest == row.score and row.highest == 1.0 and row.cut == alarm.answers
+    assert row.lowest == row.score and row.highest == 1.0 and row.unsure == alarm.answers
     assert told(replace(plan, may_be_right=0), grade).finished is not Reason.ALARM
 
 
@@ -423,7 +423,7 @@ def test_cut_answers_of_a_prior_changed_after_looks_count_once(is_removed: bool,
     before = told(first, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0)))
     tally = Controller(after(before, stage(models, has_prior=not is_removed), models)).taker.tally
     of_run = [12 * (old_number == 1) for old_number in models]
-    assert tally.cut.tolist() == of_run
+    assert tally.unsure_answers.tolist() == of_run
     of_prior = [0] * len(models) if is_removed else unsure[[*models]].sum(axis=(1, 2)).tolist()
     assert tally.unsure.sum(axis=(1, 2)).tolist() == [a + b for a, b in zip(of_run, of_prior, strict=True)]
     assert tally.unsure.min() == 0 and (bounds := tally.bounds()) is not None
@@ -437,4 +437,4 @@ def test_a_result_counts_cut_answers_of_this_run_and_of_recorded_models_and_none
     plan = replace(one_look_with_cuts(0.8, stops_on_alarm=False), bench=bench)
     result = told(plan, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0))).result()
     assert result is not None
-    assert {row.model: row.cut for row in result.models} == {0: 0, 1: 12, 2: 12}
+    assert {row.model: row.unsure for row in result.models} == {0: 0, 1: 12, 2: 12}

@@ -216,8 +216,8 @@ def test_unknown_grades_are_reported_with_the_scores_they_could_lead_to(
     assert caution.text.endswith("The next start grades them again")
 
 
-def row_between(lowest: float, highest: float, cut: int) -> ModelResult:
-    return ModelResult(0, 1, 1, "a", lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest, cut=cut)
+def row_between(lowest: float, highest: float, unsure: int) -> ModelResult:
+    return ModelResult(0, 1, 1, "a", lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest, unsure=unsure)
 
 
 def test_equal_scores_need_no_number_of_trials() -> None:

@@ -174,7 +174,7 @@ def test_a_better_model_that_times_out_on_a_question_is_not_called_worse(tmp_pat
     assert "needs complete answers instead of incomplete ones of bob" in output
     assert "(use a longer sampling.timeout), start over" in output
     bob = next(row for row in results(tmp_path)["models"] if row["name"] == "bob")
-    assert bob["cut"] == bob["signals"]["timed_out"] > 0
+    assert bob["unsure"] == bob["signals"]["timed_out"] > 0
     assert (bob["score"], bob["lowest"], bob["highest"]) == pytest.approx((15 / 16, 15 / 16, 1.0))
     (warning,) = [warning for warning in results(tmp_path)["warnings"] if warning["kind"] == "unknown"]
     assert (
