@@ -58,12 +58,25 @@ def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: ScriptedPla
     assert "ALARM" in ended.stdout and ", 1 blocked" in ended.stdout.partition("ALARM")[0]
 
 
-def test_a_dry_run_says_that_its_answers_were_cut_off(place: ScriptedPlace, server: ScriptedServer) -> None:
-    server.finish_reason = lambda model, question, seed: "length" if model == "bob" else "stop"
+@pytest.mark.parametrize(
+    ("how", "what", "advice"),
+    [
+        (
+            "length",
+            "were cut off at a limit",
+            "use a larger sampling.max_tokens, or add a category `when: {truncated: ",
+        ),
+        ("context", "were not generated because prompt and max_tokens exceed", "category `when: {context_length: "),
+    ],
+)
+def test_a_dry_run_says_that_its_answers_are_incomplete(
+    place: ScriptedPlace, server: ScriptedServer, how: str, what: str, advice: str
+) -> None:
+    server.finish_reason = lambda model, question, seed: how if model == "bob" else "stop"
     ended = place.run("--dry-run")
     assert ended.exit_code == 0
-    assert "warn  2 of 2 answers of bob were cut off at a limit, and a run stops" in ended.stdout
-    assert "of ada were cut off" not in ended.stdout
+    assert f"warn  2 of 2 answers of bob {what}" in ended.stdout and advice in ended.stdout
+    assert f"of ada {what}" not in ended.stdout
 
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
