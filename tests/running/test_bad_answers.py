@@ -263,11 +263,11 @@ def test_a_run_that_an_alarm_ended_is_no_prior_of_its_model(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["length", "context"])
+@pytest.mark.parametrize(("how", "every"), [("length", 12), ("context", 24)])
 def test_incomplete_answers_of_a_prior_stay_unsure(
-    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, how: str
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, how: str, every: int
 ) -> None:
-    server.finish_reason = lambda model, question, seed: how if model == "bob" and seed % 12 == 0 else "stop"
+    server.finish_reason = lambda model, question, seed: how if model == "bob" and seed % every == 0 else "stop"
     assert place.run(concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     with closing(RunReader.open(place.run_dir)) as reader:
         rows = [row for row in reader.graded_trials() if row.model == "bob" and row.trial.number < 6]
