@@ -14,15 +14,16 @@ from adaptive_eval.config.first_round import is_in_vain
 from adaptive_eval.config.planning import SAMPLE_MARGIN
 from adaptive_eval.config.prepare import PreparedRun, asked_by_inspect
 from adaptive_eval.core import Plan
-from adaptive_eval.core.answer_alarms import MAX_CUT_SHARE
+from adaptive_eval.core.answer_alarms import MAX_INCOMPLETE_SHARE
+from adaptive_eval.core.answer_kinds import INCOMPLETE, PHRASES, AnswerKind
 from adaptive_eval.endpoints.types import TEMPLATE_TOKENS, Answer, Health
-from adaptive_eval.graders.rubric import Rubric, grades_cut_answers
+from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.beginnings import PriorTaken
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name, several
-from adaptive_eval.report.warnings import sampling_sentence
+from adaptive_eval.report.warnings import remedies, sampling_sentence
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.beginning import load_starting_point
@@ -36,7 +37,7 @@ QUESTION = "Do the models answer? The dry run asks every model, and grades what 
 MAX_CHARACTERS = 80
 """Characters shown of a question, and of the beginning and end of an answer."""
 MAX_NAMED_MODELS = 3
-"""Models with cut answers that a warning names."""
+"""Models with incomplete answers that a warning names."""
 
 
 def rehearse(
@@ -119,8 +120,8 @@ def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
         typer.echo(f"{head}  {safe_line(attempt.question.prompt, MAX_CHARACTERS)!r}")
         for line in _answer_lines(attempt, prepared.rubric):
             typer.echo(f"        {line}")
-    if not grades_cut_answers(prepared.rubric):
-        for line in _cut_lines(tried):
+    for kind in INCOMPLETE & prepared.plan.may_be_right:
+        for line in _incomplete_lines(tried, kind):
             typer.echo(line)
     grades = [attempt.grade for attempt in tried if isinstance(attempt.answer, Answer)]
     if grades and all(isinstance(grade, GraderError) for grade in grades):
@@ -150,20 +151,20 @@ def _answer_lines(tried: TriedAnswer, rubric: Rubric) -> Iterator[str]:
     yield f"parsed {extracted}, expected {key}: {graded_as}"
 
 
-def _cut_lines(tried: Sequence[TriedAnswer]) -> Iterator[str]:
-    """Warn of models whose answers were cut off, the worst first."""
-    answers, cut = Counter[str](), Counter[str]()
+def _incomplete_lines(tried: Sequence[TriedAnswer], kind: AnswerKind) -> Iterator[str]:
+    """Warn of models with incomplete answers of this kind, the worst first."""
+    answers, incomplete = Counter[str](), Counter[str]()
     for attempt in tried:
         if isinstance(attempt.answer, Answer):
             answers[attempt.model] += 1
-            cut[attempt.model] += "truncated" in attempt.answer.signals
-    worst = [name for name, number in cut.most_common() if number]
-    shares = [f"{cut[name]} of {answers[name]} answers of {safe_name(name, 40)}" for name in worst]
+            incomplete[attempt.model] += kind.signal in attempt.answer.signals
+    worst = [name for name, number in incomplete.most_common() if number]
+    shares = [f"{incomplete[name]} of {answers[name]} answers of {safe_name(name, 40)}" for name in worst]
     if shares:
         yield (
-            f"warn  {first_few(shares, MAX_NAMED_MODELS)} were cut off, and a run stops if more than "
-            f"{MAX_CUT_SHARE:.0%} of a model's answers are: raise sampling.max_tokens, or add a category "
-            "`when: {truncated: true}` to the rubric"
+            f"warn  {first_few(shares, MAX_NAMED_MODELS)} {PHRASES[kind]}, and a run stops if more than "
+            f"{MAX_INCOMPLETE_SHARE:.0%} of a model's answers are incomplete: use {remedies(kind)}, or add a category "
+            f"`when: {{{kind.signal}: true}}` to the rubric"
         )
 
 

@@ -55,8 +55,9 @@ def replay(
     """Repeat a run on recorded or simulated outcomes. No server is asked.
 
     FILE has an array `R` with the category of each trial by model, question and trial (-1: no trial), and `kinds` of
-    the same shape (16: the answer was cut off, so that its grade decides nothing; 0: plain text); or `correct` and
-    `count` by model and question, from which trials are drawn without replacement. RUN is the directory of a run, which
+    the same shape (16: the answer was cut off, 32: it timed out, 1: it exceeds the context, so that its grade decides
+    nothing; 0: plain text); or `correct` and `count` by model and question, from which trials are drawn without
+    replacement. RUN is the directory of a run, which
     is repeated by its own settings unless CONFIG is given. Only the sections rubric, objective, stopping, trials and
     budget of CONFIG are used, and the weights and gates of its benchmarks.
 

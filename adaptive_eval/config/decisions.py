@@ -176,8 +176,8 @@ class StoppingConfig(Section):
     on_alarm: StopOnAlarm = "all"
     """Stop the run after its first look if all answers of every model (all), or of one model (any), are empty,
     identical, unreadable to the grader, or wrong (12 answers at least); and at any time if more than a tenth of a
-    model's answers were cut off, more than half are empty or exceed the context, or a kind of failure has become more
-    frequent. never: no alarm stops it. The run can be resumed."""
+    model's answers were cut off, timed out or exceed the context, more than half are empty, or a kind of failure has
+    become more frequent. never: no alarm stops it. The run can be resumed."""
 
     @field_validator("options")
     @classmethod

@@ -16,7 +16,6 @@ from adaptive_eval.config.decisions import LEAST_UNDER_CAPS, BudgetConfig, Decis
 from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.plug_ins import load_plug_in
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
-from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.entries import Entry
 from adaptive_eval.core.judge import FUTILITY, Judging
 from adaptive_eval.core.objectives import PLACE, Gate, Objective
@@ -31,7 +30,7 @@ from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.batching import BATCH_PRICE, came_by_batch
 from adaptive_eval.endpoints.types import MAX_BYTES_PER_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
-from adaptive_eval.graders.rubric import best_is_sure, grades_cut_answers, open_rubric, says_nothing
+from adaptive_eval.graders.rubric import best_is_sure, open_rubric, says_nothing, unsure_kinds
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
@@ -55,7 +54,7 @@ class PriorKnowledge(NamedTuple):
     recorded: RecordedTrials | None = None
     """Outcomes of recorded models, one by one."""
     unsure: NDArray[np.int64] | None = None
-    """(L, M, K): the part of `counts` with uncertain grades, since the answers were cut off."""
+    """(L, M, K): the part of `counts` with uncertain grades, since the answers are incomplete."""
 
 
 class RunFacts(NamedTuple):
@@ -154,7 +153,7 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             before=facts.before,
             capped_opening=capped,
             coupled=facts.coupled,
-            may_be_right=0 if grades_cut_answers(rubric) else int(AnswerKind.TRUNCATED),
+            may_be_right=int(unsure_kinds(rubric, in_gate=config.objective.gate)),
             best_is_sure=best_is_sure(rubric),
             says_nothing=int(says_nothing(rubric)),
             stops_on_alarm=stopping.on_alarm != "never",

@@ -1,7 +1,8 @@
-"""Alarms about a model's answers: too many are cut off or say nothing, or a kind of failure has become more frequent.
+"""Alarms about a model's answers: too many are incomplete, most say nothing, or a kind of failure is more frequent.
 
-**Cut answers.** If the grades of more than `MAX_CUT_SHARE` of a model's answers are unsure (`Plan.may_be_right`), its
-score means little, and further answers under the same limit would not change that.
+**Incomplete answers.** If the grades of more than `MAX_INCOMPLETE_SHARE` of a model's answers are unsure
+(`Plan.may_be_right`), since they were cut off, timed out or exceed the context, its score means little, and further
+answers under the same limits would not change that.
 
 **Answers that say nothing.** If more than `MAX_SILENT_SHARE` of a model's answers are of one kind that says nothing,
 its score says more about the server or its settings than about the model, unless the rubric names that kind
@@ -33,8 +34,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
-from adaptive_eval.core.rounds import PASSES, Batch, pass_sizes
+from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind, UnsureGrades
+from adaptive_eval.core.rounds import PASSES, UNGRADED, Batch, pass_sizes
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import ModelNumbers
 from scorio.moments import FloatArray, IntArray
@@ -43,8 +44,8 @@ FALSE_ALARM = 1e-4
 """Largest probability that a run raises an alarm although no server has changed."""
 EARLIER_CHANGE = 0.01
 """Chance at which an earlier change, before one that has raised the alarm, is believed: that costs only answers."""
-MAX_CUT_SHARE = 0.10
-"""A run with a larger share of cut answers stops: the score could be off by ten points of a hundred."""
+MAX_INCOMPLETE_SHARE = 0.10
+"""A run with a larger share of incomplete answers stops: the score could be off by ten points of a hundred."""
 MAX_SILENT_SHARE = 0.5
 """A run with a larger share of answers that say nothing stops."""
 TOLERATED_ANSWERS = 2
@@ -60,6 +61,7 @@ class AnswerAlarm(NamedTuple):
 
     model: int
     kind: AnswerKind
+    """Of incomplete answers, all their kinds."""
     answers: int
     """Answers of the kind among the latest `of`."""
     of: int
@@ -77,9 +79,7 @@ class AnswerAlarm(NamedTuple):
     @property
     def reason(self) -> str:
         """The finding in words that follow the model's name."""
-        phrase = PHRASES[self.kind]
-        if self.kind is AnswerKind.TRUNCATED:  # those that are surely right do not count
-            phrase += " before they were right"
+        phrase = self.kind.phrase
         if not self.is_change:
             return f"{self.answers} of its {self.of} answers ({self.answers / self.of:.0%}) {phrase}"
         if not self.before_of:
@@ -152,6 +152,10 @@ class AnswerHistory:
         """The kinds of the answers in the latest batch."""
         kinds = self._batches[-1].kinds
         return AnswerKind(0 if kinds is None else int(np.bitwise_or.reduce(kinds)))
+
+    def count(self, kinds: AnswerKind) -> int:
+        """How many answers are of these kinds; one that is of several counts for each."""
+        return sum(self._of_kind[kind] for kind in kinds)
 
     def most_frequent(self, kinds: AnswerKind) -> tuple[AnswerKind, int] | None:
         """The most frequent of these kinds, the most specific where several are, and its answers; None without any."""
@@ -268,6 +272,19 @@ class ChangeFinder:
     def history(self, model: int) -> AnswerHistory:
         """The committed trials of a model."""
         return self._histories[model]
+
+    def find_incomplete(self, model: int, unsure: UnsureGrades) -> AnswerAlarm | None:
+        """The alarm that the grades of too many answers of a model are unsure, since these are incomplete, if so."""
+        history = self._histories[model]
+        if history.count(INCOMPLETE) <= TOLERATED_ANSWERS:
+            return None
+        asked = history.trials()
+        incomplete, graded = unsure._replace(kinds=INCOMPLETE & unsure.kinds), asked.categories < UNGRADED
+        kinds = asked.kinds[graded & incomplete.mask(asked.kinds, asked.categories)]
+        trials = int(np.count_nonzero(graded))
+        if len(kinds) <= max(TOLERATED_ANSWERS, MAX_INCOMPLETE_SHARE * trials):
+            return None
+        return AnswerAlarm(model, AnswerKind(int(np.bitwise_or.reduce(kinds)) & incomplete.kinds), len(kinds), trials)
 
     def find_silence(self, model: int, kinds: AnswerKind) -> AnswerAlarm | None:
         """The alarm that most answers of a model are of one of these kinds, if so."""

@@ -1,13 +1,18 @@
 """Kinds of answers that are not plain text: what each means, and what follows from it.
 
-An answer that was cut off has a grade, but the whole answer might have had another one. Unless the rubric has a
-category for cut answers, their grades are unsure (`tally`). If most answers of a model say nothing, or a kind becomes
-more frequent during a run, an alarm ends it (`answer_alarms`).
+An incomplete answer has a grade, but the complete answer might have had another one. Unless the rubric has a category
+for its kind, its grade is unsure (`UnsureGrades`), and nothing is called that it could undo (`tally`). If too many
+answers of a model are incomplete, most say nothing, or a kind becomes more frequent during a run, an alarm ends it
+(`answer_alarms`).
 """
 
 from collections.abc import Mapping
 from enum import IntFlag
 from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class AnswerKind(IntFlag):
@@ -24,10 +29,18 @@ class AnswerKind(IntFlag):
 
     @property
     def signal(self) -> str:
-        """The name of its signal."""
-        return str(self.name).lower()
+        """The name of its signal; of several kinds those of all, separated by spaces."""
+        return " ".join(str(kind.name).lower() for kind in self)
+
+    @property
+    def phrase(self) -> str:
+        """Words that follow "12 of its 40 answers", which are of these kinds; cut ones that are right do not count."""
+        phrase = " or ".join(PHRASES[kind] for kind in self)
+        return f"{phrase} before they were right" if AnswerKind.TRUNCATED in self else phrase
 
 
+INCOMPLETE = AnswerKind.CONTEXT_LENGTH | AnswerKind.TRUNCATED | AnswerKind.TIMED_OUT
+"""Kinds of answers that a limit has ended, or prevented: with a larger one they could be in any category."""
 SAY_NOTHING = AnswerKind.CONTEXT_LENGTH | AnswerKind.REASONING_ONLY | AnswerKind.EMPTY
 """Kinds of answers that hold no answer. A few may come from a model; most of a model's answers do not."""
 
@@ -42,6 +55,23 @@ PHRASES: Mapping[AnswerKind, str] = {
     AnswerKind.EMPTY: "are empty",
 }
 """For each kind, the phrase that follows "12 of its 40 answers"."""
+
+
+class UnsureGrades(NamedTuple):
+    """Rule for graded answers that could be in another category."""
+
+    kinds: int
+    """Bits of `AnswerKind`, as in `Plan.may_be_right`."""
+    sure: int | None = None
+    """The category whose grades stand nevertheless, if any."""
+
+    def mask(self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mask of the unsure ones among trials, by the kinds of their answers and their categories."""
+        unsure = (kinds & self.kinds) > 0
+        return unsure if self.sure is None else unsure & (categories != self.sure)
+
+
+NOTHING_UNSURE = UnsureGrades(0)
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.answer_alarms import MAX_CUT_SHARE, TOLERATED_ANSWERS, AnswerAlarm, ChangeFinder
+from adaptive_eval.core.answer_alarms import AnswerAlarm, ChangeFinder
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no_further
@@ -330,11 +330,6 @@ class Controller:
         return self._tally.ungraded
 
     @property
-    def timed_out(self) -> IntArray:
-        """(L, M, K): the part of `counts` that timed out."""
-        return self._tally.timed_out
-
-    @property
     def arrived(self) -> IntArray:
         """(L, M, K): all outcomes in issued rounds, complete or not; for display only."""
         return self._tally.arrived
@@ -566,7 +561,7 @@ class Controller:
         for model in sorted({batch.model for batch in done} - self.set_aside.keys()):
             change = self._changes.find_change(model)
             alarm = self._find_bad_share(model) if change is None else self._changes.describe(model, change)
-            if alarm is None or any((earlier.model, earlier.kind) == (model, alarm.kind) for earlier in self.alarms):
+            if alarm is None or any(row.model == model and row.kind & alarm.kind for row in self.alarms):
                 continue
             self.alarms.append(alarm)
             if not self.plan.stops_on_alarm:
@@ -579,11 +574,9 @@ class Controller:
         return self.plan.stops_on_alarm and len(self.alarms) > before
 
     def _find_bad_share(self, model: int) -> AnswerAlarm | None:
-        """The alarm that too many answers of a model were cut off, or else say nothing, if so."""
-        cut, trials = self._tally.share_unsure(model)
-        if cut > max(TOLERATED_ANSWERS, MAX_CUT_SHARE * trials):
-            return AnswerAlarm(model, AnswerKind.TRUNCATED, cut, trials)
-        return self._changes.find_silence(model, AnswerKind(self.plan.says_nothing))
+        """The alarm that too many answers of a model are incomplete, or else say nothing, if so."""
+        incomplete = self._changes.find_incomplete(model, self.plan.unsure)
+        return incomplete or self._changes.find_silence(model, AnswerKind(self.plan.says_nothing))
 
     def _end_by_alarm(self) -> None:
         """End the run with a last look, at which nothing is called anew."""

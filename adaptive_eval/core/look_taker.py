@@ -18,7 +18,6 @@ from adaptive_eval.core.look import (
 )
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import has_error_left, is_giving_up
-from adaptive_eval.core.shared_trials import UnsureGrades
 from adaptive_eval.core.stages import (
     Extension,
     PairPlaces,
@@ -151,12 +150,11 @@ class LookTaker:
 
     def _empty_tally(self, max_trials: int) -> Tally:
         plan = self.plan
-        sure = int(plan.bench.weights.argmax()) if plan.best_is_sure else None
         return Tally(
             plan.bench,
             plan.prior,
             max_trials,
             source=plan.source,
             coupled=plan.coupled,
-            unsure=UnsureGrades(plan.may_be_right, sure),
+            unsure=plan.unsure,
         )

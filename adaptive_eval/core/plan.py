@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
+from adaptive_eval.core.answer_kinds import UnsureGrades
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
 from adaptive_eval.core.evidence_source import DrawnQuestions, EvidenceSource, OneTrialEach, TrialByTrial
 from adaptive_eval.core.gates import SeveralGates
@@ -191,6 +192,11 @@ class Plan:
             "drawn may not be used with earlier outcomes or with shared seeds",
             self,
         )
+
+    @property
+    def unsure(self) -> UnsureGrades:
+        """Which graded answers could be in another category."""
+        return UnsureGrades(self.may_be_right, int(self.bench.weights.argmax()) if self.best_is_sure else None)
 
     @property
     def source(self) -> EvidenceSource:

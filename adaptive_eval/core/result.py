@@ -45,12 +45,11 @@ class ModelResult(NamedTuple):
     trials: int
     """Graded trials."""
     lowest: float
-    """The score with every ungraded answer and every time-out in the worst category."""
+    """The score with every ungraded answer and every unsure one in the worst category."""
     highest: float
-    """The score with all of these in the best category, and all answers that were cut off."""
-    cut: int = 0
-    """Those of `trials`, or of a recorded model's outcomes, that could be in another category, since they were cut
-    off."""
+    """The score with all of these in the best category."""
+    unsure: int = 0
+    """Those of `trials`, or of a recorded model's outcomes, that could be in another category (`Plan.unsure`)."""
 
 
 class ComparisonResult(NamedTuple):
@@ -83,14 +82,6 @@ class Called(NamedTuple):
     boundary: float
 
 
-class BoundedScore(NamedTuple):
-    """A score, and its range if time-outs, ungraded and cut answers had other outcomes."""
-
-    score: float
-    lowest: float
-    highest: float
-
-
 class GateResult(NamedTuple):
     """One part of a gate for a model: on all questions, or on a benchmark that has a gate of its own."""
 
@@ -101,9 +92,6 @@ class GateResult(NamedTuple):
     """1: passed; -1: failed; 0: neither."""
     z: float
     """With delta added to the model's score: positive is better than the baseline less delta."""
-    model_score: BoundedScore
-    baseline: BoundedScore
-    """That of the baseline, or the value of a gate without one."""
 
 
 class AnswerCost(NamedTuple):
@@ -149,7 +137,7 @@ def conclude(
     correction: ScoreCorrection | None = None,
 ) -> Result:
     """The result as of the latest look, or by scores with a correction for errors of the grader."""
-    plan, bounds, decided = looks.plan, looks.tally.bounds(time_outs=True), looks.decided
+    plan, bounds, decided = looks.plan, looks.tally.bounds(), looks.decided
     if correction is not None:
         look, decided = looks.correct(look, available, correction, anew=reason is not Reason.ALARM)
         bounds = None if bounds is None else correction.bounds(bounds)
@@ -161,13 +149,13 @@ def conclude(
     comparisons = _comparisons(looks, look, decided, available, compared, correction, has_ended=reason is not None)
     return Result(
         reason=reason,
-        models=_models(plan, look, available, means, bounds, looks.tally.cut),
+        models=_models(plan, look, available, means, bounds, looks.tally.unsure_answers),
         comparisons=comparisons,
         reversals=_reversals(plan, look, available),
         trials=int(available.trials.sum()),
         fixed_trials=int(bench.asked.sum()) * bench.questions * plan.trials.max,
         spent=spent,
-        gates=() if look.evidence.gate is None else _gates(plan, look, bounds),
+        gates=() if look.evidence.gate is None else _gates(look),
         costs=_costs(look, available),
         trials_to_go=min(
             _trials_to_go(plan, [comparison.verdict for comparison in comparisons], available),
@@ -224,7 +212,7 @@ def _models(
     available: AvailableTrials,
     means: FloatArray,
     bounds: ScoreBounds | None,
-    cut: NDArray[np.integer],
+    unsure: NDArray[np.integer],
 ) -> tuple[ModelResult, ...]:
     estimates, sigma = look.estimates, look.estimates.sigma()
     sampled = np.sqrt(_similar_question_variance(estimates.var, plan.source.sampled_variance(means, plan.bench)))
@@ -247,7 +235,7 @@ def _models(
             trials=int(available.trials[model]),
             lowest=float(ends[0].score[model]),
             highest=float(ends[1].score[model]),
-            cut=int(cut[model]),
+            unsure=int(unsure[model]),
         )
         for place, model in enumerate(look.order.tolist())
     )
@@ -314,22 +302,10 @@ def _comparisons(
     return tuple(map(ComparisonResult, *columns))
 
 
-def _gates(plan: Plan, look: JudgedLook, bounds: ScoreBounds | None) -> tuple[GateResult, ...]:
-    evidence, margin = look.evidence, plan.objective.margin
-    assert margin is not None
-    variants = [look.estimates] * 3 if bounds is None else [look.estimates, bounds.lowest, bounds.highest]
-    scores = np.stack(
-        [np.append(estimates.score[:, None], estimates.parts[:, :, 0], axis=1) for estimates in variants], axis=-1
-    )
+def _gates(look: JudgedLook) -> tuple[GateResult, ...]:
+    evidence = look.evidence
     return tuple(
-        GateResult(
-            model,
-            part,
-            int(look.memory.call[at]),
-            float(evidence.z[at]),
-            BoundedScore(*scores[model, part].tolist()),
-            BoundedScore(*scores[margin.baseline, part].tolist()),
-        )
+        GateResult(model, part, int(look.memory.call[at]), float(evidence.z[at]))
         for part, rows in enumerate(rows_of_gates(evidence))
         for at, model in zip(rows.tolist(), evidence.first[rows].tolist(), strict=True)
     )

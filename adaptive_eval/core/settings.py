@@ -197,7 +197,7 @@ class RecordedTrials(NamedTuple):
     categories: NDArray[np.uint8]
     """(L, M, N): categories, or `rounds.UNGRADED` without a grade, or `rounds.MISSING` where there is no trial."""
     unsure: NDArray[np.bool_]
-    """(L, M, N): trials whose grade could be another, since the answer was cut off."""
+    """(L, M, N): trials whose grade could be another, since the answer is incomplete."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -233,7 +233,7 @@ class Bench:
     recorded_trials: RecordedTrials | None = None
     """The same outcomes one by one, with those that have no grade."""
     prior_unsure: NDArray[np.int64] | None = None
-    """(L, M, K): the part of `prior_counts` whose grade could be another, since the answer was cut off."""
+    """(L, M, K): the part of `prior_counts` whose grade could be another, since the answer is incomplete."""
     together: tuple[int, ...] = ()
     """Trials of a question that one request to each model asks; empty: one."""
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.answer_kinds import NOTHING_UNSURE, UnsureGrades
 from adaptive_eval.core.rounds import MISSING, UNGRADED, Batch
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import ModelNumbers
@@ -41,28 +41,6 @@ class PairedEvidence(NamedTuple):
     moments: PairedMoments
     values: FloatArray
     """Possible differences between the values of two trials."""
-
-
-def timed_out(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Mask of the trials that timed out, by the kinds of their answers."""
-    return (kinds & AnswerKind.TIMED_OUT) > 0
-
-
-class UnsureGrades(NamedTuple):
-    """Rule for answers that could be in another category if they were complete."""
-
-    kinds: int
-    """Bits of `AnswerKind`, as in `Plan.may_be_right`."""
-    sure: int | None = None
-    """The category whose grades stand nevertheless, if any."""
-
-    def mask(self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Mask of the unsure ones among trials, by the kinds of their answers and their categories."""
-        unsure = ((kinds & self.kinds) > 0) & ~timed_out(kinds)
-        return unsure if self.sure is None else unsure & (categories != self.sure)
-
-
-NOTHING_UNSURE = UnsureGrades(0)
 
 
 class SharedTrials:

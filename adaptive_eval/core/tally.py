@@ -8,12 +8,9 @@ answers could undo. A comparison is called, or tied, only if it would be with al
 model and in the worst for the other, and vice versa (`judge`). So the rule's promise holds whatever their grades would
 have been. A model is set aside only if this no longer allows any decision: see `why_unjudgeable`.
 
-The same holds for answers that were cut off (`Plan.may_be_right`): they count as graded, and nothing is called that
-they could undo. A cut answer that is right keeps its grade. Too many of them end the run (`answer_alarms`).
-
-A time-out is different: it is a late answer, has a category, and counts in decisions, if there are at least as many
-real answers. Results bound the score for all of these, since each could differ with another grader or another limit on
-tokens or time.
+The same holds for incomplete answers (`Plan.may_be_right`): they count as graded, and nothing is called that they could
+undo. One that is right keeps its grade. Too many of them end the run (`answer_alarms`), and a model of which most
+requests of a round time out is set aside before they count (`rounds`). Results bound the score for all of these.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerHistory
+from adaptive_eval.core.answer_kinds import NOTHING_UNSURE, UnsureGrades
 from adaptive_eval.core.evidence import Estimates, Prior
 from adaptive_eval.core.evidence_source import EvidenceSource
 from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
 from adaptive_eval.core.settings import Bench, require
-from adaptive_eval.core.shared_trials import NOTHING_UNSURE, SharedTrials, UnsureGrades, timed_out
+from adaptive_eval.core.shared_trials import SharedTrials
 from adaptive_eval.core.types import ModelNumbers, Outcome
 from scorio.moments import CountArray, FloatArray, IntArray, over_categories
 
@@ -121,11 +119,9 @@ class Tally:
         """Trials of committed rounds that the grader could not grade."""
         self.arrived: IntArray = np.zeros(shape, dtype=np.int32)
         """All outcomes in issued rounds, complete or not; for display only."""
-        self.timed_out: IntArray = np.zeros(shape, dtype=np.int32)
-        """The part of `counts` that timed out. `np.zeros` takes no memory until written to; `zeros_like` does."""
         self.unsure: IntArray = np.zeros(shape, dtype=np.int32)
-        """The part of `counts`, and of prior outcomes, whose grade could be another: cut answers that are not certainly
-        right."""
+        """The part of `counts`, and of prior outcomes, whose grade could be another: incomplete answers that are not
+        certainly right. `np.zeros` takes no memory until written to; `zeros_like` does."""
         self._shared = SharedTrials(bench, unsure) if coupled else None
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts
@@ -180,9 +176,8 @@ class Tally:
             if batch.has_ungraded:
                 self.ungraded[model] += batch.ungraded().astype(np.int32)
             if batch.kinds.any():
-                late, cut = timed_out(batch.kinds), self._unsure.mask(batch.kinds, batch.categories_by_place())
-                self.timed_out[model] += batch.categories(categories, late).astype(np.int32)
-                self.unsure[model] += batch.categories(categories, cut).astype(np.int32)
+                unsure = self._unsure.mask(batch.kinds, batch.categories_by_place())
+                self.unsure[model] += batch.categories(categories, unsure).astype(np.int32)
         if self._shared is not None:
             self._shared.take(batches)
         self._estimate_scored(sorted({batch.model for batch in batches}))
@@ -197,13 +192,8 @@ class Tally:
         """Take back the committed trials of a model from this place in its history on."""
         asked = history.trials()
         questions, categories = asked.questions[at:], asked.categories[at:]
-        is_timed_out, cut = timed_out(asked.kinds[at:]), self._unsure.mask(asked.kinds[at:], categories)
-        graded = categories < UNGRADED
-        for tally, mask in (
-            (self.counts, graded),
-            (self.timed_out, graded & is_timed_out),
-            (self.unsure, graded & cut),
-        ):
+        graded, unsure = categories < UNGRADED, self._unsure.mask(asked.kinds[at:], categories)
+        for tally, mask in (self.counts, graded), (self.unsure, graded & unsure):
             np.subtract.at(tally[model], (questions[mask], categories[mask]), 1)
         np.subtract.at(self.ungraded[model], questions[~graded], 1)
         self.forget_arrivals(model)
@@ -213,12 +203,8 @@ class Tally:
             self.estimates = self.estimates.without(model, Estimates.nothing(self.bench))
         self._estimate_scored([model])
 
-    def share_unsure(self, model: int) -> tuple[int, int]:
-        """How many of a model's graded trials in this run could be in another category, and how many there are."""
-        return int(self._unsure_in_run(model).sum()), int(self.counts[model].sum())
-
     @property
-    def cut(self) -> NDArray[np.int64]:
+    def unsure_answers(self) -> NDArray[np.int64]:
         """(L,): of each model's graded trials in this run, or of a recorded model's outcomes, those that could be in
         another category."""
         in_run = [int(self._unsure_in_run(model).sum()) for model in range(self.bench.models)]
@@ -238,8 +224,7 @@ class Tally:
         """Begin with the committed trials of the stage before; prior outcomes are those of today's settings."""
         for model, old_number in enumerate(models):
             if old_number is not None:
-                for name in ("counts", "ungraded", "timed_out"):
-                    getattr(self, name)[model] = getattr(before, name)[old_number]
+                self.counts[model], self.ungraded[model] = before.counts[old_number], before.ungraded[old_number]
                 self.unsure[model] += before._unsure_in_run(old_number).astype(np.int32)
                 self.arrived[model] = self.counts[model]
         if self._shared is not None and before._shared is not None:
@@ -258,9 +243,9 @@ class Tally:
             if (reason := why_unjudgeable(counts.sum(axis=-1), self.ungraded[model], asks_all=asks_all)) is not None:
                 yield model, reason
 
-    def bounds(self, *, time_outs: bool = False) -> ScoreBounds | None:
-        """How far ungraded and cut answers, and `time_outs` if included, could move the estimates."""
-        unknown = UnknownGrades(self.ungraded, self.unsure + self.timed_out if time_outs else self.unsure)
+    def bounds(self) -> ScoreBounds | None:
+        """How far ungraded and incomplete answers could move the estimates."""
+        unknown = UnknownGrades(self.ungraded, self.unsure)
         return score_bounds(self._reestimate, self.estimates, self.counts, unknown, self.bench.weights)
 
     def extremes(self) -> tuple[CountArray, CountArray]:

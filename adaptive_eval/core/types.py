@@ -113,7 +113,7 @@ class Verdict(StrEnum):
     OUT_OF_REACH = "out_of_reach"
     """The remaining trials would hardly decide it; a change of order or a larger budget can reopen it."""
     BLOCKED = "blocked"
-    """One of the two models was set aside, or ungraded or cut answers could decide it."""
+    """One of the two models was set aside, or ungraded or incomplete answers could decide it."""
     UNDECIDED_BY_LABELS = "undecided_by_labels"
     """The grades decide it, but scores corrected by labels do not. No look has this verdict: see `corrected`."""
 
@@ -146,7 +146,7 @@ class Reason(StrEnum):
     GPU_TIME = "gpu_time"
     """Servers were held for all the GPU time in the budget."""
     ALARM = "alarm"
-    """Too many answers of a model were cut off, or a kind of failure has become more frequent (`answer_alarms`)."""
+    """Too many answers of a model are incomplete, or a kind of failure has become more frequent (`answer_alarms`)."""
 
     def ends(self, trials: int) -> bool:
         """Whether a run with this many trials is finished. After an alarm, or blocked without any trial, it was only

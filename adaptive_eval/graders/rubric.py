@@ -25,7 +25,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.base.sections import Section, config_error
-from adaptive_eval.core.answer_kinds import SAY_NOTHING, AnswerKind
+from adaptive_eval.core.answer_kinds import INCOMPLETE, SAY_NOTHING, AnswerKind
 from adaptive_eval.core.settings import MAX_CATEGORIES
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
 from adaptive_eval.graders.types import ANSWER_SIGNALS, NEEDS_RUBRIC, SignalValue
@@ -350,26 +350,31 @@ def _number(facts: Facts, name: str) -> float:
 
 Rubric = DeclaredRubric | SchemaRubric
 """Maps signals to a category."""
-CUT_OFF_SIGNALS = frozenset({"truncated", "repeated_pattern"})
-"""Signals with which a rubric can grade answers that were cut off."""
 
 
-def grades_cut_answers(rubric: Rubric) -> bool:
-    """Whether the rubric has a condition for answers that were cut off, so their grades are valid."""
-    return not rubric.needs.isdisjoint(CUT_OFF_SIGNALS)
+def unsure_kinds(rubric: Rubric, *, in_gate: bool) -> AnswerKind:
+    """Kinds of answers that could be in another category: incomplete ones and, in a gate, empty ones, except those for
+    which the rubric has a condition."""
+    incomplete = INCOMPLETE if "repeated_pattern" not in rubric.needs else AnswerKind(0)  # it is 1 for all of these
+    return _unnamed(incomplete | AnswerKind.EMPTY if in_gate else incomplete, rubric)
+
+
+def _unnamed(kinds: AnswerKind, rubric: Rubric) -> AnswerKind:
+    """Those of these kinds for which the rubric has no condition."""
+    return AnswerKind(sum(kind for kind in kinds if kind.signal not in rubric.needs))
 
 
 def says_nothing(rubric: Rubric) -> AnswerKind:
     """Kinds of answers without content, except those for which the rubric has a condition."""
     if AnswerKind.EMPTY.signal in rubric.needs:  # all kinds without content are empty
         return AnswerKind(0)
-    return AnswerKind(sum(kind for kind in SAY_NOTHING if kind.signal not in rubric.needs))
+    return _unnamed(SAY_NOTHING, rubric)
 
 
 def best_is_sure(rubric: Rubric) -> bool:
     """Whether an answer without content is never in the best category; false if the share of wrong ones is scored.
 
-    If so, a cut-off answer in the best category would also be in it if it were complete.
+    If so, an incomplete answer in the best category would also be in it if it were complete.
     """
     return bool(rubric.lacks) or rubric.category(dict.fromkeys(rubric.needs, False)) != int(np.argmax(rubric.weights))
 

@@ -36,7 +36,7 @@ class AnswersLost(Event, kind="answers_lost"):
 @dataclass(frozen=True, slots=True)
 class AlarmRaised(Event, kind="alarm"):
     """The answers of a model are suspicious: at the first look all share a suspicious trait; or at any look they
-    repeat, too many are cut off, or a kind of failure has become more frequent."""
+    repeat, too many are incomplete, or a kind of failure has become more frequent."""
 
     model: str
     fault: str = ""

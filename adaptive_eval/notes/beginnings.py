@@ -43,7 +43,7 @@ class PriorTaken(Event, kind="prior"):
     sampled_otherwise: Sequence[str] = ()
     """Sampling settings of the other run that differ from those of this one, as `model.key: there → here`."""
     unsure: Mapping[str, Mapping[str, Sequence[int]]] | None = optional_field()
-    """Places in `outcomes` of cut answers, which could have another grade; None if there are none."""
+    """Places in `outcomes` of incomplete answers, which could have another grade; None if there are none."""
     corrected: Sequence[str] | None = optional_field()
     """Models of this run whose scores labels correct in the other one; here their grades count."""
     alarms: Mapping[str, str] | None = optional_field()
@@ -72,8 +72,8 @@ class OutcomesRecorded(Event, kind="recorded"):
     digest: str = ""
     """Digest of all this except the names and the directory."""
     unsure: Mapping[str, Sequence[int]] | None = optional_field()
-    """By question, places in `outcomes` of answers that could have another grade, since they were cut off; None if
-    there are none."""
+    """By question, places in `outcomes` of incomplete answers, which could have another grade; None if there are
+    none."""
     shared_seed: int | None = optional_field()
     """The seed of the run that asked, if its seeds are the same for all models and places are trial numbers: these
     trials can then be compared with those of other models one by one."""

@@ -1,10 +1,9 @@
-"""Alarms about answers in words, and answers that were cut off, for the headline of every display."""
+"""Alarms about answers in words, and incomplete answers, for the headline of every display."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.answer_alarms import AnswerAlarm
-from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.types import Reason
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes import Event, alarms_of_events
@@ -21,8 +20,7 @@ from adaptive_eval.report.needs import (
 from adaptive_eval.report.results import AlarmRow, Results
 from adaptive_eval.report.warnings import REPEATS_UNCLEAR, is_alarmed
 
-TRUNCATED = AnswerKind.TRUNCATED.signal
-OF_CUTS = (NeedKind.WHOLE_ANSWERS, NeedKind.WHOLE_PRIOR)
+OF_COMPLETE = (NeedKind.COMPLETE_ANSWERS, NeedKind.COMPLETE_PRIOR)
 
 
 def alarm_rows(alarms: Sequence[AnswerAlarm], models: Sequence[str]) -> tuple[AlarmRow, ...]:
@@ -44,7 +42,7 @@ def alarm_rows(alarms: Sequence[AnswerAlarm], models: Sequence[str]) -> tuple[Al
 
 
 def alarm_sentences(results: Results) -> Iterator[str]:
-    """Describe alarms, and comparisons that cut answers could decide; nothing if all is well."""
+    """Describe alarms, and comparisons that incomplete answers could decide; nothing if all is well."""
     yield from _unread_answers(results)
     begin = "Stopped by an alarm" if results.run.reason == Reason.ALARM else "Alarm"
     for is_change, what in (True, "a server has changed; "), (False, ""):
@@ -55,17 +53,17 @@ def alarm_sentences(results: Results) -> Iterator[str]:
     if repeated := models_with(results, AnswerFault.REPEATED):
         come_back = f"answers of {some_models(repeated)} come back word for word"
         yield f"Alarm: {come_back}; do not rely on comparisons with such a model."
-    if undecided := [need for _, need in needs_of(results) if need.kind in OF_CUTS]:
+    if undecided := [need for _, need in needs_of(results) if need.kind in OF_COMPLETE]:
         names = some_models(dict.fromkeys(name for need in undecided for name in need.models))
-        yield f"{several(len(undecided), 'comparison')} could turn on cut answers of {names}."
+        yield f"{several(len(undecided), 'comparison')} could turn on incomplete answers of {names}."
 
 
 def alarmed_models(results: Results, events: Sequence[Event]) -> Mapping[str, str]:
     """Models whose answers decide nothing in their run, each with its alarm; where `on_alarm: never` lets all answers
-    count, those with too many cut ones."""
+    count, those with too many incomplete ones."""
     all_count = results.setting("stopping", "on_alarm") == "never"
     ended = alarms_of_events(events) if is_alarmed(results.decisions, results.warnings) else {}
-    about = {row.model: row.text for row in results.alarms if row.kind == TRUNCATED or not all_count}
+    about = {row.model: row.text for row in results.alarms if row.is_incomplete or not all_count}
     return {model: alarm.text for model, alarm in ended.items()} | {**void_models(results)} | about
 
 
@@ -78,9 +76,9 @@ def alarms_by_model(results: Results) -> Mapping[str, str]:
 
 
 def _unread_answers(results: Results) -> Iterator[str]:
-    """Say so if the grader found no answer of models with an alarm about cut answers."""
-    cut = {row.model for row in results.alarms if row.since is None and row.kind == TRUNCATED}
+    """Say so if the grader found no answer of models with an alarm about incomplete answers."""
+    incomplete = {row.model for row in results.alarms if row.since is None and row.is_incomplete}
     unread = models_with(results, AnswerFault.UNREAD)
-    if rows := [row for row in results.models if row.name in cut and row.name in unread]:
+    if rows := [row for row in results.models if row.name in incomplete and row.name in unread]:
         responses = f"{sum(row.trials for row in rows):,} responses of {some_models(row.name for row in rows)}"
         yield f"The grader found no answer in any of the {responses}: fix it before you start over."

@@ -8,8 +8,8 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import ComparisonResult, ModelResult, question_means
 from adaptive_eval.core.types import VERDICTS_OF_LOOKS, Reason, Verdict
@@ -53,8 +53,8 @@ from adaptive_eval.report.results import (
 )
 from adaptive_eval.report.snapshot import RunSubject, Snapshot, run_info, server_rows
 from adaptive_eval.report.warnings import (
-    cut_prior_cautions,
     elsewhere_cautions,
+    incomplete_prior_cautions,
     is_alarmed,
     judge_caution,
     label_cautions,
@@ -64,8 +64,6 @@ from adaptive_eval.report.warnings import (
     signal_cautions,
     unknown_cautions,
 )
-from adaptive_eval.report.words import draws_questions
-from scorio.moments import FloatArray, weighted
 from scorio.rank import rank_scores
 
 MAX_TRIALS_NEEDED = 1e12
@@ -101,7 +99,7 @@ def look_results(snapshot: Snapshot) -> Results:
     reversals = tuple(
         (subject.models[reversal.first], _model_name(subject, reversal.second)) for reversal in result.reversals
     )
-    gate, of_benchmarks = _build_gate(snapshot, models, pairs, reversals)
+    gate, of_benchmarks = _build_gate(snapshot, pairs, reversals)
     results = Results(
         format=FORMAT,
         run=snapshot.run,
@@ -136,7 +134,7 @@ def build_results(snapshot: Snapshot) -> Results:
     """Build the results, which takes a while with thousands of questions."""
     subject, result, usages, weights = snapshot.subject, snapshot.result, snapshot.usages, snapshot.bench.weights
     results, order = look_results(snapshot), [row.model for row in result.models]
-    names = [subject.models[model] for model in order]
+    names, unsure = [subject.models[model] for model in order], AnswerKind(snapshot.plan.may_be_right)
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     return replace(
         results,
@@ -153,13 +151,13 @@ def build_results(snapshot: Snapshot) -> Results:
             *label_cautions(results.models, results.labelled),
             *prior_caution(subject.models, snapshot.prior_depths.tolist(), results.models, snapshot.events),
             *elsewhere_cautions(subject.models, snapshot.prior_depths.tolist(), snapshot.events),
-            *cut_prior_cautions(subject.models, snapshot.bench),
+            *incomplete_prior_cautions(subject.models, snapshot.bench),
             *reversal_cautions(results.reversals, subject.decisions),
             *metric_cautions(metrics),
             *snapshot.noticed,
-            *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
+            *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist()), unsure),
             *filter(None, snapshot.repeats),
-            *signal_cautions(subject.models, usages, result.models, Scale.of(weights.tolist())),
+            *signal_cautions(subject.models, usages, unsure),
         ),
         servers=server_rows(snapshot.events),
         metrics=metrics,
@@ -192,16 +190,9 @@ def _frontier_rows(snapshot: Snapshot) -> Iterator[FrontierRow]:
 
 
 def _build_gate(
-    snapshot: Snapshot,
-    models: Sequence[ModelRow],
-    pairs: Sequence[PairRow],
-    reversals: Sequence[tuple[str, str | None]],
+    snapshot: Snapshot, pairs: Sequence[PairRow], reversals: Sequence[tuple[str, str | None]]
 ) -> tuple[tuple[GateRow, ...], Outcomes]:
-    """Outcomes of the run's gate and of those that benchmarks have; empty without a gate.
-
-    An answer that is empty, or was not generated because it might exceed the context, may have deserved the best grade.
-    The bounds of the scores cover time-outs and missing grades.
-    """
+    """Outcomes of the run's gate and of those that benchmarks have; empty without a gate."""
     asked = gate_terms(snapshot.subject.decisions, snapshot.bench.weights.tolist())
     if asked is None:
         return (), {}
@@ -209,32 +200,16 @@ def _build_gate(
         rows = (GateRow(judged_model(pair, asked.baseline), asked.baseline, UNDECIDED, NOT_ANSWERS) for pair in pairs)
         return tuple(rows), {}
     asked = asked._replace(goes_on=snapshot.run.status == "running", void=snapshot.void)
-    drawn, bench = draws_questions(snapshot.subject.decisions), snapshot.bench
-    max_effect = max_effect_per_answer(snapshot.arrived, bench.weights, drawn=drawn, g=bench.question_weights)
-    lacking = [usage.signals["empty"] + usage.signals["context_length"] for usage in snapshot.usages]
-    may_move = dict(zip(snapshot.subject.models, (max_effect * lacking).tolist(), strict=True))
-    names, parts = snapshot.subject.models, [GatePart(None, asked.delta, 1.0), *_gated_benchmarks(snapshot)]
-    gates = snapshot.result.gates if bench.gates else list(plain_gate(asked, models, pairs, reversals, names))
-    return gate_rows(asked, parts, names, pairs, gates, may_move)
+    names, parts = snapshot.subject.models, [GatePart(None, asked.delta), *_gated_benchmarks(snapshot)]
+    gates = snapshot.result.gates if snapshot.bench.gates else list(plain_gate(asked, pairs, reversals, names))
+    return gate_rows(asked, parts, names, pairs, gates)
 
 
 def _gated_benchmarks(snapshot: Snapshot) -> Iterator[GatePart]:
     bench = snapshot.bench
     for label, delta in bench.gates:
-        in_benchmark = np.asarray(bench.benchmark_of) == label
-        share = float(bench.mean(in_benchmark.astype(float)))
-        yield GatePart(benchmark_named(snapshot.subject.questions[int(np.argmax(in_benchmark))]), delta, share)
-
-
-def max_effect_per_answer(
-    arrived: NDArray[np.integer], weights: FloatArray, *, drawn: bool, g: FloatArray | None = None
-) -> FloatArray:
-    """Largest effect of one answer on the score of each model, from counts (L, M, K). Drawn questions count as single
-    trials. `g` weighs the questions, with mean 1; None: all alike."""
-    trials = arrived.sum(axis=-1)
-    fewest = weighted(np.maximum(trials, 1), g, -1).min(axis=-1)
-    parts = np.maximum(trials.sum(axis=-1), 1) if drawn else trials.shape[1] * fewest
-    return np.asarray(np.ptp(weights) / parts)
+        first = int(np.argmax(np.asarray(bench.benchmark_of) == label))
+        yield GatePart(benchmark_named(snapshot.subject.questions[first]), delta)
 
 
 def build_unjudged(subject: RunSubject, ending: Ending, *, elapsed: float, now: float) -> Unjudged:
@@ -275,7 +250,7 @@ def _model_row(
         score_without_prior=own_score,
         rank_without_prior=own_rank,
         recorded=snapshot.recorded.get(at),
-        cut=row.cut,
+        unsure=row.unsure,
         grading=grading_cost([usage.grading]),
         labels=0 if with_labels is None else with_labels.labels,
         usd_per_answer=means.usd,

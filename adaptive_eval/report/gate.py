@@ -2,8 +2,7 @@
 
 PASS: it is not worse than the baseline by delta or more; FAIL: it is worse by more than delta. Both are calls of one
 comparison: the model's score plus delta against the baseline's, or against a fixed value. Each is wrong with a chance
-of at most 1 - confidence, however often one looks. A call decides nothing if failed answers could explain it, or if
-later trials reversed it.
+of at most 1 - confidence, however often one looks. A call decides nothing if later trials reversed it.
 
 Where benchmarks have gates of their own, a model passes if it passes all of them and the one on all questions, and
 fails if it fails any.
@@ -13,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import nan
 from typing import NamedTuple
 
-from adaptive_eval.core.result import BoundedScore, GateResult
+from adaptive_eval.core.result import GateResult
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.lines import Scale
-from adaptive_eval.report.results import GateRow, ModelRow, PairRow, setting
+from adaptive_eval.report.results import GateRow, PairRow, setting
 
 PASS, FAIL, UNDECIDED, OPEN = "PASS", "FAIL", "UNDECIDED", "open"
 OUTCOMES = (FAIL, OPEN, UNDECIDED, PASS)
@@ -67,19 +66,16 @@ def judged_model(pair: PairRow, baseline: str | None) -> str:
 
 def plain_gate(
     asked: GateTerms,
-    models: Sequence[ModelRow],
     pairs: Sequence[PairRow],
     reversals: Sequence[tuple[str, str | None]],
     names: Sequence[str],
 ) -> Iterator[GateResult]:
     """The gate's one part, on all questions, where no benchmark has a gate of its own."""
-    scores = {row.name: _bounded(row) for row in models}
     for pair in pairs:
         name = judged_model(pair, asked.baseline)
         z = 1.0 if (pair.signed_z(name) or 0.0) > 0.0 else -1.0
         call = int(-z if (pair.first, pair.second) in reversals else z) if pair.verdict == Verdict.RESOLVED else 0
-        other = BoundedScore(*[asked.value] * 3) if asked.baseline is None else scores[asked.baseline]
-        yield GateResult(names.index(name), 0, call, z, scores[name], other)
+        yield GateResult(names.index(name), 0, call, z)
 
 
 ALL_QUESTIONS = "all questions"
@@ -87,7 +83,6 @@ TURNED = "it was decided, but later trials point the other way"
 ENDED_FIRST = "the run ended before it was decided"
 NOT_ANSWERS = "the answers are not usable"
 BY_LABELS = "the grades decide it, but scores corrected by labels do not"
-NO_ANSWER = "timed out, were cut off, are empty or have no grade"
 
 
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
@@ -98,7 +93,7 @@ def outcome_in_words(outcome: str, asked: GateTerms) -> str:
     return f"{'' if outcome == FAIL else 'not '}{behind} by more than {asked.scale.points(asked.delta)}"
 
 
-MISSING_DECIDE = "answers that are missing, cut off, not usable or without a grade could decide it"
+MISSING_DECIDE = "answers that are missing, incomplete, empty, not usable or without a grade could decide it"
 
 
 def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
@@ -114,31 +109,12 @@ def _undecided(asked: GateTerms, pair: PairRow) -> tuple[str, str]:
     )
 
 
-def _bounded(row: ModelRow) -> BoundedScore:
-    """A model's score, with bounds for other outcomes of its failed answers; nan if it has no score."""
-    score = nan if row.score is None else row.score
-    return BoundedScore(score, *(score if end is None else end for end in (row.lowest, row.highest)))
-
-
-def _doubted_models(
-    asked: GateTerms, called: str, name: str, model: BoundedScore, baseline: BoundedScore
-) -> tuple[str, ...]:
-    """Models whose failed answers could explain a call: other outcomes could bring it within the margin."""
-    sides = [(name, model), (asked.against, baseline)]
-    (behind, low), (ahead, high) = sides if called == FAIL else reversed(sides)
-    given = asked.delta if called == FAIL else -asked.delta
-    lacking = [behind] * (low.highest != low.score) + [ahead] * (high.lowest != high.score)
-    return () if low.highest + given < high.lowest else tuple(lacking)
-
-
 class GatePart(NamedTuple):
     """Questions that a gate judges: all, or one benchmark."""
 
     benchmark: str | None
     """None: all questions."""
     delta: float
-    share: float
-    """Its share in the score."""
 
 
 Outcomes = Mapping[tuple[str, str], str]
@@ -151,47 +127,32 @@ def gate_rows(
     models: Sequence[str],
     pairs: Sequence[PairRow],
     results: Sequence[GateResult],
-    may_move: Mapping[str, float],
 ) -> tuple[tuple[GateRow, ...], Outcomes]:
-    """Outcome of each model, in the order of the pairs, and of each benchmark's own gate; `may_move` bounds the effect
-    of empty answers on each score."""
+    """Outcome of each model, in the order of the pairs, and of each benchmark's own gate."""
     rows, outcomes = [], {}
     for pair in pairs:
         name = judged_model(pair, asked.baseline)
         reasons: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
-        doubts: list[str] = []
         for result in results:
             if models[result.model] != name:
                 continue
             part = parts[result.part]
-            outcome, why, doubted = _outcome_of_part(
-                asked._replace(delta=part.delta), part, result, name, pair, may_move
-            )
+            outcome, why = _outcome_of_part(asked._replace(delta=part.delta), result, pair)
             reasons[outcome].append(f"on {part.benchmark or ALL_QUESTIONS} {why}" if len(parts) > 1 else why)
-            doubts += doubted
             if part.benchmark is not None:
                 outcomes[part.benchmark, name] = outcome
         decided = next(outcome for outcome in OUTCOMES if reasons[outcome])
-        rows.append(GateRow(name, asked.baseline, decided, "; ".join(reasons[decided]), tuple(dict.fromkeys(doubts))))
+        rows.append(GateRow(name, asked.baseline, decided, "; ".join(reasons[decided])))
     return tuple(rows), outcomes
 
 
-def _outcome_of_part(
-    asked: GateTerms, part: GatePart, result: GateResult, name: str, pair: PairRow, may_move: Mapping[str, float]
-) -> tuple[str, str, tuple[str, ...]]:
+def _outcome_of_part(asked: GateTerms, result: GateResult, pair: PairRow) -> tuple[str, str]:
     if result.call == 0:
-        return *_undecided(asked, pair), ()
+        return _undecided(asked, pair)
     if result.z * result.call < 0.0:
-        return UNDECIDED, TURNED, ()
+        return UNDECIDED, TURNED
     called = PASS if result.call > 0 else FAIL
-    both = [
-        side._replace(highest=side.highest + (0.0 if whose is None else may_move[whose]) / part.share)
-        for whose, side in ((name, result.model_score), (asked.baseline, result.baseline))
-    ]
-    if doubted := _doubted_models(asked, called, name, *both):
-        why = f"{called}, but answers of {' and '.join(doubted)} that {NO_ANSWER} could explain it"
-        return UNDECIDED, why, doubted
-    return called, outcome_in_words(called, asked), ()
+    return called, outcome_in_words(called, asked)
 
 
 def gate_outcome(rows: Sequence[GateRow]) -> str | None:

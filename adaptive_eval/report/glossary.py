@@ -87,7 +87,8 @@ GLOSSARY: Mapping[str, Term] = {
     "blocked": Term(
         "Blocked",
         "No decision is possible. One of the models was set aside (it gets no more trials), an alarm ended the run, "
-        "missing or cut-off answers could change the verdict, or answers come back word for word.",
+        "answers that are missing or incomplete (cut off, timed out, beyond the context) could change the verdict, or "
+        "answers come back word for word.",
     ),
     "undecided_by_labels": Term(
         "Undecided by labels",

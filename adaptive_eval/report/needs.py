@@ -10,7 +10,7 @@ from adaptive_eval.core.types import Reason, Verdict
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.labelled import MIN_LABELS
 from adaptive_eval.report.lines import Scale, count, safe_name, several
-from adaptive_eval.report.results import CUT_PRIOR, PairRow, Results
+from adaptive_eval.report.results import INCOMPLETE_PRIOR, PairRow, Results
 from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.report.words import draws_questions, objective_view
 
@@ -29,8 +29,8 @@ class NeedKind(Enum):
     """What an undecided comparison lacks, as words that follow "need", in the order of the next steps."""
 
     USABLE_ANSWERS = "usable answers, since an alarm ended the run"
-    WHOLE_ANSWERS = "complete answers instead of cut ones of {models}"
-    WHOLE_PRIOR = "a prior run without cut answers of {models}"
+    COMPLETE_ANSWERS = "complete answers instead of incomplete ones of {models}"
+    COMPLETE_PRIOR = "a prior run without incomplete answers of {models}"
     ANSWERS = "the answers of {models} that never came"
     INDEPENDENT_ANSWERS = "answers of {models} that do not come back word for word"
     GRADES = "grades for the ungraded answers of {models}"
@@ -88,14 +88,14 @@ def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
 
 def _need_of_blocked(results: Results, pair: PairRow) -> Need:
     rows, void = [row for row in results.models if row.name in (pair.first, pair.second)], void_models(results)
-    aside, earlier = [row for row in rows if row.set_aside is not None], models_with(results, CUT_PRIOR)
+    aside, earlier = [row for row in rows if row.set_aside is not None], models_with(results, INCOMPLETE_PRIOR)
     lacking = {
         NeedKind.INDEPENDENT_ANSWERS: [row for row in rows if row.name in void],
         NeedKind.MODEL: [row for row in aside if not row.signals.get("unanswered")],
-        NeedKind.WHOLE_ANSWERS: [row for row in rows if row.cut and not aside],
+        NeedKind.COMPLETE_ANSWERS: [row for row in rows if row.unsure and not aside],
         NeedKind.ANSWERS: [row for row in rows if row.signals.get("unanswered")],
         NeedKind.GRADES: [row for row in rows if row.ungraded],
-        NeedKind.WHOLE_PRIOR: [row for row in rows if row.name in earlier],
+        NeedKind.COMPLETE_PRIOR: [row for row in rows if row.name in earlier],
     }
     kind, models = next(((kind, models) for kind, models in lacking.items() if models), (NeedKind.MODEL, rows))
     return Need(kind, tuple(row.name for row in models))

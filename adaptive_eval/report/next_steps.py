@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
+from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.core.horizons import MAX_TIMES, MAX_TRIALS
 from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
 from adaptive_eval.report.needs import NeedKind, models_with, needs_of, round_up, some_models
 from adaptive_eval.report.results import PairRow, Results
+from adaptive_eval.report.warnings import remedies
 from adaptive_eval.report.words import draws_questions
 
 if TYPE_CHECKING:
@@ -153,12 +155,12 @@ def after_alarm(ending: "Ending") -> Iterator[Advice]:
     if True in kinds or (results is not None and models_with(results, AnswerFault.REPEATED)):
         yield _ask_again(ending)
     if kinds != {True}:  # else a server has changed, and that is all
-        yield from _whole_answers(ending)
+        yield from _complete_answers(ending)
 
 
 def for_needs(ending: "Ending") -> Iterator[Advice]:
     """Next steps for what undecided comparisons lack."""
-    steps = [*_doubtful_answers(ending), *(step for kind in ending.needs for step in STEPS[kind](ending))]
+    steps = [step for kind in ending.needs for step in STEPS[kind](ending)]
     yield from steps
     if not steps and ending.end.exit_code is ExitCode.SPENT:
         none = "every comparison is decided, and further trials do not change that: for more precision, start over"
@@ -167,21 +169,16 @@ def for_needs(ending: "Ending") -> Iterator[Advice]:
         yield Advice("check the grader on some answers:", f"adaptive-eval label {ending.place}")
 
 
-def _doubtful_answers(ending: "Ending") -> Iterator[Advice]:
-    """What to do if failed answers could explain a call of the gate."""
-    if doubted := dict.fromkeys(name for row in ending.gate for name in row.doubted):
-        yield Advice(f"see the answers of {some_models(doubted)}:", f"adaptive-eval monitor {ending.place} --web")
-        hint = "further trials do not help here: fix the server, its settings or the grader"
-        yield _step(ending, f"{hint}, and start over", fresh=True)
-
-
 # -- steps for each need ----------------------------------------------------------------------------------------------
 
 
-def _whole_answers(ending: "Ending") -> Iterator[Advice]:
-    change = "if you change the server, the model, the prompt or sampling (a larger max_tokens, for cut answers)"
+def _complete_answers(ending: "Ending") -> Iterator[Advice]:
+    signals = () if ending.results is None else [signal for row in ending.results.models for signal in row.signals]
+    advice = remedies(AnswerKind(answer_kinds(" ".join(signals))))
+    change = f"if you change the server, the model, the prompt or sampling{f' (use {advice})' if advice else ''}"
     yield _step(ending, f"{change}, start over", fresh=True)
-    rubric = "the rubric (a category with when: {truncated: true}, or {empty: true}, lets such answers count)"
+    names = "{truncated: true}, or timed_out, context_length or empty"
+    rubric = f"the rubric (a category with when: {names}, lets such answers count)"
     yield _regrade(ending, f"if you change the grader, answer keys or {rubric}:")
 
 
@@ -304,8 +301,10 @@ def _certified_width(pair: PairRow) -> float | None:
 
 STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {
     NeedKind.USABLE_ANSWERS: after_alarm,
-    NeedKind.WHOLE_ANSWERS: _whole_answers,
-    NeedKind.WHOLE_PRIOR: lambda at: iter([_step(at, "name another prior run, or none, and start over", fresh=True)]),
+    NeedKind.COMPLETE_ANSWERS: _complete_answers,
+    NeedKind.COMPLETE_PRIOR: lambda at: iter(
+        [_step(at, "name another prior run, or none, and start over", fresh=True)]
+    ),
     NeedKind.ANSWERS: _retry_answers,
     NeedKind.INDEPENDENT_ANSWERS: _independent_answers,
     NeedKind.GRADES: _grade_again,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adaptive_eval.core.answer_kinds import INCOMPLETE, answer_kinds
 from adaptive_eval.report.labelled import LabelledRun
 from adaptive_eval.report.question_rows import QuestionRows
 
@@ -101,8 +102,8 @@ class ModelRow:
     prior_depth: float
     """Outcomes of an earlier run in the score (R0), as a mean over the questions."""
     lowest: float | None = None
-    """The score if all unknown outcomes of complete rounds (ungraded, timed out or cut off) had the worst category;
-    equal to `score` if there are none."""
+    """The score if all unknown outcomes of complete rounds (ungraded or `unsure`) had the worst category; equal to
+    `score` if there are none."""
     highest: float | None = None
     """The same with the best category."""
     letters: str = ""
@@ -122,9 +123,9 @@ class ModelRow:
     """Cost of the grades of its answers, if a judge or verifier gave them."""
     labels: int = 0
     """Labels of its answers that count (`Results.labelled`)."""
-    cut: int = 0
-    """Answers in the score, without R0, that were cut off and could have had another grade, unless the rubric names
-    them."""
+    unsure: int = 0
+    """Answers in the score, without R0, whose grade could be another: incomplete ones, and in a gate empty ones, that
+    are not certainly right and that the rubric does not name."""
     usd_per_answer: float | None = None
     """Mean price of its answers, without their grades; None without a price."""
     tokens_per_answer: float | None = None
@@ -246,8 +247,6 @@ class GateRow:
     outcome: str
     """PASS, FAIL or UNDECIDED; open while the run goes on and may still decide it."""
     why: str
-    doubted: tuple[str, ...] = ()
-    """Models whose failed answers could explain the call: further trials change nothing."""
 
 
 SET_ASIDE = "set_aside"
@@ -286,11 +285,11 @@ class LookRow:
 
 @dataclass(frozen=True, slots=True)
 class AlarmRow:
-    """An alarm about the answers of a model: too many were cut off, or its server has changed."""
+    """An alarm about the answers of a model: too many are incomplete, or its server has changed."""
 
     model: str
     kind: str
-    """The signal of the answers that raised it: truncated, empty, context_length ..."""
+    """The signal of the answers that raised it: truncated, empty, timed_out ...; of incomplete ones all signals."""
     answers: int
     """Answers of this kind among the latest `of`."""
     of: int
@@ -302,6 +301,11 @@ class AlarmRow:
     nothing has changed."""
     text: str
     """The finding in words, to follow the model's name."""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether it is about incomplete answers."""
+        return bool(answer_kinds(self.kind) & INCOMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +319,8 @@ class Caution:
 
 REDECIDED = "redecided"
 """Kind of the warning that deciding settings were changed after looks."""
-CUT_PRIOR = "cut_prior"
-"""Kind of the warning that answers of R0 were cut off."""
+INCOMPLETE_PRIOR = "incomplete_prior"
+"""Kind of the warning that answers of R0 are incomplete."""
 
 
 @dataclass(frozen=True, slots=True)

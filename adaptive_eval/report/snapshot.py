@@ -13,7 +13,7 @@ from adaptive_eval import __version__
 from adaptive_eval.config.first_round import unbounded_models
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.answer_alarms import AnswerAlarm
-from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import Result
@@ -243,11 +243,12 @@ def complete(
 
 
 def _is_about_grader(alarm: AnswerAlarm, usage: TrialUsage) -> bool:
-    """Whether answers that were cut off do not explain that the grader finds nothing, since whole ones hold nothing for
-    it either."""
-    whole = usage.answers.number - usage.signals[AnswerKind.TRUNCATED.signal]
-    is_unread = usage.answers.fault is AnswerFault.UNREAD and whole >= MIN_ANSWERS
-    return is_unread and alarm.kind is AnswerKind.TRUNCATED
+    """Whether incomplete answers do not explain that the grader finds nothing, since complete ones hold nothing for it
+    either."""
+    late = AnswerKind.TIMED_OUT  # which `answers` leaves out
+    incomplete = sum(number for kinds, number in usage.kinds.items() if kinds & INCOMPLETE and not kinds & late)
+    is_unread = usage.answers.fault is AnswerFault.UNREAD and usage.answers.number - incomplete >= MIN_ANSWERS
+    return is_unread and bool(alarm.kind & INCOMPLETE)
 
 
 def run_info(

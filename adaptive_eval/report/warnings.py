@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from math import isfinite
 
 from adaptive_eval.base.lists import first_few
-from adaptive_eval.core.answer_kinds import PHRASES, AnswerKind
+from adaptive_eval.core.answer_kinds import INCOMPLETE, PHRASES, AnswerKind
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.result import ModelResult
 from adaptive_eval.core.rules import Correctable, Extendable, Rule
@@ -32,7 +33,7 @@ from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun
 from adaptive_eval.report.lines import Scale, several
 from adaptive_eval.report.looks import changed_horizons
 from adaptive_eval.report.other_costs import total_cost
-from adaptive_eval.report.results import CUT_PRIOR, REDECIDED, Caution, ModelRow, setting
+from adaptive_eval.report.results import INCOMPLETE_PRIOR, REDECIDED, Caution, ModelRow, setting
 from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged_by, objective_view
 
 LOGS = "imported logs"
@@ -128,14 +129,25 @@ REPORTED_KINDS = (
     AnswerKind.REFUSAL,
     AnswerKind.CONTENT_FILTER,
     AnswerKind.CONTEXT_LENGTH,
+    AnswerKind.TIMED_OUT,
 )
-"""Kinds of answers whose shares are reported; time-outs and missing answers have a warning of their own."""
+"""Kinds of answers whose shares are reported; missing answers have a warning of their own."""
+_REMEDIES: Mapping[AnswerKind, str] = {
+    AnswerKind.CONTEXT_LENGTH: "a smaller sampling.max_tokens or a server with a larger context",
+    AnswerKind.TRUNCATED: "a larger sampling.max_tokens",
+    AnswerKind.TIMED_OUT: "a longer sampling.timeout",
+}
 _MORE = {
     AnswerKind.TRUNCATED: " (max_tokens, the server's context, or a limit of the task)",
     AnswerKind.REASONING_ONLY: (
         ", and were graded as empty; if the answer is in the reasoning, check the reasoning parser of the server"
     ),
 }
+
+
+def remedies(kinds: AnswerKind) -> str:
+    """What would make answers of these kinds complete; "" if nothing is known to."""
+    return " and ".join(_REMEDIES[kind] for kind in INCOMPLETE & kinds)
 
 
 def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
@@ -233,16 +245,16 @@ def prior_caution(
         yield Caution("prior", None, f"{text}{changes} {_order_alone(models)}")
 
 
-def cut_prior_cautions(names: Sequence[str], bench: Bench) -> Iterator[Caution]:
-    """Warn of answers of R0 that were cut off, for each model that is asked."""
+def incomplete_prior_cautions(names: Sequence[str], bench: Bench) -> Iterator[Caution]:
+    """Warn of incomplete answers of R0, for each model that is asked."""
     if bench.prior_unsure is None:
         return
     for name, asked, unsure in zip(names, bench.asked, bench.prior_unsure, strict=True):
         if asked and unsure.any():
             number = int(unsure.sum())
-            were = f"{several(number, 'answer')} of the prior run {'was' if number == 1 else 'were'} cut off"
+            are = f"{several(number, 'answer')} of the prior run {'is' if number == 1 else 'are'} incomplete"
             no_call = "No comparison is decided that another grade could reverse"
-            yield Caution(CUT_PRIOR, name, f"{were}. {no_call}")
+            yield Caution(INCOMPLETE_PRIOR, name, f"{are}. {no_call}")
 
 
 def sampling_sentence(prior: PriorTaken) -> str:
@@ -433,24 +445,32 @@ def reversal_cautions(pairs: Sequence[tuple[str, str | None]], decisions: Mappin
 
 
 def unknown_cautions(
-    names: Sequence[str], usages: Sequence[TrialUsage], results: Iterable[ModelResult], scale: Scale
+    names: Sequence[str],
+    usages: Sequence[TrialUsage],
+    results: Iterable[ModelResult],
+    scale: Scale,
+    unsure: AnswerKind = INCOMPLETE,
 ) -> Iterator[Caution]:
-    """Warn of time-outs and ungraded answers, with their largest effect on each score."""
+    """Warn of answers without a grade, and of those of the kinds that are `unsure`, with their largest effect on each
+    score."""
     for row in sorted(results, key=lambda row: row.model):
         usage = usages[row.model]
-        late, failed = usage.signals["timed_out"], usage.signals["unanswered"]
-        ungraded = usage.ungraded - failed
-        parts = [f"{late} timed out at every attempt"] if late else []
+        signals, failed = usage.signals, usage.signals["unanswered"]
+        ungraded, late = usage.ungraded - failed, 0 if isfinite(row.score) else signals["timed_out"]
+        kinds = AnswerKind(sum(kind for kind in unsure if signals[kind.signal]))
+        parts = [f"{row.unsure} {kinds.phrase}"] if row.unsure and kinds else []
+        parts += [f"{late} {PHRASES[AnswerKind.TIMED_OUT]}"] if late else []
         parts += [f"{failed} never came, since every attempt at them failed"] if failed else []
         parts += [f"{ungraded} could not be graded"] if ungraded else []
         if not parts:
             continue
-        parts += [f"{row.cut} were cut off"] if row.cut else []
         moved = ", and are in no score"
         if row.highest > row.lowest:
             ends = scale.width(row.lowest), scale.width(row.highest)
             moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
-        consequences = ". No comparison is decided that their grades could reverse" if usage.ungraded or row.cut else ""
+        consequences = (
+            ". No comparison is decided that their grades could reverse" if usage.ungraded or row.unsure else ""
+        )
         consequences += ". The next start grades them again" if ungraded else ""
         yield Caution(
             "unknown", names[row.model], f"of {usage.trials} answers {' and '.join(parts)}{moved}{consequences}"
@@ -467,21 +487,16 @@ def repeat_caution(name: str, usage: TrialUsage, sampled: Sampled | None) -> Cau
 
 
 def signal_cautions(
-    names: Sequence[str], usages: Sequence[TrialUsage], results: Iterable[ModelResult], scale: Scale
+    names: Sequence[str], usages: Sequence[TrialUsage], unsure: AnswerKind = INCOMPLETE
 ) -> Iterator[Caution]:
-    """Warn of frequent signals of each model's answers: truncated, empty, refused ..."""
-    rows = {row.model: row for row in results}
-    for model, (name, usage) in enumerate(zip(names, usages, strict=True)):
-        for kind in REPORTED_KINDS:
+    """Warn of frequent signals of each model's answers: truncated, empty, refused ... `unknown_cautions` has those that
+    are `unsure`, unless they may be right."""
+    reported = [kind for kind in REPORTED_KINDS if kind not in unsure or kind is AnswerKind.TRUNCATED]
+    for name, usage in zip(names, usages, strict=True):
+        for kind in reported:
             excluded = usage.signals["reasoning_only"] if kind is AnswerKind.EMPTY else 0  # has its own warning
             share = (usage.signals[kind.signal] - excluded) / max(usage.trials, 1)
             if share < MIN_REPORTED_SHARE:
                 continue
             text = f"{share:.1%} of its {usage.trials:,} stored answers {PHRASES[kind]}{_MORE.get(kind, '')}"
-            if kind is AnswerKind.TRUNCATED and model in rows and rows[model].cut:
-                best = scale.score(min(rows[model].highest, scale.high))
-                text += (
-                    "; no comparison that they could reverse is decided; were all cut ones among its scored answers "
-                    f"right, its score would be {best}"
-                )
             yield Caution(kind.signal, name, text)

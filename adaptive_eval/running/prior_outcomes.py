@@ -3,7 +3,7 @@
 R0 counts as trials of this run (paper, 2.8). It has trials that the earlier run had before its first look, in order:
 those of its first round, or imported ones. Every question got them regardless of the answers, while later trials went
 to open comparisons. So R0 is not selected by outcomes. No question has more of it than this run has at its own first
-look, so it never outweighs new trials. Answers that were cut off count as in a run: no verdict stands that they could
+look, so it never outweighs new trials. Incomplete answers count as in a run: no verdict stands that they could
 undo. Without them R0 would be selected, since hard questions have more of them.
 
 Of a recorded model all outcomes of complete rounds are taken once, when the run begins, and stored with how they were

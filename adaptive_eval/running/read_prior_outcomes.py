@@ -1,7 +1,7 @@
 """Read R0, and outcomes of recorded models, from earlier runs, if they mean the same here (`prior_outcomes`)."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
@@ -14,8 +14,8 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
-from adaptive_eval.core.answer_kinds import AnswerKind
-from adaptive_eval.graders.rubric import Rubric, SchemaRubric, best_is_sure, grades_cut_answers
+from adaptive_eval.core.answer_kinds import UnsureGrades
+from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.machine.trial import Trial
 from adaptive_eval.notes import (
     Json,
@@ -27,7 +27,7 @@ from adaptive_eval.notes import (
 from adaptive_eval.notes.event import Change
 from adaptive_eval.questions import Question
 from adaptive_eval.questions.prompts import render
-from adaptive_eval.report.alarms import TRUNCATED, alarmed_models, alarms_by_model
+from adaptive_eval.report.alarms import alarmed_models, alarms_by_model
 from adaptive_eval.report.needs import void_models
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun, open_run
@@ -74,8 +74,8 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
             outcomes[name] = {
                 key: [trial.category for trial in trials if trial.category is not None] for key, trials in rows.items()
             }
-            if cut := _cut_places(prepared.rubric, rows):
-                unsure[name] = cut
+            if places := _unsure_places(prepared.plan.unsure, rows):
+                unsure[name] = places
         if not any(outcomes.values()):
             raise ConfigError(
                 f"prior: {section.run} has no complete first round of any model of this run; its models are "
@@ -98,12 +98,12 @@ def _results(earlier: StoredRun) -> Results | None:
     return earlier.results(running=False, rows=False, sums=False)
 
 
-def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str], *, cut_may_count: bool = False) -> Iterator[str]:
-    """Alarms about models whose outcomes would be taken: their answers say more about a server. With `cut_may_count`,
-    those about cut answers are no problem where the earlier run lets all answers count."""
+def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str], *, all_may_count: bool = False) -> Iterator[str]:
+    """Alarms about models whose outcomes would be taken: their answers say more about a server. With `all_may_count`,
+    those about incomplete answers are no problem where the earlier run lets all answers count."""
     results = _results(earlier)
     alarmed = {} if results is None else alarmed_models(results, earlier.events)
-    if results is not None and cut_may_count and results.setting("stopping", "on_alarm") == "never":
+    if results is not None and all_may_count and results.setting("stopping", "on_alarm") == "never":
         alarmed = {}
     rows = {} if results is None else {row.model: row for row in results.alarms}
     for name, source in sources.items():
@@ -113,7 +113,7 @@ def _alarm_problems(earlier: StoredRun, sources: Mapping[str, str], *, cut_may_c
             can_ask = can_ask or (row is not None and row.since is not None)
             go_on = "let it go on with --ask-again once the server is fixed, " if can_ask else ""
             fine = ""
-            if row is None or row.kind != TRUNCATED:
+            if row is None or not row.is_incomplete:
                 fine = "; if nothing is wrong with them, let that run go on with --set stopping.on_alarm=never"
             yield (
                 f"has an alarm about {source}: {alarmed[source]}. Such answers must not count here: {go_on}name "
@@ -218,7 +218,7 @@ def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequenc
     sources = {model.name: model.model for model in models}
     yield from grading_problems(prepared, stored)
     yield from prompt_problems(prepared, stored, sources, RECORDED_HINT)
-    yield from _alarm_problems(stored, sources, cut_may_count=True)
+    yield from _alarm_problems(stored, sources, all_may_count=True)
 
 
 def _take_model(
@@ -236,12 +236,12 @@ def _take_model(
         )
     if before is not None:
         outcomes: dict[str, Sequence[int | None]] = {key: before.outcomes[key] for key in keys}
-        cut = {key: places for key, places in (before.unsure or {}).items() if key in outcomes}
+        unsure = {key: places for key, places in (before.unsure or {}).items() if key in outcomes} or None
         source, called, meaning, seed = before.run, before.called, before.meaning, before.shared_seed
     else:
         rows = _judged_trials(stored, called, keys)
         outcomes = {key: [trial.category for trial in trials] for key, trials in rows.items()}
-        cut = _cut_places(prepared.rubric, rows)
+        unsure = _unsure_places(prepared.plan.unsure, rows) or None
         source, meaning, seed = stored.setup.config.name, _meaning(stored, called), _shared_seed(stored, rows)
     if lacking := [key for key, categories in outcomes.items() if all(category is None for category in categories)]:
         drawn = stored.setup.config.trials.draw is not None
@@ -252,7 +252,6 @@ def _take_model(
         )
     if problem := _seed_problem(prepared.config, seed):
         raise ConfigError(f"recorded model {model.name}: {run} {problem}")
-    unsure = cut or None
     digest = outcomes_digest(outcomes, unsure, meaning)
     return OutcomesRecorded(model.name, str(run), source, called, outcomes, meaning, digest, unsure, seed)
 
@@ -273,24 +272,14 @@ def _judged_trials(stored: StoredRun, called: str, keys: Sequence[str]) -> dict[
     return rows
 
 
-def _cut_places(rubric: Rubric, rows: Mapping[str, Sequence[Trial]]) -> dict[str, Sequence[int]]:
-    """Places of answers that were cut off and are not certainly right, by question."""
-    is_unsure = _unsure_rule(rubric)
-    places = {key: [place for place, trial in enumerate(trials) if is_unsure(trial)] for key, trials in rows.items()}
+def _unsure_places(unsure: UnsureGrades, rows: Mapping[str, Sequence[Trial]]) -> dict[str, Sequence[int]]:
+    """Places of graded answers that could be in another category, by question."""
+    places = {}
+    for key, trials in rows.items():
+        kinds = np.array([0 if trial.category is None else trial.kinds for trial in trials], dtype=np.uint8)
+        categories = np.array([trial.category or 0 for trial in trials], dtype=np.uint8)
+        places[key] = np.flatnonzero(unsure.mask(kinds, categories)).tolist()
     return {key: numbers for key, numbers in places.items() if numbers}
-
-
-def _unsure_rule(rubric: Rubric) -> Callable[[Trial], bool]:
-    """A function for whether a graded answer was cut off and is not certainly right; never if the rubric has a category
-    for cut answers."""
-    sure = int(np.argmax(rubric.weights)) if best_is_sure(rubric) else None
-    graded_anyway = grades_cut_answers(rubric)
-
-    def is_unsure(trial: Trial) -> bool:
-        is_cut = bool(trial.kinds & AnswerKind.TRUNCATED) and not trial.kinds & AnswerKind.TIMED_OUT
-        return is_cut and not graded_anyway and trial.category is not None and trial.category != sure
-
-    return is_unsure
 
 
 def _shared_seed(stored: StoredRun, rows: Mapping[str, Sequence[Trial]]) -> int | None:

@@ -160,7 +160,7 @@ def diff_runs(a: RunView, counts_a: RunCounts, b: RunView, counts_b: RunCounts) 
 
 
 def _alarms(*views: RunView) -> Iterator[str]:
-    """Alarms of the runs, and comparisons that their cut answers could decide."""
+    """Alarms of the runs, and comparisons that their incomplete answers could decide."""
     for which, view in zip(("first", "second"), views, strict=True):
         for sentence in alarm_sentences(view.results) if view.results is not None else ():
             yield f"of the {which} run: {sentence.removesuffix('.')}"

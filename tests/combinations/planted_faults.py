@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from adaptive_eval.config.prepare import with_questions
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.machine.replay import Stage
 
 Patch = Callable[[], None]
@@ -68,7 +69,7 @@ def _returning(value: object) -> Callable[[Any], Any]:
 @planted("no verdict is against the truth", answers="cut", objective="best")
 def cut_answers_are_wrong_ones() -> None:
     """An answer that was cut off counts like any other wrong one."""
-    _replace("config.planning:grades_cut_answers", _returning(True))
+    _replace("config.planning:unsure_kinds", _returning(AnswerKind(0)))
 
 
 @planted("no verdict is against the truth", answers="empty", objective="threshold")

@@ -375,7 +375,7 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
     assert len(controller.looks) > 3
 
 
-def test_each_model_has_its_own_decision_and_figures() -> None:
+def test_each_model_has_its_own_decisions() -> None:
     plan = gate_of_benchmarks(models=3, deltas=(0.2, 0.15), trials=Trials(min=4, max=80))
     true = chances(PRODUCTION, (0.4, 0.89), PRODUCTION)
     controller = carry_out(plan, true, 1, keep_looks=True)
@@ -384,13 +384,6 @@ def test_each_model_has_its_own_decision_and_figures() -> None:
     assert sorted(decisions) == [(model, part) for model in (1, 2) for part in (0, 1, 2)]
     assert decisions[1, 1].call == -1 and all(decisions[2, part].call == 1 for part in (0, 1, 2))
     assert {comparison.verdict.first: comparison.verdict.second for comparison in result.comparisons} == {0: 1, 2: 0}
-    scores = controller.counts[..., 1] / controller.counts.sum(axis=-1)
-    for (model, part), decision in decisions.items():
-        part_scores = scores[:, part - 1 == BENCHMARK].mean(axis=1) if part else plan.bench.mean(scores)
-        assert (decision.model_score.score, decision.baseline.score) == pytest.approx(
-            (part_scores[model], part_scores[0])
-        )
-        assert decision.model_score.lowest == decision.model_score.score == decision.model_score.highest
 
 
 @pytest.mark.slow

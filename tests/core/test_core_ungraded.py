@@ -1,4 +1,4 @@
-"""Ungraded and cut-off answers: rounds and looks continue, and no call is made that these answers could reverse."""
+"""Ungraded and incomplete answers: rounds and looks continue, and no call is made that these answers could reverse."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from thoroughness import examples
 
 from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Ranking, Rule, Trials, ZScore
-from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
+from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind, UnsureGrades, answer_kinds
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, judge
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
-from adaptive_eval.core.shared_trials import SharedTrials, UnsureGrades
+from adaptive_eval.core.shared_trials import SharedTrials
 from adaptive_eval.core.tally import UnknownGrades, score_bounds, why_unjudgeable
 from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from adaptive_eval.graders.types import FLAGS
@@ -180,18 +180,21 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
     assert score_bounds(anew, before, counts, UnknownGrades(nothing, np.zeros_like(late)), bench.weights) is None
 
 
-def test_time_outs_do_not_block_a_call() -> None:
-    """Time-outs are answers: results give bounds for them, and decisions use them."""
-    plan = one_look(questions=1, trials=40, bound=1.645)
-    controller = Controller(plan)
-    right = {0: 31, 1: 22, 2: 0}
-    controller.tell(
-        Outcome(*ask[:3], int(ask.trial < right[ask.model]), kinds=32 * (ask.trial >= 38))
-        for ask in controller.ask(1000)
+@pytest.mark.parametrize("kind", INCOMPLETE)
+@pytest.mark.parametrize("named", [False, True])
+def test_incomplete_answers_block_a_call_that_they_could_reverse_unless_the_rubric_names_them(
+    kind: AnswerKind, named: bool
+) -> None:
+    unsure = {"may_be_right": int(INCOMPLETE & ~kind if named else INCOMPLETE)}
+    right = {0: 30, 1: 22, 2: 0}
+    controller = told(
+        one_look(questions=1, trials=40, bound=1.645, **unsure),
+        lambda ask: (int(ask.trial < right[ask.model]), kind * (ask.trial >= 38)),
     )
-    assert controller.looks[-1].count(Verdict.RESOLVED) == 2
-    result = result_of(controller)
-    assert (result.models[0].lowest, result.models[0].highest) == (31 / 40, 33 / 40)
+    verdicts = {(pair.first, pair.second): pair.verdict for pair in controller.looks[-1].comparisons}
+    assert verdicts == {(0, 1): Verdict.RESOLVED if named else Verdict.BLOCKED, (1, 2): Verdict.RESOLVED}
+    best = result_of(controller).models[0]
+    assert (best.lowest, best.highest, best.unsure) == (30 / 40, (30 if named else 32) / 40, 0 if named else 2)
 
 
 def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
@@ -220,22 +223,23 @@ def test_every_signal_of_an_answer_is_a_kind() -> None:
     assert {kind.signal for kind in AnswerKind} == set(FLAGS)
     assert answer_kinds("empty truncated") == AnswerKind.EMPTY | AnswerKind.TRUNCATED
     assert answer_kinds("") == answer_kinds("a_signal_of_a_later_version") == 0
+    assert answer_kinds(INCOMPLETE.signal) == INCOMPLETE
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.sampled_from([0.3, 1.0, 2.0]), st.sampled_from([0.0, 0.3, 0.6]), st.booleans())
-def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
+def test_no_call_or_tie_would_change_if_incomplete_answers_had_been_right(
     data: st.DataObject, bound: float, delta: float, lower_is_better: bool
 ) -> None:
-    cell = st.sampled_from([(0, 0), (1, 0), (1, 0), (0, CUT), (0, 0), (1, CUT)])
+    kind = data.draw(st.sampled_from([*INCOMPLETE, INCOMPLETE]))
+    cell = st.sampled_from([(0, 0), (1, 0), (1, 0), (0, int(kind)), (0, 0), (1, int(kind))])
     table = [[[data.draw(cell) for _ in range(4)] for _ in range(2)] for _ in range(3)]
     weights = REVERSED if lower_is_better else BINARY
-    plan = one_look_with_cuts(
-        bound, delta=delta, weights=weights, stops_on_alarm=False, best_is_sure=not lower_is_better
-    )
+    settings_of_kinds = {"may_be_right": int(INCOMPLETE), "best_is_sure": not lower_is_better}
+    plan = one_look(bound, delta=delta, weights=weights, stops_on_alarm=False, **settings_of_kinds)
 
     def judged(right: Sequence[bool]) -> Controller:
-        """The run if all cut-off answers of some models had been complete and right."""
+        """The run if all incomplete answers of some models had been complete and right."""
 
         def grade(ask: Ask) -> tuple[int, int]:
             category, kinds = table[ask.model][ask.question][ask.trial]
@@ -256,23 +260,24 @@ def test_no_call_or_tie_would_change_if_cut_answers_had_been_right(
 
 
 @pytest.mark.parametrize("coupled", [False, True])
-def test_the_best_model_is_not_called_worse_when_its_answers_are_cut_off(coupled: bool) -> None:
-    plan = Plan(Bench(3, 20, BINARY), trials=Trials(min=8, max=40), coupled=coupled, may_be_right=CUT)
+@pytest.mark.parametrize("kind", [AnswerKind.TRUNCATED, AnswerKind.CONTEXT_LENGTH])
+def test_the_best_model_is_not_called_worse_when_its_answers_are_incomplete(kind: AnswerKind, coupled: bool) -> None:
+    plan = Plan(Bench(3, 20, BINARY), trials=Trials(min=8, max=40), coupled=coupled, may_be_right=int(kind))
 
     def grade(ask: Ask) -> tuple[int, int]:
         if ask.model == 0:
-            return (0, CUT) if (ask.trial + ask.question) % 10 else (1, 0)
+            return (0, int(kind)) if (ask.trial + ask.question) % 10 else (1, 0)
         return int((ask.trial + ask.question) % 3 == 0) if ask.model == 1 else 0, 0
 
     controller = told(plan, grade)
     assert controller.finished is Reason.ALARM and controller.set_aside[0].cause is Cause.ANSWERS
     (alarm,) = controller.alarms
-    assert (alarm.model, alarm.kind, alarm.since) == (0, AnswerKind.TRUNCATED, None)
+    assert (alarm.model, alarm.kind, alarm.since) == (0, kind, None)
     assert controller.set_aside[0].reason == alarm.reason and f"{alarm.answers} of its {alarm.of} " in alarm.reason
     assert all(controller.looks[-1].count(verdict) == 0 for verdict in (Verdict.RESOLVED, Verdict.TIED))
     result = result_of(controller)
     (row,) = (row for row in result.models if row.model == 0)
-    assert row.lowest == row.score and row.highest == 1.0 and row.cut == alarm.answers
+    assert row.lowest == row.score and row.highest == 1.0 and row.unsure == alarm.answers
     assert told(replace(plan, may_be_right=0), grade).finished is not Reason.ALARM
 
 
@@ -286,6 +291,18 @@ def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarme
     assert (controller.finished is Reason.ALARM) == alarmed == bool(controller.alarms)
     right = told(plan, lambda ask: (1, CUT if ask.model == 1 and ask.trial < cut else 0))
     assert not right.alarms  # nothing better can have been lost
+
+
+def test_an_alarm_names_all_kinds_of_incomplete_answers_and_counts_no_others() -> None:
+    kinds = [AnswerKind.TRUNCATED, AnswerKind.TIMED_OUT, AnswerKind.EMPTY, AnswerKind.TIMED_OUT | AnswerKind.EMPTY]
+    bits = int(INCOMPLETE | AnswerKind.EMPTY)  # as in a gate
+    plan = one_look(99.0, trials=20, questions=1, may_be_right=bits)
+    controller = told(plan, lambda ask: (0, int(kinds[ask.trial]) if ask.model == 1 and ask.trial < 4 else 0))
+    (alarm,) = controller.alarms
+    assert alarm.kind == AnswerKind.TRUNCATED | AnswerKind.TIMED_OUT and (alarm.answers, alarm.of) == (3, 20)
+    assert alarm.reason.startswith("3 of its 20 answers (15%) were cut off at a limit or timed out at every attempt")
+    empty = told(plan, lambda ask: (0, int(AnswerKind.EMPTY) if ask.model == 1 and ask.trial < 9 else 0))
+    assert not empty.alarms and empty.result() is not None
 
 
 @pytest.mark.parametrize("coupled", [False, True])
@@ -406,7 +423,7 @@ def test_cut_answers_of_a_prior_changed_after_looks_count_once(is_removed: bool,
     before = told(first, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0)))
     tally = Controller(after(before, stage(models, has_prior=not is_removed), models)).taker.tally
     of_run = [12 * (old_number == 1) for old_number in models]
-    assert [tally.share_unsure(model) for model in range(len(models))] == [(cut, 48) for cut in of_run]
+    assert tally.unsure_answers.tolist() == of_run
     of_prior = [0] * len(models) if is_removed else unsure[[*models]].sum(axis=(1, 2)).tolist()
     assert tally.unsure.sum(axis=(1, 2)).tolist() == [a + b for a, b in zip(of_run, of_prior, strict=True)]
     assert tally.unsure.min() == 0 and (bounds := tally.bounds()) is not None
@@ -420,4 +437,4 @@ def test_a_result_counts_cut_answers_of_this_run_and_of_recorded_models_and_none
     plan = replace(one_look_with_cuts(0.8, stops_on_alarm=False), bench=bench)
     result = told(plan, lambda ask: (0, CUT * (ask.model == 1 and ask.trial == 0))).result()
     assert result is not None
-    assert {row.model: row.cut for row in result.models} == {0: 0, 1: 12, 2: 12}
+    assert {row.model: row.unsure for row in result.models} == {0: 0, 1: 12, 2: 12}

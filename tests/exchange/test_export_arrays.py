@@ -91,7 +91,7 @@ def test_a_replay_of_a_run_knows_doubtful_grades(tmp_path: Path, doubt: str, ver
     assert decided(run, tmp_path / "drawn", "--seed", "1")["pairs"][0]["verdict"] == verdict
     done = CliRunner().invoke(app, ["replay", str(run), "--output", str(tmp_path / "replayed")])
     assert done.exit_code == code, done.output
-    assert ("needs complete answers instead of cut ones of bob" in done.output) == (doubt == "cut")
+    assert ("needs complete answers instead of incomplete ones of bob" in done.output) == (doubt == "cut")
     assert ("set aside: bob (14 of its 16 trials" in done.output) == (doubt == "ungraded")
 
 

@@ -8,9 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from adaptive_eval.base.errors import GraderError, PartialCredit
+from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import make_grade
-from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, best_is_sure, open_rubric
+from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, best_is_sure, open_rubric, unsure_kinds
 from adaptive_eval.graders.types import (
     ANSWER_SIGNALS,
     REFUSAL_OPENINGS,
@@ -304,3 +305,14 @@ def test_a_token_that_comes_twice_counts_once() -> None:
 def test_what_is_no_slot_of_labels_is_an_error(slot: list[tuple[str, float]], message: str) -> None:
     with pytest.raises(GraderError, match=message):
         label_scores(slot, LABELS)
+
+
+@pytest.mark.parametrize("kind", [*INCOMPLETE, AnswerKind.EMPTY])
+def test_a_category_for_a_kind_of_incomplete_answers_makes_their_grades_sure(kind: AnswerKind) -> None:
+    named = CategoryConfig(name="named", weight=1.0, when={kind.signal: True})
+    rubric = open_rubric(RubricConfig(categories=(named, CategoryConfig(name="wrong", weight=0.0))))
+    assert unsure_kinds(rubric, in_gate=True) == (INCOMPLETE | AnswerKind.EMPTY) & ~kind
+    assert unsure_kinds(rubric, in_gate=False) == INCOMPLETE & ~kind
+    plain, schema = open_rubric(RubricConfig()), open_rubric(RubricConfig(name="format_aware"))
+    assert unsure_kinds(plain, in_gate=False) == INCOMPLETE
+    assert not unsure_kinds(schema, in_gate=False), "its category for invalid answers holds all of them"

@@ -162,12 +162,13 @@ def usage_with(*answers: tuple[str, str, int | None]) -> TrialUsage:
 
 
 LATE = ("q1", "timed_out", None)
+NO_CALL = "No comparison is decided that their grades could reverse"
 WOULD_BE = "the score would be 25.00% if all of them were wrong, 35.00% if right"
 
 
 def warned(usage: TrialUsage, *, sampled: bool = True) -> Counter[str]:
     repeats = repeat_caution("m", usage, Sampled(1.0) if sampled else None)
-    cautions = [*filter(None, [repeats]), *signal_cautions(["m"], [usage], [], Scale(0.0, 1.0))]
+    cautions = [*filter(None, [repeats]), *signal_cautions(["m"], [usage])]
     return Counter(caution.kind for caution in cautions)
 
 
@@ -189,32 +190,34 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
 
 
 @pytest.mark.parametrize(
-    ("trials", "ends", "text"),
+    ("trials", "row", "text"),
     [
         (
             [("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None)],
-            (0.25, 0.35),
-            f"of 3 answers 2 timed out at every attempt; {WOULD_BE}",
+            (0.25, 0.35, 2),
+            "of 3 answers 2 were cut off at a limit or timed out at every attempt before they were right; "
+            f"{WOULD_BE}. {NO_CALL}",
         ),
-        ([LATE], (math.nan, math.nan), "of 1 answers 1 timed out at every attempt, and are in no score"),
-        ([("q1", "", None)], (0.3, 0.3), None),
+        ([LATE], (math.nan, math.nan, 0), "of 1 answers 1 timed out at every attempt, and are in no score"),
+        ([("q1", "", None)], (0.3, 0.3, 0), None),
+        ([LATE], (0.3, 0.3, 0), None),  # the rubric has a category for it
     ],
 )
 def test_unknown_grades_are_reported_with_the_scores_they_could_lead_to(
-    trials: list[tuple[str, str, int | None]], ends: tuple[float, float], text: str | None
+    trials: list[tuple[str, str, int | None]], row: tuple[float, float, int], text: str | None
 ) -> None:
-    cautions = list(unknown_cautions(["m"], [usage_with(*trials)], [row_between(*ends)], Scale(0.0, 1.0)))
+    cautions = list(unknown_cautions(["m"], [usage_with(*trials)], [row_between(*row)], Scale(0.0, 1.0)))
     assert [caution.text for caution in cautions] == ([] if text is None else [text])
     usage = usage_with(LATE)
     usage.trials, usage.ungraded = 40, 2
-    (caution,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35)], Scale(0.0, 1.0))
+    (caution,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35, 1)], Scale(0.0, 1.0))
     assert caution.kind == "unknown" and caution.model == "m"
     assert f"of 40 answers 1 timed out at every attempt and 2 could not be graded; {WOULD_BE}" in caution.text
     assert caution.text.endswith("The next start grades them again")
 
 
-def row_between(lowest: float, highest: float) -> ModelResult:
-    return ModelResult(0, 1, 1, "a", lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest)
+def row_between(lowest: float, highest: float, unsure: int) -> ModelResult:
+    return ModelResult(0, 1, 1, "a", lowest, *[0.1] * 6, trials=40, lowest=lowest, highest=highest, unsure=unsure)
 
 
 def test_equal_scores_need_no_number_of_trials() -> None:

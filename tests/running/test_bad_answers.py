@@ -58,12 +58,95 @@ def test_a_grader_that_finds_nothing_comes_before_cut_answers(place: ScriptedPla
     assert "ALARM" in ended.stdout and ", 1 blocked" in ended.stdout.partition("ALARM")[0]
 
 
-def test_a_dry_run_says_that_its_answers_were_cut_off(place: ScriptedPlace, server: ScriptedServer) -> None:
-    server.finish_reason = lambda model, question, seed: "length" if model == "bob" else "stop"
+@pytest.mark.parametrize(
+    ("how", "what", "advice"),
+    [
+        (
+            "length",
+            "were cut off at a limit",
+            "use a larger sampling.max_tokens, or add a category `when: {truncated: ",
+        ),
+        ("context", "were not generated because prompt and max_tokens exceed", "category `when: {context_length: "),
+    ],
+)
+def test_a_dry_run_says_that_its_answers_are_incomplete(
+    place: ScriptedPlace, server: ScriptedServer, how: str, what: str, advice: str
+) -> None:
+    server.finish_reason = lambda model, question, seed: how if model == "bob" else "stop"
     ended = place.run("--dry-run")
     assert ended.exit_code == 0
-    assert "warn  2 of 2 answers of bob were cut off, and a run stops" in ended.stdout
-    assert "of ada were cut off" not in ended.stdout
+    assert f"warn  2 of 2 answers of bob {what}" in ended.stdout and advice in ended.stdout
+    assert f"of ada {what}" not in ended.stdout
+
+
+OBJECTIVES: dict[str, dict[str, Any]] = {
+    "ranking": {},
+    "best": {"stopping": {"delta": 0.01}},
+    "threshold": {"value": 0.97},
+    "gate on a value": {"kind": "threshold", "value": 0.97, "gate": True},
+    "gate": {"kind": "baseline", "baseline": "ada", "gate": True},
+}
+
+
+LOST = ("bob", "number 20")
+
+
+def nearly_right(model: str, question: str, seed: int) -> str:
+    """Bob is always right, ada is wrong in some of her answers to one question."""
+    is_wrong = (model, question, seed % 4) == ("ada", "number 12", 1)
+    return "0" if is_wrong else question.removeprefix("number ")
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_questions_beyond_the_context_of_a_server_decide_nothing(
+    place: ScriptedPlace, server: ScriptedServer, name: str
+) -> None:
+    long = ScriptedPlace(place.folder, server, 20, sampling={"max_tokens": LIMIT}, trials={"min": 8, "max": 48})
+    options = dict(OBJECTIVES[name])
+    stopping = options.pop("stopping", {})
+    settings = {"models": ["ada", "bob"], "objective": {"kind": name} | options, "stopping": stopping}
+    server.answer = nearly_right
+    server.finish_reason = lambda model, question, seed: "context" if (model, question) == LOST else "stop"
+    ended = long.run(**settings)
+    assert ended.exit_code == ExitCode.SPENT, ended.stdout
+    decided = {(row["first"], row["second"]) for row in long.results["pairs"] if row["verdict"] in ("resolved", "tied")}
+    assert all("bob" not in pair for pair in decided) and not long.results["alarms"]
+    assert all(row["outcome"] != "FAIL" for row in long.results["gate"])
+    assert "incomplete" in ended.stdout
+    assert "(use a smaller sampling.max_tokens or a server with a larger context)" in ended.stdout
+    named = {"name": "too long", "weight": 0, "when": {"context_length": True}}
+    right = {"name": "right", "weight": 1, "when": {"is_correct": True}}
+    rubric = {"categories": [named, right, {"name": "wrong", "weight": 0}]}
+    config = long.config(rubric=rubric, **settings)
+    assert CliRunner().invoke(app, ["regrade", str(long.run_dir), "--config", str(config)]).exit_code == 0
+    ended = long.run(rubric=rubric, **settings)
+    assert ended.exit_code in (ExitCode.REACHED, ExitCode.WORSE), ended.stdout
+    assert all(row["verdict"] == "resolved" for row in long.results["pairs"])
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("ranking", "resolved"), ("gate", "blocked")])
+def test_empty_answers_count_except_in_a_gate(
+    place: ScriptedPlace, server: ScriptedServer, name: str, verdict: str
+) -> None:
+    many = ScriptedPlace(place.folder, server, 20, sampling={"max_tokens": LIMIT}, trials={"min": 8, "max": 48})
+    server.answer = lambda *asked: "" if asked[:2] == LOST else nearly_right(*asked)
+    ended = many.run(models=["ada", "bob"], objective={"kind": name} | OBJECTIVES[name])
+    assert [row["verdict"] for row in many.results["pairs"]] == [verdict] and not many.results["alarms"]
+    assert [row["outcome"] for row in many.results["gate"]] == ["UNDECIDED"] * (name == "gate")
+    assert (ended.exit_code == ExitCode.SPENT) == (name == "gate")
+
+
+def test_questions_beyond_the_context_end_the_run_if_there_are_many(
+    place: ScriptedPlace, server: ScriptedServer
+) -> None:
+    server.finish_reason = lambda model, question, seed: (
+        "context" if model == "bob" and question in ("number 10", "number 11") else "stop"
+    )
+    ended = place.run()
+    assert ended.exit_code == ExitCode.SPENT
+    (alarm,) = place.results["alarms"]
+    assert (alarm["model"], alarm["kind"], alarm["answers"], alarm["of"]) == ("bob", "context_length", 12, 48)
+    assert "bob: 12 of its 48 answers (25%) were not generated because prompt and max_tokens exceed" in ended.stdout
 
 
 class Turning:
@@ -180,8 +263,11 @@ def test_a_run_that_an_alarm_ended_is_no_prior_of_its_model(
 
 
 @pytest.mark.slow
-def test_cut_answers_of_a_prior_stay_unsure(place: ScriptedPlace, server: ScriptedServer, tmp_path: Path) -> None:
-    server.finish_reason = lambda model, question, seed: "length" if model == "bob" and seed % 12 == 0 else "stop"
+@pytest.mark.parametrize(("how", "every"), [("length", 12), ("context", 24)])
+def test_incomplete_answers_of_a_prior_stay_unsure(
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, how: str, every: int
+) -> None:
+    server.finish_reason = lambda model, question, seed: how if model == "bob" and seed % every == 0 else "stop"
     assert place.run(concurrency=1).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
     with closing(RunReader.open(place.run_dir)) as reader:
         rows = [row for row in reader.graded_trials() if row.model == "bob" and row.trial.number < 6]
@@ -195,7 +281,7 @@ def test_cut_answers_of_a_prior_stay_unsure(place: ScriptedPlace, server: Script
         assert taken.unsure is not None and taken.unsure.keys() == {"bob"}
         assert sorted((key, place) for key, places in taken.unsure["bob"].items() for place in places) == sorted(cut)
         rows = {row["name"]: row for row in place.results["models"]}
-        assert not any(row["cut"] for row in rows.values()) and not place.results["alarms"], "none of this run"
+        assert not any(row["unsure"] for row in rows.values()) and not place.results["alarms"], "none of this run"
         assert {name for name, row in rows.items() if row["lowest"] < row["highest"]} == {"bob"}
 
 

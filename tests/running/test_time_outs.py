@@ -34,14 +34,18 @@ class Hanging(ThreadedServer):
         self.silent = {"bob"}
         self.skilled = {"ada"}
         self.reason = "stop"
-        self.late: Callable[[str, int], bool] = lambda model, seed: False
-        """Further requests that it does not answer."""
+        self.late: Callable[[str, str], bool] = lambda model, question: False
+        """Further requests that it does not answer, by model and question."""
+        self.is_right: Callable[[str, str, int], bool] = lambda model, question, seed: (
+            model in self.skilled or seed % 8 == 0
+        )
+        """Whether an answer is right, by model, question and seed."""
         self.released = threading.Event()
         super().__init__(Handler)
 
     def hangs(self, asked: Mapping[str, Any]) -> bool:
         """Whether it never answers this."""
-        return asked["model"] in self.silent or self.late(asked["model"], asked["seed"])
+        return asked["model"] in self.silent or self.late(asked["model"], asked["messages"][-1]["content"])
 
 
 class Handler(JsonHandler):
@@ -52,12 +56,12 @@ class Handler(JsonHandler):
 
     def do_POST(self) -> None:
         asked = self.asked()
-        model, seed = asked["model"], asked["seed"]
+        place = asked["model"], asked["messages"][-1]["content"], asked["seed"]
         if self.server.hangs(asked):
             self.server.released.wait(HANGS)
             self.close_connection = True
             return
-        text = "The answer is 7." if model in self.server.skilled or seed % 8 == 0 else "The answer is 1."
+        text = "The answer is 7." if self.server.is_right(*place) else "The answer is 1."
         with suppress(ConnectionError):  # a run that has ended does not wait for it
             self.reply(completion(text, self.server.reason))
 
@@ -82,9 +86,9 @@ def server(monkeypatch: pytest.MonkeyPatch, set_attempts: Callable[[int], None])
         listening.released.set()
 
 
-def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tuple[int, str]:
-    """Ada and bob, who may not take long; ada may."""
-    rows = [json.dumps({"id": f"q{i}", "prompt": f"{i}?", "answer": "7"}) for i in range(QUESTIONS)]
+def write(folder: Path, server: Hanging, questions_asked: int = QUESTIONS, **changes: object) -> Path:
+    """The configuration of a run of ada and bob, who may not take long; ada may."""
+    rows = [json.dumps({"id": f"q{i}", "prompt": f"{i}?", "answer": "7"}) for i in range(questions_asked)]
     (folder / "questions.jsonl").write_text("\n".join(rows))
     settings: dict[str, Any] = {
         "questions": "questions.jsonl",
@@ -98,6 +102,11 @@ def run(folder: Path, server: Hanging, *options: str, **changes: object) -> tupl
     }
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(settings | changes))
+    return path
+
+
+def run(folder: Path, server: Hanging, *options: str, **changes: Any) -> tuple[int, str]:
+    path = write(folder, server, **changes)
     where = ["--run-dir", str(folder / "run"), "--display", "plain"]
     done = CliRunner().invoke(app, ["run", str(path), *where, *options])
     return done.exit_code, done.output
@@ -143,17 +152,53 @@ def test_a_repaired_server_is_asked_again(tmp_path: Path, server: Hanging) -> No
     assert "asked_again" in {warning["kind"] for warning in document["warnings"]}
 
 
-def test_a_few_time_outs_are_answers_and_bounded(tmp_path: Path, server: Hanging) -> None:
+NAMED = {
+    "categories": [
+        {"name": "late", "weight": 0, "when": {"timed_out": True}},
+        {"name": "right", "weight": 1, "when": {"is_correct": True}},
+        {"name": "wrong", "weight": 0},
+    ]
+}
+
+
+def test_a_better_model_that_times_out_on_a_question_is_not_called_worse(tmp_path: Path, server: Hanging) -> None:
+    """Bob is always right, but slow on one question; ada is quick, and wrong in half of its answers to another one."""
     server.silent.clear()
-    server.late = lambda model, seed: model == "bob" and seed % 4 == 1
-    code, output = run(tmp_path, server)
-    assert code == ExitCode.REACHED, output
+    server.is_right = lambda model, question, seed: (model, question) != ("ada", "1?") or seed % 2 == 0
+    server.late = lambda model, question: (model, question) == ("bob", "2?")
+    settings = {"trials": {"min": 8, "max": 48, "optimize": "cost"}, "questions_asked": 16}
+    code, output = run(tmp_path, server, **settings)
+    assert code == ExitCode.SPENT and "better than" not in output and "worse than" not in output, output
+    (pair,) = results(tmp_path)["pairs"]
+    assert pair["verdict"] == "blocked" and not results(tmp_path)["alarms"]
+    assert "needs complete answers instead of incomplete ones of bob" in output
+    assert "(use a longer sampling.timeout), start over" in output
     bob = next(row for row in results(tmp_path)["models"] if row["name"] == "bob")
-    assert bob["signals"]["timed_out"] > 0
-    assert bob["lowest"] == pytest.approx(bob["score"])
-    assert bob["score"] < bob["highest"] <= bob["score"] + bob["signals"]["timed_out"] / bob["trials"]
+    assert bob["unsure"] == bob["signals"]["timed_out"] > 0
+    assert (bob["score"], bob["lowest"], bob["highest"]) == pytest.approx((15 / 16, 15 / 16, 1.0))
     (warning,) = [warning for warning in results(tmp_path)["warnings"] if warning["kind"] == "unknown"]
-    assert f"{bob['highest']:.2%} if right" in warning["text"]
+    assert (
+        "timed out at every attempt; the score would be 93.75% if all of them were wrong, 100.00% if r"
+        in warning["text"]
+    )
+    config = str(write(tmp_path, server, rubric=NAMED, **settings))
+    assert CliRunner().invoke(app, ["regrade", str(tmp_path / "run"), "--config", config]).exit_code == 0
+    code, output = run(tmp_path, server, rubric=NAMED, **settings)
+    assert code == ExitCode.REACHED and "ada is best" in output, output
+    server.late = lambda model, question: False
+    (tmp_path / "new").mkdir()
+    code, output = run(tmp_path / "new", server, **settings, sampling={"timeout": HANGS})
+    assert code == ExitCode.REACHED and "bob is best" in output, output
+
+
+def test_many_time_outs_end_the_run_by_an_alarm(tmp_path: Path, server: Hanging) -> None:
+    server.silent.clear()
+    server.late = lambda model, question: model == "bob" and question in ("2?", "5?")
+    code, output = run(tmp_path, server)
+    assert code == ExitCode.SPENT and "better than" not in output, output
+    (alarm,) = results(tmp_path)["alarms"]
+    assert (alarm["model"], alarm["kind"], alarm["answers"], alarm["of"]) == ("bob", "timed_out", 8, 32)
+    assert "bob: 8 of its 32 answers (25%) timed out at every attempt" in output
 
 
 @pytest.mark.slow
