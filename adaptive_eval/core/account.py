@@ -30,10 +30,14 @@ _BY_TOKENS = np.array([False, True, True, False])
 
 
 def trial_reserve(worst: Cost, largest: Cost) -> Cost:
-    """The reserve for a trial that may cost `worst`, where `largest` is the highest cost of a trial so far."""
-    if not worst.is_unbounded:
-        return worst
-    return Cost(math.ceil(RESERVE_FACTOR * largest.tokens), RESERVE_FACTOR * largest.usd, worst.gpu_seconds)
+    """The reserve for a trial that may cost `worst`, where `largest` is the highest cost of a trial so far.
+
+    If that had more tokens, something is added to prompts, at most `largest` to each."""
+    if worst.is_unbounded:
+        return Cost(math.ceil(RESERVE_FACTOR * largest.tokens), RESERVE_FACTOR * largest.usd, worst.gpu_seconds)
+    if 0 < worst.tokens < largest.tokens:
+        return Cost(worst.tokens + largest.tokens, worst.usd + largest.usd, worst.gpu_seconds)
+    return worst
 
 
 class BudgetAccount:
@@ -69,6 +73,7 @@ class BudgetAccount:
         if self._gpu_hour not in {None, before._gpu_hour} and trials:  # costs of single trials were not kept
             self._first_costs[model] = (usd + gpu_seconds * self._gpu_hour / 3600.0) / trials, np.nan
         self._largest[model] = np.where(self._open[model], before._largest[old_number], 0.0)
+        self._raise_worst(model, self._spent[model])
 
     def take_batch(self, batch: Batch) -> None:
         """Reserve the trials of a batch of the stage before."""
@@ -103,9 +108,18 @@ class BudgetAccount:
     def settle(self, batch: Batch, arrived: int, cost: Cost, lost: int = 0) -> None:
         """Replace a batch's reservation by the cost of what arrived, and the worst-case cost of what is lost."""
         self._reserved[batch.model] -= batch.size
+        self._raise_worst(batch.model, np.array((arrived, *cost)))
         self._spent[batch.model] += np.array((arrived, *cost)) + lost * (self._worst[batch.model] + batch.promised)
         self._promised -= batch.size * batch.promised
         self._note_largest_costs(batch, batch.size)
+
+    def _raise_worst(self, model: int, spent: FloatArray) -> None:
+        """Take the mean cost of trials as the worst one if their mean tokens exceed it: something is added to prompts.
+
+        Whoever sends requests keeps to the caps by single costs (`trial_reserve`)."""
+        trials, tokens = spent[:2]
+        if 0.0 < trials * self._worst[model, 1] < tokens:
+            self._worst[model] = np.maximum(self._worst[model], spent / trials)
 
     def _note_largest_costs(self, batch: Batch, end: int) -> None:
         if batch.used is not None:
@@ -179,13 +193,18 @@ class BudgetAccount:
         need = (self._reserved + trials) @ self._worst + self._promised + trials @ (RESERVE_FACTOR * self._largest)
         return not trials[self.unmeasured].any() and bool(np.all(self._total_used() + need <= self._caps))
 
+    @property
+    def _reserve(self) -> FloatArray:
+        """(L, 4): the reserve for a trial of each model, if it is issued now."""
+        return np.asarray(self._worst + RESERVE_FACTOR * self._largest)
+
     def probable_totals(self, trials: NDArray[np.int64]) -> FloatArray:
         """The totals by currency that so many further trials of each model probably lead to, at what those before have
         cost. They are asked in parts, so that one trial of each model must fit at its worst besides."""
         known = self._spent[:, :1] > 0.0
         price = np.where(known, self._spent / np.maximum(self._spent[:, :1], 1.0), self._worst)
         price[:, 1:] *= 1.0 + PRICE_MARGIN / math.sqrt(max(trials.sum(), 1))
-        at_once = np.minimum(trials, 1) @ (self._worst + RESERVE_FACTOR * self._largest)
+        at_once = np.minimum(trials, 1) @ self._reserve
         at_once[0] = 0.0  # their number is known
         reserved = self._reserved @ self._worst + self._promised
         return np.asarray(self._total_used() + reserved + trials @ price + at_once)
@@ -204,14 +223,14 @@ class BudgetAccount:
     ) -> dict[str, float]:
         """The caps that do not cover the cost of arrived trials in flight and of `trials` of each model at their worst,
         by currency, with the totals that would. `largest` (L, 4): the largest costs of trials in flight."""
-        need = trials @ (self._worst + np.where(self._open, RESERVE_FACTOR * np.maximum(self._largest, largest), 0.0))
-        return self.caps_below(self._total_used() + arrived_cost + need)
+        worst = np.maximum(self._reserve, np.where(self._open, RESERVE_FACTOR, 1.0) * largest)
+        return self.caps_below(self._total_used() + arrived_cost + trials @ worst)
 
     def worst_totals(self, trials: NDArray[np.int64], largest: FloatArray) -> dict[str, float]:
         """The worst cost of so many trials of each model, by currency; of unbounded ones what would be reserved if none
-        cost more than `largest`, or than any so far."""
-        unbounded = RESERVE_FACTOR * np.maximum(self._largest.max(axis=0), largest)
-        totals = trials @ np.where(self._open, unbounded, self._worst)
+        cost more than any in flight, whose `largest` (L, 4) these are, or any so far."""
+        unbounded = RESERVE_FACTOR * np.maximum(self._largest, largest).max(axis=0)
+        totals = trials @ np.where(self._open, unbounded, np.maximum(self._worst, largest))
         return dict(zip(CURRENCIES, totals.tolist(), strict=True))
 
     def affordable(self) -> float:

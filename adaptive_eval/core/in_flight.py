@@ -321,18 +321,24 @@ class BatchesInFlight:
 
     def caps_short_of(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The caps that do not cover trials in flight and these of each model, by currency, with totals that would."""
-        arrived, trials, largest = self._kept(), trials.copy(), np.zeros((len(trials), 4))
+        arrived, trials = self._kept(), trials.copy()
         for batch in chain(self._batches, self.parked_batches()):
             arrived += batch.spent_so_far()
             trials[batch.model] += batch.missing
-            if batch.used is not None:
-                largest[batch.model] = np.maximum(largest[batch.model], batch.used.max(axis=0))
-        return self.account.caps_short_of(arrived, trials, largest)
+        return self.account.caps_short_of(arrived, trials, self._largest_costs())
 
     def worst_totals(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The worst cost of so many trials of each model, by currency; of unbounded ones by the largest cost so far."""
-        in_flight = [batch.used.max(axis=0) for batch in self._batches if batch.used is not None]
-        return self.account.worst_totals(trials, np.max(in_flight, axis=0, initial=0.0))
+        return self.account.worst_totals(trials, self._largest_costs())
+
+    def _largest_costs(self) -> FloatArray:
+        """(L, 4): the largest cost of trials in flight by model, or their mean where single costs are not kept."""
+        largest = np.zeros((len(self.issued), 4))
+        for batch in chain(self._batches, self.parked_batches()):
+            mean = np.array(batch.spent_so_far()) / max(batch.size - batch.missing, 1)
+            cost = mean if batch.used is None else batch.used.max(axis=0)
+            largest[batch.model] = np.maximum(largest[batch.model], cost)
+        return largest
 
     def _kept(self) -> FloatArray:
         """The kept outcomes and their cost, by currency."""

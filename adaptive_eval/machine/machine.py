@@ -25,6 +25,7 @@ from adaptive_eval.core.controller import Controller, Judged
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
+from adaptive_eval.endpoints.types import ABSURD_FACTOR
 from adaptive_eval.machine.alarms import Alarms, alarm_note, core_alarm_note
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.derived import DerivedRecords
@@ -66,6 +67,7 @@ from adaptive_eval.machine.first_grades import FirstGrades
 from adaptive_eval.machine.follow_up import (
     EXCEEDED,
     MAY_HAVE_COST,
+    PROMPT_EXCEEDED_TEXT,
     REFUSALS_SECONDS,
     VERDICT_EXCEEDED,
     FollowUp,
@@ -76,6 +78,7 @@ from adaptive_eval.machine.records import (
     ALARM,
     CORE_SET_ASIDE,
     FINISHED,
+    PROMPT_EXCEEDED,
     SET_ASIDE,
     SETTLED,
     STOPPED,
@@ -707,7 +710,7 @@ class Machine:
             if batch and (not self._follows(batch[-1], trial) or len(batch) >= self._most_together(trial)):
                 break
             trial = trial._replace(state=state, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
-            if self.is_capped and not self._can_afford(needed := needed.plus(trial.total)):
+            if self.is_capped and not self._may_request(model, needed := needed.plus(trial.total)):
                 break
             batch.append(trial)
             queue.popleft()
@@ -743,6 +746,21 @@ class Machine:
             return NO_COST
         return trial_reserve(self._worst[model], self.account.models[model].largest)
 
+    def _may_request(self, model: int, cost: Cost) -> bool:
+        """Whether the caps allow a request to a model that may cost this.
+
+        Before a model has answered, nobody knows what its server adds to prompts. So the first request of a start is
+        sent alone: while it is in flight, others are sent only if the caps cover it at the most that any answer is
+        counted at."""
+        held = self.table.held
+        unknown = {model, *held} - self._answered - self.setting.remembers
+        if model in unknown and not held[model]:
+            return self._can_afford(cost)
+        more = cost if model in unknown else NO_COST
+        for asked in unknown:
+            more = more.plus(self.account.models[asked].held.cost)
+        return self._can_afford(cost.plus(more.times(ABSURD_FACTOR - 1)._replace(gpu_seconds=0.0)))
+
     def _verdict_reserve(self, trial: Trial) -> Cost:
         is_judged = self.is_capped and trial.question in self.setting.judged
         return self.setting.verdict if is_judged else NO_COST
@@ -776,7 +794,7 @@ class Machine:
             if received.number not in open_trials:
                 raise RuntimeError(f"request {request} was answered twice for trial {received.number}")
             trial = self.trials[model, question, received.number]
-            self._require_within_reserve(trial, received)
+            self._check_reserve(model, received)
             trial = trial._replace(
                 state=GRADING, answer=received.answer, kinds=received.kinds, seconds=received.seconds
             )
@@ -796,12 +814,17 @@ class Machine:
         self._write(trial)
         self.table.move(trial)
 
-    def _require_within_reserve(self, trial: Trial, received: Received) -> None:
-        """Set aside a model whose answer has used more than caps reserve for it."""
-        bounded = self.is_capped and not self._worst[trial.model].is_unbounded
-        if bounded and 0 < trial.cost.tokens < received.cost.tokens:
-            reason = EXCEEDED.format(received.cost.tokens, trial.cost.tokens)
-            self._set_aside(trial.model, reason, Cause.EXCESS)
+    def _check_reserve(self, model: int, received: Received) -> None:
+        """Compare the cost of an answer with what caps reserve for it: if its prompt was longer, the next ones reserve
+        more; a model whose answer alone is longer is set aside."""
+        worst, answer, account = self._worst[model], received.answer, self.account.models[model]
+        if self.is_capped and not worst.is_unbounded and 0 < worst.tokens < received.cost.tokens:
+            if answer is not None and worst.tokens < answer.completion_tokens:
+                self._set_aside(model, EXCEEDED.format(answer.completion_tokens, worst.tokens), Cause.EXCESS)
+            elif account.largest.tokens <= worst.tokens:
+                text = PROMPT_EXCEEDED_TEXT.format(received.cost.tokens, worst.tokens)
+                self._write(Note("noticed", model, {"notice": PROMPT_EXCEEDED, "text": text}))
+        account.note_largest(received.cost)
 
     def _on_failed(self, event: Failed) -> None:
         if event.request not in self.requests:

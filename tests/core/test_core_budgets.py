@@ -333,3 +333,14 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
 def test_a_cap_is_positive(name: str, cap: float) -> None:
     with pytest.raises(ValueError, match=f"budget.{name} must be positive, but got"):
         Budget(**{name: cap})
+
+
+def test_a_round_is_reserved_at_the_mean_once_trials_cost_more_than_their_worst() -> None:
+    """A round of ten trials costs 1,000 tokens at worst and 3,000 in fact, as a gateway adds to prompts."""
+    controller = play(Controller(never(Budget(tokens=20_000))), lambda ask: 0, cost=lambda ask: Cost(tokens=300))
+    assert controller.finished is Reason.BUDGET and controller.trials.sum() == controller.arrived.sum() == 60
+    assert controller.short_caps["tokens"] > 20_000
+    started = Controller(never(Budget(tokens=3_000)))
+    started.tell([Outcome(*ask[:3], 0, Cost(tokens=500)) for ask in started.ask(5)])
+    started.end_over_budget()  # whoever sends requests sees that no other fits
+    assert started.short_caps == {"tokens": 5 * 500 + 5 * 500 + 10 * 100}
