@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import Batch
-from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.settings import CURRENCIES, Budget
 from adaptive_eval.core.types import Cost
 from scorio.moments import FloatArray
 
-CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 MIN_PRICE = 1e-9
 """The price of a free trial: small, so that it is preferred, and positive, so that prices can be divisors."""
 RESERVE_FACTOR = 1.5
@@ -47,7 +46,7 @@ class BudgetAccount:
         """With `gpu_hour`, the price of a GPU hour, the costs of answers in first rounds are kept."""
         self._gpu_hour = gpu_hour
         self._first_costs = np.full((len(worst), 2), np.nan)
-        self._currency = CURRENCIES.index(budget.currency)
+        self._budget, self._currency = budget, CURRENCIES.index(budget.currency)
         caps = (getattr(budget, currency) for currency in CURRENCIES)
         self._caps = np.array([math.inf if cap is None else cap for cap in caps])
         self._open = np.array([cost.is_unbounded for cost in worst])[:, None] & _BY_TOKENS
@@ -59,10 +58,8 @@ class BudgetAccount:
         """Reserved beyond the worst case, by the largest cost known at the time of issue."""
         self._reserved = np.zeros(len(worst), dtype=np.int64)
         self._spent = np.zeros_like(self._worst)
-        self._lost = np.zeros_like(self._worst)
-        """Spent on answers that never arrived; no trials."""
         self._elsewhere = np.zeros(len(CURRENCIES))
-        """Spent on models that are no longer in the run."""
+        """Spent on answers that never arrived, and on models that are no longer in the run."""
 
     def take_over(self, before: "BudgetAccount", model: int, old_number: int, spent: FloatArray | None) -> None:
         """Take over the amount spent on a model in the stage before, or `spent`, without its lost answers."""
@@ -83,11 +80,6 @@ class BudgetAccount:
     def spent_on(self, model: int) -> FloatArray:
         """Amounts spent on committed trials of a model, by currency."""
         return np.array(self._spent[model])
-
-    @property
-    def caps_usage(self) -> bool:
-        """Whether a cap limits trials' usage, of which more is reserved than most of them use."""
-        return bool(np.isfinite(self._caps[1:]).any())
 
     def reserve(self, trials: NDArray[np.int64]) -> None:
         """Reserve trials of each model as in flight."""
@@ -163,17 +155,9 @@ class BudgetAccount:
         error = math.sqrt(float(((usd - centre) ** 2).sum()) / free / len(usd))
         self._first_costs[batch.model] = float(usd.mean()), error
 
-    def lose(self, model: int, cost: Cost) -> None:
-        """Count the cost of answers that never arrived."""
-        self._lost[model] += (0.0, *cost)
-
-    def spend_outside_plan(self, trials: int, cost: Cost) -> None:
-        """Count the cost of models that are no longer in the run."""
+    def spend_elsewhere(self, trials: int, cost: Cost) -> None:
+        """Count the cost of answers that never arrived, or of models that are no longer in the run."""
         self._elsewhere += (trials, *cost)
-
-    def can_afford(self, total: Cost) -> bool:
-        """Whether this total would stay within every cap."""
-        return bool(np.all((0.0, *total) <= self._caps))
 
     def may_fit(self, trials: NDArray[np.int64], besides: int = 0) -> bool:
         """Whether the caps may suffice for all these trials if most cost less than their worst case: one trial of each
@@ -213,18 +197,13 @@ class BudgetAccount:
         """Whether so many further trials of each model probably stay within every cap."""
         return not trials[self.unmeasured].any() and bool(np.all(self.probable_totals(trials) <= self._caps))
 
-    def caps_below(self, totals: FloatArray) -> dict[str, float]:
-        """The caps that do not cover these totals, by currency, with the totals."""
-        amounts = zip(CURRENCIES, totals.tolist(), self._caps.tolist(), strict=True)
-        return {currency: total for currency, total, cap in amounts if total > cap}
-
     def caps_short_of(
         self, arrived_cost: FloatArray, trials: NDArray[np.int64], largest: FloatArray
     ) -> dict[str, float]:
         """The caps that do not cover the cost of arrived trials in flight and of `trials` of each model at their worst,
         by currency, with the totals that would. `largest` (L, 4): the largest costs of trials in flight."""
         worst = np.maximum(self._reserve, np.where(self._open, RESERVE_FACTOR, 1.0) * largest)
-        return self.caps_below(self._total_used() + arrived_cost + trials @ worst)
+        return self._budget.short_of((self._total_used() + arrived_cost + trials @ worst).tolist())
 
     def worst_totals(self, trials: NDArray[np.int64], largest: FloatArray) -> dict[str, float]:
         """The worst cost of so many trials of each model, by currency; of unbounded ones what would be reserved if none
@@ -253,4 +232,4 @@ class BudgetAccount:
         return Cost(int(tokens), usd, gpu_seconds)
 
     def _total_used(self) -> FloatArray:
-        return np.asarray((self._spent + self._lost).sum(axis=0) + self._elsewhere)
+        return np.asarray(self._spent.sum(axis=0) + self._elsewhere)

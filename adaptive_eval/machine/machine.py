@@ -18,9 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
-from adaptive_eval.core.account import BudgetAccount, trial_reserve
+from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.controller import Controller, Judged
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
@@ -235,7 +233,6 @@ class Machine:
         self._first_grades.use(setting)
         self.slots = dict(setting.slots)
         self._looked = len(controller.looks)
-        self._caps = BudgetAccount(plan.budget, plan.bench.worst_cost)
         verdict = setting.verdict if setting.judged else NO_COST
         self._worst = {
             model: worst if worst.is_unbounded else worst.plus(verdict.times(-1))
@@ -431,11 +428,10 @@ class Machine:
             controller.tell(())
 
     def _lose(self, charge: Charge) -> None:
-        at, controller = self.position.get(charge.model), self.controller
-        if at is None or self._regraded_at:
-            controller.spend_outside_plan(0, charge.cost)
+        if charge.model not in self.position or self._regraded_at:
+            self.controller.spend_outside_plan(0, charge.cost)
         else:
-            controller.lose(at, charge.cost)
+            self.controller.lose(charge.cost)
 
     def _derive(self) -> None:
         """Emit the looks that the core has taken, and the models that it has set aside."""
@@ -767,11 +763,11 @@ class Machine:
 
     def short_caps(self, more: Cost) -> dict[str, float]:
         """The caps that do not cover this on top of all that is paid, reserved or charged, with the totals."""
-        return self._caps.caps_below(np.array((0.0, *self.account.total.plus(more))))
+        return self.setting.plan.budget.short_of((0.0, *self.account.total.plus(more)))
 
     def _can_afford(self, more: Cost) -> bool:
         """Whether the caps allow this on top of all that is paid, reserved or charged."""
-        return self._caps.can_afford(self.account.total.plus(more))
+        return self.setting.plan.budget.covers(self.account.total.plus(more))
 
     def _send_reserved(self, request: Request) -> None:
         """Send a request whose rows are on disk, unless it is no longer needed."""

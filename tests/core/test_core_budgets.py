@@ -259,8 +259,7 @@ def test_lost_trials_of_a_part_do_not_end_a_run_that_can_continue() -> None:
     controller = Controller(never(Budget(tokens=1_000)))
     asked = controller.ask(99)
     assert 0 < len(asked) < 10
-    for ask in asked:  # each once
-        controller.lose(ask.model, Cost(tokens=100))
+    controller.lose(Cost(tokens=100 * len(asked)))  # each once
     assert controller.finished is None
     controller.tell([Outcome(*ask[:3], 0, Cost(tokens=1)) for ask in asked])
     assert controller.finished is None and controller.ask(99)
@@ -277,9 +276,9 @@ def test_unused_reservations_are_spent_on_further_trials() -> None:
 def test_losses_may_leave_exactly_what_the_round_in_flight_needs() -> None:
     controller = Controller(never(Budget(tokens=2_100), Pace(lookahead=0)))
     assert len(controller.ask(99)) == 20  # at most 100 tokens each
-    controller.lose(0, Cost(tokens=100))
+    controller.lose(Cost(tokens=100))
     assert controller.finished is None and controller.in_flight == 20
-    controller.lose(1, Cost(tokens=1))
+    controller.lose(Cost(tokens=1))
     assert controller.finished is Reason.BUDGET
 
 
