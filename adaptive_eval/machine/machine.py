@@ -175,6 +175,8 @@ class Machine:
         self._to_judge: deque[Key] = deque()
         self._judging: set[Key] = set()
         """Answers whose verdicts were asked for and are not on disk."""
+        self._has_verdict = False
+        """Whether a verdict that costs something was given in this start."""
         self._places: dict[Key, int] = {}
         """Sequence numbers at which rows stay that are graded again."""
         self._unclaimed: dict[Key, Trial] = {}
@@ -752,10 +754,10 @@ class Machine:
         unknown = {model, *held} - self._answered - self.setting.remembers
         if model in unknown and not held[model]:
             return self._can_afford(cost)
-        more = cost if model in unknown else NO_COST
+        reserved = cost if model in unknown else NO_COST
         for asked in unknown:
-            more = more.plus(self.account.models[asked].held.cost)
-        return self._can_afford(cost.plus(more.times(ABSURD_FACTOR - 1)._replace(gpu_seconds=0.0)))
+            reserved = reserved.plus(self.account.models[asked].held.cost)
+        return self._can_afford(cost.plus(_unforeseen(reserved)))
 
     def _verdict_reserve(self, trial: Trial) -> Cost:
         is_judged = self.is_capped and trial.question in self.setting.judged
@@ -898,17 +900,31 @@ class Machine:
         if self._stop or self._is_cutting_off:
             return
         while self._to_judge and len(self._judging) < self.setting.verdicts_at_once:
-            key = self._to_judge.popleft()
+            key = self._to_judge[0]
             trial = self.trials.get(key)
             if trial is not None and trial.state is JUDGING and key not in self._judging:
-                self._judging.add(key)
                 needs_judge = trial.question in self.setting.judged
+                if needs_judge and not self._may_judge(trial):
+                    return
+                self._judging.add(key)
                 self._actions.append(JudgeAnswer(trial) if needs_judge else GradeAnswer(trial))
+            self._to_judge.popleft()
+
+    def _may_judge(self, trial: Trial) -> bool:
+        """Whether a judge may be asked about an answer, whose reserve is in the account: the first verdict of a start
+        is waited for as the first answer of a model is."""
+        if self._has_verdict or not self.is_capped or not self._judging:
+            return True
+        reserved = trial.verdict
+        for key in self._judging & self.trials.keys():
+            reserved = reserved.plus(self.trials[key].verdict)
+        return self._can_afford(_unforeseen(reserved))
 
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category
         trial = self.trials[key]
         reserve = trial.verdict
+        self._has_verdict = self._has_verdict or event.cost != NO_COST
         after = trial._replace(
             state=UNGRADED if category is None else DONE,
             cost=self._paid.pop(key, trial.cost),
@@ -1117,6 +1133,11 @@ class Machine:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
         return is_paused and not self.busy[model] and not self._is_finished
+
+
+def _unforeseen(reserved: Cost) -> Cost:
+    """The most that answers with these reserves are counted at beyond them, whatever their servers do."""
+    return reserved.times(ABSURD_FACTOR - 1)._replace(gpu_seconds=0.0)
 
 
 def _outcome(position: int, trial: Trial) -> Outcome:

@@ -351,3 +351,20 @@ def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompt
     again.do(Opened())
     reserves = {(trial.model, trial.cost.tokens) for _, trial in again.disk.trials.values() if trial.state is RESERVED}
     assert reserves == {(0, 60), (1, 10), (2, 10)}
+
+
+@pytest.mark.parametrize(("tokens", "at_once"), [(200, 2), (100_000, 18)])
+def test_the_first_verdict_is_waited_for_unless_the_cap_is_far_away(tokens: int, at_once: int) -> None:
+    """Two may use 16 times the 5 tokens that are reserved for each: the small cap covers that at first."""
+    judged = replace(setting(budget=Budget(tokens=tokens)), judged=frozenset(range(3)), verdict=Cost(5))
+    played, sent = Played(judged), 0
+    played.do(Opened())
+    while sent < len(played.sent):
+        request = played.sent[sent]
+        received = [Received(number, None, Cost(5), 1.0, reserve=Cost(5)) for number in request.numbers]
+        played.do(Answered(request.id, received))
+        sent += 1
+    asked = [action.trial.key for action in played.others if isinstance(action, JudgeAnswer)]
+    assert sent == 18 and len(asked) == at_once
+    played.do(Graded(asked[0], 1, cost=Cost(5)))
+    assert sum(isinstance(action, JudgeAnswer) for action in played.others) == 18

@@ -424,11 +424,11 @@ def verdicts_lost_by_a_kill(life: Life) -> bool:
 
 
 def ended_by_the_judge(life: Life) -> bool:
-    """A cap is exceeded only by the requests in flight when that was noticed, once a start."""
+    """A cap is exceeded only by the first verdict of each start, and its second request."""
     ended = "" if life.failed is None else str(life.failed)
     starts = len(life.world.active)
     noticed = "does not keep to grader.sampling.max_tokens" in ended or (starts > 1 and life.reason == "budget")
-    return noticed and 0 < len(life.world.judged) <= starts * 2 * JUDGE_SLOTS
+    return noticed and 0 < len(life.world.judged) <= starts * 2
 
 
 Case = tuple[dict[str, Any], Callable[[Life], bool]]
