@@ -747,15 +747,13 @@ class Machine:
     def _may_request(self, model: int, cost: Cost) -> bool:
         """Whether the caps allow a request to a model that may cost this.
 
-        Before a model has answered, nobody knows what its server adds to prompts. So the first request of a start is
-        sent alone: while it is in flight, others are sent only if the caps cover it at the most that any answer is
-        counted at."""
-        held = self.table.held
-        unknown = {model, *held} - self._answered - self.setting.remembers
-        if model in unknown and not held[model]:
+        Before a model has answered, nobody knows what its server adds to prompts. So its first request of a start is
+        sent alone, unless the caps cover all first requests at the most that any answer is counted at."""
+        known, held = self._answered | self.setting.remembers, self.table.held
+        if model in known or not held[model]:
             return self._can_afford(cost)
-        reserved = cost if model in unknown else NO_COST
-        for asked in unknown:
+        reserved = cost
+        for asked in held.keys() - known:
             reserved = reserved.plus(self.account.models[asked].held.cost)
         return self._can_afford(cost.plus(_unforeseen(reserved)))
 
