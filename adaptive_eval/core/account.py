@@ -72,18 +72,14 @@ class BudgetAccount:
         self._largest[model] = np.where(self._open[model], before._largest[old_number], 0.0)
         self._raise_worst(model, self._spent[model])
 
-    def take_batch(self, batch: Batch) -> None:
-        """Reserve the trials of a batch of the stage before."""
-        self._reserved[batch.model] += batch.size
-        self._promised += batch.size * batch.promised
-
     def spent_on(self, model: int) -> FloatArray:
         """Amounts spent on committed trials of a model, by currency."""
         return np.array(self._spent[model])
 
-    def reserve(self, trials: NDArray[np.int64]) -> None:
-        """Reserve trials of each model as in flight."""
-        self._reserved = self._reserved + trials
+    def reserve(self, batch: Batch) -> None:
+        """Reserve the trials of a batch as in flight."""
+        self._reserved[batch.model] += batch.size
+        self._promised += batch.size * batch.promised
 
     def promise(self, batch: Batch) -> None:
         """Reserve the largest cost so far for each trial of a batch in flight, in unbounded currencies."""

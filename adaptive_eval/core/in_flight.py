@@ -119,7 +119,7 @@ class BatchesInFlight:
 
     def _taken_over(self, batch: Batch, model: int) -> Batch:
         renumbered = batch.for_model(model)
-        self.account.take_batch(renumbered)
+        self.account.reserve(renumbered)
         return renumbered
 
     def _withdraw_unpaid(self) -> None:
@@ -159,11 +159,11 @@ class BatchesInFlight:
         self._composed = max(self._composed, number + 1)
         self.issued = self.issued + extra
         self.rounds_issued += 1
-        self.account.reserve(extra.sum(axis=1))
         tick = max((batch.due for batch in self._batches), default=self.now) + 1.0 if in_step else math.nan
         for batch in batches:
             ticks = 1.0 if fixed_time else self._trials_per_question(batch) * float(self.ticks_per_trial[batch.model])
             batch.due = tick if in_step else max(self.now, float(self.last_due[batch.model])) + ticks
+            self.account.reserve(batch)
             self.account.promise(batch)
             self._add_batch(batch)
         return self._known_parts(batches)
@@ -314,8 +314,6 @@ class BatchesInFlight:
 
     def within_caps(self) -> bool:
         """Whether the caps cover the cost of kept outcomes and of trials in flight, missing ones at their worst."""
-        if not self.account.is_open:
-            return self._caps_cover(0)
         arrived = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept())
         return self._caps_cover(0) and self.account.caps_hold(arrived, np.zeros(len(self.issued), dtype=np.int64))
 
