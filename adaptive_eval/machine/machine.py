@@ -790,11 +790,11 @@ class Machine:
             if received.number not in open_trials:
                 raise RuntimeError(f"request {request} was answered twice for trial {received.number}")
             trial = self.trials[model, question, received.number]
-            self._check_reserve(model, received)
             trial = trial._replace(
                 state=GRADING, answer=received.answer, kinds=received.kinds, seconds=received.seconds
             )
             self.table.move(trial)
+            self._check_reserve(model, received)
             self._paid[trial.key] = received.cost
             if is_judged:
                 self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
@@ -811,16 +811,20 @@ class Machine:
         self.table.move(trial)
 
     def _check_reserve(self, model: int, received: Received) -> None:
-        """Compare the cost of an answer with what caps reserve for it: if its prompt was longer, the next ones reserve
-        more; a model whose answer alone is longer is set aside."""
+        """Compare the cost of an answer with what caps reserve for it: if its prompt was longer, more is reserved for
+        those in flight and the next ones; a model whose answer alone is longer is set aside."""
         worst, answer, account = self._worst[model], received.answer, self.account.models[model]
-        if self.is_capped and not worst.is_unbounded and 0 < worst.tokens < received.cost.tokens:
-            if answer is not None and worst.tokens < answer.completion_tokens:
-                self._set_aside(model, EXCEEDED.format(answer.completion_tokens, worst.tokens), Cause.EXCESS)
-            elif account.largest.tokens <= worst.tokens:
-                text = PROMPT_EXCEEDED_TEXT.format(received.cost.tokens, worst.tokens)
-                self._write(Note("noticed", model, {"notice": PROMPT_EXCEEDED, "text": text}))
+        before = account.largest
         account.note_largest(received.cost)
+        if not self.is_capped or worst.is_unbounded or not 0 < worst.tokens < received.cost.tokens:
+            return
+        if answer is not None and worst.tokens < answer.completion_tokens:
+            self._set_aside(model, EXCEEDED.format(answer.completion_tokens, worst.tokens), Cause.EXCESS)
+        elif before.tokens <= worst.tokens:
+            text = PROMPT_EXCEEDED_TEXT.format(received.cost.tokens, worst.tokens)
+            self._write(Note("noticed", model, {"notice": PROMPT_EXCEEDED, "text": text}))
+        if raised := self.table.raise_reserve(model, self._reserve(model)):
+            self._write(*(trial._replace(state=RESERVED) for trial in raised))
 
     def _on_failed(self, event: Failed) -> None:
         if event.request not in self.requests:

@@ -338,7 +338,7 @@ def test_a_lost_request_is_repeated_only_within_the_caps(wasted: int, is_allowed
 def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompts(
     tokens: int, first_requests: int
 ) -> None:
-    """Far from the cap nobody waits. From then on that is reserved, in later starts as well."""
+    """Far from the cap nobody waits. From then on that is reserved, for requests in flight and in later starts, too."""
     played = Played(setting(budget=Budget(tokens=tokens)))
     played.do(Opened())
     assert Counter(request.model for request in played.sent) == dict.fromkeys(range(3), first_requests)
@@ -346,6 +346,8 @@ def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompt
     received = Received(first.first, None, Cost(50), 1.0)
     rows = played.do(Answered(first.id, [received]), Graded(first.keys[0], 1))
     assert any(isinstance(record, Note) and record.kind == "noticed" for _, record in rows)
+    in_flight = [trial for _, trial in played.disk.trials.values() if trial.state is RESERVED and trial.model == 0]
+    assert in_flight and {trial.cost.tokens for trial in in_flight} == {60}
     again = Played(played.setting)
     again.machine, again.disk = played.replayed(), played.disk
     again.do(Opened(killed=False))

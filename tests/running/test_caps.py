@@ -218,7 +218,7 @@ def holds(life: Life) -> None:
     assert tokens <= budget.get("tokens", tokens)
     prices = [JUDGE_PRICE if attempt.model == JUDGE else PRICE for attempt in attempts]
     usd = sum(price * within_reserve(attempt) for price, attempt in zip(prices, attempts, strict=True)) - unseen * PRICE
-    assert usd <= 1e6 * budget.get("usd", usd)
+    assert usd <= 1e6 * budget.get("usd", max(usd, 0.0))
     seconds = sum(
         attempt.seconds * (JUDGE_GPUS / JUDGE_SLOTS if attempt.model == JUDGE else GPUS / setting.slots)
         for attempt in attempts
