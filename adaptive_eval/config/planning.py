@@ -176,8 +176,7 @@ def _caps_probably_cover_first_round(plan: Plan) -> bool:
     """Whether the caps cover the first round if its answers cost a third of the worst case on average. How long they
     take is unknown: a request's time limit says little about it."""
     trials, tokens, usd, _ = asked_first(plan).sum(axis=1) @ bounded_costs(plan)
-    needs = {"trials": trials, "tokens": tokens / WORST_TO_MEAN, "usd": usd / WORST_TO_MEAN}
-    return all(need <= cap for name, need in needs.items() if (cap := getattr(plan.budget, name)) is not None)
+    return not plan.budget.short_of((trials, tokens / WORST_TO_MEAN, usd / WORST_TO_MEAN, 0.0))
 
 
 def affordable_trials(trials: TrialsConfig, plan: Plan) -> TrialsConfig:

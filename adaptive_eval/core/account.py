@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.rounds import Batch
-from adaptive_eval.core.settings import Budget
+from adaptive_eval.core.settings import CURRENCIES, Budget
 from adaptive_eval.core.types import Cost
 from scorio.moments import FloatArray
 
-CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
 MIN_PRICE = 1e-9
 """The price of a free trial: small, so that it is preferred, and positive, so that prices can be divisors."""
 RESERVE_FACTOR = 1.5
@@ -30,10 +29,14 @@ _BY_TOKENS = np.array([False, True, True, False])
 
 
 def trial_reserve(worst: Cost, largest: Cost) -> Cost:
-    """The reserve for a trial that may cost `worst`, where `largest` is the highest cost of a trial so far."""
-    if not worst.is_unbounded:
-        return worst
-    return Cost(math.ceil(RESERVE_FACTOR * largest.tokens), RESERVE_FACTOR * largest.usd, worst.gpu_seconds)
+    """The reserve for a trial that may cost `worst`, where `largest` is the highest cost of a trial so far.
+
+    If that had more tokens, something is added to prompts, at most `largest` to each."""
+    if worst.is_unbounded:
+        return Cost(math.ceil(RESERVE_FACTOR * largest.tokens), RESERVE_FACTOR * largest.usd, worst.gpu_seconds)
+    if 0 < worst.tokens < largest.tokens:
+        return Cost(worst.tokens + largest.tokens, worst.usd + largest.usd, worst.gpu_seconds)
+    return worst
 
 
 class BudgetAccount:
@@ -43,7 +46,7 @@ class BudgetAccount:
         """With `gpu_hour`, the price of a GPU hour, the costs of answers in first rounds are kept."""
         self._gpu_hour = gpu_hour
         self._first_costs = np.full((len(worst), 2), np.nan)
-        self._currency = CURRENCIES.index(budget.currency)
+        self._budget, self._currency = budget, CURRENCIES.index(budget.currency)
         caps = (getattr(budget, currency) for currency in CURRENCIES)
         self._caps = np.array([math.inf if cap is None else cap for cap in caps])
         self._open = np.array([cost.is_unbounded for cost in worst])[:, None] & _BY_TOKENS
@@ -55,10 +58,8 @@ class BudgetAccount:
         """Reserved beyond the worst case, by the largest cost known at the time of issue."""
         self._reserved = np.zeros(len(worst), dtype=np.int64)
         self._spent = np.zeros_like(self._worst)
-        self._lost = np.zeros_like(self._worst)
-        """Spent on answers that never arrived; no trials."""
         self._elsewhere = np.zeros(len(CURRENCIES))
-        """Spent on models that are no longer in the run."""
+        """Spent on answers that never arrived, and on models that are no longer in the run."""
 
     def take_over(self, before: "BudgetAccount", model: int, old_number: int, spent: FloatArray | None) -> None:
         """Take over the amount spent on a model in the stage before, or `spent`, without its lost answers."""
@@ -69,24 +70,16 @@ class BudgetAccount:
         if self._gpu_hour not in {None, before._gpu_hour} and trials:  # costs of single trials were not kept
             self._first_costs[model] = (usd + gpu_seconds * self._gpu_hour / 3600.0) / trials, np.nan
         self._largest[model] = np.where(self._open[model], before._largest[old_number], 0.0)
-
-    def take_batch(self, batch: Batch) -> None:
-        """Reserve the trials of a batch of the stage before."""
-        self._reserved[batch.model] += batch.size
-        self._promised += batch.size * batch.promised
+        self._raise_worst(model, self._spent[model])
 
     def spent_on(self, model: int) -> FloatArray:
         """Amounts spent on committed trials of a model, by currency."""
         return np.array(self._spent[model])
 
-    @property
-    def caps_usage(self) -> bool:
-        """Whether a cap limits trials' usage, of which more is reserved than most of them use."""
-        return bool(np.isfinite(self._caps[1:]).any())
-
-    def reserve(self, trials: NDArray[np.int64]) -> None:
-        """Reserve trials of each model as in flight."""
-        self._reserved = self._reserved + trials
+    def reserve(self, batch: Batch) -> None:
+        """Reserve the trials of a batch as in flight."""
+        self._reserved[batch.model] += batch.size
+        self._promised += batch.size * batch.promised
 
     def promise(self, batch: Batch) -> None:
         """Reserve the largest cost so far for each trial of a batch in flight, in unbounded currencies."""
@@ -103,9 +96,18 @@ class BudgetAccount:
     def settle(self, batch: Batch, arrived: int, cost: Cost, lost: int = 0) -> None:
         """Replace a batch's reservation by the cost of what arrived, and the worst-case cost of what is lost."""
         self._reserved[batch.model] -= batch.size
+        self._raise_worst(batch.model, np.array((arrived, *cost)))
         self._spent[batch.model] += np.array((arrived, *cost)) + lost * (self._worst[batch.model] + batch.promised)
         self._promised -= batch.size * batch.promised
         self._note_largest_costs(batch, batch.size)
+
+    def _raise_worst(self, model: int, spent: FloatArray) -> None:
+        """Take the mean cost of trials as the worst one if their mean tokens exceed it: something is added to prompts.
+
+        Whoever sends requests keeps to the caps by single costs (`trial_reserve`)."""
+        trials, tokens = spent[:2]
+        if 0.0 < trials * self._worst[model, 1] < tokens:
+            self._worst[model] = np.maximum(self._worst[model], spent / trials)
 
     def _note_largest_costs(self, batch: Batch, end: int) -> None:
         if batch.used is not None:
@@ -149,17 +151,9 @@ class BudgetAccount:
         error = math.sqrt(float(((usd - centre) ** 2).sum()) / free / len(usd))
         self._first_costs[batch.model] = float(usd.mean()), error
 
-    def lose(self, model: int, cost: Cost) -> None:
-        """Count the cost of answers that never arrived."""
-        self._lost[model] += (0.0, *cost)
-
-    def spend_outside_plan(self, trials: int, cost: Cost) -> None:
-        """Count the cost of models that are no longer in the run."""
+    def spend_elsewhere(self, trials: int, cost: Cost) -> None:
+        """Count the cost of answers that never arrived, or of models that are no longer in the run."""
         self._elsewhere += (trials, *cost)
-
-    def can_afford(self, total: Cost) -> bool:
-        """Whether this total would stay within every cap."""
-        return bool(np.all((0.0, *total) <= self._caps))
 
     def may_fit(self, trials: NDArray[np.int64], besides: int = 0) -> bool:
         """Whether the caps may suffice for all these trials if most cost less than their worst case: one trial of each
@@ -179,13 +173,18 @@ class BudgetAccount:
         need = (self._reserved + trials) @ self._worst + self._promised + trials @ (RESERVE_FACTOR * self._largest)
         return not trials[self.unmeasured].any() and bool(np.all(self._total_used() + need <= self._caps))
 
+    @property
+    def _reserve(self) -> FloatArray:
+        """(L, 4): the reserve for a trial of each model, if it is issued now."""
+        return np.asarray(self._worst + RESERVE_FACTOR * self._largest)
+
     def probable_totals(self, trials: NDArray[np.int64]) -> FloatArray:
         """The totals by currency that so many further trials of each model probably lead to, at what those before have
         cost. They are asked in parts, so that one trial of each model must fit at its worst besides."""
         known = self._spent[:, :1] > 0.0
         price = np.where(known, self._spent / np.maximum(self._spent[:, :1], 1.0), self._worst)
         price[:, 1:] *= 1.0 + PRICE_MARGIN / math.sqrt(max(trials.sum(), 1))
-        at_once = np.minimum(trials, 1) @ (self._worst + RESERVE_FACTOR * self._largest)
+        at_once = np.minimum(trials, 1) @ self._reserve
         at_once[0] = 0.0  # their number is known
         reserved = self._reserved @ self._worst + self._promised
         return np.asarray(self._total_used() + reserved + trials @ price + at_once)
@@ -194,24 +193,19 @@ class BudgetAccount:
         """Whether so many further trials of each model probably stay within every cap."""
         return not trials[self.unmeasured].any() and bool(np.all(self.probable_totals(trials) <= self._caps))
 
-    def caps_below(self, totals: FloatArray) -> dict[str, float]:
-        """The caps that do not cover these totals, by currency, with the totals."""
-        amounts = zip(CURRENCIES, totals.tolist(), self._caps.tolist(), strict=True)
-        return {currency: total for currency, total, cap in amounts if total > cap}
-
     def caps_short_of(
         self, arrived_cost: FloatArray, trials: NDArray[np.int64], largest: FloatArray
     ) -> dict[str, float]:
         """The caps that do not cover the cost of arrived trials in flight and of `trials` of each model at their worst,
         by currency, with the totals that would. `largest` (L, 4): the largest costs of trials in flight."""
-        need = trials @ (self._worst + np.where(self._open, RESERVE_FACTOR * np.maximum(self._largest, largest), 0.0))
-        return self.caps_below(self._total_used() + arrived_cost + need)
+        worst = np.maximum(self._reserve, np.where(self._open, RESERVE_FACTOR, 1.0) * largest)
+        return self._budget.short_of((self._total_used() + arrived_cost + trials @ worst).tolist())
 
     def worst_totals(self, trials: NDArray[np.int64], largest: FloatArray) -> dict[str, float]:
         """The worst cost of so many trials of each model, by currency; of unbounded ones what would be reserved if none
-        cost more than `largest`, or than any so far."""
-        unbounded = RESERVE_FACTOR * np.maximum(self._largest.max(axis=0), largest)
-        totals = trials @ np.where(self._open, unbounded, self._worst)
+        cost more than any in flight, whose `largest` (L, 4) these are, or any so far."""
+        unbounded = RESERVE_FACTOR * np.maximum(self._largest, largest).max(axis=0)
+        totals = trials @ np.where(self._open, unbounded, np.maximum(self._worst, largest))
         return dict(zip(CURRENCIES, totals.tolist(), strict=True))
 
     def affordable(self) -> float:
@@ -234,4 +228,4 @@ class BudgetAccount:
         return Cost(int(tokens), usd, gpu_seconds)
 
     def _total_used(self) -> FloatArray:
-        return np.asarray((self._spent + self._lost).sum(axis=0) + self._elsewhere)
+        return np.asarray(self._spent.sum(axis=0) + self._elsewhere)

@@ -88,7 +88,7 @@ class Controller:
         self._changes = ChangeFinder(plan.bench, drawn=not plan.source.asks_all)
         self.alarms: list[AnswerAlarm] = []
         """Alarms about the answers of models, at most one of each kind for a model."""
-        self._flight.account.spend_outside_plan(*outside_plan)
+        self._flight.account.spend_elsewhere(*outside_plan)
         self._aside_at_look = 0
         self._dropped: dict[int, DroppedBatches] = {}
         """Batches of models that were set aside, which come back with them at the next stage."""
@@ -195,7 +195,7 @@ class Controller:
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
         """Count the cost of models no longer in the run, or of answers that no round has requested and that cannot be
         taken in. Call it before restoring an earlier run."""
-        self._flight.account.spend_outside_plan(trials, cost)
+        self._flight.account.spend_elsewhere(trials, cost)
 
     def keep(self, outcomes: Iterable[Outcome]) -> None:
         """Keep outcomes without looking at them yet: `take` does that."""
@@ -253,9 +253,9 @@ class Controller:
         self.short_caps = short_caps
         self.finished = Reason.BUDGET
 
-    def lose(self, model: int, cost: Cost) -> None:
-        """Count the cost of a model's answers that never arrived."""
-        self._flight.account.lose(model, cost)
+    def lose(self, cost: Cost) -> None:
+        """Count the cost of answers that never arrived."""
+        self._flight.account.spend_elsewhere(0, cost)
         self._keep_within_caps()
 
     def _keep_within_caps(self) -> None:
@@ -683,7 +683,7 @@ class Controller:
         assert self.last_look is not None
         fits, pace = True, self.plan.pace
         # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
-        if pace.dedicated_servers and not self._flight.account.caps_usage and asks_only_open(self.plan.policy):
+        if pace.dedicated_servers and not self.plan.budget.bought and asks_only_open(self.plan.policy):
             self._flight.park(self.last_look.in_open_pairs() | (self.trials == 0))
         # the outcomes of a recorded model stay what they are
         asked, before = self.plan.bench.asked, np.where(self.plan.bench.asked, self._tally.prior_outcomes, 0)
@@ -707,8 +707,8 @@ class Controller:
         if self.finished is None and not self._flight.batches():
             self.finished = why_no_further(self.last_look, fits, self.set_aside.values())
             if self.finished is Reason.BUDGET:
-                account = self._flight.account
-                self.short_caps = account.caps_below(account.probable_totals(composer.smallest_round() + self._unpaid))
+                totals = self._flight.account.probable_totals(composer.smallest_round() + self._unpaid)
+                self.short_caps = self.plan.budget.short_of(totals.tolist())
 
     def _compose_in_parts(self, extra: NDArray[np.int32]) -> None:
         """Issue a round that the caps do not cover at its worst, but probably do, to be asked in parts."""

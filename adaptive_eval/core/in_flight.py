@@ -119,7 +119,7 @@ class BatchesInFlight:
 
     def _taken_over(self, batch: Batch, model: int) -> Batch:
         renumbered = batch.for_model(model)
-        self.account.take_batch(renumbered)
+        self.account.reserve(renumbered)
         return renumbered
 
     def _withdraw_unpaid(self) -> None:
@@ -159,11 +159,11 @@ class BatchesInFlight:
         self._composed = max(self._composed, number + 1)
         self.issued = self.issued + extra
         self.rounds_issued += 1
-        self.account.reserve(extra.sum(axis=1))
         tick = max((batch.due for batch in self._batches), default=self.now) + 1.0 if in_step else math.nan
         for batch in batches:
             ticks = 1.0 if fixed_time else self._trials_per_question(batch) * float(self.ticks_per_trial[batch.model])
             batch.due = tick if in_step else max(self.now, float(self.last_due[batch.model])) + ticks
+            self.account.reserve(batch)
             self.account.promise(batch)
             self._add_batch(batch)
         return self._known_parts(batches)
@@ -314,25 +314,29 @@ class BatchesInFlight:
 
     def within_caps(self) -> bool:
         """Whether the caps cover the cost of kept outcomes and of trials in flight, missing ones at their worst."""
-        if not self.account.is_open:
-            return self._caps_cover(0)
         arrived = sum((np.array(batch.spent_so_far()) for batch in self._batches), self._kept())
         return self._caps_cover(0) and self.account.caps_hold(arrived, np.zeros(len(self.issued), dtype=np.int64))
 
     def caps_short_of(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The caps that do not cover trials in flight and these of each model, by currency, with totals that would."""
-        arrived, trials, largest = self._kept(), trials.copy(), np.zeros((len(trials), 4))
+        arrived, trials = self._kept(), trials.copy()
         for batch in chain(self._batches, self.parked_batches()):
             arrived += batch.spent_so_far()
             trials[batch.model] += batch.missing
-            if batch.used is not None:
-                largest[batch.model] = np.maximum(largest[batch.model], batch.used.max(axis=0))
-        return self.account.caps_short_of(arrived, trials, largest)
+        return self.account.caps_short_of(arrived, trials, self._largest_costs())
 
     def worst_totals(self, trials: NDArray[np.int64]) -> dict[str, float]:
         """The worst cost of so many trials of each model, by currency; of unbounded ones by the largest cost so far."""
-        in_flight = [batch.used.max(axis=0) for batch in self._batches if batch.used is not None]
-        return self.account.worst_totals(trials, np.max(in_flight, axis=0, initial=0.0))
+        return self.account.worst_totals(trials, self._largest_costs())
+
+    def _largest_costs(self) -> FloatArray:
+        """(L, 4): the largest cost of trials in flight by model, or their mean where single costs are not kept."""
+        largest = np.zeros((len(self.issued), 4))
+        for batch in chain(self._batches, self.parked_batches()):
+            mean = np.array(batch.spent_so_far()) / max(batch.size - batch.missing, 1)
+            cost = mean if batch.used is None else batch.used.max(axis=0)
+            largest[batch.model] = np.maximum(largest[batch.model], cost)
+        return largest
 
     def _kept(self) -> FloatArray:
         """The kept outcomes and their cost, by currency."""

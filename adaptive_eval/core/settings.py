@@ -1,5 +1,6 @@
 """Fixed settings of a controller: sizes, pace and caps. Everything else is a plug-in."""
 
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple
 
@@ -28,6 +29,9 @@ MAX_ROUND_FACTOR = 4.0
 MAX_SHARE_AHEAD = 0.25
 """With dedicated servers, the share of the trials that caps still cover which may be requested ahead of looks: a parked
 round stays reserved, and cannot be used for the comparisons that a look leaves open."""
+
+CURRENCIES = ("trials", "tokens", "usd", "gpu_seconds")
+"""What trials cost: their number, and the fields of `Cost`."""
 
 MIN_BLOCK_SIZE = 50
 """Minimum questions of a block: means of fewer are not close enough to normal if few of them differ."""
@@ -156,10 +160,19 @@ class Budget:
             cap = getattr(self, name)
             require(cap is None or cap > 0, f"budget.{name} must be positive", cap)
 
+    def short_of(self, totals: Iterable[float]) -> dict[str, float]:
+        """The caps that do not cover these totals, one for each of `CURRENCIES`, by currency, with the totals."""
+        amounts = zip(CURRENCIES, totals, strict=True)
+        return {name: total for name, total in amounts if (cap := getattr(self, name)) is not None and total > cap}
+
+    def covers(self, cost: Cost) -> bool:
+        """Whether a total cost stays within every cap."""
+        return not self.short_of((0.0, *cost))
+
     @property
     def bought(self) -> bool:
-        """Whether a cap counts something that lost answers use, too."""
-        return any(getattr(self, name) is not None for name in ("tokens", "usd", "gpu_seconds"))
+        """Whether a cap counts what trials use: more is reserved than most of them use, and lost answers count, too."""
+        return any(getattr(self, name) is not None for name in CURRENCIES[1:])
 
     @property
     def currency(self) -> str:

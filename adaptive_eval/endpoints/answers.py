@@ -32,6 +32,7 @@ from adaptive_eval.endpoints.failures import (
 from adaptive_eval.endpoints.parsing import content_text, no_answer, refusal_text
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import (
+    ABSURD_FACTOR,
     KEEP_TOKENS,
     MAX_BYTES_PER_TOKEN,
     TEMPLATE_TOKENS,
@@ -95,7 +96,6 @@ def _sort_by_index(choices: list[dict[str, Any]], requested: int) -> list[dict[s
 
 BYTES_PER_TOKEN = 3
 """English prose has four or five bytes per token, formulas and code three, Chinese three to five."""
-ABSURD_FACTOR = 16
 
 
 def _bytes(text: str) -> int:

@@ -67,6 +67,16 @@ class ModelAccount:
         self.largest = NO_COST
         """Maximum tokens, USD and GPU seconds of an answer."""
 
+    def note_largest(self, cost: Cost) -> None:
+        """An answer has cost this."""
+        largest = self.largest
+        if cost.tokens > largest.tokens or cost.usd > largest.usd or cost.gpu_seconds > largest.gpu_seconds:
+            self.largest = Cost(
+                max(cost.tokens, largest.tokens),
+                max(cost.usd, largest.usd),
+                max(cost.gpu_seconds, largest.gpu_seconds),
+            )
+
     @property
     def mean(self) -> Cost:
         """Mean cost of an answer without its grade."""
@@ -106,13 +116,7 @@ class Account:
             else:
                 account.paid.add(trial.verdict, times)
                 account.verdicts.add(trial.verdict, times)
-            cost, largest = trial.cost, account.largest
-            if cost.tokens > largest.tokens or cost.usd > largest.usd or cost.gpu_seconds > largest.gpu_seconds:
-                account.largest = Cost(
-                    max(cost.tokens, largest.tokens),
-                    max(cost.usd, largest.usd),
-                    max(cost.gpu_seconds, largest.gpu_seconds),
-                )
+            account.note_largest(trial.cost)
         else:
             return
         self._all.add(trial.cost, times)

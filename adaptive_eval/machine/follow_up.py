@@ -66,9 +66,12 @@ FIRST_ANSWERS = 12
 FIRST_IN_FLIGHT = 4
 """Answers in flight of a model whose answers are lost without a grade, until one of its answers has one."""
 EXCEEDED = (
-    "an answer used {} tokens with its prompt, and at most {} were reserved for it (prompt and max_tokens): its server "
-    "does not keep to max_tokens, or adds to the prompt, so no limit can hold. Fix it and start over, or remove "
-    "the limits"
+    "an answer has {} tokens, and at most {} were reserved for it (prompt and max_tokens): its server does not keep to "
+    "max_tokens, so no limit can hold. Fix it and start over, or remove the limits"
+)
+PROMPT_EXCEEDED_TEXT = (
+    "an answer used {} tokens with its prompt, and at most {} were expected: its server adds to prompts; from now on "
+    "limits reserve that, too, for each answer"
 )
 VERDICT_EXCEEDED = (
     "a verdict used {} tokens, and at most {} were reserved for it: the server of the judge does not keep to "

@@ -18,13 +18,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
-from adaptive_eval.core.account import BudgetAccount, trial_reserve
+from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.controller import Controller, Judged
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
+from adaptive_eval.endpoints.types import ABSURD_FACTOR
 from adaptive_eval.machine.alarms import Alarms, alarm_note, core_alarm_note
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.derived import DerivedRecords
@@ -66,6 +65,7 @@ from adaptive_eval.machine.first_grades import FirstGrades
 from adaptive_eval.machine.follow_up import (
     EXCEEDED,
     MAY_HAVE_COST,
+    PROMPT_EXCEEDED_TEXT,
     REFUSALS_SECONDS,
     VERDICT_EXCEEDED,
     FollowUp,
@@ -76,6 +76,7 @@ from adaptive_eval.machine.records import (
     ALARM,
     CORE_SET_ASIDE,
     FINISHED,
+    PROMPT_EXCEEDED,
     SET_ASIDE,
     SETTLED,
     STOPPED,
@@ -174,6 +175,8 @@ class Machine:
         self._to_judge: deque[Key] = deque()
         self._judging: set[Key] = set()
         """Answers whose verdicts were asked for and are not on disk."""
+        self._has_verdict = False
+        """Whether a verdict that costs something was given in this start."""
         self._places: dict[Key, int] = {}
         """Sequence numbers at which rows stay that are graded again."""
         self._unclaimed: dict[Key, Trial] = {}
@@ -232,7 +235,6 @@ class Machine:
         self._first_grades.use(setting)
         self.slots = dict(setting.slots)
         self._looked = len(controller.looks)
-        self._caps = BudgetAccount(plan.budget, plan.bench.worst_cost)
         verdict = setting.verdict if setting.judged else NO_COST
         self._worst = {
             model: worst if worst.is_unbounded else worst.plus(verdict.times(-1))
@@ -428,11 +430,10 @@ class Machine:
             controller.tell(())
 
     def _lose(self, charge: Charge) -> None:
-        at, controller = self.position.get(charge.model), self.controller
-        if at is None or self._regraded_at:
-            controller.spend_outside_plan(0, charge.cost)
+        if charge.model not in self.position or self._regraded_at:
+            self.controller.spend_outside_plan(0, charge.cost)
         else:
-            controller.lose(at, charge.cost)
+            self.controller.lose(charge.cost)
 
     def _derive(self) -> None:
         """Emit the looks that the core has taken, and the models that it has set aside."""
@@ -707,7 +708,7 @@ class Machine:
             if batch and (not self._follows(batch[-1], trial) or len(batch) >= self._most_together(trial)):
                 break
             trial = trial._replace(state=state, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
-            if self.is_capped and not self._can_afford(needed := needed.plus(trial.total)):
+            if self.is_capped and not self._may_request(model, needed := needed.plus(trial.total)):
                 break
             batch.append(trial)
             queue.popleft()
@@ -743,17 +744,30 @@ class Machine:
             return NO_COST
         return trial_reserve(self._worst[model], self.account.models[model].largest)
 
+    def _may_request(self, model: int, cost: Cost) -> bool:
+        """Whether the caps allow a request to a model that may cost this.
+
+        Before a model has answered, nobody knows what its server adds to prompts. So its first request of a start is
+        sent alone, unless the caps cover all first requests at the most that any answer is counted at."""
+        known, held = self._answered | self.setting.remembers, self.table.held
+        if model in known or not held[model]:
+            return self._can_afford(cost)
+        reserved = cost
+        for asked in held.keys() - known:
+            reserved = reserved.plus(self.account.models[asked].held.cost)
+        return self._can_afford(cost.plus(_unforeseen(reserved)))
+
     def _verdict_reserve(self, trial: Trial) -> Cost:
         is_judged = self.is_capped and trial.question in self.setting.judged
         return self.setting.verdict if is_judged else NO_COST
 
     def short_caps(self, more: Cost) -> dict[str, float]:
         """The caps that do not cover this on top of all that is paid, reserved or charged, with the totals."""
-        return self._caps.caps_below(np.array((0.0, *self.account.total.plus(more))))
+        return self.setting.plan.budget.short_of((0.0, *self.account.total.plus(more)))
 
     def _can_afford(self, more: Cost) -> bool:
         """Whether the caps allow this on top of all that is paid, reserved or charged."""
-        return self._caps.can_afford(self.account.total.plus(more))
+        return self.setting.plan.budget.covers(self.account.total.plus(more))
 
     def _send_reserved(self, request: Request) -> None:
         """Send a request whose rows are on disk, unless it is no longer needed."""
@@ -776,11 +790,11 @@ class Machine:
             if received.number not in open_trials:
                 raise RuntimeError(f"request {request} was answered twice for trial {received.number}")
             trial = self.trials[model, question, received.number]
-            self._require_within_reserve(trial, received)
             trial = trial._replace(
                 state=GRADING, answer=received.answer, kinds=received.kinds, seconds=received.seconds
             )
             self.table.move(trial)
+            self._check_reserve(model, received)
             self._paid[trial.key] = received.cost
             if is_judged:
                 self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
@@ -796,12 +810,21 @@ class Machine:
         self._write(trial)
         self.table.move(trial)
 
-    def _require_within_reserve(self, trial: Trial, received: Received) -> None:
-        """Set aside a model whose answer has used more than caps reserve for it."""
-        bounded = self.is_capped and not self._worst[trial.model].is_unbounded
-        if bounded and 0 < trial.cost.tokens < received.cost.tokens:
-            reason = EXCEEDED.format(received.cost.tokens, trial.cost.tokens)
-            self._set_aside(trial.model, reason, Cause.EXCESS)
+    def _check_reserve(self, model: int, received: Received) -> None:
+        """Compare the cost of an answer with what caps reserve for it: if its prompt was longer, more is reserved for
+        those in flight and the next ones; a model whose answer alone is longer is set aside."""
+        worst, answer, account = self._worst[model], received.answer, self.account.models[model]
+        before = account.largest
+        account.note_largest(received.cost)
+        if not self.is_capped or worst.is_unbounded or not 0 < worst.tokens < received.cost.tokens:
+            return
+        if answer is not None and worst.tokens < answer.completion_tokens:
+            self._set_aside(model, EXCEEDED.format(answer.completion_tokens, worst.tokens), Cause.EXCESS)
+        elif before.tokens <= worst.tokens:
+            text = PROMPT_EXCEEDED_TEXT.format(received.cost.tokens, worst.tokens)
+            self._write(Note("noticed", model, {"notice": PROMPT_EXCEEDED, "text": text}))
+        if raised := self.table.raise_reserve(model, self._reserve(model)):
+            self._write(*(trial._replace(state=RESERVED) for trial in raised))
 
     def _on_failed(self, event: Failed) -> None:
         if event.request not in self.requests:
@@ -879,17 +902,31 @@ class Machine:
         if self._stop or self._is_cutting_off:
             return
         while self._to_judge and len(self._judging) < self.setting.verdicts_at_once:
-            key = self._to_judge.popleft()
+            key = self._to_judge[0]
             trial = self.trials.get(key)
             if trial is not None and trial.state is JUDGING and key not in self._judging:
-                self._judging.add(key)
                 needs_judge = trial.question in self.setting.judged
+                if needs_judge and not self._may_judge(trial):
+                    return
+                self._judging.add(key)
                 self._actions.append(JudgeAnswer(trial) if needs_judge else GradeAnswer(trial))
+            self._to_judge.popleft()
+
+    def _may_judge(self, trial: Trial) -> bool:
+        """Whether a judge may be asked about an answer, whose reserve is in the account: the first verdict of a start
+        is waited for as the first answer of a model is."""
+        if self._has_verdict or not self.is_capped or not self._judging:
+            return True
+        reserved = trial.verdict
+        for key in self._judging & self.trials.keys():
+            reserved = reserved.plus(self.trials[key].verdict)
+        return self._can_afford(_unforeseen(reserved))
 
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category
         trial = self.trials[key]
         reserve = trial.verdict
+        self._has_verdict = self._has_verdict or event.cost != NO_COST
         after = trial._replace(
             state=UNGRADED if category is None else DONE,
             cost=self._paid.pop(key, trial.cost),
@@ -1098,6 +1135,11 @@ class Machine:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
         return is_paused and not self.busy[model] and not self._is_finished
+
+
+def _unforeseen(reserved: Cost) -> Cost:
+    """The most that answers with these reserves are counted at beyond them, whatever their servers do."""
+    return reserved.times(ABSURD_FACTOR - 1)._replace(gpu_seconds=0.0)
 
 
 def _outcome(position: int, trial: Trial) -> Outcome:

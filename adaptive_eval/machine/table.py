@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from adaptive_eval.core.types import Cost
 from adaptive_eval.machine.charges import Account
 from adaptive_eval.machine.trial import (
     GRADING,
@@ -82,6 +83,19 @@ class TrialTable:
         if trial.state in HELD:
             self.busy[trial.model] += 1
             self.held[trial.model] += 1
+
+    def raise_reserve(self, model: int, cost: Cost) -> list[Trial]:
+        """Reserve more for the trials of a model in flight; returns those of which less was reserved."""
+        raised = [
+            trial._replace(cost=cost)
+            for trial in self.trials.values()
+            if trial.model == model and trial.state in IN_FLIGHT and trial.cost.tokens < cost.tokens
+        ]
+        for trial in raised:
+            self._account.enter(self.trials[trial.key], -1)
+            self._account.enter(trial)
+            self.trials[trial.key] = trial
+        return raised
 
     def on_stored(self, trial: Trial) -> None:
         """The outcome of a trial that was sent is on disk."""

@@ -35,7 +35,6 @@ from adaptive_eval.config.prepare import PreparedRun, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
 from adaptive_eval.core import Bench, Budget, Controller, Outcome, Plan
-from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.objectives import Ranking
 from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.types import NO_COST, Cost, Reason
@@ -178,8 +177,7 @@ class _Start:
             stack.callback(beside.close)
             config, notices = within_open_files(await with_simulator(prepared.config, stack))
             grading = await stack.enter_async_context(open_run_graders(replace(prepared, config=config)))
-            can_afford = BudgetAccount(prepared.plan.budget, prepared.plan.bench.worst_cost).can_afford
-            await take_baseline(grading, store, can_afford)
+            await take_baseline(grading, store, prepared.plan.budget.covers)
             names = [*store.reader.models()]
             setting = setting_of_today(prepared, store.reader.models(), grading)
             clock = _open_clock(config, prepared, setting, store.reader)

@@ -259,8 +259,7 @@ def test_lost_trials_of_a_part_do_not_end_a_run_that_can_continue() -> None:
     controller = Controller(never(Budget(tokens=1_000)))
     asked = controller.ask(99)
     assert 0 < len(asked) < 10
-    for ask in asked:  # each once
-        controller.lose(ask.model, Cost(tokens=100))
+    controller.lose(Cost(tokens=100 * len(asked)))  # each once
     assert controller.finished is None
     controller.tell([Outcome(*ask[:3], 0, Cost(tokens=1)) for ask in asked])
     assert controller.finished is None and controller.ask(99)
@@ -277,9 +276,9 @@ def test_unused_reservations_are_spent_on_further_trials() -> None:
 def test_losses_may_leave_exactly_what_the_round_in_flight_needs() -> None:
     controller = Controller(never(Budget(tokens=2_100), Pace(lookahead=0)))
     assert len(controller.ask(99)) == 20  # at most 100 tokens each
-    controller.lose(0, Cost(tokens=100))
+    controller.lose(Cost(tokens=100))
     assert controller.finished is None and controller.in_flight == 20
-    controller.lose(1, Cost(tokens=1))
+    controller.lose(Cost(tokens=1))
     assert controller.finished is Reason.BUDGET
 
 
@@ -333,3 +332,14 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
 def test_a_cap_is_positive(name: str, cap: float) -> None:
     with pytest.raises(ValueError, match=f"budget.{name} must be positive, but got"):
         Budget(**{name: cap})
+
+
+def test_a_round_is_reserved_at_the_mean_once_trials_cost_more_than_their_worst() -> None:
+    """A round of ten trials costs 1,000 tokens at worst and 3,000 in fact, as a gateway adds to prompts."""
+    controller = play(Controller(never(Budget(tokens=20_000))), lambda ask: 0, cost=lambda ask: Cost(tokens=300))
+    assert controller.finished is Reason.BUDGET and controller.trials.sum() == controller.arrived.sum() == 60
+    assert controller.short_caps["tokens"] > 20_000
+    started = Controller(never(Budget(tokens=3_000)))
+    started.tell([Outcome(*ask[:3], 0, Cost(tokens=500)) for ask in started.ask(5)])
+    started.end_over_budget()  # whoever sends requests sees that no other fits
+    assert started.short_caps == {"tokens": 5 * 500 + 5 * 500 + 10 * 100}

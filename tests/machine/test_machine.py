@@ -39,7 +39,7 @@ from adaptive_eval.machine.events import (
 )
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT, REFUSALS_SECONDS, RequestFailure
 from adaptive_eval.machine.machine import Machine
-from adaptive_eval.machine.records import Row, SettingsEnd
+from adaptive_eval.machine.records import Note, Row, SettingsEnd
 from adaptive_eval.machine.replay import Stage, replay, replay_steps
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, Request, Trial
 
@@ -115,10 +115,13 @@ def test_loss_that_ends_a_run_and_completing_answer_in_one_commit(*, loss_first:
     )  # 27 trials, not 28
     played = Played(small_budget, TellsAnswersFirst if faulty else Machine)
     played.do(Opened())
+    firsts = list(played.sent)  # until these are answered, nobody knows what is added to prompts
+    for request in firsts:
+        played.do(*played.answer(request, int(request.model >= request.question)))
     opening = [request for request in played.sent if request.first < 2]
     ahead = [request for request in played.sent if request.first >= 2]
     assert len(opening) == 18 and len(ahead) == 9
-    for request in opening[:-1]:
+    for request in opening[len(firsts) : -1]:
         played.do(*played.answer(request, int(request.model >= request.question)))
     loss: list[Event] = [Failed(ahead[0].id, RequestFailure.LOST)]
     last = played.answer(opening[-1])
@@ -329,3 +332,40 @@ def test_a_lost_request_is_repeated_only_within_the_caps(wasted: int, is_allowed
     played.do(Wasted(first.model, 1, Cost(wasted), first.id))
     played.do()
     assert [action for action in played.others if isinstance(action, Allow)] == [Allow(first.id, is_allowed)]
+
+
+@pytest.mark.parametrize(("tokens", "first_requests"), [(300, 1), (100_000, 6)])
+def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompts(
+    tokens: int, first_requests: int
+) -> None:
+    """Far from the cap nobody waits. From then on that is reserved, for requests in flight and in later starts, too."""
+    played = Played(setting(budget=Budget(tokens=tokens)))
+    played.do(Opened())
+    assert Counter(request.model for request in played.sent) == dict.fromkeys(range(3), first_requests)
+    first = played.sent[0]
+    received = Received(first.first, None, Cost(50), 1.0)
+    rows = played.do(Answered(first.id, [received]), Graded(first.keys[0], 1))
+    assert any(isinstance(record, Note) and record.kind == "noticed" for _, record in rows)
+    in_flight = [trial for _, trial in played.disk.trials.values() if trial.state is RESERVED and trial.model == 0]
+    assert in_flight and {trial.cost.tokens for trial in in_flight} == {60}
+    again = Played(played.setting)
+    again.machine, again.disk = played.replayed(), played.disk
+    again.do(Opened(killed=False))
+    reserves = {(trial.model, trial.cost.tokens) for _, trial in again.disk.trials.values() if trial.state is RESERVED}
+    assert reserves == {(0, 60), (1, 10), (2, 10)}
+
+
+@pytest.mark.parametrize(("tokens", "at_once"), [(200, 1), (100_000, 18)])
+def test_the_first_verdict_is_waited_for_unless_the_cap_is_far_away(tokens: int, at_once: int) -> None:
+    judged = replace(setting(budget=Budget(tokens=tokens)), judged=frozenset(range(3)), verdict=Cost(5))
+    played, sent = Played(judged), 0
+    played.do(Opened())
+    while sent < len(played.sent):
+        request = played.sent[sent]
+        received = [Received(number, None, Cost(5), 1.0, reserve=Cost(5)) for number in request.numbers]
+        played.do(Answered(request.id, received))
+        sent += 1
+    asked = [action.trial.key for action in played.others if isinstance(action, JudgeAnswer)]
+    assert sent == 18 and len(asked) == at_once
+    played.do(Graded(asked[0], 1, cost=Cost(5)))
+    assert sum(isinstance(action, JudgeAnswer) for action in played.others) == 18

@@ -127,7 +127,7 @@ FAULTY: Sequence[tuple[type[Machine], object]] = [
     (AsksClaimedAgain, lambda kind: kind.remembers),
     (ForgetsToRelease, lambda kind: kind.stops),
 ]
-MAX_LIVES = 60
+MAX_LIVES = 200
 
 
 @pytest.mark.slow

@@ -36,7 +36,9 @@ SLOTS = 4
 TIMEOUT = 8.0
 PRICE = 2.0
 GPUS = 2.0
-TRUE, MISSING, ABSURD, LOW, BEYOND = "true", "missing", "absurd", "low", "beyond"
+TRUE, MISSING, ABSURD, LOW, BEYOND, ADDED = "true", "missing", "absurd", "low", "beyond", "added"
+ADDED_TOKENS = 5000
+"""Tokens that a gateway adds to each prompt."""
 TIMES_BEYOND = 3
 RESET, HUNG, GARBLED, REFUSED = "reset", "hung", "garbled", "refused"
 JUDGE = "judge"
@@ -54,6 +56,8 @@ class Attempt:
     start: int
     tokens: list[int]
     """Of each answer with its share of the prompt; none where the server has refused."""
+    prompt_tokens: int
+    """Those of each prompt."""
     seconds: float = 0.0
     came: bool = False
 
@@ -148,7 +152,8 @@ class _Wire:
         self._asked += 1
         seeds = range(body["seed"], body["seed"] + body.get("n", 1))
         fate = self._fate(seeds)
-        attempt = Attempt(self._model, world.starts, [] if fate == REFUSED else [self._tokens(seed) for seed in seeds])
+        tokens = [] if fate == REFUSED else [self._tokens(seed) for seed in seeds]
+        attempt = Attempt(self._model, world.starts, tokens, self._prompt_tokens)
         world.attempts.append(attempt)
         began = loop.time()
         try:
@@ -178,7 +183,11 @@ class _Wire:
         return ""
 
     def _tokens(self, seed: int) -> int:
-        return (TIMES_BEYOND if self._usage_kind == BEYOND else 1) * (self.longest - seed % 50) + PROMPT_TOKENS
+        return (TIMES_BEYOND if self._usage_kind == BEYOND else 1) * (self.longest - seed % 50) + self._prompt_tokens
+
+    @property
+    def _prompt_tokens(self) -> int:
+        return PROMPT_TOKENS + (ADDED_TOKENS if self._usage_kind == ADDED else 0)
 
     def _payload(self, fate: str, body: Mapping[str, Any], seeds: range, tokens: Sequence[int]) -> object:
         if fate == GARBLED:
@@ -186,18 +195,21 @@ class _Wire:
         choices = [
             {
                 "index": number,
-                "message": {"content": self._text(body, seed), "reasoning": "abc " * (length - PROMPT_TOKENS - 1)},
+                "message": {
+                    "content": self._text(body, seed),
+                    "reasoning": "abc " * (length - self._prompt_tokens - 1),
+                },
                 "finish_reason": "stop",
             }
             for number, (seed, length) in enumerate(zip(seeds, tokens, strict=True))
         ]
-        return {"choices": choices} | self._usage(sum(tokens) - PROMPT_TOKENS * len(tokens))
+        return {"choices": choices} | self._usage(sum(tokens) - self._prompt_tokens * len(tokens))
 
     def _usage(self, completion: int) -> dict[str, object]:
         if self._usage_kind == MISSING:
             return {}
         reported = {ABSURD: 2_000_000_000, LOW: 1}.get(self._usage_kind, completion)
-        prompt = reported if self._usage_kind == ABSURD else PROMPT_TOKENS
+        prompt = reported if self._usage_kind == ABSURD else self._prompt_tokens
         return {"usage": {"prompt_tokens": prompt, "completion_tokens": reported}}
 
     async def models(self, base_url: str) -> Reply:

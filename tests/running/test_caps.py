@@ -20,6 +20,8 @@ from ledger_check import Row, Trial, stored_rows
 from lives import QUESTIONS, SKILLS, Fate, Start
 from spending import (
     ABSURD,
+    ADDED,
+    ADDED_TOKENS,
     BEYOND,
     GARBLED,
     GPUS,
@@ -192,7 +194,16 @@ def lead(
 def within_reserve(attempt: Attempt) -> int:
     """Its tokens, but no more of each answer than a server gives that keeps to `max_tokens`."""
     longest = REPLY_TOKENS if attempt.model == JUDGE else MAX_TOKENS
-    return sum(min(tokens, longest + PROMPT_TOKENS) for tokens in attempt.tokens)
+    return sum(min(tokens, longest + attempt.prompt_tokens) for tokens in attempt.tokens)
+
+
+def unforeseen(life: Life) -> int:
+    """Tokens that gateways have added to prompts before anybody could know: to the first requests of models, and to
+    those that were lost before."""
+    if life.world.usage != ADDED:
+        return 0
+    lost = sum(loss.answers for loss in life.lost if loss.tokens < loss.answers * ADDED_TOKENS)
+    return (len(SKILLS) * life.setting.samples + lost) * ADDED_TOKENS
 
 
 def holds(life: Life) -> None:
@@ -202,11 +213,12 @@ def holds(life: Life) -> None:
     unseen = 0
     if not setting.bounded:  # nobody knows what an answer has cost that is lost before the first of its model is stored
         unseen = sum(loss.answers for loss in life.lost if not loss.tokens) * (MAX_TOKENS + PROMPT_TOKENS)
+    unseen += unforeseen(life)
     tokens = sum(map(within_reserve, attempts)) - unseen
     assert tokens <= budget.get("tokens", tokens)
     prices = [JUDGE_PRICE if attempt.model == JUDGE else PRICE for attempt in attempts]
     usd = sum(price * within_reserve(attempt) for price, attempt in zip(prices, attempts, strict=True)) - unseen * PRICE
-    assert usd <= 1e6 * budget.get("usd", usd)
+    assert usd <= 1e6 * budget.get("usd", max(usd, 0.0))
     seconds = sum(
         attempt.seconds * (JUDGE_GPUS / JUDGE_SLOTS if attempt.model == JUDGE else GPUS / setting.slots)
         for attempt in attempts
@@ -253,7 +265,7 @@ BUDGETS: dict[str, st.SearchStrategy[Any]] = {
         gpu_hours=st.floats(0.04, 0.4),
         wall_time=st.floats(4.0, 80.0),
     ),
-    "usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND]),
+    "usage": st.sampled_from([TRUE, MISSING, ABSURD, LOW, BEYOND, ADDED]),
     "samples": st.sampled_from([1, 1, 3]),
     "slots": st.sampled_from([1, SLOTS]),
     "faults": FAULTS,
@@ -412,11 +424,11 @@ def verdicts_lost_by_a_kill(life: Life) -> bool:
 
 
 def ended_by_the_judge(life: Life) -> bool:
-    """A cap is exceeded only by the requests in flight when that was noticed, once a start."""
+    """A cap is exceeded only by the first verdict of each start, and its second request."""
     ended = "" if life.failed is None else str(life.failed)
     starts = len(life.world.active)
     noticed = "does not keep to grader.sampling.max_tokens" in ended or (starts > 1 and life.reason == "budget")
-    return noticed and 0 < len(life.world.judged) <= starts * 2 * JUDGE_SLOTS
+    return noticed and 0 < len(life.world.judged) <= starts * 2
 
 
 Case = tuple[dict[str, Any], Callable[[Life], bool]]
@@ -487,6 +499,18 @@ def test_what_is_lost_and_judged_counts_once(
         life = lead(**chosen)
     assert as_it_says(life), (life.lost, life.set_aside, life.reason, life.failed, life.parts)
     holds(life)
+
+
+@pytest.mark.parametrize("starts", [(), (Start(Fate.KILL, 30), Start(Fate.KILL, 60))])
+@pytest.mark.parametrize("cap", [{"tokens": 40_000}, {"usd": 0.08}, {"tokens": 200_000}])
+def test_what_a_gateway_adds_to_prompts_exceeds_a_cap_by_first_requests_at_most(
+    cap: dict[str, float], starts: tuple[Start, ...]
+) -> None:
+    """What the first answers show is reserved for all others, and no model is set aside."""
+    life = lead(cap, starts, usage=ADDED, slots=64)
+    assert not life.set_aside and life.reason == "budget"
+    assert starts or generated(life) > 0.8 * cap.get("tokens", 40_000)
+    assert generated(life) <= cap.get("tokens", 40_000) + unforeseen(life)
 
 
 def test_answers_without_their_verdicts_are_in_the_cost_of_a_killed_run(tmp_path: Path) -> None:
