@@ -4,8 +4,8 @@
 
 992 trials of four models, 64 requests in flight, answers of up to 32,768 tokens that take one to three seconds each,
 at known times. 5% of the requests get a 500, 2% a reset in the middle, 1% never an answer; each alone, and all of them
-together. All runs take place at the same time, so that whatever else the machine does slows all of them, and waiting is
-nearly all that they do.
+together; and 1% never an answer with other `max_tokens`, streamed and in one piece. Runs that are compared take place
+at the same time, so that whatever else the machine does slows all of them, and waiting is nearly all that they do.
 """
 
 import asyncio
@@ -29,14 +29,32 @@ from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import Latency, World, many_close
 
-KINDS = {
-    "no faults": Faults(),
-    "5% 500": Faults(server_error=0.05),
-    "2% resets": Faults(reset=0.02),
-    "1% hangs": Faults(hang=0.01),
-    "all of them": Faults(server_error=0.05, reset=0.02, hang=0.01),
-}
-MIX_GOAL, SINGLE_GOAL = 1.3, 1.2
+
+class Case(NamedTuple):
+    """One run."""
+
+    name: str
+    faults: Faults
+    max_tokens: int = 32768
+    stream: bool = True
+    goal: float = 1.3
+    """Times as long as the run without faults before it."""
+
+
+HANGS = Faults(hang=0.01)
+STREAMED = [
+    Case("no faults", Faults()),
+    Case("5% 500", Faults(server_error=0.05), goal=1.2),
+    Case("2% resets", Faults(reset=0.02), goal=1.2),
+    Case("1% hangs", HANGS, goal=1.2),
+    Case("1% hangs, 2048 tokens", HANGS, 2048),
+    Case("1% hangs, 256 tokens", HANGS, 256),
+    Case("all of them", Faults(server_error=0.05, reset=0.02, hang=0.01)),
+]
+IN_ONE_PIECE = [
+    Case("no faults, in one piece", Faults(), stream=False),
+    *(Case(f"1% hangs, {tokens} tokens in one piece", HANGS, tokens, stream=False) for tokens in (32768, 2048, 256)),
+]
 IN_FLIGHT = 64
 
 
@@ -48,16 +66,16 @@ class Outcome(NamedTuple):
     requests: Counter[str]
 
 
-async def carry_out(world: World, trials: int, faults: Faults) -> Outcome:
+async def carry_out(world: World, trials: int, case: Case) -> Outcome:
     """One run in a process of its own, with default settings."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in question_rows(world)))
-        async with SimulatedServer(world, faults=faults) as server:
+        async with SimulatedServer(world, faults=case.faults) as server:
             settings = {
                 "questions": "questions.jsonl",
-                "models": [{"name": model, "base_url": server.base_url} for model in world.models],
-                "sampling": {"temperature": 0.6, "max_tokens": 32768},
+                "models": [{"name": name, "base_url": server.base_url, "stream": case.stream} for name in world.models],
+                "sampling": {"temperature": 0.6, "max_tokens": case.max_tokens},
                 "grader": "math",
                 "trials": {"min": trials, "max": trials},
                 "concurrency": IN_FLIGHT // len(world.models),
@@ -76,28 +94,31 @@ async def carry_out(world: World, trials: int, faults: Faults) -> Outcome:
                 return Outcome(reader.trial_count(), seconds, server.counts)
 
 
-async def all_at_once(quick: bool) -> dict[str, Outcome]:
-    """Every run, side by side."""
+async def measure(quick: bool) -> dict[Case, Outcome]:
+    """Every run, beside those that it is compared with."""
     world, trials = (many_close(models=2, questions=12), 4) if quick else (many_close(models=4, questions=31), 8)
     world = replace(world, latency=Latency(median=1.7, sigma=0.25, wrong_factor=1.0))
-    outcomes = await asyncio.gather(*(carry_out(world, trials, faults) for faults in KINDS.values()))
-    return dict(zip(KINDS, outcomes, strict=True))
+    outcomes = dict[Case, Outcome]()
+    for cases in [STREAMED] if quick else [STREAMED, IN_ONE_PIECE]:
+        done = await asyncio.gather(*(carry_out(world, trials, case) for case in cases))
+        outcomes |= zip(cases, done, strict=True)
+    return outcomes
 
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
-    outcomes = asyncio.run(all_at_once(options.quick))
-    checks, plain = list[Check](), outcomes["no faults"]
-    for name, run in list(outcomes.items())[1:]:
-        same = run.trials == plain.trials
-        checks.append(Check(f"{name}: as many trials stored", run.trials, str(plain.trials), same))
-        if not options.quick:
-            goal = MIX_GOAL if name == "all of them" else SINGLE_GOAL
-            checks.append(at_most(f"{name}: times as long", run.seconds / plain.seconds, goal, 2))
+    outcomes = asyncio.run(measure(options.quick))
+    trials = [run.trials for run in outcomes.values()]
+    checks = [Check("trials stored in each run", min(trials), str(max(trials)), min(trials) == max(trials))]
+    for case, run in outcomes.items():
+        if case.faults == Faults():
+            plain = run
+        elif not options.quick:
+            checks.append(at_most(f"{case.name}: times as long", run.seconds / plain.seconds, case.goal, 2))
     kinds = sorted({kind for run in outcomes.values() for kind in run.requests})
     rows = [
-        (name, run.trials, round(run.seconds, 1), *(run.requests[kind] for kind in kinds))
-        for name, run in outcomes.items()
+        (case.name, run.trials, round(run.seconds, 1), *(run.requests[kind] for kind in kinds))
+        for case, run in outcomes.items()
     ]
     about = "Requests by what the servers did with them."
     table = markdown(("faults", "trials", "seconds", *kinds), rows)

@@ -131,7 +131,7 @@ class FailureKind(StrEnum):
     """No connection was made, so nothing was sent."""
     RESET = "reset"
     STALLED = "stalled"
-    """Nothing arrived for far longer than for any other answer, and a second request was answered (`late`)."""
+    """Nothing arrived for far longer than for any other answer (`late`)."""
     TIMED_OUT = "timed_out"
     REPLICA_LOST = "replica_lost"
     """A health check found the replica dead while the request was in flight."""
@@ -170,7 +170,7 @@ HANDLING: Mapping[FailureKind, Handling] = {
     _K.BAD_RESPONSE: Handling(True,          False,   True,    False,  True,  False,  True,   "suspect"),
     _K.UNREACHABLE:  Handling(False,         True,    False,   False,  False, False,  True,   "gone"),
     _K.RESET:        Handling(True,          False,   True,    False,  True,  False,  True,   "suspect"),
-    _K.STALLED:      Handling(True,          True,    True,    False,  False, False,  False,  "fine"),
+    _K.STALLED:      Handling(True,          True,    False,   False,  False, False,  False,  "fine"),
     _K.TIMED_OUT:    Handling(True,          True,    False,   False,  False, False,  True,   "suspect"),
     _K.REPLICA_LOST: Handling(True,          True,    True,    False,  False, False,  False,  "fine"),
     _K.REFUSED:      Handling(False,         False,   False,   False,  False, False,  True,   "fine"),

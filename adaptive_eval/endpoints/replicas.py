@@ -102,11 +102,6 @@ class ReplicaSet:
         return min(usable, key=lambda replica: (replica.in_flight, replica.sent), default=None)
 
     @property
-    def places(self) -> int:
-        """Number of requests that may be in flight."""
-        return sum(replica.window for replica in self.replicas)
-
-    @property
     def has_room(self) -> bool:
         """Whether a place is free and no attempt waits."""
         return not self._waiting and self._choose(None) is not None

@@ -18,7 +18,7 @@ from adaptive_eval.endpoints.failures import (
     UnknownFinish,
     error_signal,
 )
-from adaptive_eval.endpoints.late import SecondRequests, Superseded
+from adaptive_eval.endpoints.late import LateRequests
 from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica import Replica
 from adaptive_eval.endpoints.replicas import ReplicaSet
@@ -70,7 +70,7 @@ class RequestSender:
         self._streams_since = -inf
         self.replicas = ReplicaSet(context)
         self._ids = ResponseIds(context.servers.note, context.settings.refusals if context.independent else None)
-        self._second = SecondRequests(context, self.replicas, self._attempt, self._stream)
+        self._late = LateRequests(context, self.replicas, self._stream)
         limits = context.limits
         self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, context.clock, context.sleep)
         self._watching: asyncio.Task[None] | None = None
@@ -90,7 +90,7 @@ class RequestSender:
             while True:
                 now = self._clock()
                 self.replicas.tick(now)
-                self._second.tick(now)
+                self._late.tick(now)
                 await asyncio.sleep(self._context.settings.tick)
         except Exception as error:  # no request may wait for a replica that is not watched
             self.replicas.give_up(f"watching its replicas failed: {error!r}")
@@ -101,32 +101,16 @@ class RequestSender:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
-        await self._second.close()
         await self.replicas.close()
 
     async def send(self, request: AttemptedRequest) -> list[Answer]:
-        """Send a request once; a late one is sent a second time meanwhile."""
-        try:
-            return await self._attempt(request)
-        except Superseded:
-            assert request.second_answers is not None
-            return request.second_answers
-        except Failure:
-            answers = await self._second.answers(request)
-            if answers is None:
-                raise
-            return answers
-        finally:
-            if request.second is not None:
-                self._second.end(request)
-
-    async def _attempt(self, request: AttemptedRequest) -> list[Answer]:
+        """Send a request once."""
         traffic = self._traffic
         if traffic.given_up and not self.replicas.has_room:
             raise Unavailable(traffic.given_up)
         replica = request.replica = await self.replicas.acquire(avoid=request.replica)
         now = self._clock()
-        traffic.in_flight += not request.is_second
+        traffic.in_flight += 1
         traffic.requests += 1
         request.attempts += 1
         expected = 0.0
@@ -144,8 +128,6 @@ class RequestSender:
                 attempt.send(self._clock(), bool(body.get("stream")))
                 timer = asyncio.get_running_loop().call_later(self._limit, self._time_out, attempt)
                 reply = await self._caller.send(replica.url, body, attempt)
-            if request.second_answers is not None:
-                raise Superseded
             now = self._clock()
             answers = self._read(request, replica, reply, server_share.mean_share(now))
             replica.on_answer(attempt.sent_at, now)
@@ -159,7 +141,7 @@ class RequestSender:
             raise
         finally:
             server_share.leave(self._clock())
-            traffic.in_flight -= not request.is_second
+            traffic.in_flight -= 1
             del self.replicas.attempts[attempt]
             if timer is not None:
                 timer.cancel()
@@ -193,8 +175,8 @@ class RequestSender:
     ) -> None:
         """Update response times, and whether the server can stream."""
         if reply.status == 200:
-            self._second.times.on_answer(max([answer.completion_tokens for answer in answers]), attempt, now)
-        shows_streaming = attempt.sent_at >= self._streams_since and not request.is_second  # others requested no stream
+            self._late.on_answer(max([answer.completion_tokens for answer in answers]), attempt, now)
+        shows_streaming = attempt.sent_at >= self._streams_since  # others requested no stream
         if attempt.first_piece_at is not None:
             self.streaming = True
         elif (
@@ -206,10 +188,11 @@ class RequestSender:
             # an attempt in flight may still show that it can
             self.streaming = None if any(other.streamed for other in self.replicas.attempts) else False
 
-    def _stream(self) -> None:
-        """Stream from now on, if possible."""
+    def _stream(self, request: AttemptedRequest) -> None:
+        """Stream from now on, if possible, and a request that is sent again, too."""
         if self._context.bodies.stream():
             self.streaming, self._streams_since = None, self._clock()
+        request.body = self._context.bodies.body(request.prompt, request.seeds, self.streaming is not False)
 
     def _on_refused(self, request: AttemptedRequest, replica: Replica, refusal: Refusal, sent_at: float) -> Refused:
         """Failure of a refused request; the request is repeated unless all replicas are assumed to refuse."""

@@ -51,11 +51,9 @@ class EndpointSettings:
     """Multiple of the time of the longest possible answer at the slowest speed so far: no answer plausibly takes
     longer."""
     late_replaced: float = 1 / 50
-    """Share of a model's answers that may be replaced because they are late by age alone."""
+    """Share of a model's answers that may be replaced because their requests are late by age alone."""
     late_free: int = 2
     """This many may be replaced, however few answers there are."""
-    late_max_share: float = 1 / 8
-    """If late requests take a larger share of all places, they are sent a second time even if no place is free."""
 
     read_every: float = 1.0
     """Interval between readings of a server's load; while windows double, it is read at each tick."""

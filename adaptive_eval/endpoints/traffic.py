@@ -1,6 +1,5 @@
 """One request, one attempt at it, and the totals of a model's requests."""
 
-import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -33,16 +32,10 @@ class AttemptedRequest:
     """The last refusal of an attempt."""
     repeated_id: str = ""
     """The id of the last response that was the one to another request (`response_ids`)."""
-    is_second: bool = False
-    """Whether another request for the same answers is in flight, or was when this one was sent."""
-    second: asyncio.Task[None] | None = None
-    """Sends this request a second time (`late`)."""
-    resend_after: float = 0.0
-    """Seconds of waiting after which the current attempt is sent a second time again."""
-    first_failed: bool = False
-    """Whether the current attempt has failed while the second request is in flight."""
-    second_answers: list[Answer] | None = None
-    """The answers to the second request, if it was answered first."""
+    patience: float = 0.0
+    """Seconds before which the current attempt is not late (`late`); 0 if no earlier one was."""
+    late_by_age: bool = False
+    """Whether an earlier attempt was late because of its age alone."""
 
     def concerns_option(self, refusal: Refusal) -> bool:
         """Whether the refusal may concern an option of this request that its caller can omit."""
@@ -78,6 +71,12 @@ class Attempt(CancelScope):
         """Record that the attempt is sent now."""
         self.is_sent, self.streamed = True, streamed
         self.sent_at = self.last_piece_at = now
+
+    def longest_wait(self, now: float) -> float:
+        """The longest time without a piece of its response, if that is whole now."""
+        if self.first_piece_at is None:
+            return now - self.sent_at
+        return max(self.first_piece_at - self.sent_at, self.longest_silence)
 
     def record_piece(self, now: float) -> None:
         """Record the arrival of a piece."""

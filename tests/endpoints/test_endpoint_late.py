@@ -1,4 +1,4 @@
-"""What takes far longer than any answer, or stops, is sent a second time; no long answer is lost for it."""
+"""What takes far longer than any answer, or stops, is cancelled and sent again; no long answer is lost for it."""
 
 import asyncio
 from collections import Counter
@@ -15,10 +15,10 @@ from patient_time import HANGS, PatientLoop, until
 from raw_servers import CHAT, Exchange, raw_server
 from thoroughness import first_of
 
+from adaptive_eval.base.errors import RetryNotAllowed
 from adaptive_eval.endpoints.client import Reply
 from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
-from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.late import ResponseTimes
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
 from adaptive_eval.endpoints.replica import ProbeTrouble, Replica
@@ -52,7 +52,6 @@ class Wire:
         """Requests that were cancelled."""
         self.running = 0
         self.counts = counts
-        self.fails: Mapping[tuple[int, int], tuple[float, FailureKind]] = {}
 
     async def ask(self, base_url: str, body: Mapping[str, Any]) -> Reply:
         return await self.send(base_url, body)
@@ -64,10 +63,6 @@ class Wire:
         self.streamed[seed] += bool(body.get("stream"))
         begun, self.running = loop.time(), self.running + 1
         try:
-            if (seed, attempt) in self.fails:
-                after, kind = self.fails[seed, attempt]
-                await asyncio.sleep(after)
-                raise Failure(kind, "it says so")
             await self._generate(self.times(seed, attempt), pulse if body.get("stream") else None)
         except asyncio.CancelledError:
             self.dropped += 1
@@ -154,13 +149,13 @@ def once(seconds: float) -> Times:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_hangs_is_answered_when_it_is_sent_a_second_time(stream: bool) -> None:
+def test_what_hangs_is_answered_when_it_is_sent_again(stream: bool) -> None:
     async def test(asked: Asked) -> None:
         answer = await asked.answer(KNOWN)
         stats = asked.model.stats
         assert (answer.text, answer.attempts, answer.latency) == (f"{KNOWN} at 1", 2, pytest.approx(SECONDS))
         assert (stats.lost, stats.errors, stats.retries) == (1, {"stalled": 1}, 1)
-        assert [notice.kind for notice in stats.notices] == ["sent_twice"]
+        assert [notice.kind for notice in stats.notices] == ["sent_again"]
         assert (asked.wire.running, stats.in_flight) == (0, 0)
 
     limit = LEAST + PIECE if stream else LATE * SECONDS / 2.0
@@ -194,55 +189,43 @@ def test_nothing_is_late_because_this_process_did_not_run() -> None:
     carry_out(test, once(stopped + 2.0 * SECONDS), earlier=EarlierTimes(10_000, SECONDS))
 
 
-def failing(attempt: int, after: float, kind: FailureKind) -> dict[tuple[int, int], tuple[float, FailureKind]]:
-    """One of the attempts fails after some time."""
-    return {(KNOWN, attempt): (after, kind)}
-
-
-DUE = LATE * SECONDS / 2.0 + LOOK
-"""When the first attempt has been late for a moment."""
-
-
 @pytest.mark.parametrize(
-    ("times", "options", "fails", "answered", "sent", "lost"),
+    ("times", "options", "sent"),
     [
-        pytest.param(lambda seed, attempt: 25.0, {}, {}, 0, 2, 1, id="both take as long"),
-        pytest.param(once(1000.0), {"stream": True}, {}, 0, 1, 0, id="a stream goes on"),
-        pytest.param(once(LONG), {"counts": True}, {}, 0, 1, 0, id="its server counts it"),
-        pytest.param(lambda seed, attempt: inf if attempt < 2 else SECONDS, {}, {}, 2, 3, 2, id="two hang"),
-        pytest.param(lambda *_: 10.0, {}, failing(0, DUE, FailureKind.RESET), 1, 2, 1, id="the first is reset"),
-        pytest.param(lambda *_: 10.0, {}, failing(0, DUE, FailureKind.SERVER_ERROR), 1, 2, 0, id="the first fails"),
-        pytest.param(once(25.0), {}, failing(1, 1.0, FailureKind.RESET), 0, 2, 1, id="the second is reset"),
-        pytest.param(once(25.0), {}, failing(1, 1.0, FailureKind.SERVER_ERROR), 0, 2, 0, id="the second fails"),
+        pytest.param(lambda seed, attempt: 25.0, {}, 2, id="as long again"),
+        pytest.param(lambda seed, attempt: 200.0, {}, 5, id="far longer"),
+        pytest.param(lambda seed, attempt: 200.0, {"timeout": 50.0}, 7, id="longer than the time limit"),
+        pytest.param(once(1000.0), {"stream": True}, 1, id="a stream goes on"),
+        pytest.param(once(LONG), {"counts": True}, 1, id="its server counts it"),
+        pytest.param(lambda seed, attempt: inf if attempt < 2 else SECONDS, {}, 3, id="two hang"),
     ],
 )
-def test_of_two_requests_the_first_answer_counts_and_the_other_request_is_lost_once(
-    times: Times, options: dict[str, Any], fails: dict[tuple[int, int], Any], answered: int, sent: int, lost: int
+def test_each_cancelled_request_is_lost_once_and_the_next_may_take_longer(
+    times: Times, options: dict[str, Any], sent: int
 ) -> None:
+    """So a long answer comes within the time limit."""
+
     async def test(asked: Asked) -> None:
-        asked.wire.fails = fails
         answer = await asked.answer(KNOWN)
-        await asyncio.sleep(1.0)
-        assert (answer.text, asked.wire.sent[KNOWN]) == (f"{KNOWN} at {answered}", sent)
-        assert (asked.model.stats.lost, asked.wire.running) == (lost, 0)
+        has_timed_out = "timeout" in options
+        assert answer.text == ("" if has_timed_out else f"{KNOWN} at {sent - 1}")
+        assert (answer.signals == {"timed_out"}) == has_timed_out
+        stats = asked.model.stats
+        assert (asked.wire.sent[KNOWN], stats.lost, asked.wire.running) == (sent, sent - (not has_timed_out), 0)
 
     carry_out(test, times, **options)
 
 
-def test_while_others_need_its_place_a_long_answer_is_waited_for_and_its_length_is_known() -> None:
-    """The next one that takes as long is not sent twice, even where places are free."""
+def test_what_takes_as_long_again_is_not_counted_as_replaced() -> None:
+    """So others are still sent again."""
 
     async def test(asked: Asked) -> None:
-        async def others(lane: int) -> None:
-            for number in range(30):
-                await asked.answer(1000 * (lane + 1) + number)
+        for seed, seconds in enumerate((LONG, 10.0 * LONG, inf), KNOWN):
+            asked.wire.times = once(inf) if seconds == inf else lambda *_, seconds=seconds: seconds
+            assert (await asked.answer(seed)).attempts > 1
+        assert [notice.kind for notice in asked.model.stats.notices] == ["sent_again"]
 
-        long, *_ = await asyncio.gather(asked.answer(KNOWN), *map(others, range(7)))
-        assert (long.text, asked.wire.sent[KNOWN]) == (f"{KNOWN} at 0", 1)
-        assert (await asked.answer(KNOWN + 1)).text == f"{KNOWN + 1} at 0"
-        assert max(asked.wire.sent.values()) == 1
-
-    carry_out(test, lambda seed, attempt: SECONDS if seed >= 1000 or attempt else LONG)
+    carry_out(test, once(0.0), settings=replace(DEFAULT, late_free=0))
 
 
 def test_after_one_that_was_late_by_its_age_answers_are_streamed_where_the_configuration_leaves_it_open() -> None:
@@ -252,7 +235,7 @@ def test_after_one_that_was_late_by_its_age_answers_are_streamed_where_the_confi
         assert (await asked.answer(KNOWN)).text == f"{KNOWN} at 1"
         answer = await asked.answer(KNOWN + 1)
         assert (answer.text, asked.wire.sent[KNOWN + 1]) == (f"{KNOWN + 1} at 0", 1)
-        assert [asked.wire.streamed[seed] for seed in range(KNOWN + 2)] == [0] * (KNOWN + 1) + [1]
+        assert [asked.wire.streamed[seed] for seed in range(KNOWN + 2)] == [0] * KNOWN + [1, 1]
 
     carry_out(test, once(200.0), stream=None, max_tokens=256)
 
@@ -267,16 +250,27 @@ def test_what_must_be_in_one_piece_stays_so_after_one_that_was_late(changes: dic
     carry_out(test, once(100.0), max_tokens=256, **changes)
 
 
-def test_a_server_that_stalls_as_a_whole_is_not_sent_everything_twice() -> None:
+def test_a_server_that_stalls_as_a_whole_is_not_sent_everything_again() -> None:
     async def test(asked: Asked) -> None:
         loop = asyncio.get_running_loop()
         over = loop.time() + 35.0
         asked.wire.times = lambda seed, attempt: max(0.0, over - loop.time()) + SECONDS + attempt
         answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
-        assert [answer.attempts for answer in answers] == [1] * 7
-        assert sum(asked.wire.sent[seed] > 1 for seed in range(KNOWN, KNOWN + 7)) == 1
+        assert sorted(answer.attempts for answer in answers) == [1] * 6 + [2]
 
     carry_out(test, once(0.0))
+
+
+def test_after_one_that_hung_a_server_that_stalls_is_not_sent_everything_again_either() -> None:
+    async def test(asked: Asked) -> None:
+        assert (await asked.answer(KNOWN)).attempts == 2
+        loop = asyncio.get_running_loop()
+        over = loop.time() + 300.0
+        asked.wire.times = lambda seed, attempt: max(0.0, over - loop.time()) + SECONDS
+        answers = await asyncio.gather(*map(asked.answer, range(KNOWN + 1, KNOWN + 65)))
+        assert sum(answer.attempts > 1 for answer in answers) <= 5
+
+    carry_out(test, once(inf), places=64, settings=replace(DEFAULT, late_free=100))
 
 
 MANY = {"places": 16, "settings": replace(DEFAULT, late_free=100)}
@@ -285,13 +279,13 @@ MANY = {"places": 16, "settings": replace(DEFAULT, late_free=100)}
 @pytest.mark.parametrize(
     ("options", "most"),
     [
-        # after one second request was answered, two may be in flight, then four
-        pytest.param(MANY, LATE * SECONDS / 2.0 + LOOK + 3.0 * (SECONDS + LOOK), id="several"),
+        # after the first of them was answered, the others are sent
+        pytest.param(MANY, LATE * SECONDS / 2.0 + LOOK + 2.0 * (SECONDS + LOOK), id="several"),
         # answers of three tokens at most, and of two seconds: none takes longer than eight
         pytest.param({"max_tokens": 3}, 60.0, id="longer than any answer can take"),
     ],
 )
-def test_all_that_hang_are_soon_sent_a_second_time(options: dict[str, Any], most: float) -> None:
+def test_all_that_hang_are_soon_sent_again(options: dict[str, Any], most: float) -> None:
     async def test(asked: Asked) -> None:
         answers = await asyncio.gather(*map(asked.answer, range(KNOWN, KNOWN + 7)))
         assert [answer.attempts for answer in answers] == [2] * 7
@@ -299,13 +293,13 @@ def test_all_that_hang_are_soon_sent_a_second_time(options: dict[str, Any], most
     assert carry_out(test, once(inf), **options) <= most
 
 
-def test_few_answers_come_from_second_requests_for_whole_answers_and_the_user_is_told() -> None:
+def test_few_answers_are_of_requests_that_were_late_by_age_and_the_user_is_told() -> None:
     async def test(asked: Asked) -> None:
         asking = [asyncio.create_task(asked.answer(seed)) for seed in range(KNOWN, KNOWN + 7)]
         await asyncio.sleep(300.0)
         done = [task.result() for task in asking if task.done()]
         assert len(done) == DEFAULT.late_free + 1
-        assert [notice.kind for notice in asked.model.stats.notices] == ["sent_twice", "many_late"]
+        assert [notice.kind for notice in asked.model.stats.notices] == ["sent_again", "many_late"]
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
@@ -313,35 +307,20 @@ def test_few_answers_come_from_second_requests_for_whole_answers_and_the_user_is
     carry_out(test, once(inf))
 
 
-def test_a_second_request_is_counted_as_lost_before_the_caps_are_asked_and_none_is_sent_that_they_forbid() -> None:
-    counted: list[int] = []
-
+def test_a_cancelled_request_is_lost_before_the_caps_are_asked_and_not_sent_again_if_they_forbid_it() -> None:
     async def test(asked: Asked) -> None:
+        counted = list[int]()
+
         async def again(allowed: bool) -> bool:
             counted.append(asked.model.stats.lost)
             return allowed
 
-        assert (await asked.answer(KNOWN, lambda: again(False))).text == f"{KNOWN} at 0"
-        assert (asked.wire.sent[KNOWN], asked.model.stats.lost) == (1, 0)
-        asked.wire.times = once(inf)
+        with pytest.raises(RetryNotAllowed):
+            await asked.answer(KNOWN, lambda: again(False))
         assert (await asked.answer(KNOWN + 1, lambda: again(True))).text == f"{KNOWN + 1} at 1"
-        assert asked.model.stats.lost == 1
+        assert (counted, asked.wire.sent[KNOWN], asked.wire.running) == ([1, 2], 1, 0)
 
-    carry_out(test, once(LONG))
-    assert set(counted) == {1}
-
-
-def test_a_request_that_is_cancelled_takes_its_second_one_with_it() -> None:
-    async def test(asked: Asked) -> None:
-        task = asyncio.create_task(asked.answer(KNOWN))
-        await asyncio.sleep(25.0)
-        assert (asked.wire.running, asked.model.stats.in_flight) == (2, 1)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(1.0)
-        assert (asked.wire.running, asked.model.stats.in_flight, asked.model.stats.lost) == (0, 0, 1)
-
-    carry_out(test, lambda seed, attempt: inf)
+    carry_out(test, once(inf))
 
 
 # -- when an answer is late --------------------------------------------------------------------------------------
@@ -452,7 +431,7 @@ async def test_a_stream_that_stops_while_others_speak_is_asked_again(
             await model.sample(CHAT, range(seed, seed + 1))
         (answer,) = await asyncio.wait_for(model.sample(CHAT, range(KNOWN, KNOWN + 1)), 20.0)
     assert (answer.text, answer.attempts, answer.signals) == ("6 times 7 is 42", 3, frozenset())
-    assert (model.stats.errors, model.stats.lost) == ({"stalled": 1}, 2)
+    assert (model.stats.errors, model.stats.lost) == ({"stalled": 2}, 2)
 
 
 @pytest.mark.parametrize(("silent", "attempts"), [(True, 1), (False, 2)])
@@ -460,7 +439,7 @@ async def test_time_in_which_its_server_shows_no_sign_of_life_makes_no_request_l
     endpoint: Opener, silent: bool, attempts: int
 ) -> None:
     """As of a machine that stood still: neither others nor the health check heard of it. Of one that answers
-    health checks meanwhile, a request that hangs is sent a second time."""
+    health checks meanwhile, a request that hangs is sent again."""
     awake = asyncio.Event()
 
     async def script(asked: Exchange) -> None:
@@ -478,7 +457,7 @@ async def test_time_in_which_its_server_shows_no_sign_of_life_makes_no_request_l
         model = endpoint(server.base_url, timeout=1800.0, retry_for=300.0, max_tokens=100)
         for seed in range(KNOWN):
             await model.sample(CHAT, range(seed, seed + 1))
-        assert model._sender._second.times.response_limit == DEFAULT.min_late
+        assert model._sender._late.times.response_limit == DEFAULT.min_late
         asking = asyncio.create_task(model.sample(CHAT, range(KNOWN, KNOWN + 1)))
         await asyncio.sleep(2.0 * DEFAULT.min_late)
         awake.set()

@@ -297,14 +297,14 @@ KINDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "absent": st.just(()),
         "bounded": st.just(False),
     },
-    "much is sent twice": BUDGETS,
+    "much is sent again": BUDGETS,
     JUDGED: OF_A_JUDGE,
 }
 
 
 @contextmanager
-def much_is_sent_twice() -> Iterator[None]:
-    """Requests that take a little longer than the shortest answers are sent a second time."""
+def much_is_sent_again() -> Iterator[None]:
+    """Requests that take a little longer than the shortest answers are cancelled and sent again."""
     soon = settings.EndpointSettings(
         tick=0.1, min_late=0.7, late_factor=0.3, late_share=100.0, late_after=2, late_free=1000
     )
@@ -333,14 +333,14 @@ def drawn(kind: str, number: int, lives: int, mark: str = "") -> Any:
         drawn(EXACT, 1, 2),
         drawn(JUDGED, 1, examples(2)),
         drawn("without a limit on the length of answers", 3, examples(12), "slow"),
-        drawn("much is sent twice", 5, examples(12), "slow"),
+        drawn("much is sent again", 5, examples(12), "slow"),
         drawn(JUDGED, 2, 8, "slow"),
         *(drawn(JUDGED, number, 25, "release") for number in (3, 4, 5)),
         *(drawn(EXACT, number, 50, "release") for number in range(2, 12)),
     ],
 )
 def test_any_budget_holds(kind: str, number: int, lives: int) -> None:
-    with much_is_sent_twice() if kind == "much is sent twice" else nullcontext():
+    with much_is_sent_again() if kind == "much is sent again" else nullcontext():
         seed(number)(only_drawn(lives)(given(**KINDS[kind])(check)))()
 
 
@@ -390,7 +390,7 @@ def generated(life: Life) -> int:
     return sum(sum(attempt.tokens) for attempt in life.world.attempts)
 
 
-def what_was_sent_twice_is_lost_once(life: Life) -> bool:
+def what_was_sent_again_is_lost_once(life: Life) -> bool:
     sent = sum(len(attempt.tokens) for attempt in life.world.attempts)
     return sent - len(life.rows) == sum(loss.answers for loss in life.lost) > 10
 
@@ -456,9 +456,9 @@ SINGLE: dict[str, Case] = {
     ),
 }
 SLOW: dict[str, Case] = {
-    "a request sent twice is reported as lost once": (
+    "a request sent again is reported as lost once": (
         {"budget": {"tokens": 3_000_000}},
-        what_was_sent_twice_is_lost_once,
+        what_was_sent_again_is_lost_once,
     ),
     "without a limit requests in flight count as the largest stored answer": (
         {"budget": {"tokens": 300_000}, "starts": (Start(Fate.KILL, 60),), "bounded": False},
@@ -495,7 +495,7 @@ CASES = [
 def test_what_is_lost_and_judged_counts_once(
     name: str, chosen: dict[str, Any], as_it_says: Callable[..., bool]
 ) -> None:
-    with much_is_sent_twice() if "sent twice" in name else nullcontext():
+    with much_is_sent_again() if "sent again" in name else nullcontext():
         life = lead(**chosen)
     assert as_it_says(life), (life.lost, life.set_aside, life.reason, life.failed, life.parts)
     holds(life)

@@ -114,7 +114,7 @@ async def test_the_live_view_is_that_of_run_but_for_what_only_run_knows(
 def test_before_the_first_look_the_status_shows_each_model_so_far(play: Play) -> None:
     run = play()
     assert not run.step(5)
-    run.commit([], [], [ServersNoticed("ada", "sent_twice", "a request has waited for 60 s")])
+    run.commit([], [], [ServersNoticed("ada", "sent_again", "a request has waited for 60 s")])
     text = status_text(opened(run))
     assert "\nwarning   ada: a request has waited for 60 s\n" in text
     for model in MODELS:
