@@ -208,6 +208,13 @@ class BudgetAccount:
         totals = trials @ np.where(self._open, unbounded, np.maximum(self._worst, largest))
         return dict(zip(CURRENCIES, totals.tolist(), strict=True))
 
+    def share_of_rest(self, trials: NDArray[np.int64]) -> float:
+        """The largest share of what a cap on usage has left that so many trials of each model may take."""
+        need, left = (trials @ self._reserve)[1:], (self._caps - self._total_used())[1:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(need > 0.0, need / np.maximum(left, 0.0), 0.0)
+        return float(shares.max())
+
     def affordable(self) -> float:
         """Number of further trials that the caps would pay for at the mean price so far; infinite without caps."""
         used = self._total_used()

@@ -682,9 +682,10 @@ class Controller:
         """Issue what the latest look asks for; if nothing is in flight then, the run is finished."""
         assert self.last_look is not None
         fits, pace = True, self.plan.pace
-        # parked batches stay reserved, since they may have been sent: of a cap on usage that would take too much
-        if pace.dedicated_servers and not self.plan.budget.bought and asks_only_open(self.plan.policy):
-            self._flight.park(self.last_look.in_open_pairs() | (self.trials == 0))
+        if pace.dedicated_servers and asks_only_open(self.plan.policy):
+            needed = self.last_look.in_open_pairs() | (self.trials == 0)
+            if not needed.any() or self._flight.may_park(needed):
+                self._flight.park(needed)
         # the outcomes of a recorded model stay what they are
         asked, before = self.plan.bench.asked, np.where(self.plan.bench.asked, self._tally.prior_outcomes, 0)
         joining = np.isin(np.arange(self.plan.bench.models), list(self._joining))

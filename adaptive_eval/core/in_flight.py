@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import Batch, BatchPart, Round, rounds_of
-from adaptive_eval.core.settings import Bench, Budget
+from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget
 from adaptive_eval.core.types import NO_COST, Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
 
@@ -173,6 +173,12 @@ class BatchesInFlight:
         insort(self._batches, batch, key=_order)
         self._by_model[batch.model].append(batch)
         self._may_be_in_parts |= batch.open < batch.size
+
+    def may_park(self, needed: NDArray[np.bool_]) -> bool:
+        """Whether the batches of all models but these (L,) may be parked. They stay reserved, since they may have been
+        sent, and that must not take too much of a cap."""
+        idle = np.where(needed, 0, self.sizes + self.parked)
+        return not idle.any() or self.account.share_of_rest(idle) <= MAX_SHARE_AHEAD
 
     def park(self, needed: NDArray[np.bool_]) -> None:
         """Park the batches of models (L,) that are not wanted, and resume the parked batches of the others.

@@ -1,6 +1,8 @@
 """Models that can no longer be needed are never asked again; with dedicated servers they are parked, and none waits."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 
 import numpy as np
@@ -12,6 +14,7 @@ from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, Rank
 from adaptive_eval.core.policies import View
 from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget, Pace, Trials
 from adaptive_eval.core.tape import Tape
+from adaptive_eval.core.types import Cost
 from adaptive_eval.study.drive import drive
 from scorio.moments import IntArray
 
@@ -147,8 +150,8 @@ DRAWN = np.random.default_rng(3).random((len(FOUR_SKILLS), OF_EIGHT, 90))
 THREE_AHEAD = Pace(lookahead=3, dedicated_servers=True)
 
 
-def controller(**choices: object) -> Controller:
-    bench = Bench(len(FOUR_SKILLS), OF_EIGHT, np.array([0.0, 1.0]))
+def controller(worst_cost: Sequence[Cost] = (), **choices: object) -> Controller:
+    bench = Bench(len(FOUR_SKILLS), OF_EIGHT, np.array([0.0, 1.0]), worst_cost=worst_cost)
     return Controller(Plan(bench, pace=THREE_AHEAD, trials=Trials(min=4, max=60), **choices))  # type: ignore[arg-type]
 
 
@@ -233,11 +236,31 @@ def test_at_most_a_quarter_of_a_capped_budget_is_asked_ahead(ahead: int, payable
     assert Pace(lookahead=12).rounds_ahead(payable, 30) == 12, "a lookahead that was chosen"
 
 
-def test_nothing_is_parked_under_a_cap_on_tokens() -> None:
-    """Parking would reserve sent trials at their worst cost, but looks pay only for the trials they use."""
-    run = controller(budget=Budget(tokens=10**9))
-    carry_out(run, 40)
-    assert not run.parked.any() and run.arrived.sum() == run.counts.sum()
+@pytest.mark.parametrize("cap", [10**9, 40_000])
+def test_under_a_cap_on_tokens_models_are_parked_unless_their_reserve_takes_too_much_of_it(cap: int) -> None:
+    """Sent trials stay reserved at their worst cost, but looks pay only for the trials they use."""
+    runs = [controller(budget=Budget(tokens=cap), worst_cost=(Cost(100, 0.0, 0.0),) * 4) for _ in range(2)]
+    looks = [carry_out(run, slots, seed=slots) for run, slots in zip(runs, (40, 2), strict=True)]
+    assert looks[0] == looks[1] and runs[0].finished is runs[1].finished
+    if cap > 10**6:
+        assert looks[0] == carry_out(free := controller(), 40, seed=40) and runs[0].parked.sum() == free.parked.sum() > 0
+    reserves = np.array([run.available.reserved.sum() for run in runs]) * 100
+    assert all(reserves <= MAX_SHARE_AHEAD * cap)
+
+
+def test_nothing_is_asked_for_once_all_is_decided_whatever_the_caps() -> None:
+    """What was asked ahead and is no longer needed is not waited for."""
+    worst = (Cost(100, 0.0, 0.0),) * 2
+    bench = Bench(2, OF_EIGHT, np.array([0.0, 1.0]), worst_cost=worst)
+    plan = Plan(bench, pace=Pace(lookahead=12, dedicated_servers=True), trials=Trials(min=4, max=60))
+    decided = set[int]()
+    for budget in (Budget(), Budget(tokens=30_000)):
+        run = Controller(replace(plan, budget=budget))
+        while run.finished is None:
+            run.tell(Outcome(*ask[:3], int(ask.model), Cost(90, 0.0, 0.0)) for ask in run.ask(16))
+        assert run.finished is Reason.SETTLED and len(run.looks) == 1
+        decided.add(int(run.trials.sum()))
+    assert len(decided) == 1
 
 
 @pytest.mark.parametrize("wrong_take", [1.0, 10.0])
