@@ -309,15 +309,22 @@ def forecast(
 
 
 def forecast_power(
-    evidence: Evidence, rule: Rule, delta: float, horizon: FloatArray, at: NDArray[np.intp] | None = None
+    evidence: Evidence,
+    rule: Rule,
+    delta: float,
+    horizon: FloatArray,
+    at: NDArray[np.intp] | None = None,
+    unknown: FloatArray | float = 0.0,
 ) -> FloatArray:
-    """The forecast's power alone, for all pairs or for those at these positions."""
+    """The forecast's power alone, for all pairs or for those at these positions; `unknown`: how far unknown grades
+    could move each difference, which a call or tie must allow for."""
     if at is not None and judges_by_pair(rule):
         evidence, horizon, at = evidence.at_positions(at), horizon[at], None
     ahead = _with_information(evidence, horizon)
-    zone_bound = tie_boundary(rule, ahead) if has_error_left(rule) else None
+    margin = unknown / np.maximum(ahead.sigma, np.finfo(float).tiny)
+    zone_bound = tie_boundary(rule, ahead) + margin if has_error_left(rule) else None
     state = evidence.z, evidence.information, evidence.sigma
-    power = _power(*state, rule.boundary(ahead), delta, horizon, zone_bound)
+    power = _power(*state, rule.boundary(ahead) + margin, delta, horizon, zone_bound)
     return power if at is None else np.asarray(power[at])
 
 

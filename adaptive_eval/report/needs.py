@@ -77,6 +77,8 @@ def need_of(results: Results, pair: PairRow) -> Need:
     if pair.verdict == Verdict.UNDECIDED_BY_LABELS:
         return Need(NeedKind.BETTER_GRADES, tuple(name for name in (pair.first, pair.second) if name is not None))
     if not _is_decidable(results, pair):
+        if _hinges_on_unknown(results, pair):
+            return _need_of_blocked(results, pair)
         return Need(NeedKind.NEW_RUN, trials=pair.trials_needed)
     return Need(NeedKind.TRIALS, trials=pair.trials_needed if pair.verdict == Verdict.OPEN else pair.deciding_max)
 
@@ -135,6 +137,15 @@ def _unlabelled(results: Results, pair: PairRow) -> tuple[str, ...]:
     asked = [row for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
     names = [row.name for row in asked if row.labels < row.stored_trials - row.ungraded]
     return tuple([name for name in names if name not in results.corrected] or names)
+
+
+def _hinges_on_unknown(results: Results, pair: PairRow) -> bool:
+    """Whether ungraded or incomplete answers could turn a pair round, and move it by more than its standard error."""
+    rows = [row for row in results.models if row.name in (pair.first, pair.second)]
+    ranges = [(row.lowest, row.highest) for row in rows if row.lowest is not None and row.highest is not None]
+    if pair.difference is None or pair.sigma is None or len(ranges) < len(rows):
+        return False
+    return sum(highest - lowest for lowest, highest in ranges) > max(abs(pair.difference), pair.sigma)
 
 
 def _is_decidable(results: Results, pair: PairRow) -> bool:

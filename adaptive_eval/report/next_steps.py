@@ -5,7 +5,7 @@ A command is that of the run, with a further flag, or with settings that hold in
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path, PurePath
@@ -35,6 +35,10 @@ RESERVE = 3
 DELTA_RESERVE = 1.4
 """A new `delta` is advised as the difference plus so many times what could be certified if there were none: of 155
 pairs, a new run then decided 138, by 1 time as much 79, and without the difference 26."""
+MAX_DELTA = 0.25
+"""No `delta` is advised that is a larger share of the range of scores."""
+UNKNOWN_DELTA = "DELTA"
+NO_MATTER = "if so small a difference does not matter to you, start over with a larger {}"
 ASK_AGAIN = "fix the server; then discard the answers that the alarm is about, and request them again"
 """Words before the command that does it."""
 
@@ -248,6 +252,12 @@ def _raise_limits(ending: "Ending") -> Iterator[Advice]:
     larger = _larger_limits(ending)
     raised = " and ".join(f"{key} to {_typed(key, value)}" for key, value in larger.items())
     yield _step(ending, f"raise {raised or 'the budget, then'}", larger)
+    results = ending.results
+    pairs = [] if results is None else _pairs_that_need(results, NeedKind.TRIALS)
+    if results is not None and "trials.max" in larger and not any(pair.second is None for pair in pairs):
+        key, delta = _larger_delta(results, pairs)
+        if delta != UNKNOWN_DELTA:
+            yield _step(ending, f"or, {NO_MATTER.format(key)}", {key: delta}, fresh=True)
 
 
 def _start_over(ending: "Ending") -> Iterator[Advice]:
@@ -269,19 +279,32 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
             text, other = "if a wider interval will do,", {"objective.half_width": "WIDTH"}
         yield _step(ending, f"{text} start over with it", other, fresh=True)
     elif alone:
-        needed = max(pair.trials_needed or 0.0 for pair in pairs)
-        larger = math.ceil(round_up(RESERVE * max(results.setting("trials", "max"), needed)))
-        yield _step(ending, "start over with a larger trials.max", {"trials.max": larger}, fresh=True)
+        yield _with_larger_max(ending, results, pairs)
     elif any(row.gate == UNDECIDED and row.model in models for row in results.groups):
         gates = "larger gates of the benchmarks that are undecided, or a larger stopping.delta"
         yield _step(ending, f"if so small a difference does not matter to you, start over with {gates}", fresh=True)
     else:
-        key = "objective.delta" if results.frontier else "stopping.delta"
-        widths = [None if results.frontier or results.gate else _certified_width(pair) for pair in pairs]
-        delta = None if None in widths else round_up(max(filter(None, widths), default=0.0))
-        enough = delta is not None and delta > (results.setting("stopping", "delta") or 0.0)
-        why = f"if so small a difference does not matter to you, start over with a larger {key}; else with a larger"
-        yield _step(ending, f"{why} trials.max", {key: delta if delta and enough else "DELTA"}, fresh=True)
+        key, delta = _larger_delta(results, pairs)
+        more = [] if any(_is_too_close(results, pair) for pair in pairs) else [_with_larger_max(ending, results, pairs)]
+        wider = [_step(ending, NO_MATTER.format(key), {key: delta}, fresh=True)]
+        yield from [*more, *wider] if delta == UNKNOWN_DELTA else [*wider, *more]
+
+
+def _with_larger_max(ending: "Ending", results: Results, pairs: Sequence[PairRow]) -> Advice:
+    """A new run with more trials than the present differences need."""
+    needed = max(pair.trials_needed or 0.0 for pair in pairs)
+    larger = math.ceil(round_up(RESERVE * max(results.setting("trials", "max"), needed)))
+    return _step(ending, "start over with a larger trials.max", {"trials.max": larger}, fresh=True)
+
+
+def _larger_delta(results: Results, pairs: Sequence[PairRow]) -> tuple[str, float | str]:
+    """The key and value within which differences like these are ties: a number, if a plausible one is known."""
+    key = "objective.delta" if results.frontier else "stopping.delta"
+    widths = [None if results.frontier or results.gate else _certified_width(pair) for pair in pairs]
+    known = None if None in widths else round_up(max(filter(None, widths), default=0.0))
+    largest = MAX_DELTA * (max(results.weights) - min(results.weights))
+    is_larger = known is not None and (results.setting("stopping", "delta") or 0.0) < known <= largest
+    return key, known if is_larger and known is not None else UNKNOWN_DELTA
 
 
 def _is_too_close(results: Results, pair: PairRow) -> bool:

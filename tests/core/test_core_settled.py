@@ -243,7 +243,9 @@ def test_under_a_cap_on_tokens_models_are_parked_unless_their_reserve_takes_too_
     looks = [carry_out(run, slots, seed=slots) for run, slots in zip(runs, (40, 2), strict=True)]
     assert looks[0] == looks[1] and runs[0].finished is runs[1].finished
     if cap > 10**6:
-        assert looks[0] == carry_out(free := controller(), 40, seed=40) and runs[0].parked.sum() == free.parked.sum() > 0
+        assert (
+            looks[0] == carry_out(free := controller(), 40, seed=40) and runs[0].parked.sum() == free.parked.sum() > 0
+        )
     reserves = np.array([run.available.reserved.sum() for run in runs]) * 100
     assert all(reserves <= MAX_SHARE_AHEAD * cap)
 

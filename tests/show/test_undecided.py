@@ -38,6 +38,8 @@ def ended(verdicts: str = "rruo", reason: Reason = Reason.OUT_OF_REACH, needs: f
             verdict=words[verdict],
             trials_needed=None if verdict in "rt" else needs,
             deciding_max=None if needs is None or needs > 300.0 else 3.0 * needs,
+            difference=0.02,
+            certifiable_delta=0.03,
             called=None,
         )
         for pair, verdict in zip(results.pairs, verdicts, strict=True)
@@ -210,15 +212,17 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
         pairs=(*results.pairs[:3], replace(results.pairs[3], boundary=None)),
         warnings=(Caution("horizon", None, "trials.max was raised"),),
     )
-    step = advice(raised)
-    assert "start over with a larger stopping.delta; else with a larger trials.max:" in step.text
+    wider, more = next_steps(Ending(reason=Reason.OUT_OF_REACH, results=raised, trials=9, arguments=("mine.yaml",)))
+    assert "stopping.delta=0.0" in (wider.command or "") and (more.command or "").endswith("--set trials.max=36")
     assert "needs more than this run can give" in (undecided_sentence(raised) or "")
     alone = replace(raised, pairs=tuple(replace(pair, second=None) for pair in raised.pairs))
     assert (advice(alone).command or "").endswith("--fresh --set trials.max=36"), "no delta lets a value be tied"
     left = ended("rrru")
     assert advice(left).text.startswith("raise ")
     none = replace(left, pairs=(*left.pairs[:3], replace(left.pairs[3], deciding_max=None)))
-    assert advice(none).text.startswith("if so small")
+    wider, more = next_steps(Ending(reason=Reason.OUT_OF_REACH, results=none, trials=9, arguments=("mine.yaml",)))
+    assert wider.text == "if so small a difference does not matter to you, start over with a larger stopping.delta:"
+    assert (more.command or "").endswith("--fresh --set trials.max=60")
 
 
 @pytest.mark.parametrize(("verdicts", "at"), [("uruu", 0), ("rruo", 2), ("turr", 1)])
@@ -348,8 +352,10 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     ask_again, count_them = texts(replace(results, warnings=cautions))
     assert ask_again.endswith(", and request them again: run the same command again with --ask-again")
     assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
-    assert texts(ended("rrru", needs=20.0)) == ["raise trials.max to 60, then run the same command again"]
-    assert " trials.max (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
+    raised, wider = texts(ended("rrru", needs=20.0))
+    assert raised == "raise trials.max to 60, then run the same command again"
+    assert wider.startswith("or, if so small a difference does not matter") and "stopping.delta: 0.0" in wider
+    assert " stopping.delta (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
 
 def test_answers_of_logs_are_not_asked_for_again() -> None:
