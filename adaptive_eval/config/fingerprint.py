@@ -67,9 +67,15 @@ def _at(tree: object, place: Sequence[str]) -> object:
 
 
 def require_same_meaning(
-    stored: RunHeader, now: RunHeader, directory: object, unanswered: Collection[str] = ()
+    stored: RunHeader,
+    now: RunHeader,
+    directory: object,
+    unanswered: Collection[str] = (),
+    *,
+    is_regradable: bool = True,
 ) -> None:
-    """Raise `RunChanged` listing the changed settings that trials depend on; `unanswered` models have no trials."""
+    """Raise `RunChanged` listing the changed settings that trials depend on; `unanswered` models have no trials.
+    `is_regradable`: whether all answers that have counted are here."""
     changes = [*differences(stored.meaning, now.meaning), *shared_differences(stored, now, unanswered)]
     missing = [name for name in stored.questions if name not in now.questions]
     new = [name for name in now.questions if name not in stored.questions]
@@ -77,20 +83,13 @@ def require_same_meaning(
     if changes or counts:
         lines = [*counts, *(_description(change, stored.meaning) for change in changes)]
         advice = f"Undo the change, give a changed model another name, or {NEW_RUN}."
-        if not counts and all(map(_concerns_grades, changes)) and not _counts_other_runs(stored):
+        if not counts and all(map(_concerns_grades, changes)) and is_regradable:
             regrade = f"adaptive-eval regrade {directory} --config CONFIG"
             advice = f"Undo the change, or {NEW_RUN}. This grades the stored answers again:\n  {regrade}"
         raise RunChanged(
             f"{directory} has a run with other settings, so its answers cannot be used for this one:\n"
             + "\n".join((*first_lines(lines, SHOWN_CHANGES), advice))
         )
-
-
-def _counts_other_runs(header: RunHeader) -> bool:
-    """Whether the run counts outcomes of others, which cannot be graded again here."""
-    models = header.configuration.get("models", ())
-    assert isinstance(models, Sequence)
-    return bool(header.configuration.get("prior")) or any(model.get("recorded") for model in models)
 
 
 def _concerns_grades(change: Change) -> bool:

@@ -41,6 +41,7 @@ from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_eve
 from adaptive_eval.running.prior_outcomes import (
     Cells,
     Recorded,
+    counted_runs,
     imported_cells,
     make_prior_knowledge,
     stored_cells,
@@ -149,7 +150,8 @@ def _require_same_meaning(reader: RunReader, prepared: PreparedRun, directory: P
         as_now = replace(stored, meaning={**stored.meaning, **grader})
         has_changed = any(now.models.get(name, settings) != settings for name, settings in stored.models.items())
         unanswered = reader.unanswered_models() if has_changed else ()  # all rows are read for that
-        require_same_meaning(as_now, now, directory, unanswered)
+        is_regradable = not counted_runs(reader.events())
+        require_same_meaning(as_now, now, directory, unanswered, is_regradable=is_regradable)
     except RunChanged:
         reader.require_intact()  # the difference may be damage
         raise

@@ -43,7 +43,7 @@ from adaptive_eval.machine.records import LooksForgotten, Record
 from adaptive_eval.machine.resume import verdicts_asked
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 from adaptive_eval.notes import Change, events_of_kind
-from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, TrialsImported
+from adaptive_eval.notes.beginnings import OutcomesRecorded, TrialsImported
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.questions import Question
 from adaptive_eval.report.label_effect import read_run_labels
@@ -53,6 +53,7 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import cost_of_baseline, take_baseline
+from adaptive_eval.running.prior_outcomes import counted_runs
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.running.settings_of_run import awaited_models, missing_looks, replay_stored
 from adaptive_eval.store.header import RunHeader
@@ -331,19 +332,15 @@ def judged_cells(machine: Machine) -> dict[tuple[int, int], int]:
 
 
 def _require_own_grades(reader: RunReader) -> None:
-    """Raise `StoreError` if the run has recorded models or counts R0: only their grades are known, and these must be by
-    the same grader as those that they are compared with."""
-    events = reader.events()
-    if recorded := events_of_kind(events, OutcomesRecorded):
-        names, runs = ", ".join(event.model for event in recorded), sorted({event.directory for event in recorded})
+    """Raise `StoreError` if the run has counted outcomes of others: these must be by the same grader as those that they
+    are compared with, and may come back."""
+    if counted := counted_runs(reader.events()):
+        recorded = [event for event in counted if isinstance(event, OutcomesRecorded)]
+        what = f"recorded models ({', '.join(event.model for event in recorded)})" if recorded else "R0"
+        runs = sorted({event.directory if isinstance(event, OutcomesRecorded) else event.run for event in counted})
         raise StoreError(
-            f"{reader.directory} has recorded models ({names}), which only have their old grades here; regrade "
-            f"{', '.join(runs)}, then {NEW_RUN}"
-        )
-    if priors := events_of_kind(events, PriorTaken):
-        raise StoreError(
-            f"{reader.directory} counts outcomes of {priors[-1].run} (R0), which only have their old grades here; "
-            f"with this configuration, {NEW_RUN}"
+            f"{reader.directory} has counted outcomes of {', '.join(runs)} as {what}, which only have their old grades "
+            f"here; grade them again there, then {NEW_RUN}"
         )
 
 

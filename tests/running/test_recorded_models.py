@@ -162,7 +162,7 @@ def test_regrading_by_another_key_is_refused_and_by_the_same_is_not(folder: Fold
     folder.run(folder.placing())
     assert asyncio.run(regrade_stored(folder.path / "new", folder.placing())).changed == 0
     folder.write_questions(QUESTIONS, answer="wrong")
-    with pytest.raises(StoreError, match=r"has recorded models \(ada, bob\)"):
+    with pytest.raises(StoreError, match=r"as recorded models \(ada, bob\)"):
         asyncio.run(regrade_stored(folder.path / "new", folder.placing()))
 
 
