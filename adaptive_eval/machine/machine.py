@@ -748,14 +748,15 @@ class Machine:
         """Whether the caps allow a request to a model that may cost this.
 
         Before a model has answered, nobody knows what its server adds to prompts. So its first request of a start is
-        sent alone, unless the caps cover all first requests at the most that any answer is counted at."""
-        known, held = self._answered | self.setting.remembers, self.table.held
-        if model in known or not held[model]:
-            return self._can_afford(cost)
-        reserved = cost
-        for asked in held.keys() - known:
-            reserved = reserved.plus(self.account.models[asked].held.cost)
-        return self._can_afford(cost.plus(_unforeseen(reserved)))
+        sent alone, unless the caps cover all first requests at the most that any answer is counted at. Until one is
+        answered, nothing else is sent that would leave less than that."""
+        known, flying = self._answered | self.setting.remembers, self.table.in_flight
+        reserved = self._unproven_verdicts() if len(self._judging) > 1 else NO_COST
+        is_first = model in known or not flying[model]
+        for asked in flying.keys() - known:
+            if flying[asked] > is_first:
+                reserved = reserved.plus(self.account.models[asked].held.cost)
+        return self._can_afford(cost.plus(_unforeseen(reserved if is_first else reserved.plus(cost))))
 
     def _verdict_reserve(self, trial: Trial) -> Cost:
         is_judged = self.is_capped and trial.question in self.setting.judged
@@ -917,10 +918,14 @@ class Machine:
         is waited for as the first answer of a model is."""
         if self._has_verdict or not self.is_capped or not self._judging:
             return True
-        reserved = trial.verdict
-        for key in self._judging & self.trials.keys():
+        return self._can_afford(_unforeseen(trial.verdict.plus(self._unproven_verdicts())))
+
+    def _unproven_verdicts(self) -> Cost:
+        """The reserves of verdicts in flight, until one was given in this start."""
+        reserved = NO_COST
+        for key in () if self._has_verdict else self._judging & self.trials.keys():
             reserved = reserved.plus(self.trials[key].verdict)
-        return self._can_afford(_unforeseen(reserved))
+        return reserved
 
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category

@@ -74,6 +74,8 @@ class Spender(World):
     judge_faults: Mapping[str, float] = field(default_factory=dict)
     judge_excess: int = 1
     """How many times its limit of tokens the judge generates."""
+    slow: str = ""
+    """A model whose answers take far longer than those of others."""
     mute: float = 0.0
     """A share of the judge's replies that have no verdict."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -168,7 +170,8 @@ class _Wire:
         if fate == HUNG:
             await asyncio.sleep(TIMEOUT)
             raise Failure(FailureKind.TIMED_OUT, f"no whole answer within {TIMEOUT:g} s")
-        await asyncio.sleep(0.5 + 2.5 * share_of("takes", self._model, seeds.start))
+        is_slow = self._model == self._world.slow
+        await asyncio.sleep(0.9 * TIMEOUT if is_slow else 0.5 + 2.5 * share_of("takes", self._model, seeds.start))
         if fate == REFUSED:
             raise Failure(FailureKind.SERVER_ERROR, "HTTP 500: it says so")
         if fate == RESET:

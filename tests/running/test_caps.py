@@ -84,6 +84,8 @@ class Setting:
     votes: int = 1
     lines: bool = False
     """The judge is not asked for JSON."""
+    opening: int = 1
+    """`trials.min`."""
 
     def config(self, folder: Path, absent: str | None = None, horizon: int = 8) -> RunConfig:
         rows = ({"id": key, "prompt": f"ask {key}", "answer": "right"} for key in QUESTIONS)
@@ -95,7 +97,7 @@ class Setting:
             "sampling": {"temperature": 0.6, "max_tokens": MAX_TOKENS if self.bounded else None, "timeout": TIMEOUT},
             "grader": EXACT if self.grader == EXACT else self._judge(),
             "stopping": {"rule": "published", "confidence": 1 - 1e-15, "on_alarm": "never"},  # budgets end it
-            "trials": {"min": 1, "max": horizon, "optimize": "cost" if self.grader == EXACT else "auto"},
+            "trials": {"min": self.opening, "max": horizon, "optimize": "cost" if self.grader == EXACT else "auto"},
             "budget": {key: f"{cap:.6f}s" if key == "wall_time" else cap for key, cap in self.budget.items()},
             "concurrency": {
                 "in_flight": self.slots, "samples_per_request": self.samples, "retry_for": 5.0
@@ -139,7 +141,7 @@ class Life:
     """What is stored of it, for the answers themselves, for their grades, and for verdicts in vain."""
 
 
-OF_WORLD = ("usage", "faults", "judge_usage", "judge_faults", "judge_excess", "mute")
+OF_WORLD = ("usage", "faults", "judge_usage", "judge_faults", "judge_excess", "mute", "slow")
 
 
 def lead(
@@ -152,7 +154,8 @@ def lead(
     """A run with these starts, and then one that is left alone; each has all models but one, where one is `absent`.
     After each of them all may be judged anew, and from then on the horizon is larger."""
     world = Spender(**{name: how.pop(name) for name in OF_WORLD if name in how})
-    setting, horizon, place = Setting(budget, **how), 8, Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+    horizon = how.pop("horizon", 8)
+    setting, place = Setting(budget, **how), Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)
         count = len(starts) + 1
@@ -511,6 +514,13 @@ def test_what_a_gateway_adds_to_prompts_exceeds_a_cap_by_first_requests_at_most(
     assert not life.set_aside and life.reason == "budget"
     assert starts or generated(life) > 0.8 * cap.get("tokens", 40_000)
     assert generated(life) <= cap.get("tokens", 40_000) + unforeseen(life)
+
+
+@pytest.mark.parametrize("cap", [400_000, 900_000])
+def test_a_model_that_is_known_leaves_others_what_their_first_answers_may_cost(cap: int) -> None:
+    """Many requests of a slow model are sent while the cap is far away; nothing else then brings it near."""
+    life = lead({"tokens": cap}, usage=ADDED, slots=64, slow="ada", opening=40, horizon=60)
+    assert generated(life) <= cap + unforeseen(life)
 
 
 def test_answers_without_their_verdicts_are_in_the_cost_of_a_killed_run(tmp_path: Path) -> None:
