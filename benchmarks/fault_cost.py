@@ -10,7 +10,6 @@ at the same time, so that whatever else the machine does slows all of them, and 
 
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import NamedTuple
 
 from tables import Check, arguments, at_most, markdown, publish
@@ -31,27 +31,23 @@ from adaptive_eval.simulate.worlds import Latency, World, many_close
 
 
 class Case(NamedTuple):
-    """One run."""
+    """One run, and how many times as long as that without faults before it may take."""
 
     name: str
     faults: Faults
     max_tokens: int = 32768
     stream: bool = True
     goal: float = 1.3
-    """Times as long as the run without faults before it."""
 
 
 HANGS = Faults(hang=0.01)
-STREAMED = [
+CASES = [
     Case("no faults", Faults()),
     Case("5% 500", Faults(server_error=0.05), goal=1.2),
     Case("2% resets", Faults(reset=0.02), goal=1.2),
     Case("1% hangs", HANGS, goal=1.2),
-    Case("1% hangs, 2048 tokens", HANGS, 2048),
-    Case("1% hangs, 256 tokens", HANGS, 256),
+    *(Case(f"1% hangs, {tokens} tokens", HANGS, tokens) for tokens in (2048, 256)),
     Case("all of them", Faults(server_error=0.05, reset=0.02, hang=0.01)),
-]
-IN_ONE_PIECE = [
     Case("no faults, in one piece", Faults(), stream=False),
     *(Case(f"1% hangs, {tokens} tokens in one piece", HANGS, tokens, stream=False) for tokens in (32768, 2048, 256)),
 ]
@@ -81,11 +77,9 @@ async def carry_out(world: World, trials: int, case: Case) -> Outcome:
                 "concurrency": IN_FLIGHT // len(world.models),
             }
             (folder / "run.yaml").write_text(json.dumps(settings))
-            command = ["-m", "adaptive_eval", "run", str(folder / "run.yaml"), "--run-dir", str(folder / "run")]
+            command = f"-m adaptive_eval run {folder}/run.yaml --run-dir {folder}/run --display none".split()
             began = time.monotonic()
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, *command, "--display", "none", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-            )
+            process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=DEVNULL, stderr=PIPE)
             _, errors = await process.communicate()
             if process.returncode not in (ExitCode.REACHED, ExitCode.SPENT):
                 raise RuntimeError(f"a run ended with {process.returncode}: {errors.decode()}")
@@ -99,9 +93,9 @@ async def measure(quick: bool) -> dict[Case, Outcome]:
     world, trials = (many_close(models=2, questions=12), 4) if quick else (many_close(models=4, questions=31), 8)
     world = replace(world, latency=Latency(median=1.7, sigma=0.25, wrong_factor=1.0))
     outcomes = dict[Case, Outcome]()
-    for cases in [STREAMED] if quick else [STREAMED, IN_ONE_PIECE]:
-        done = await asyncio.gather(*(carry_out(world, trials, case) for case in cases))
-        outcomes |= zip(cases, done, strict=True)
+    for streamed in [True] if quick else [True, False]:
+        cases = [case for case in CASES if case.stream is streamed]
+        outcomes |= zip(cases, await asyncio.gather(*(carry_out(world, trials, case) for case in cases)), strict=True)
     return outcomes
 
 
@@ -110,17 +104,14 @@ def main() -> None:
     outcomes = asyncio.run(measure(options.quick))
     trials = [run.trials for run in outcomes.values()]
     checks = [Check("trials stored in each run", min(trials), str(max(trials)), min(trials) == max(trials))]
+    kinds = sorted({kind for run in outcomes.values() for kind in run.requests})
+    about, rows = "Requests by what the servers did with them.", list[tuple[object, ...]]()
     for case, run in outcomes.items():
+        rows.append((case.name, run.trials, round(run.seconds, 1), *(run.requests[kind] for kind in kinds)))
         if case.faults == Faults():
             plain = run
         elif not options.quick:
             checks.append(at_most(f"{case.name}: times as long", run.seconds / plain.seconds, case.goal, 2))
-    kinds = sorted({kind for run in outcomes.values() for kind in run.requests})
-    rows = [
-        (case.name, run.trials, round(run.seconds, 1), *(run.requests[kind] for kind in kinds))
-        for case, run in outcomes.items()
-    ]
-    about = "Requests by what the servers did with them."
     table = markdown(("faults", "trials", "seconds", *kinds), rows)
     publish(options, "What faults cost", __doc__, about, table, checks=checks)
 
