@@ -38,7 +38,7 @@ pairs, a new run then decided 138, by 1 time as much 79, and without the differe
 MAX_DELTA = 0.25
 """No `delta` is advised that is a larger share of the range of scores."""
 UNKNOWN_DELTA = "DELTA"
-NO_MATTER = "if so small a difference does not matter to you, start over with a larger {}"
+NO_MATTER = "if such a difference does not matter to you, start over with a larger {}"
 ASK_AGAIN = "fix the server; then discard the answers that the alarm is about, and request them again"
 """Words before the command that does it."""
 
@@ -282,7 +282,7 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
         yield _with_larger_max(ending, results, pairs)
     elif any(row.gate == UNDECIDED and row.model in models for row in results.groups):
         gates = "larger gates of the benchmarks that are undecided, or a larger stopping.delta"
-        yield _step(ending, f"if so small a difference does not matter to you, start over with {gates}", fresh=True)
+        yield _step(ending, f"if such a difference does not matter to you, start over with {gates}", fresh=True)
     else:
         key, delta = _larger_delta(results, pairs)
         more = [] if any(_is_too_close(results, pair) for pair in pairs) else [_with_larger_max(ending, results, pairs)]

@@ -198,7 +198,7 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     pair = results.pairs[3]
     assert pair.certifiable_delta is not None and pair.difference is not None
     width = abs(pair.difference) + pair.certifiable_delta
-    assert step.text.startswith("if so small a difference does not matter to you, start over")
+    assert step.text.startswith("if such a difference does not matter to you, start over")
     (delta,) = re.findall(r"--fresh --set stopping\.delta=([0-9.]+)$", step.command or "")
     assert width < float(delta) < 1.5 * width and "trials.max" not in (step.command or "")
     elsewhere = advice(results, "mine.yaml", "--run-dir", "runs/b3", "--set", "stopping.delta=0.01")
@@ -221,7 +221,7 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     assert advice(left).text.startswith("raise ")
     none = replace(left, pairs=(*left.pairs[:3], replace(left.pairs[3], deciding_max=None)))
     wider, more = next_steps(Ending(reason=Reason.OUT_OF_REACH, results=none, trials=9, arguments=("mine.yaml",)))
-    assert wider.text == "if so small a difference does not matter to you, start over with a larger stopping.delta:"
+    assert wider.text == "if such a difference does not matter to you, start over with a larger stopping.delta:"
     assert (more.command or "").endswith("--fresh --set trials.max=60")
 
 
@@ -354,7 +354,7 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
     raised, wider = texts(ended("rrru", needs=20.0))
     assert raised == "raise trials.max to 60, then run the same command again"
-    assert wider.startswith("or, if so small a difference does not matter") and "stopping.delta: 0.0" in wider
+    assert wider.startswith("or, if such a difference does not matter") and "stopping.delta: 0.0" in wider
     assert " stopping.delta (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
 
