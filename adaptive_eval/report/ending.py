@@ -141,7 +141,9 @@ class Ending:
         if self.reason is None:
             return End(self.without_reason or STOPPED, ExitCode.STOPPED, after_stop)
         if self.reason is Reason.ALARM:
-            named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
+            aside = [name for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
+            alarms = () if self.results is None else self.results.alarms
+            named = [safe_line(name) for name in aside or dict.fromkeys(row.model for row in alarms)]
             return End(f"Stopped because of the answers of {first_few(named, MAX_NAMES)}.", ExitCode.SPENT, after_alarm)
         if self.reason is Reason.BLOCKED or (self.reason is Reason.SETTLED and self._is_void):
             causes = {lost.cause for lost in self.lost.values()}

@@ -16,6 +16,7 @@ from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
 from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
+from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.gate import PASS, gate_terms, outcome_in_words
 from adaptive_eval.report.lines import Scale, capitalised, several
@@ -357,9 +358,10 @@ def _percent(share: float | None) -> str:
 
 
 def cost_to_go_on(results: Results) -> str | None:
-    """Expected cost of going on until all is decided or a limit is met; None if the run is finished."""
+    """Expected cost of going on until all is decided or a limit is met; None if the run is finished, or an alarm ends
+    it."""
     more, cost = results.trials_to_go, results.cost
-    if results.run.status == "finished":
+    if results.run.status == "finished" or results.run.reason == Reason.ALARM:
         return None
     if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
         return "resuming takes at least another round of answers"

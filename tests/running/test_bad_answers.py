@@ -88,6 +88,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 }
 
 
+RIGHT_OR_WRONG = [{"name": "right", "weight": 1, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0}]
 LOST = ("bob", "number 20")
 
 
@@ -115,13 +116,26 @@ def test_questions_beyond_the_context_of_a_server_decide_nothing(
     assert "incomplete" in ended.stdout
     assert "(use a smaller sampling.max_tokens or a server with a larger context)" in ended.stdout
     named = {"name": "too long", "weight": 0, "when": {"context_length": True}}
-    right = {"name": "right", "weight": 1, "when": {"is_correct": True}}
-    rubric = {"categories": [named, right, {"name": "wrong", "weight": 0}]}
+    rubric = {"categories": [named, *RIGHT_OR_WRONG]}
     config = long.config(rubric=rubric, **settings)
     assert CliRunner().invoke(app, ["regrade", str(long.run_dir), "--config", str(config)]).exit_code == 0
     ended = long.run(rubric=rubric, **settings)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.WORSE), ended.stdout
     assert all(row["verdict"] == "resolved" for row in long.results["pairs"])
+
+
+def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(place: ScriptedPlace, server: ScriptedServer) -> None:
+    server.finish_reason = lambda model, question, seed: "length" if model == "bob" and seed % 3 == 0 else "stop"
+    named = {"name": "cut", "weight": 0, "when": {"truncated": True}}
+    by_rubric = {"rubric": {"categories": [named, *RIGHT_OR_WRONG]}}
+    place.run(**by_rubric, trials={"min": 6, "max": 20})
+    asked, config = len(server.requests), place.config(rubric={"categories": RIGHT_OR_WRONG})
+    done = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)])
+    assert "another round" not in done.stdout and "An alarm about the answers of bob ends the run" in done.stdout
+    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"])
+    assert "Stopped because of the answers of bob." in shown.stdout
+    assert place.run(rubric={"categories": RIGHT_OR_WRONG}).exit_code == ExitCode.SPENT
+    assert len(server.requests) == asked
 
 
 @pytest.mark.parametrize(("name", "verdict"), [("ranking", "resolved"), ("gate", "blocked")])
