@@ -23,7 +23,7 @@ from adaptive_eval.report.gate import UNDECIDED
 from adaptive_eval.report.needs import NeedKind, models_with, needs_of, round_up, some_models
 from adaptive_eval.report.results import PairRow, Results
 from adaptive_eval.report.warnings import remedies
-from adaptive_eval.report.words import draws_questions
+from adaptive_eval.report.words import deciding_rule, draws_questions
 
 if TYPE_CHECKING:
     from adaptive_eval.report.ending import Ending
@@ -300,7 +300,9 @@ def _with_larger_max(ending: "Ending", results: Results, pairs: Sequence[PairRow
 def _larger_delta(results: Results, pairs: Sequence[PairRow]) -> tuple[str, float | str]:
     """The key and value within which differences like these are ties: a number, if a plausible one is known."""
     key = "objective.delta" if results.frontier else "stopping.delta"
-    widths = [None if results.frontier or results.gate else _certified_width(pair) for pair in pairs]
+    rule = deciding_rule(results.decisions)
+    lead = -1.0 if rule is not None and rule.lenient else 1.0  # a lead helps it to call, and hinders a tie
+    widths = [None if results.frontier or results.gate else _certified_width(pair, lead) for pair in pairs]
     known = None if None in widths else round_up(max(filter(None, widths), default=0.0))
     largest = MAX_DELTA * (max(results.weights) - min(results.weights))
     is_larger = known is not None and (results.setting("stopping", "delta") or 0.0) < known <= largest
@@ -315,11 +317,12 @@ def _is_too_close(results: Results, pair: PairRow) -> bool:
     return RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS)
 
 
-def _certified_width(pair: PairRow) -> float | None:
-    """The `delta` within which a new run of this size would probably find the pair equal."""
+def _certified_width(pair: PairRow, lead: float) -> float | None:
+    """The `delta` within which a new run of this size would probably find the pair equal, or under a lenient rule none
+    behind; `lead`: 1 where the difference stands in the way of that, -1 where it helps."""
     if pair.certifiable_delta is None or pair.difference is None:
         return None
-    return abs(pair.difference) + DELTA_RESERVE * pair.certifiable_delta
+    return lead * abs(pair.difference) + DELTA_RESERVE * pair.certifiable_delta
 
 
 STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {

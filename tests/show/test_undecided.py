@@ -317,6 +317,26 @@ def test_a_recording_with_too_few_trials_is_what_a_pair_lacks() -> None:
     assert advice(results).text.startswith(f"the recorded answers of {last.second} may be too few")
 
 
+@pytest.mark.parametrize(
+    ("rule", "difference", "certifiable", "now", "delta"),
+    [
+        ("near_best", 0.02, 0.07, 0.02, "0.078"),
+        ("near_best", 0.06, 0.05, 0.02, "DELTA"),
+        ("near_best", 0.2, 0.05, 0.02, "DELTA"),
+        ("optimal", 0.02, 0.07, 0.02, "0.12"),
+    ],
+)
+def test_a_lead_makes_the_delta_smaller_within_which_the_best_is_picked(
+    rule: str, difference: float, certifiable: float, now: float, delta: str
+) -> None:
+    results = ended("rrru", needs=None)
+    last = replace(results.pairs[3], difference=difference, certifiable_delta=certifiable, boundary=None)
+    decisions = {**results.decisions, "objective": {"kind": "best"}, "stopping": {"rule": rule, "delta": now}}
+    results = replace(results, pairs=(*results.pairs[:3], last), decisions=decisions)
+    steps = next_steps(Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9, arguments=("mine.yaml",)))
+    assert any((step.command or "").endswith(f"--set stopping.delta={delta}") for step in steps)
+
+
 @pytest.mark.parametrize("against_a_value", [False, True])
 def test_where_all_is_labelled_the_grader_is_what_is_wrong(against_a_value: bool) -> None:
     results = ended("rrru", Reason.SETTLED, needs=None)
