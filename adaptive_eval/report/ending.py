@@ -22,6 +22,8 @@ from adaptive_eval.notes import (
     AnswersLost,
     Event,
     ModelSetAside,
+    OutcomesRecorded,
+    PriorTaken,
     RunBegun,
     RunFinished,
     RunResumed,
@@ -98,6 +100,8 @@ class Ending:
     """Its trials are those of logs: no command has begun it."""
     lacks_questions: bool = False
     """These logs lack what it takes to ask its models again."""
+    counted: tuple[str, ...] = ()
+    """Runs whose answers count in it, or have: as recorded models or R0, with the grades that they have there."""
     without_reason: str = ""
     """How it stands where there is no reason, in a sentence."""
     arguments: tuple[str, ...] | None = None
@@ -242,6 +246,9 @@ def find_ending(
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
         imported=_is_imported_alone(events),
+        counted=tuple(
+            dict.fromkeys(event.run for event in all_events if isinstance(event, OutcomesRecorded | PriorTaken))
+        ),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
         asked=_has_dropped_answers(events)

@@ -124,6 +124,23 @@ def test_questions_beyond_the_context_of_a_server_decide_nothing(
     assert all(row["verdict"] == "resolved" for row in long.results["pairs"])
 
 
+def test_incomplete_answers_of_a_recorded_model_are_warned_of_and_repeated_where_they_come_from(
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path
+) -> None:
+    long = ScriptedPlace(place.folder, server, 20, sampling={"max_tokens": LIMIT}, trials={"min": 8, "max": 8})
+    server.answer = nearly_right
+    server.finish_reason = lambda model, question, seed: "context" if (model, question) == LOST else "stop"
+    long.run(models=["ada", "bob"])
+    earlier, long.run_dir = long.run_dir, tmp_path / "later"
+    ended = long.run(models=["ada", {"name": "bob", "recorded": str(earlier)}])
+    assert ended.exit_code == ExitCode.SPENT
+    (warning,) = (row["text"] for row in long.results["warnings"] if row["kind"] == "unknown")
+    assert warning.startswith("of 160 answers 8 are incomplete; the score would be 95.00% if ")
+    steps = ended.stdout.partition("to do ")[2]
+    assert "the answers of bob come from " in steps and ", or ask bob in this run, and start over" in steps
+    assert "adaptive-eval regrade" not in steps and "larger context" not in steps
+
+
 def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(place: ScriptedPlace, server: ScriptedServer) -> None:
     server.finish_reason = lambda model, question, seed: "length" if model == "bob" and seed % 3 == 0 else "stop"
     named = {"name": "cut", "weight": 0, "when": {"truncated": True}}

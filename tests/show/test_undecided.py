@@ -317,6 +317,60 @@ def test_a_recording_with_too_few_trials_is_what_a_pair_lacks() -> None:
     assert advice(results).text.startswith(f"the recorded answers of {last.second} may be too few")
 
 
+SIGNALS: dict[str, dict[str, int]] = {
+    "ada": {"timed_out": 3},
+    "bob": {"context_length": 2, "truncated": 1},
+    "cyd": {"truncated": 2},
+    "dan": {},
+}
+
+
+def incomplete(*names: str, recorded: str | None = None) -> list[Advice]:
+    """The next steps of a run whose comparisons could turn on incomplete answers of these models; one of another run,
+    called `old`, stands for one of them."""
+    results = ended("bbbb", Reason.BLOCKED)
+    rows = tuple(
+        replace(
+            row,
+            unsure=3 if row.name in names else 0,
+            signals={} if row.name == recorded else SIGNALS.get(row.name, {}),
+            recorded="old" if row.name == recorded else None,
+        )
+        for row in results.models
+    )
+    pairs = tuple(pair for pair in results.pairs if {pair.first, pair.second} & {*names})
+    counted = () if recorded is None else ("old",)
+    results = replace(results, models=rows, pairs=pairs)
+    return [
+        *next_steps(Ending(reason=Reason.BLOCKED, results=results, trials=9, arguments=("a.yaml",), counted=counted))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "remedy"),
+    [
+        (["cyd"], "use a larger sampling.max_tokens"),
+        (["bob"], "use a server with a larger context, and then a larger sampling.max_tokens"),
+        (["ada", "cyd"], "use a larger sampling.max_tokens and a longer sampling.timeout"),
+    ],
+)
+def test_what_makes_answers_complete_is_that_of_the_models_that_lack_them(names: list[str], remedy: str) -> None:
+    afresh, regrade = incomplete(*names)
+    assert f"({remedy})" in afresh.text and (afresh.command or "").endswith("--fresh")
+    assert regrade.command == "adaptive-eval regrade RUN --config a.yaml"
+
+
+def test_recorded_answers_are_completed_where_they_come_from() -> None:
+    repeat, grade = incomplete("bob", recorded="bob")
+    assert "come from old: " in repeat.text and "ask bob in this run" in repeat.text and "use " not in repeat.text
+    own, repeat, grade_both = incomplete("bob", "cyd", recorded="bob")
+    assert "(use a larger sampling.max_tokens)" in own.text and "come from old: " in repeat.text
+    for step in grade, grade_both:
+        assert "the answers of old again" in step.text and step.command == "adaptive-eval run a.yaml --fresh"
+    own, grade = incomplete("cyd", recorded="bob")
+    assert "(use a larger sampling.max_tokens)" in own.text and "regrade" not in (grade.command or "")
+
+
 @pytest.mark.parametrize(
     ("rule", "difference", "certifiable", "now", "delta"),
     [
