@@ -14,10 +14,8 @@ from adaptive_eval.cli.shared import Run, report_errors, typed_command
 from adaptive_eval.config.fingerprint import GRADING
 from adaptive_eval.config.load import holds_questions, load_config
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.core.types import Reason
 from adaptive_eval.report.lines import Scale, safe_name, several
-from adaptive_eval.report.needs import UNDECIDED, some_models
-from adaptive_eval.report.words import cost_to_go_on
+from adaptive_eval.report.needs import UNDECIDED, cost_to_go_on, ends_by_alarm
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
 from adaptive_eval.running.remembered import remembered_note, remembered_settings, without_undone
@@ -95,9 +93,8 @@ def _score_lines(done: Regraded, run: Path, command: str) -> Iterator[str]:
     if cost_to_finish is not None:
         yield f"Not everything is decided: {cost_to_finish}, with:"
         yield f"  {command}"
-    elif done.after.run.reason == Reason.ALARM:
-        names = some_models(dict.fromkeys(row.model for row in done.after.alarms))
-        yield f"An alarm about the answers of {names} ends the run, which asks for no more. What to do:"
+    elif ends_by_alarm(done.after):
+        yield "An alarm about answers ends the run, and it asks for no more. What to do:"
         yield f"  {shlex.join(['adaptive-eval', 'monitor', str(run), '--once'])}"
     elif undecided:
         yield f"Within its limits the run asks for no more. What could decide {several(undecided, 'comparison')}:"

@@ -39,7 +39,7 @@ from adaptive_eval.notes.lives import Override
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, PASS, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line
-from adaptive_eval.report.needs import MAX_NAMES, OF_TRIALS, Need, NeedKind, needs_of
+from adaptive_eval.report.needs import MAX_NAMES, OF_TRIALS, Need, NeedKind, ends_by_alarm, needs_of
 from adaptive_eval.report.next_steps import Advice, after_alarm, after_error, after_stop, for_needs
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.status import Status
@@ -134,7 +134,7 @@ class Ending:
             steps = after_alarm if self.fatal_error.exit_code is ExitCode.SPENT else after_error
             return End(capitalised(stop_in_words(*self.fatal_error)), self.fatal_error.exit_code, steps)
         end, outcome = self._end_of_reason, gate_outcome(self.gate)
-        if self.results is not None and self.results.alarms:
+        if self.results is not None and (self.results.alarms or ends_by_alarm(self.results)):
             end = end._replace(steps=after_alarm)
         if self.results is not None and outcome in OF_OUTCOMES and (outcome == FAIL or self.reason is Reason.SETTLED):
             end = end._replace(sentence=_gate_lines(self.results, outcome), exit_code=OF_OUTCOMES[outcome])

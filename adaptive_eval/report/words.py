@@ -16,7 +16,6 @@ from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
 from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.rules import RuleEntry
-from adaptive_eval.core.types import Reason
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.gate import PASS, gate_terms, outcome_in_words
 from adaptive_eval.report.lines import Scale, capitalised, several
@@ -355,20 +354,3 @@ def _seeds(config: RunConfig) -> str:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.10g}%"
-
-
-def cost_to_go_on(results: Results) -> str | None:
-    """Expected cost of going on until all is decided or a limit is met; None if the run is finished, or an alarm ends
-    it."""
-    more, cost = results.trials_to_go, results.cost
-    if results.run.status == "finished" or results.run.reason == Reason.ALARM:
-        return None
-    if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
-        return "resuming takes at least another round of answers"
-    amounts = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
-    estimates = [
-        template.format(used / cost.trials * more) for used, template in amounts.values() if used and cost.trials
-    ]
-    return f"resuming takes about {several(round(more), 'more answer')}" + (
-        f" ({', '.join(estimates)})" if estimates else ""
-    )

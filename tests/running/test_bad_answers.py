@@ -141,17 +141,24 @@ def test_incomplete_answers_of_a_recorded_model_are_warned_of_and_repeated_where
     assert "adaptive-eval regrade" not in steps and "larger context" not in steps
 
 
-def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(place: ScriptedPlace, server: ScriptedServer) -> None:
+@pytest.mark.parametrize("what", ["cut", "unread"])
+def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(
+    place: ScriptedPlace, server: ScriptedServer, what: str
+) -> None:
     server.finish_reason = lambda model, question, seed: "length" if model == "bob" and seed % 3 == 0 else "stop"
     named = {"name": "cut", "weight": 0, "when": {"truncated": True}}
-    by_rubric = {"rubric": {"categories": [named, *RIGHT_OR_WRONG]}}
-    place.run(**by_rubric, trials={"min": 6, "max": 20})
-    asked, config = len(server.requests), place.config(rubric={"categories": RIGHT_OR_WRONG})
+    place.run(rubric={"categories": [named, *RIGHT_OR_WRONG]}, trials={"min": 6, "max": 20})
+    changes: dict[str, Any] = {"rubric": {"categories": RIGHT_OR_WRONG}}
+    if what == "unread":
+        changes = {"rubric": {"categories": [named, *RIGHT_OR_WRONG]}, "grader": {"kind": "json", "field": "answer"}}
+    asked, config = len(server.requests), place.config(**changes)
     done = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)])
-    assert "another round" not in done.stdout and "An alarm about the answers of bob ends the run" in done.stdout
-    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"])
-    assert "Stopped because of the answers of bob." in shown.stdout
-    assert place.run(rubric={"categories": RIGHT_OR_WRONG}).exit_code == ExitCode.SPENT
+    assert "another round" not in done.stdout and "An alarm about answers ends the run" in done.stdout
+    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"]).stdout
+    assert ("Stopped because of the answers of bob." in shown) == (what == "cut")
+    assert "if you change the grader" in shown and "to continue" not in shown
+    ended = place.run(**changes)
+    assert ended.exit_code == ExitCode.SPENT and "another round" not in ended.stdout
     assert len(server.requests) == asked
 
 
