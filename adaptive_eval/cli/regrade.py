@@ -15,8 +15,7 @@ from adaptive_eval.config.fingerprint import GRADING
 from adaptive_eval.config.load import holds_questions, load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.report.lines import Scale, safe_name, several
-from adaptive_eval.report.needs import UNDECIDED
-from adaptive_eval.report.words import cost_to_go_on
+from adaptive_eval.report.needs import UNDECIDED, cost_to_go_on, ends_by_alarm
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
 from adaptive_eval.running.remembered import remembered_note, remembered_settings, without_undone
@@ -94,6 +93,9 @@ def _score_lines(done: Regraded, run: Path, command: str) -> Iterator[str]:
     if cost_to_finish is not None:
         yield f"Not everything is decided: {cost_to_finish}, with:"
         yield f"  {command}"
+    elif ends_by_alarm(done.after):
+        yield "An alarm about answers ends the run, and it asks for no more. What to do:"
+        yield f"  {shlex.join(['adaptive-eval', 'monitor', str(run), '--once'])}"
     elif undecided:
         yield f"Within its limits the run asks for no more. What could decide {several(undecided, 'comparison')}:"
         yield f"  {shlex.join(['adaptive-eval', 'monitor', str(run), '--once'])}"

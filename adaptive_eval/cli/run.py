@@ -19,9 +19,9 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notes import events_of_kind, events_since_start
 from adaptive_eval.notes.grading import TrialsRegraded
 from adaptive_eval.report.dry_run import dry_run_note
+from adaptive_eval.report.needs import cost_to_go_on
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.report.words import cost_to_go_on
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.running.start import execute

@@ -136,6 +136,7 @@ def build_results(snapshot: Snapshot) -> Results:
     results, order = look_results(snapshot), [row.model for row in result.models]
     names, unsure = [subject.models[model] for model in order], AnswerKind(snapshot.plan.may_be_right)
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
+    recorded = {model: int(snapshot.arrived[model].sum()) for model in snapshot.recorded}
     return replace(
         results,
         looks=tuple(
@@ -155,7 +156,7 @@ def build_results(snapshot: Snapshot) -> Results:
             *reversal_cautions(results.reversals, subject.decisions),
             *metric_cautions(metrics),
             *snapshot.noticed,
-            *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist()), unsure),
+            *unknown_cautions(subject.models, usages, result.models, Scale.of(weights.tolist()), unsure, recorded),
             *filter(None, snapshot.repeats),
             *signal_cautions(subject.models, usages, unsure),
         ),

@@ -22,6 +22,8 @@ from adaptive_eval.notes import (
     AnswersLost,
     Event,
     ModelSetAside,
+    OutcomesRecorded,
+    PriorTaken,
     RunBegun,
     RunFinished,
     RunResumed,
@@ -37,7 +39,7 @@ from adaptive_eval.notes.lives import Override
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, PASS, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line
-from adaptive_eval.report.needs import MAX_NAMES, OF_TRIALS, Need, NeedKind, needs_of
+from adaptive_eval.report.needs import MAX_NAMES, OF_TRIALS, Need, NeedKind, ends_by_alarm, needs_of
 from adaptive_eval.report.next_steps import Advice, after_alarm, after_error, after_stop, for_needs
 from adaptive_eval.report.results import GateRow, Results
 from adaptive_eval.report.status import Status
@@ -98,6 +100,8 @@ class Ending:
     """Its trials are those of logs: no command has begun it."""
     lacks_questions: bool = False
     """These logs lack what it takes to ask its models again."""
+    counted: tuple[str, ...] = ()
+    """Runs whose answers count in it, or have: as recorded models or R0, with the grades that they have there."""
     without_reason: str = ""
     """How it stands where there is no reason, in a sentence."""
     arguments: tuple[str, ...] | None = None
@@ -130,7 +134,7 @@ class Ending:
             steps = after_alarm if self.fatal_error.exit_code is ExitCode.SPENT else after_error
             return End(capitalised(stop_in_words(*self.fatal_error)), self.fatal_error.exit_code, steps)
         end, outcome = self._end_of_reason, gate_outcome(self.gate)
-        if self.results is not None and self.results.alarms:
+        if self.results is not None and (self.results.alarms or ends_by_alarm(self.results)):
             end = end._replace(steps=after_alarm)
         if self.results is not None and outcome in OF_OUTCOMES and (outcome == FAIL or self.reason is Reason.SETTLED):
             end = end._replace(sentence=_gate_lines(self.results, outcome), exit_code=OF_OUTCOMES[outcome])
@@ -141,7 +145,9 @@ class Ending:
         if self.reason is None:
             return End(self.without_reason or STOPPED, ExitCode.STOPPED, after_stop)
         if self.reason is Reason.ALARM:
-            named = [safe_line(name) for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
+            aside = [name for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
+            alarms = () if self.results is None else self.results.alarms
+            named = [safe_line(name) for name in aside or dict.fromkeys(row.model for row in alarms)]
             return End(f"Stopped because of the answers of {first_few(named, MAX_NAMES)}.", ExitCode.SPENT, after_alarm)
         if self.reason is Reason.BLOCKED or (self.reason is Reason.SETTLED and self._is_void):
             causes = {lost.cause for lost in self.lost.values()}
@@ -240,6 +246,9 @@ def find_ending(
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
         imported=_is_imported_alone(events),
+        counted=tuple(
+            dict.fromkeys(event.run for event in all_events if isinstance(event, OutcomesRecorded | PriorTaken))
+        ),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
         asked=_has_dropped_answers(events)

@@ -83,6 +83,11 @@ def need_of(results: Results, pair: PairRow) -> Need:
     return Need(NeedKind.TRIALS, trials=pair.trials_needed if pair.verdict == Verdict.OPEN else pair.deciding_max)
 
 
+def ends_by_alarm(results: Results) -> bool:
+    """Whether an alarm about answers ends the run, or has: no start of it asks for more then."""
+    return results.run.reason == Reason.ALARM or is_alarmed(results.decisions, results.warnings)
+
+
 def needs_of(results: Results) -> list[tuple[PairRow, Need]]:
     """The undecided comparisons with their needs."""
     return [(pair, need_of(results, pair)) for pair in results.pairs if pair.verdict in UNDECIDED]
@@ -185,6 +190,23 @@ def needed_in_words(results: Results, trials: float) -> tuple[str, str]:
     return count(math.ceil(trials)), "trials per question"
 
 
+def cost_to_go_on(results: Results) -> str | None:
+    """Expected cost of going on until all is decided or a limit is met; None if the run is finished, or an alarm ends
+    it."""
+    more, cost = results.trials_to_go, results.cost
+    if results.run.status == "finished" or ends_by_alarm(results):
+        return None
+    if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
+        return "resuming takes at least another round of answers"
+    amounts = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
+    estimates = [
+        template.format(used / cost.trials * more) for used, template in amounts.values() if used and cost.trials
+    ]
+    return f"resuming takes about {several(round(more), 'more answer')}" + (
+        f" ({', '.join(estimates)})" if estimates else ""
+    )
+
+
 # -- sentences --------------------------------------------------------------------------------------------------------
 
 
@@ -194,8 +216,7 @@ def undecided_pair(results: Results) -> PairRow | None:
     Of neighbours, and of rivals of the best model, it is the highest one in the ranking; of other comparisons the one
     with the smallest difference.
     """
-    is_void = results.run.reason == Reason.ALARM or is_alarmed(results.decisions, results.warnings)
-    if results.run.status == "running" or is_void:
+    if results.run.status == "running" or ends_by_alarm(results):
         return None
     asked, ranks = objective_view(results.decisions), {row.name: row.rank for row in results.models}
     by_rank = asked.compares and asked.baseline is None and asked.first is None and asked.value is None

@@ -21,9 +21,9 @@ from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
 from adaptive_eval.report.needs import NeedKind, models_with, needs_of, round_up, some_models
-from adaptive_eval.report.results import PairRow, Results
+from adaptive_eval.report.results import ModelRow, PairRow, Results
 from adaptive_eval.report.warnings import remedies
-from adaptive_eval.report.words import draws_questions
+from adaptive_eval.report.words import deciding_rule, draws_questions
 
 if TYPE_CHECKING:
     from adaptive_eval.report.ending import Ending
@@ -38,7 +38,7 @@ pairs, a new run then decided 138, by 1 time as much 79, and without the differe
 MAX_DELTA = 0.25
 """No `delta` is advised that is a larger share of the range of scores."""
 UNKNOWN_DELTA = "DELTA"
-NO_MATTER = "if so small a difference does not matter to you, start over with a larger {}"
+NO_MATTER = "if such a difference does not matter to you, start over with a larger {}"
 ASK_AGAIN = "fix the server; then discard the answers that the alarm is about, and request them again"
 """Words before the command that does it."""
 
@@ -123,12 +123,17 @@ def _typed(key: str, value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.15g}{'s' if key == 'budget.wall_time' else ''}"
 
 
-def _regrade(ending: "Ending", text: str) -> Advice:
-    """A step that grades the stored answers again by the configuration that the run was started with."""
+def _regrade(ending: "Ending", change: str) -> Advice:
+    """A step that grades the stored answers again by the configuration that the run was started with; not where those
+    of other runs count, which have only their old grades here."""
+    if ending.counted:
+        there = f"grade the answers of {some_models(ending.counted)} again, which count here"
+        return _step(ending, f"{change}, {there}, and start over", fresh=True)
     config, *others = ending.arguments or ["CONFIG"]
     words = [config, *(word for at, word in enumerate(others) if "--set" in others[max(at - 1, 0) : at + 1])]
     is_file = PurePath(config).suffix in CONFIGURATIONS and "--model" not in others  # else of questions
-    return Advice(text, f"adaptive-eval regrade {ending.place} --config {shlex.join(words if is_file else ['CONFIG'])}")
+    command = f"adaptive-eval regrade {ending.place} --config {shlex.join(words if is_file else ['CONFIG'])}"
+    return Advice(f"{change}, grade the stored answers again:", command)
 
 
 # -- steps for the ends of a run --------------------------------------------------------------------------------------
@@ -177,13 +182,28 @@ def for_needs(ending: "Ending") -> Iterator[Advice]:
 
 
 def _complete_answers(ending: "Ending") -> Iterator[Advice]:
-    signals = () if ending.results is None else [signal for row in ending.results.models for signal in row.signals]
-    advice = remedies(AnswerKind(answer_kinds(" ".join(signals))))
-    change = f"if you change the server, the model, the prompt or sampling{f' (use {advice})' if advice else ''}"
-    yield _step(ending, f"{change}, start over", fresh=True)
-    names = "{truncated: true}, or timed_out, context_length or empty"
-    rubric = f"the rubric (a category with when: {names}, lets such answers count)"
-    yield _regrade(ending, f"if you change the grader, answer keys or {rubric}:")
+    rows = _incomplete_models(ending)
+    advice = remedies(AnswerKind(answer_kinds(" ".join(signal for row in rows for signal in row.signals))))
+    if not rows or any(row.recorded is None for row in rows):
+        change = f"if you change the server, the model, the prompt or sampling{f' (use {advice})' if advice else ''}"
+        yield _step(ending, f"{change}, start over", fresh=True)
+    if recorded := [row for row in rows if row.recorded is not None]:
+        names = some_models(row.name for row in recorded)
+        runs = some_models(dict.fromkeys(row.recorded or "" for row in recorded))
+        record = f"the answers of {names} come from {runs}: fix and record that run again"
+        yield _step(ending, f"{record}, or ask {names} in this run, and start over", fresh=True)
+    kinds = "{truncated: true}, or timed_out, context_length or empty"
+    rubric = f"the rubric (a category with when: {kinds}, lets such answers count)"
+    yield _regrade(ending, f"if you change the grader, answer keys or {rubric}")
+
+
+def _incomplete_models(ending: "Ending") -> list[ModelRow]:
+    """The models whose answers are to be complete: those that the need or an alarm names, or else all."""
+    if ending.results is None:
+        return []
+    need, alarms = ending.needs.get(NeedKind.COMPLETE_ANSWERS), ending.results.alarms
+    names = need.models if need is not None else [row.model for row in alarms if row.since is None]
+    return [row for row in ending.results.models if row.name in names or not names]
 
 
 def _retry_answers(ending: "Ending") -> Iterator[Advice]:
@@ -213,7 +233,7 @@ def _grade_again(ending: "Ending") -> Iterator[Advice]:
         return
     slow = "if the grader ran out of time or its server failed, raise grading.timeout or fix that server, then"
     yield _step(ending, slow)
-    yield _regrade(ending, "if you change the grader, grade the stored answers again:")
+    yield _regrade(ending, "if you change the grader")
 
 
 def _restore_models(ending: "Ending") -> Iterator[Advice]:
@@ -236,7 +256,7 @@ def _label_more(ending: "Ending") -> Iterator[Advice]:
 
 
 def _correct_grader(ending: "Ending") -> Iterator[Advice]:
-    yield _regrade(ending, "the grader makes too many mistakes: fix it, and grade the stored answers again:")
+    yield _regrade(ending, "the grader makes too many mistakes: fix it")
     results = ending.results
     assert results is not None  # which have the pairs
     if draws_questions(results.decisions):
@@ -282,7 +302,7 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
         yield _with_larger_max(ending, results, pairs)
     elif any(row.gate == UNDECIDED and row.model in models for row in results.groups):
         gates = "larger gates of the benchmarks that are undecided, or a larger stopping.delta"
-        yield _step(ending, f"if so small a difference does not matter to you, start over with {gates}", fresh=True)
+        yield _step(ending, f"if such a difference does not matter to you, start over with {gates}", fresh=True)
     else:
         key, delta = _larger_delta(results, pairs)
         more = [] if any(_is_too_close(results, pair) for pair in pairs) else [_with_larger_max(ending, results, pairs)]
@@ -300,7 +320,9 @@ def _with_larger_max(ending: "Ending", results: Results, pairs: Sequence[PairRow
 def _larger_delta(results: Results, pairs: Sequence[PairRow]) -> tuple[str, float | str]:
     """The key and value within which differences like these are ties: a number, if a plausible one is known."""
     key = "objective.delta" if results.frontier else "stopping.delta"
-    widths = [None if results.frontier or results.gate else _certified_width(pair) for pair in pairs]
+    rule = deciding_rule(results.decisions)
+    lead = -1.0 if rule is not None and rule.lenient else 1.0  # a lead helps it to call, and hinders a tie
+    widths = [None if results.frontier or results.gate else _certified_width(pair, lead) for pair in pairs]
     known = None if None in widths else round_up(max(filter(None, widths), default=0.0))
     largest = MAX_DELTA * (max(results.weights) - min(results.weights))
     is_larger = known is not None and (results.setting("stopping", "delta") or 0.0) < known <= largest
@@ -315,11 +337,12 @@ def _is_too_close(results: Results, pair: PairRow) -> bool:
     return RESERVE * needed > max(MAX_TIMES * largest, MAX_TRIALS)
 
 
-def _certified_width(pair: PairRow) -> float | None:
-    """The `delta` within which a new run of this size would probably find the pair equal."""
+def _certified_width(pair: PairRow, lead: float) -> float | None:
+    """The `delta` within which a new run of this size would probably find the pair equal, or under a lenient rule none
+    behind; `lead`: 1 where the difference stands in the way of that, -1 where it helps."""
     if pair.certifiable_delta is None or pair.difference is None:
         return None
-    return abs(pair.difference) + DELTA_RESERVE * pair.certifiable_delta
+    return lead * abs(pair.difference) + DELTA_RESERVE * pair.certifiable_delta
 
 
 STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
+from types import MappingProxyType
 
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.answer_kinds import INCOMPLETE, PHRASES, AnswerKind
@@ -137,6 +138,8 @@ _REMEDIES: Mapping[AnswerKind, str] = {
     AnswerKind.TRUNCATED: "a larger sampling.max_tokens",
     AnswerKind.TIMED_OUT: "a longer sampling.timeout",
 }
+ROOM_FOR_MORE = "a server with a larger context, and then a larger sampling.max_tokens"
+"""The remedy where some answers were cut off, and others exceed the context: a smaller max_tokens would cut more."""
 _MORE = {
     AnswerKind.TRUNCATED: " (max_tokens, the server's context, or a limit of the task)",
     AnswerKind.REASONING_ONLY: (
@@ -147,7 +150,9 @@ _MORE = {
 
 def remedies(kinds: AnswerKind) -> str:
     """What would make answers of these kinds complete; "" if nothing is known to."""
-    return " and ".join(_REMEDIES[kind] for kind in INCOMPLETE & kinds)
+    both = AnswerKind.CONTEXT_LENGTH | AnswerKind.TRUNCATED
+    first, kinds = ([ROOM_FOR_MORE], kinds & ~both) if both in kinds else ([], kinds)
+    return " and ".join([*first, *(_REMEDIES[kind] for kind in INCOMPLETE & kinds)])
 
 
 def rule_caution(decisions: Mapping[str, object]) -> Iterator[Caution]:
@@ -450,15 +455,19 @@ def unknown_cautions(
     results: Iterable[ModelResult],
     scale: Scale,
     unsure: AnswerKind = INCOMPLETE,
+    recorded: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[Caution]:
     """Warn of answers without a grade, and of those of the kinds that are `unsure`, with their largest effect on each
-    score."""
+    score; `recorded`: the number of answers of each recorded model, whose kinds are unknown."""
     for row in sorted(results, key=lambda row: row.model):
-        usage = usages[row.model]
+        usage, answers = usages[row.model], recorded.get(row.model, usages[row.model].trials)
         signals, failed = usage.signals, usage.signals["unanswered"]
         ungraded, late = usage.ungraded - failed, 0 if isfinite(row.score) else signals["timed_out"]
         kinds = AnswerKind(sum(kind for kind in unsure if signals[kind.signal]))
-        parts = [f"{row.unsure} {kinds.phrase}"] if row.unsure and kinds else []
+        phrase = (
+            kinds.phrase if kinds else "are incomplete or empty" if AnswerKind.EMPTY in unsure else "are incomplete"
+        )
+        parts = [f"{row.unsure} {phrase}"] if row.unsure else []
         parts += [f"{late} {PHRASES[AnswerKind.TIMED_OUT]}"] if late else []
         parts += [f"{failed} never came, since every attempt at them failed"] if failed else []
         parts += [f"{ungraded} could not be graded"] if ungraded else []
@@ -472,9 +481,7 @@ def unknown_cautions(
             ". No comparison is decided that their grades could reverse" if usage.ungraded or row.unsure else ""
         )
         consequences += ". The next start grades them again" if ungraded else ""
-        yield Caution(
-            "unknown", names[row.model], f"of {usage.trials} answers {' and '.join(parts)}{moved}{consequences}"
-        )
+        yield Caution("unknown", names[row.model], f"of {answers} answers {' and '.join(parts)}{moved}{consequences}")
 
 
 def repeat_caution(name: str, usage: TrialUsage, sampled: Sampled | None) -> Caution | None:

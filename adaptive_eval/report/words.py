@@ -354,19 +354,3 @@ def _seeds(config: RunConfig) -> str:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.10g}%"
-
-
-def cost_to_go_on(results: Results) -> str | None:
-    """Expected cost of going on until all is decided or a limit is met; None if the run is finished."""
-    more, cost = results.trials_to_go, results.cost
-    if results.run.status == "finished":
-        return None
-    if more < 0.5:  # open pairs are past their estimate, and how long they stay open is chance
-        return "resuming takes at least another round of answers"
-    amounts = {"tokens": (cost.tokens, "{:,.0f} tokens"), "usd": (cost.usd, "${:,.2f}")}
-    estimates = [
-        template.format(used / cost.trials * more) for used, template in amounts.values() if used and cost.trials
-    ]
-    return f"resuming takes about {several(round(more), 'more answer')}" + (
-        f" ({', '.join(estimates)})" if estimates else ""
-    )

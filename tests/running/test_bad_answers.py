@@ -88,6 +88,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 }
 
 
+RIGHT_OR_WRONG = [{"name": "right", "weight": 1, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0}]
 LOST = ("bob", "number 20")
 
 
@@ -115,13 +116,50 @@ def test_questions_beyond_the_context_of_a_server_decide_nothing(
     assert "incomplete" in ended.stdout
     assert "(use a smaller sampling.max_tokens or a server with a larger context)" in ended.stdout
     named = {"name": "too long", "weight": 0, "when": {"context_length": True}}
-    right = {"name": "right", "weight": 1, "when": {"is_correct": True}}
-    rubric = {"categories": [named, right, {"name": "wrong", "weight": 0}]}
+    rubric = {"categories": [named, *RIGHT_OR_WRONG]}
     config = long.config(rubric=rubric, **settings)
     assert CliRunner().invoke(app, ["regrade", str(long.run_dir), "--config", str(config)]).exit_code == 0
     ended = long.run(rubric=rubric, **settings)
     assert ended.exit_code in (ExitCode.REACHED, ExitCode.WORSE), ended.stdout
     assert all(row["verdict"] == "resolved" for row in long.results["pairs"])
+
+
+def test_incomplete_answers_of_a_recorded_model_are_warned_of_and_repeated_where_they_come_from(
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path
+) -> None:
+    long = ScriptedPlace(place.folder, server, 20, sampling={"max_tokens": LIMIT}, trials={"min": 8, "max": 8})
+    server.answer = nearly_right
+    server.finish_reason = lambda model, question, seed: "context" if (model, question) == LOST else "stop"
+    long.run(models=["ada", "bob"])
+    earlier, long.run_dir = long.run_dir, tmp_path / "later"
+    ended = long.run(models=["ada", {"name": "bob", "recorded": str(earlier)}])
+    assert ended.exit_code == ExitCode.SPENT
+    (warning,) = (row["text"] for row in long.results["warnings"] if row["kind"] == "unknown")
+    assert warning.startswith("of 160 answers 8 are incomplete; the score would be 95.00% if ")
+    steps = ended.stdout.partition("to do ")[2]
+    assert "the answers of bob come from " in steps and ", or ask bob in this run, and start over" in steps
+    assert "adaptive-eval regrade" not in steps and "larger context" not in steps
+
+
+@pytest.mark.parametrize("what", ["cut", "unread"])
+def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(
+    place: ScriptedPlace, server: ScriptedServer, what: str
+) -> None:
+    server.finish_reason = lambda model, question, seed: "length" if model == "bob" and seed % 3 == 0 else "stop"
+    named = {"name": "cut", "weight": 0, "when": {"truncated": True}}
+    place.run(rubric={"categories": [named, *RIGHT_OR_WRONG]}, trials={"min": 6, "max": 20})
+    changes: dict[str, Any] = {"rubric": {"categories": RIGHT_OR_WRONG}}
+    if what == "unread":
+        changes = {"rubric": {"categories": [named, *RIGHT_OR_WRONG]}, "grader": {"kind": "json", "field": "answer"}}
+    asked, config = len(server.requests), place.config(**changes)
+    done = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)])
+    assert "another round" not in done.stdout and "An alarm about answers ends the run" in done.stdout
+    shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"]).stdout
+    assert ("Stopped because of the answers of bob." in shown) == (what == "cut")
+    assert "if you change the grader" in shown and "to continue" not in shown
+    ended = place.run(**changes)
+    assert ended.exit_code == ExitCode.SPENT and "another round" not in ended.stdout
+    assert len(server.requests) == asked
 
 
 @pytest.mark.parametrize(("name", "verdict"), [("ranking", "resolved"), ("gate", "blocked")])

@@ -198,7 +198,7 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     pair = results.pairs[3]
     assert pair.certifiable_delta is not None and pair.difference is not None
     width = abs(pair.difference) + pair.certifiable_delta
-    assert step.text.startswith("if so small a difference does not matter to you, start over")
+    assert step.text.startswith("if such a difference does not matter to you, start over")
     (delta,) = re.findall(r"--fresh --set stopping\.delta=([0-9.]+)$", step.command or "")
     assert width < float(delta) < 1.5 * width and "trials.max" not in (step.command or "")
     elsewhere = advice(results, "mine.yaml", "--run-dir", "runs/b3", "--set", "stopping.delta=0.01")
@@ -221,7 +221,7 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     assert advice(left).text.startswith("raise ")
     none = replace(left, pairs=(*left.pairs[:3], replace(left.pairs[3], deciding_max=None)))
     wider, more = next_steps(Ending(reason=Reason.OUT_OF_REACH, results=none, trials=9, arguments=("mine.yaml",)))
-    assert wider.text == "if so small a difference does not matter to you, start over with a larger stopping.delta:"
+    assert wider.text == "if such a difference does not matter to you, start over with a larger stopping.delta:"
     assert (more.command or "").endswith("--fresh --set trials.max=60")
 
 
@@ -317,6 +317,80 @@ def test_a_recording_with_too_few_trials_is_what_a_pair_lacks() -> None:
     assert advice(results).text.startswith(f"the recorded answers of {last.second} may be too few")
 
 
+SIGNALS: dict[str, dict[str, int]] = {
+    "ada": {"timed_out": 3},
+    "bob": {"context_length": 2, "truncated": 1},
+    "cyd": {"truncated": 2},
+    "dan": {},
+}
+
+
+def incomplete(*names: str, recorded: str | None = None) -> list[Advice]:
+    """The next steps of a run whose comparisons could turn on incomplete answers of these models; one of another run,
+    called `old`, stands for one of them."""
+    results = ended("bbbb", Reason.BLOCKED)
+    rows = tuple(
+        replace(
+            row,
+            unsure=3 if row.name in names else 0,
+            signals={} if row.name == recorded else SIGNALS.get(row.name, {}),
+            recorded="old" if row.name == recorded else None,
+        )
+        for row in results.models
+    )
+    pairs = tuple(pair for pair in results.pairs if {pair.first, pair.second} & {*names})
+    counted = () if recorded is None else ("old",)
+    results = replace(results, models=rows, pairs=pairs)
+    return [
+        *next_steps(Ending(reason=Reason.BLOCKED, results=results, trials=9, arguments=("a.yaml",), counted=counted))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "remedy"),
+    [
+        (["cyd"], "use a larger sampling.max_tokens"),
+        (["bob"], "use a server with a larger context, and then a larger sampling.max_tokens"),
+        (["ada", "cyd"], "use a larger sampling.max_tokens and a longer sampling.timeout"),
+    ],
+)
+def test_what_makes_answers_complete_is_that_of_the_models_that_lack_them(names: list[str], remedy: str) -> None:
+    afresh, regrade = incomplete(*names)
+    assert f"({remedy})" in afresh.text and (afresh.command or "").endswith("--fresh")
+    assert regrade.command == "adaptive-eval regrade RUN --config a.yaml"
+
+
+def test_recorded_answers_are_completed_where_they_come_from() -> None:
+    repeat, grade = incomplete("bob", recorded="bob")
+    assert "come from old: " in repeat.text and "ask bob in this run" in repeat.text and "use " not in repeat.text
+    own, repeat, grade_both = incomplete("bob", "cyd", recorded="bob")
+    assert "(use a larger sampling.max_tokens)" in own.text and "come from old: " in repeat.text
+    for step in grade, grade_both:
+        assert "the answers of old again" in step.text and step.command == "adaptive-eval run a.yaml --fresh"
+    own, grade = incomplete("cyd", recorded="bob")
+    assert "(use a larger sampling.max_tokens)" in own.text and "regrade" not in (grade.command or "")
+
+
+@pytest.mark.parametrize(
+    ("rule", "difference", "certifiable", "now", "delta"),
+    [
+        ("near_best", 0.02, 0.07, 0.02, "0.078"),
+        ("near_best", 0.06, 0.05, 0.02, "DELTA"),
+        ("near_best", 0.2, 0.05, 0.02, "DELTA"),
+        ("optimal", 0.02, 0.07, 0.02, "0.12"),
+    ],
+)
+def test_a_lead_makes_the_delta_smaller_within_which_the_best_is_picked(
+    rule: str, difference: float, certifiable: float, now: float, delta: str
+) -> None:
+    results = ended("rrru", needs=None)
+    last = replace(results.pairs[3], difference=difference, certifiable_delta=certifiable, boundary=None)
+    decisions = {**results.decisions, "objective": {"kind": "best"}, "stopping": {"rule": rule, "delta": now}}
+    results = replace(results, pairs=(*results.pairs[:3], last), decisions=decisions)
+    steps = next_steps(Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9, arguments=("mine.yaml",)))
+    assert any((step.command or "").endswith(f"--set stopping.delta={delta}") for step in steps)
+
+
 @pytest.mark.parametrize("against_a_value", [False, True])
 def test_where_all_is_labelled_the_grader_is_what_is_wrong(against_a_value: bool) -> None:
     results = ended("rrru", Reason.SETTLED, needs=None)
@@ -354,7 +428,7 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
     raised, wider = texts(ended("rrru", needs=20.0))
     assert raised == "raise trials.max to 60, then run the same command again"
-    assert wider.startswith("or, if so small a difference does not matter") and "stopping.delta: 0.0" in wider
+    assert wider.startswith("or, if such a difference does not matter") and "stopping.delta: 0.0" in wider
     assert " stopping.delta (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
 
