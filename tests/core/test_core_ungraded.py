@@ -17,6 +17,7 @@ from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Ranking, 
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind, UnsureGrades, answer_kinds
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, judge
+from adaptive_eval.core.objectives import PrecisionOf
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.shared_trials import SharedTrials
@@ -330,6 +331,44 @@ def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either
     assert result is not None
     rows = {row.model: (row.lowest, row.score, row.highest) for row in result.models}
     assert rows[0] == pytest.approx((0.375, 0.5, 0.625)) and rows[1] == pytest.approx((0.5, 0.5, 0.5))
+
+
+@pytest.mark.parametrize("kind", [CUT, None], ids=["cut off", "no grade"])
+@pytest.mark.parametrize(
+    ("share", "verdict"), [(1.1, Verdict.RESOLVED), (0.9, Verdict.BLOCKED), (0.5, Verdict.OUT_OF_REACH)]
+)
+def test_a_score_is_precise_only_if_unknown_grades_could_not_move_it_too_far(
+    kind: int | None, share: float, verdict: Verdict
+) -> None:
+    """Model 0 has 4 unknown grades of 80; `share` is that of the half-width that holds whatever they are."""
+
+    def grade(ask: Ask) -> int | None | tuple[int, int]:
+        right = (ask.trial + ask.question) % 2
+        return right if ask.model or ask.trial >= 2 else None if kind is None else (0, kind)
+
+    def run(half_width: float) -> Controller:
+        plan = one_look_with_cuts(1.0, trials=40, objective=PrecisionOf(half_width), stops_on_alarm=False)
+        return told(plan, grade)
+
+    rows = result_of(run(1.0)).models
+    (row,) = (row for row in rows if row.model == 0)
+    needed = 1.959964 * row.sigma + (row.highest - row.lowest) / 2.0
+    assert row.highest - row.lowest == pytest.approx(0.05)
+    controller = run(share * needed)
+    verdicts = {pair.first: pair.verdict for pair in controller.looks[-1].comparisons}
+    assert verdicts[0] is verdict and (share < 0.6 or verdicts[1] is Verdict.RESOLVED)
+
+
+def test_a_run_ends_once_unknown_grades_leave_no_score_precise() -> None:
+    """A tenth of the answers could move each score by five points either way."""
+    plan = one_look_with_cuts(1.0, questions=10, objective=PrecisionOf(0.04), stops_on_alarm=False)
+    plan = replace(plan, trials=Trials(min=4, max=400), judging=Judging())
+    controller = told(plan, lambda ask: (ask.trial % 2, CUT * (ask.question == 0)))
+    (first, *_) = controller.looks
+    assert controller.finished is Reason.BLOCKED and len(controller.looks) == 1
+    assert {pair.verdict for pair in first.comparisons} == {Verdict.BLOCKED}
+    result = result_of(controller)
+    assert {comparison.deciding_max for comparison in result.comparisons} == {np.inf}
 
 
 @pytest.mark.parametrize("kinds", [CUT, 0], ids=["unsure before", "sure before"])
