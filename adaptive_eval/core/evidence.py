@@ -209,6 +209,9 @@ class Evidence:
 
     For the choice of the cheapest (P,): 0 where a pair is judged without delta, 1 or 2 where delta is added to the
     model with the lower or the higher number; None: nowhere."""
+    unknown: FloatArray | None = None
+    """If scores are judged without comparison: how far unknown grades could move each from the middle of what they
+    allow; None: not at all."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Positions at which pairs (n, 2) of models are judged, in either order; under a gate, on the deciding part."""
@@ -237,7 +240,10 @@ class Evidence:
         names = ("first", "second", "difference", "sigma", "z", "information")
         paired = None if self.paired is None else self.paired[at]
         gate = None if self.gate is None else self.gate[at]
-        return replace(self, paired=paired, gate=gate, **{name: getattr(self, name)[at] for name in names})
+        unknown = None if self.unknown is None else self.unknown[at]
+        return replace(
+            self, paired=paired, gate=gate, unknown=unknown, **{name: getattr(self, name)[at] for name in names}
+        )
 
     @property
     def rho(self) -> FloatArray:
@@ -350,9 +356,11 @@ def side(estimates: Estimates, reference: float | None, members: IndexArray, gat
 
 
 def cautious(scenarios: Sequence[Evidence]) -> Evidence:
-    """The first evidence, with z replaced by the value closest to 0 that all agree on the sign of, or 0."""
+    """The first evidence, with z replaced by the value closest to 0 that all agree on the sign of, or 0, and with what
+    unknown grades could move."""
     if len(scenarios) == 1:
         return scenarios[0]
     z = np.stack([scenario.z for scenario in scenarios])
     agree = np.all(np.sign(z) == np.sign(z[0]), axis=0)
-    return replace(scenarios[0], z=np.where(agree, np.sign(z[0]) * np.abs(z).min(axis=0), 0.0))
+    nearest = np.where(agree, np.sign(z[0]) * np.abs(z).min(axis=0), 0.0)
+    return replace(scenarios[0], z=nearest, unknown=scenarios[-1].unknown)

@@ -38,7 +38,8 @@ def deciding_horizons(taker: "LookTaker", look: JudgedLook, at: IndexArray) -> F
     plan = taker.plan
     if not taker.evidence or plan.drawn or not len(at):
         return np.full(len(at), np.inf)
-    rule, looks, state, fixed = look.rule, taker.evidence, look.evidence, look.fixed
+    rule, looks, fixed = look.rule, taker.evidence, look.fixed
+    state = replace(look.evidence, unknown=look.cautious.unknown)
     unknown = _moved_by_unknown(taker, state)
     if judges_by_pair(rule):
         looks, state = [each.at_positions(at) for each in looks], state.at_positions(at)

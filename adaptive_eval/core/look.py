@@ -273,6 +273,7 @@ def evidence_readings(
     """Readings of the evidence: as graded, and if needed with unknown grades in favour of either side.
 
     Ungraded answers count in the information of all three: they bring no look forward, and boundaries are as planned.
+    Where nothing is compared, the other two readings hold how far unknown grades could move each score.
     `paired` has the evidence from trials with the same seeds, for each reading.
     """
     objective, estimator = criteria.objective, criteria.estimator
@@ -284,6 +285,11 @@ def evidence_readings(
     for_first, for_second = paired[1:] or (None, None)
     favouring_first = weigh(highest, other=lowest, paired=for_first)
     favouring_second = weigh(lowest, other=highest, paired=for_second)
+    if not objective.compares:
+        unknown = np.nan_to_num(highest.score - lowest.score)[favouring_first.first] / 2.0
+        favouring_first, favouring_second = (
+            replace(reading, unknown=unknown) for reading in (favouring_first, favouring_second)
+        )
     return [
         replace(graded, information=np.minimum(favouring_first.information, favouring_second.information)),
         favouring_first,

@@ -240,7 +240,8 @@ PUBLISHED = RuleEntry(
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The rule of the objective `precision`: called when the 95% interval is at most so wide, whatever z is.
+    """The rule of the objective `precision`: called when the 95% interval is at most so wide, whatever z is and
+    whatever the unknown grades are.
 
     Written as a boundary on |z| (against a distant reference), so that power and trials needed follow as for any rule.
     """
@@ -253,9 +254,10 @@ class Precision:
         require(self.half_width > 0.0, "half_width must be positive", self.half_width)
 
     def boundary(self, evidence: Evidence) -> FloatArray:
-        is_known = np.isfinite(evidence.sigma)
-        excess = _quantile(0.975) * np.where(is_known, evidence.sigma, 0.0) / self.half_width
-        return np.where(is_known, np.abs(evidence.z) * excess, np.inf)
+        room = np.full_like(evidence.z, self.half_width) - (0.0 if evidence.unknown is None else evidence.unknown)
+        can_fit = np.isfinite(evidence.sigma) & (room > 0.0)
+        excess = _quantile(0.975) * np.where(can_fit, evidence.sigma, 0.0) / np.where(can_fit, room, 1.0)
+        return np.where(can_fit, np.abs(evidence.z) * excess, np.inf)
 
 
 PRECISION = RuleEntry(

@@ -52,8 +52,8 @@ class SharedTrials:
         self._differences: DifferenceValues = difference_values(bench.weights)
         self._arrived = np.full((bench.models, bench.questions, 0), MISSING, dtype=np.uint8)
         """(L, M, N): categories, or the marks of trials without one."""
-        self._is_unsure = np.zeros((bench.models, bench.questions, 0), dtype=bool)
-        """(L, M, N): trials whose grade could be another."""
+        self._kinds = np.zeros((bench.models, bench.questions, 0), dtype=np.uint8)
+        """(L, M, N): the kinds of answers of this run, as bits of `AnswerKind`."""
         first, second = np.triu_indices(bench.models, k=1)
         self._pair = np.full((bench.models, bench.models), -1, dtype=np.intp)
         self._pair[first, second] = np.arange(len(first))
@@ -64,7 +64,7 @@ class SharedTrials:
         """(P,): whether the pair's coupling has been measured."""
         if bench.recorded_trials is not None:
             self._arrived = bench.recorded_trials.categories.copy()
-            self._is_unsure = bench.recorded_trials.unsure.copy()
+            self._kinds = np.zeros_like(self._arrived)
             self._count_all()
             self._measure()
 
@@ -73,7 +73,7 @@ class SharedTrials:
         stayed = [(model, old_number) for model, old_number in enumerate(models) if old_number is not None]
         self._make_room(before._arrived.shape[2])
         for model, old_number in stayed:
-            for name in ("_arrived", "_is_unsure"):
+            for name in ("_arrived", "_kinds"):
                 getattr(self, name)[model, :, : before._arrived.shape[2]] = getattr(before, name)[old_number]
         for (low, old_low), (high, old_high) in combinations(stayed, 2):
             pair, old_pair = self._pair[low, high], before._pair[old_low, old_high]
@@ -89,7 +89,7 @@ class SharedTrials:
             self._make_room(int(trials.max(initial=-1)) + 1)
             categories = batch.categories_by_place()
             self._arrived[model, questions, trials] = categories
-            self._is_unsure[model, questions, trials] = self._unsure.mask(batch.kinds, categories)
+            self._kinds[model, questions, trials] = batch.kinds
             for other in range(len(self._arrived)):
                 if other != model:
                     self._count(model, other, questions, categories, self._arrived[other, questions, trials])
@@ -120,12 +120,12 @@ class SharedTrials:
             more = max(trials, 2 * capacity) - capacity
             empty = np.full((models, questions, more), MISSING, dtype=np.uint8)
             self._arrived = np.concatenate([self._arrived, empty], axis=2)
-            self._is_unsure = np.concatenate([self._is_unsure, np.zeros_like(empty, dtype=bool)], axis=2)
+            self._kinds = np.concatenate([self._kinds, np.zeros_like(empty)], axis=2)
 
     def withdraw(self, model: int, since: IntArray) -> None:
         """Take back the trials of a model from the number `since` (M,) of each question on."""
         taken_back = np.arange(self._arrived.shape[2]) >= since[:, None]
-        self._arrived[model][taken_back], self._is_unsure[model][taken_back] = MISSING, False
+        self._arrived[model][taken_back], self._kinds[model][taken_back] = MISSING, 0
         self._count_all()
 
     def _count_all(self) -> None:
@@ -189,13 +189,14 @@ class SharedTrials:
         """Changes of the counts (n, M, D) if all unknown grades are in favour of the first of each pair, or of the
         second."""
         changes = np.zeros((len(first), *self._counts.shape[1:]), dtype=np.int32)
-        models, questions, trials = np.nonzero((self._arrived == UNGRADED) | self._is_unsure)
+        unknown = self._unknown()
+        models, questions, trials = np.nonzero(unknown)
         has_unknown = np.zeros(len(self._arrived), dtype=bool)
         has_unknown[models] = True
         places = np.unique(np.stack([questions, trials], axis=1), axis=0)
         for number in np.flatnonzero(has_unknown[first] | has_unknown[second]).tolist():
-            first_grades, first_extreme = self._grades(first[number], places, best=first_ahead)
-            second_grades, second_extreme = self._grades(second[number], places, best=not first_ahead)
+            first_grades, first_extreme = self._grades(first[number], places, unknown, best=first_ahead)
+            second_grades, second_extreme = self._grades(second[number], places, unknown, best=not first_ahead)
             both = (first_grades != MISSING) & (second_grades != MISSING)
             graded = both & (first_grades < UNGRADED) & (second_grades < UNGRADED)
             at, category_of = places[:, 0], self._differences.category
@@ -203,9 +204,18 @@ class SharedTrials:
             np.add.at(changes[number], (at[both], category_of[first_extreme[both], second_extreme[both]]), 1)
         return changes
 
-    def _grades(self, model: int, places: IntArray, *, best: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def _unknown(self) -> NDArray[np.bool_]:
+        """(L, M, N): trials without a grade, and those whose grade could be another under today's plan."""
+        unknown = (self._arrived == UNGRADED) | self._unsure.mask(self._kinds, self._arrived)
+        if (recorded := self._bench.recorded_trials) is not None:
+            unknown[:, :, : recorded.unsure.shape[2]] |= recorded.unsure
+        return np.asarray(unknown)
+
+    def _grades(
+        self, model: int, places: IntArray, unknown: NDArray[np.bool_], *, best: bool
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The categories of a model's trials at these places (question, trial), as they are, and with unknown grades at
         their best or at their worst."""
         at = model, places[:, 0], places[:, 1]
         categories, extreme = self._arrived[at], self._weights.argmax() if best else self._weights.argmin()
-        return categories, np.where((categories == UNGRADED) | self._is_unsure[at], int(extreme), categories)
+        return categories, np.where(unknown[at], int(extreme), categories)

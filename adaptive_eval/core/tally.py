@@ -119,9 +119,8 @@ class Tally:
         """Trials of committed rounds that the grader could not grade."""
         self.arrived: IntArray = np.zeros(shape, dtype=np.int32)
         """All outcomes in issued rounds, complete or not; for display only."""
-        self.unsure: IntArray = np.zeros(shape, dtype=np.int32)
-        """The part of `counts`, and of prior outcomes, whose grade could be another: incomplete answers that are not
-        certainly right. `np.zeros` takes no memory until written to; `zeros_like` does."""
+        self._of_kinds: dict[int, IntArray] = {}
+        """The part of `counts` whose answers are not plain text, by their kinds."""
         self._shared = SharedTrials(bench, unsure) if coupled else None
         self.estimates = Estimates.nothing(bench)
         before = bench.prior_counts
@@ -134,8 +133,6 @@ class Tally:
             self._estimate(np.array(sorted(bench.recorded), dtype=np.intp))
             if bench.recorded_trials is not None:
                 self.ungraded += (bench.recorded_trials.categories == UNGRADED).sum(axis=-1, dtype=np.int32)
-        if bench.prior_unsure is not None:
-            self.unsure += bench.prior_unsure.astype(np.int32)
 
     @property
     def trials(self) -> NDArray[np.int64]:
@@ -175,9 +172,8 @@ class Tally:
             self.counts[model] += batch.categories(categories).astype(np.int32)
             if batch.has_ungraded:
                 self.ungraded[model] += batch.ungraded().astype(np.int32)
-            if batch.kinds.any():
-                unsure = self._unsure.mask(batch.kinds, batch.categories_by_place())
-                self.unsure[model] += batch.categories(categories, unsure).astype(np.int32)
+            for kinds in np.unique(batch.kinds[batch.kinds > 0]).tolist():
+                self._counts_of(kinds)[model] += batch.categories(categories, batch.kinds == kinds).astype(np.int32)
         if self._shared is not None:
             self._shared.take(batches)
         self._estimate_scored(sorted({batch.model for batch in batches}))
@@ -192,8 +188,9 @@ class Tally:
         """Take back the committed trials of a model from this place in its history on."""
         asked = history.trials()
         questions, categories = asked.questions[at:], asked.categories[at:]
-        graded, unsure = categories < UNGRADED, self._unsure.mask(asked.kinds[at:], categories)
-        for tally, mask in (self.counts, graded), (self.unsure, graded & unsure):
+        graded = categories < UNGRADED
+        of_kinds = [(tally, graded & (asked.kinds[at:] == kinds)) for kinds, tally in self._of_kinds.items()]
+        for tally, mask in (self.counts, graded), *of_kinds:
             np.subtract.at(tally[model], (questions[mask], categories[mask]), 1)
         np.subtract.at(self.ungraded[model], questions[~graded], 1)
         self.forget_arrivals(model)
@@ -207,13 +204,25 @@ class Tally:
     def unsure_answers(self) -> NDArray[np.int64]:
         """(L,): of each model's graded trials in this run, or of a recorded model's outcomes, those that could be in
         another category."""
-        in_run = [int(self._unsure_in_run(model).sum()) for model in range(self.bench.models)]
-        return np.where(self.bench.asked, in_run, self.unsure.sum(axis=(1, 2)))
+        in_run, both = (unsure.sum(axis=(1, 2), dtype=np.int64) for unsure in (self._unsure_in_run(), self.unsure))
+        return np.asarray(np.where(self.bench.asked, in_run, both))
 
-    def _unsure_in_run(self, model: int) -> CountArray:
-        """(M, K): the part of a model's `unsure` that this run has asked for."""
-        before = self.bench.prior_unsure
-        return np.asarray(self.unsure[model] if before is None else self.unsure[model] - before[model])
+    @property
+    def unsure(self) -> CountArray:
+        """(L, M, K): the part of `counts`, and of prior outcomes, whose grade could be another under today's plan."""
+        in_run, before = self._unsure_in_run(), self.bench.prior_unsure
+        return in_run if before is None else in_run + before
+
+    def _unsure_in_run(self) -> CountArray:
+        """(L, M, K): the part of `unsure` that this run has asked for."""
+        unsure, categories = np.zeros_like(self.counts), np.arange(self.bench.categories, dtype=np.uint8)
+        for kinds, counts in self._of_kinds.items():
+            unsure += counts * self._unsure.mask(np.full_like(categories, kinds), categories)
+        return unsure
+
+    def _counts_of(self, kinds: int) -> IntArray:
+        """`counts` of answers of exactly these kinds."""
+        return self._of_kinds.setdefault(kinds, np.zeros_like(self.counts))
 
     def count_in_flight(self, batches: Iterable[Batch]) -> None:
         """Count what has arrived of batches that the stage before has issued."""
@@ -225,7 +234,8 @@ class Tally:
         for model, old_number in enumerate(models):
             if old_number is not None:
                 self.counts[model], self.ungraded[model] = before.counts[old_number], before.ungraded[old_number]
-                self.unsure[model] += before._unsure_in_run(old_number).astype(np.int32)
+                for kinds, counts in before._of_kinds.items():
+                    self._counts_of(kinds)[model] = counts[old_number]
                 self.arrived[model] = self.counts[model]
         if self._shared is not None and before._shared is not None:
             self._shared.take_over(before._shared, models)

@@ -48,6 +48,8 @@ class PriorTaken(Event, kind="prior"):
     """Models of this run whose scores labels correct in the other one; here their grades count."""
     alarms: Mapping[str, str] | None = optional_field()
     """By model of this run: the alarm about its answers in the other one, which let them count."""
+    empty: Mapping[str, Mapping[str, Sequence[int]]] | None = optional_field()
+    """Places in `outcomes` of empty answers, which could have another grade in a gate; None if there are none."""
 
     def body(self) -> dict[str, object]:
         return {name: value for name, value in Event.body(self).items() if name != "sampled_otherwise" or value}
@@ -81,3 +83,6 @@ class OutcomesRecorded(Event, kind="recorded"):
     """True if labels correct its score in the earlier run; here its grades count."""
     alarm: str | None = optional_field()
     """The alarm about its answers in the run that asked it, which let them count."""
+    empty: Mapping[str, Sequence[int]] | None = optional_field()
+    """By question, places in `outcomes` of empty answers, which could have another grade in a gate; None if there are
+    none."""

@@ -45,15 +45,22 @@ def prior_counts(
     questions: Sequence[str],
     limits: NDArray[np.integer],
     categories: int,
+    *,
+    in_gate: bool = False,
 ) -> PriorKnowledge:
     """R0 as counts (L, M, K), with at most `limits` (L, M) outcomes of each question."""
     counts = np.zeros((*limits.shape, categories), dtype=np.int64)
     unsure = np.zeros_like(counts)
     for model, name in enumerate(models):
-        by_question, cut = prior.outcomes.get(name, {}), (prior.unsure or {}).get(name, {})
+        by_question = prior.outcomes.get(name, {})
+        cut = [(marked or {}).get(name, {}) for marked in (prior.unsure, prior.empty if in_gate else None)]
         for question, key in enumerate(questions):
             outcomes = list(by_question.get(key, ()))[: limits[model, question]]
-            uncertain = [outcomes[place] for place in {*cut.get(key, ())} if 0 <= place < len(outcomes)]
+            uncertain = [
+                outcomes[place]
+                for place in {place for marked in cut for place in marked.get(key, ())}
+                if 0 <= place < len(outcomes)
+            ]
             counts[model, question] = np.bincount(outcomes, minlength=categories)
             unsure[model, question] = np.bincount(uncertain, minlength=categories)
     return PriorKnowledge(counts, unsure=unsure if unsure.any() else None)
@@ -75,18 +82,19 @@ def counted_runs(events: Sequence[Event]) -> list[PriorTaken | OutcomesRecorded]
     return [event for event in events if isinstance(event, PriorTaken | OutcomesRecorded)]
 
 
-def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> PriorKnowledge:
+def recorded_counts(recorded: Recorded, roster: Roster, categories: int, *, in_gate: bool) -> PriorKnowledge:
     """All outcomes, as counts and one by one."""
     longest = max(len(row) for event in recorded.values() for row in event.outcomes.values())
     trials = np.full((len(roster.models), len(roster.questions), longest), MISSING, dtype=np.uint8)
     is_unsure = np.zeros(trials.shape, dtype=bool)
     for name, event in recorded.items():
-        model, cut = roster.models.position(name), event.unsure or {}
+        model, cut = roster.models.position(name), [event.unsure or {}, (event.empty if in_gate else None) or {}]
         for question, key in enumerate(roster.questions):
             categories_or_none = event.outcomes[key]
             row = [UNGRADED if category is None else category for category in categories_or_none]
             trials[model, question, : len(row)] = row
-            is_unsure[model, question, list(cut.get(key, ()))] = True
+            for marked in cut:
+                is_unsure[model, question, list(marked.get(key, ()))] = True
     counts, unsure = (
         np.stack([((trials == category) & mask).sum(axis=-1) for category in range(categories)], axis=-1)
         for mask in (True, is_unsure)
@@ -95,10 +103,14 @@ def recorded_counts(recorded: Recorded, roster: Roster, categories: int) -> Prio
 
 
 def outcomes_digest(
-    outcomes: Mapping[str, Sequence[int | None]], unsure: Mapping[str, Sequence[int]] | None, meaning: Json
+    outcomes: Mapping[str, Sequence[int | None]],
+    unsure: Mapping[str, Sequence[int]] | None,
+    empty: Mapping[str, Sequence[int]] | None,
+    meaning: Json,
 ) -> str:
     """Digest of outcomes and their meaning."""
-    data = orjson.dumps([outcomes, unsure, meaning], option=orjson.OPT_SORT_KEYS)
+    parts = [outcomes, unsure, meaning] if empty is None else [outcomes, unsure, meaning, empty]
+    data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
     return blake2b(data, digest_size=16).hexdigest()
 
 
@@ -112,12 +124,13 @@ def make_prior_knowledge(
     """All outcomes of recorded models, or else R0: per question no more than was imported or the first round asks."""
     categories = len(open_rubric(config.rubric).weights)
     if recorded:
-        return recorded_counts(recorded, roster, categories)
+        return recorded_counts(recorded, roster, categories, in_gate=config.objective.gate)
     if prior is None:
         return PriorKnowledge()
     imported_counts = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
     limits = np.maximum(imported_counts, config.trials.min)
-    return prior_counts(prior, tuple(roster.models), tuple(roster.questions), limits, categories)
+    models, questions = tuple(roster.models), tuple(roster.questions)
+    return prior_counts(prior, models, questions, limits, categories, in_gate=config.objective.gate)
 
 
 def imported_cells(roster: Roster, reader: RunReader) -> Cells | None:

@@ -15,7 +15,7 @@ from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
 from adaptive_eval.core.answer_kinds import UnsureGrades
-from adaptive_eval.graders.rubric import Rubric, SchemaRubric
+from adaptive_eval.graders.rubric import Rubric, SchemaRubric, unsure_kinds
 from adaptive_eval.machine.trial import Trial
 from adaptive_eval.notes import (
     Json,
@@ -60,7 +60,11 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
         sources = {name: section.models.get(name, name) for name in prepared.models}
         if problem := next(_prior_problems(section, prepared, earlier, sources), None):
             raise ConfigError(f"prior: {section.run} {problem}")
-        outcomes, unsure = ({}, {}) if stored is None else (dict(stored.outcomes), dict(stored.unsure or {}))
+        outcomes, unsure, empty = (
+            ({}, {}, {})
+            if stored is None
+            else (dict(stored.outcomes), dict(stored.unsure or {}), dict(stored.empty or {}))
+        )
         missing = {name: source for name, source in sources.items() if name not in outcomes}
         if problem := next(_alarm_problems(earlier, missing), None):
             raise ConfigError(f"prior: {section.run} {problem}")
@@ -74,8 +78,9 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
             outcomes[name] = {
                 key: [trial.category for trial in trials if trial.category is not None] for key, trials in rows.items()
             }
-            if places := _unsure_places(prepared.plan.unsure, rows):
-                unsure[name] = places
+            for marked, places in zip((unsure, empty), _unsure_places(prepared, rows), strict=True):
+                if places:
+                    marked[name] = places
         if not any(outcomes.values()):
             raise ConfigError(
                 f"prior: {section.run} has no complete first round of any model of this run; its models are "
@@ -89,7 +94,14 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
         counted |= {name: alarms[source] for name, source in missing.items() if source in alarms}
         name = earlier.setup.config.name
     return PriorTaken(
-        section.model_dump(mode="json"), name, outcomes, changes, unsure or None, corrected, counted or None
+        section.model_dump(mode="json"),
+        name,
+        outcomes,
+        changes,
+        unsure or None,
+        corrected,
+        counted or None,
+        empty or None,
     )
 
 
@@ -236,12 +248,15 @@ def _take_model(
         )
     if before is not None:
         outcomes: dict[str, Sequence[int | None]] = {key: before.outcomes[key] for key in keys}
-        unsure = {key: places for key, places in (before.unsure or {}).items() if key in outcomes} or None
+        unsure, empty = (
+            {key: places for key, places in (marked or {}).items() if key in outcomes}
+            for marked in (before.unsure, before.empty)
+        )
         source, called, meaning, seed = before.run, before.called, before.meaning, before.shared_seed
     else:
         rows = _judged_trials(stored, called, keys)
         outcomes = {key: [trial.category for trial in trials] for key, trials in rows.items()}
-        unsure = _unsure_places(prepared.plan.unsure, rows) or None
+        unsure, empty = _unsure_places(prepared, rows)
         source, meaning, seed = stored.setup.config.name, _meaning(stored, called), _shared_seed(stored, rows)
     if lacking := [key for key, categories in outcomes.items() if all(category is None for category in categories)]:
         drawn = stored.setup.config.trials.draw is not None
@@ -252,8 +267,10 @@ def _take_model(
         )
     if problem := _seed_problem(prepared.config, seed):
         raise ConfigError(f"recorded model {model.name}: {run} {problem}")
-    digest = outcomes_digest(outcomes, unsure, meaning)
-    return OutcomesRecorded(model.name, str(run), source, called, outcomes, meaning, digest, unsure, seed)
+    digest = outcomes_digest(outcomes, unsure or None, empty or None, meaning)
+    return OutcomesRecorded(
+        model.name, str(run), source, called, outcomes, meaning, digest, unsure or None, seed, empty=empty or None
+    )
 
 
 def _judged_trials(stored: StoredRun, called: str, keys: Sequence[str]) -> dict[str, list[Trial]]:
@@ -272,9 +289,19 @@ def _judged_trials(stored: StoredRun, called: str, keys: Sequence[str]) -> dict[
     return rows
 
 
-def _unsure_places(unsure: UnsureGrades, rows: Mapping[str, Sequence[Trial]]) -> dict[str, Sequence[int]]:
-    """Places of graded answers that could be in another category, by question."""
-    places = {}
+Places = dict[str, Sequence[int]]
+"""Places of graded answers by question."""
+
+
+def _unsure_places(prepared: PreparedRun, rows: Mapping[str, Sequence[Trial]]) -> tuple[Places, Places]:
+    """Places of graded answers that could be in another category: under any objective, and in a gate alone."""
+    always, in_gate = (unsure_kinds(prepared.rubric, in_gate=is_gate) for is_gate in (False, True))
+    of_any, of_gate = (prepared.plan.unsure._replace(kinds=int(kinds)) for kinds in (always, in_gate & ~always))
+    return _places_of(of_any, rows), _places_of(of_gate, rows)
+
+
+def _places_of(unsure: UnsureGrades, rows: Mapping[str, Sequence[Trial]]) -> Places:
+    places: Places = {}
     for key, trials in rows.items():
         kinds = np.array([0 if trial.category is None else trial.kinds for trial in trials], dtype=np.uint8)
         categories = np.array([trial.category or 0 for trial in trials], dtype=np.uint8)

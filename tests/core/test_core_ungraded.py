@@ -17,6 +17,7 @@ from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Ranking, 
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind, UnsureGrades, answer_kinds
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, judge
+from adaptive_eval.core.objectives import PrecisionOf
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.shared_trials import SharedTrials
@@ -332,14 +333,53 @@ def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either
     assert rows[0] == pytest.approx((0.375, 0.5, 0.625)) and rows[1] == pytest.approx((0.5, 0.5, 0.5))
 
 
-def test_shared_trials_stay_unsure_when_settings_change() -> None:
-    """The bounds of a pair that is judged by shared trials are the same after `trials.max` was raised."""
+@pytest.mark.parametrize("kind", [CUT, None], ids=["cut off", "no grade"])
+@pytest.mark.parametrize(
+    ("share", "verdict"), [(1.1, Verdict.RESOLVED), (0.9, Verdict.BLOCKED), (0.5, Verdict.OUT_OF_REACH)]
+)
+def test_a_score_is_precise_only_if_unknown_grades_could_not_move_it_too_far(
+    kind: int | None, share: float, verdict: Verdict
+) -> None:
+    """Model 0 has 4 unknown grades of 80; `share` is that of the half-width that holds whatever they are."""
+
+    def grade(ask: Ask) -> int | None | tuple[int, int]:
+        right = (ask.trial + ask.question) % 2
+        return right if ask.model or ask.trial >= 2 else None if kind is None else (0, kind)
+
+    def run(half_width: float) -> Controller:
+        plan = one_look_with_cuts(1.0, trials=40, objective=PrecisionOf(half_width), stops_on_alarm=False)
+        return told(plan, grade)
+
+    rows = result_of(run(1.0)).models
+    (row,) = (row for row in rows if row.model == 0)
+    needed = 1.959964 * row.sigma + (row.highest - row.lowest) / 2.0
+    assert row.highest - row.lowest == pytest.approx(0.05)
+    controller = run(share * needed)
+    verdicts = {pair.first: pair.verdict for pair in controller.looks[-1].comparisons}
+    assert verdicts[0] is verdict and (share < 0.6 or verdicts[1] is Verdict.RESOLVED)
+
+
+def test_a_run_ends_once_unknown_grades_leave_no_score_precise() -> None:
+    """A tenth of the answers could move each score by five points either way."""
+    plan = one_look_with_cuts(1.0, questions=10, objective=PrecisionOf(0.04), stops_on_alarm=False)
+    plan = replace(plan, trials=Trials(min=4, max=400), judging=Judging())
+    controller = told(plan, lambda ask: (ask.trial % 2, CUT * (ask.question == 0)))
+    (first, *_) = controller.looks
+    assert controller.finished is Reason.BLOCKED and len(controller.looks) == 1
+    assert {pair.verdict for pair in first.comparisons} == {Verdict.BLOCKED}
+    result = result_of(controller)
+    assert {comparison.deciding_max for comparison in result.comparisons} == {np.inf}
+
+
+@pytest.mark.parametrize("kinds", [CUT, 0], ids=["unsure before", "sure before"])
+def test_shared_trials_are_unsure_by_the_settings_of_today(kinds: int) -> None:
+    """The bounds of a pair that is judged by shared trials follow from the settings of the new stage alone."""
     bench = Bench(2, 20, BINARY)
 
     def told_of(shared: SharedTrials) -> list[str]:
         return [str(part) for part in shared.paired(np.array([0]), np.array([1]), 40, bounded=True)]
 
-    before, after = (SharedTrials(bench, UnsureGrades(CUT, 1)) for _ in range(2))
+    before, after, anew = (SharedTrials(bench, UnsureGrades(bits, 1)) for bits in (kinds, CUT, CUT))
     questions = np.repeat(np.arange(20), 4)
     for model in range(2):
         batch = Batch(model, 0, np.zeros(20, np.int32), np.full(20, 4, np.int32))
@@ -347,9 +387,11 @@ def test_shared_trials_stay_unsure_when_settings_change() -> None:
             right = int((question + trial) % 3 > 0)
             batch.place(Outcome(model, question, trial, right, kinds=CUT * (1 - right) * (model == 0)))
         before.take([batch])
+        anew.take([batch])
     after.take_over(before, (0, 1))
-    as_graded, ahead, behind = told_of(before)
+    as_graded, ahead, behind = told_of(anew)
     assert ahead != as_graded and told_of(after) == [as_graded, ahead, behind]
+    assert (told_of(before) == [as_graded] * 3) == (not kinds)
 
 
 @pytest.mark.parametrize("familywise", [False, True])
@@ -406,6 +448,23 @@ def test_cut_answers_of_an_earlier_run_call_no_winner_between_equal_models(are_k
     look = look_of(told(plan, lambda ask: (ask.trial % 2, 0)))
     verdicts = {(pair.first, pair.second): pair.verdict for pair in look.comparisons if 1 in (pair.first, pair.second)}
     assert set(verdicts.values()) == {Verdict.BLOCKED if are_known else Verdict.RESOLVED}
+
+
+@pytest.mark.parametrize(("then", "now"), [(0, CUT), (CUT, 0), (CUT, int(AnswerKind.EMPTY))])
+@pytest.mark.parametrize("models", [(0, 1, 2), (1, 2)], ids=["same numbers", "other numbers"])
+def test_what_is_unsure_follows_the_settings_of_today(models: tuple[int, ...], then: int, now: int) -> None:
+    """Model 1 has a cut answer to each question, and half of them are empty, too."""
+    plan = one_look_with_cuts(99.0, questions=12, stops_on_alarm=False)
+    kinds = int(AnswerKind.EMPTY)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        return 0, (CUT + kinds * (ask.question % 2)) * (ask.model == 1 and ask.trial == 0)
+
+    before = told(replace(plan, may_be_right=then), grade)
+    today = replace(plan, may_be_right=now, bench=Bench(len(models), 12, BINARY))
+    tally = Controller(after(before, today, models)).taker.tally
+    of_each = {0: 0, CUT: 12, kinds: 6}[now]
+    assert tally.unsure_answers.tolist() == [of_each * (old_number == 1) for old_number in models]
 
 
 @pytest.mark.parametrize("models", [(0, 1, 2), (1, 2)], ids=["same numbers", "other numbers"])

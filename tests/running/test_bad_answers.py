@@ -174,6 +174,24 @@ def test_empty_answers_count_except_in_a_gate(
     assert (ended.exit_code == ExitCode.SPENT) == (name == "gate")
 
 
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_empty_answers_count_no_more_once_a_run_becomes_a_gate(
+    place: ScriptedPlace, server: ScriptedServer, tmp_path: Path, is_recorded: bool
+) -> None:
+    many = ScriptedPlace(place.folder, server, 20, sampling={"max_tokens": LIMIT}, trials={"min": 8, "max": 48})
+    server.answer = lambda *asked: "" if asked[:2] == LOST else nearly_right(*asked)
+    models: list[Any] = ["ada", "bob"]
+    if is_recorded:
+        many.run(models=[LOST[0]], objective={"kind": "precision", "half_width": 0.2})
+        models = [{"name": name, "recorded": str(many.run_dir)} if name == LOST[0] else name for name in models]
+        many.run_dir = tmp_path / "later"
+    seen = []
+    for gate in (False, True, False):
+        many.run(models=models, objective=OBJECTIVES["gate"] | {"gate": gate})
+        seen += [row["verdict"] for row in many.results["pairs"]]
+    assert seen == ["resolved", "blocked", "resolved"]
+
+
 def test_questions_beyond_the_context_end_the_run_if_there_are_many(
     place: ScriptedPlace, server: ScriptedServer
 ) -> None:

@@ -149,6 +149,14 @@ def test_places_that_no_outcome_has_and_repeated_ones_count_no_cut_answer() -> N
     assert unsure is not None and unsure.tolist() == [[[1, 0]]]
 
 
+@pytest.mark.parametrize(("in_gate", "expected"), [(False, [[[1, 0]]]), (True, [[[2, 0]]])])
+def test_empty_answers_of_r0_are_unsure_in_a_gate(in_gate: bool, expected: list[list[list[int]]]) -> None:
+    outcomes, cut, empty = {"ada": {"q0": [1, 0, 0]}}, {"ada": {"q0": [1]}}, {"ada": {"q0": [1, 2]}}
+    prior = PriorTaken({}, "earlier", outcomes, (), cut, empty=empty)
+    unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), 2, in_gate=in_gate).unsure
+    assert unsure is not None and unsure.tolist() == expected
+
+
 FIRST = 3
 """Trials per question before the first look."""
 SHORT = {
