@@ -684,8 +684,9 @@ class Controller:
         fits, pace = True, self.plan.pace
         if pace.dedicated_servers and asks_only_open(self.plan.policy):
             needed = self.last_look.in_open_pairs() | (self.trials == 0)
-            if not needed.any() or self._flight.may_park(needed):
-                self._flight.park(needed)
+            if needed.any() and not self._flight.may_park(needed):
+                needed = needed | (self._flight.sizes > 0)  # what is in flight goes on; what is needed comes back
+            self._flight.park(needed)
         # the outcomes of a recorded model stay what they are
         asked, before = self.plan.bench.asked, np.where(self.plan.bench.asked, self._tally.prior_outcomes, 0)
         joining = np.isin(np.arange(self.plan.bench.models), list(self._joining))

@@ -215,6 +215,8 @@ class Tally:
 
     def _unsure_in_run(self) -> CountArray:
         """(L, M, K): the part of `unsure` that this run has asked for."""
+        if not self._of_kinds:
+            return np.broadcast_to(np.int32(0), self.counts.shape)
         unsure, categories = np.zeros_like(self.counts), np.arange(self.bench.categories, dtype=np.uint8)
         for kinds, counts in self._of_kinds.items():
             unsure += counts * self._unsure.mask(np.full_like(categories, kinds), categories)

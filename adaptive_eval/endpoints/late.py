@@ -159,7 +159,8 @@ class LateRequests:
     def _end(self, late: LateAttempt, now: float) -> None:
         """End an attempt, so that its request is sent again."""
         request = late.attempt.request
-        request.patience = late.seconds * (2.0 if late.by_age or request.patience else 1.0)
+        request.waited, is_again = late.seconds, request.waited > 0.0
+        request.patience = late.seconds * (2.0 if late.by_age or is_again else 1.0)
         self._next_at = now + request.patience
         if late.by_age:
             self._replaced += not request.late_by_age
@@ -172,9 +173,9 @@ class LateRequests:
         """Learn from a response; `tokens` are those of its longest answer."""
         self.times.on_answer(tokens, attempt, now)
         request = attempt.request
-        if request.patience:
+        if request.waited:
             waited = now - attempt.sent_at if request.late_by_age else attempt.longest_wait(now)
-            if 2.0 * waited < request.patience:
+            if waited < request.waited:
                 self._helped_at = self._next_at = now
             else:
                 self._replaced -= request.late_by_age

@@ -32,6 +32,8 @@ class AttemptedRequest:
     """The last refusal of an attempt."""
     repeated_id: str = ""
     """The id of the last response that was the one to another request (`response_ids`)."""
+    waited: float = 0.0
+    """Seconds that the last attempt that was late had been waited for; 0 if none was."""
     patience: float = 0.0
     """Seconds before which the current attempt is not late (`late`); 0 if no earlier one was."""
     late_by_age: bool = False

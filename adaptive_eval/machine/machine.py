@@ -790,12 +790,12 @@ class Machine:
         for received in event.answers:
             if received.number not in open_trials:
                 raise RuntimeError(f"request {request} was answered twice for trial {received.number}")
+            self._check_reserve(model, received)  # until it is graded, its reserve counts
             trial = self.trials[model, question, received.number]
             trial = trial._replace(
                 state=GRADING, answer=received.answer, kinds=received.kinds, seconds=received.seconds
             )
             self.table.move(trial)
-            self._check_reserve(model, received)
             self._paid[trial.key] = received.cost
             if is_judged:
                 self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
@@ -824,6 +824,8 @@ class Machine:
         elif before.tokens <= worst.tokens:
             text = PROMPT_EXCEEDED_TEXT.format(received.cost.tokens, worst.tokens)
             self._write(Note("noticed", model, {"notice": PROMPT_EXCEEDED, "text": text}))
+        if account.largest is before:
+            return
         if raised := self.table.raise_reserve(model, self._reserve(model)):
             self._write(*(trial._replace(state=RESERVED) for trial in raised))
 

@@ -1,6 +1,6 @@
 """Events before the first round: imported trials, outcomes of earlier runs, and labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from adaptive_eval.notes.event import Event, Json, optional_field
@@ -86,3 +86,9 @@ class OutcomesRecorded(Event, kind="recorded"):
     empty: Mapping[str, Sequence[int]] | None = optional_field()
     """By question, places in `outcomes` of empty answers, which could have another grade in a gate; None if there are
     none."""
+
+
+def counted_runs(events: Iterable[Event]) -> list[PriorTaken | OutcomesRecorded]:
+    """What a run has counted of others, also of models and runs that it no longer has. Only their grades are known, so
+    that the run's own answers cannot be graded otherwise."""
+    return [event for event in events if isinstance(event, PriorTaken | OutcomesRecorded)]

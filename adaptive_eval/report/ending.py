@@ -22,8 +22,6 @@ from adaptive_eval.notes import (
     AnswersLost,
     Event,
     ModelSetAside,
-    OutcomesRecorded,
-    PriorTaken,
     RunBegun,
     RunFinished,
     RunResumed,
@@ -35,6 +33,7 @@ from adaptive_eval.notes import (
     events_since_start,
     newest_turn,
 )
+from adaptive_eval.notes.beginnings import counted_runs
 from adaptive_eval.notes.lives import Override
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, PASS, UNDECIDED, gate_outcome
@@ -246,9 +245,7 @@ def find_ending(
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
         imported=_is_imported_alone(events),
-        counted=tuple(
-            dict.fromkeys(event.run for event in all_events if isinstance(event, OutcomesRecorded | PriorTaken))
-        ),
+        counted=tuple(dict.fromkeys(event.run for event in counted_runs(all_events))),
         lacks_questions=any(event.lacks_questions is True for event in events_of_kind(events, TrialsImported)),
         without_reason=_describe_stop(events),
         asked=_has_dropped_answers(events)

@@ -31,7 +31,7 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.types import Cost
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.notes import events_of_kind
-from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken
+from adaptive_eval.notes.beginnings import OutcomesRecorded, PriorTaken, counted_runs
 from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.notes.lives import RunBegun
@@ -41,7 +41,6 @@ from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_eve
 from adaptive_eval.running.prior_outcomes import (
     Cells,
     Recorded,
-    counted_runs,
     imported_cells,
     make_prior_knowledge,
     stored_cells,

@@ -76,12 +76,6 @@ def stored_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
     return {event.model: event for event in events_of_kind(events, OutcomesRecorded) if event.model in named}
 
 
-def counted_runs(events: Sequence[Event]) -> list[PriorTaken | OutcomesRecorded]:
-    """What the run has counted of others, also of models and runs that it no longer has. Only their grades are known,
-    so that the run's own answers cannot be graded otherwise."""
-    return [event for event in events if isinstance(event, PriorTaken | OutcomesRecorded)]
-
-
 def recorded_counts(recorded: Recorded, roster: Roster, categories: int, *, in_gate: bool) -> PriorKnowledge:
     """All outcomes, as counts and one by one."""
     longest = max(len(row) for event in recorded.values() for row in event.outcomes.values())

@@ -43,7 +43,7 @@ from adaptive_eval.machine.records import LooksForgotten, Record
 from adaptive_eval.machine.resume import verdicts_asked
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 from adaptive_eval.notes import Change, events_of_kind
-from adaptive_eval.notes.beginnings import OutcomesRecorded, TrialsImported
+from adaptive_eval.notes.beginnings import OutcomesRecorded, TrialsImported, counted_runs
 from adaptive_eval.notes.grading import ThresholdsFrozen, TrialsRegraded
 from adaptive_eval.questions import Question
 from adaptive_eval.report.label_effect import read_run_labels
@@ -53,7 +53,6 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import cost_of_baseline, take_baseline
-from adaptive_eval.running.prior_outcomes import counted_runs
 from adaptive_eval.running.regrade_costs import RegradeCosts
 from adaptive_eval.running.settings_of_run import awaited_models, missing_looks, replay_stored
 from adaptive_eval.store.header import RunHeader

@@ -250,6 +250,24 @@ def test_under_a_cap_on_tokens_models_are_parked_unless_their_reserve_takes_too_
     assert all(reserves <= MAX_SHARE_AHEAD * cap)
 
 
+def test_what_is_needed_again_comes_back_however_little_a_cap_has_left() -> None:
+    """A model may be parked while the cap has much left, and be needed when it has not."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        models, worst = int(rng.integers(3, 7)), Cost(int(rng.integers(50, 300)), 0.0, 0.0)
+        bench = Bench(models, 6, np.array([0.0, 1.0]), worst_cost=(worst,) * models)
+        budget = Budget(tokens=int(models * 6 * worst.tokens * rng.uniform(8, 40)))
+        run = Controller(Plan(bench, pace=THREE_AHEAD, trials=Trials(min=4, max=60), budget=budget))
+        right, flying = rng.uniform(0.2, 0.8, models), list[Ask]()
+        while run.finished is None:
+            for model in (model for model in range(models) if not run.is_paused(model)):
+                flying += run.ask(6, model)
+            assert flying, "a model that is needed is parked"
+            ask = flying.pop(int(rng.integers(len(flying))))
+            category, tokens = int(rng.random() < right[ask.model]), int(rng.uniform(0.3, 1.0) * worst.tokens)
+            run.tell([Outcome(*ask[:3], category, Cost(tokens, 0.0, 0.0), seconds=float(rng.exponential()))])
+
+
 def test_nothing_is_asked_for_once_all_is_decided_whatever_the_caps() -> None:
     """What was asked ahead and is no longer needed is not waited for."""
     worst = (Cost(100, 0.0, 0.0),) * 2
