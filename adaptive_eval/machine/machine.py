@@ -752,11 +752,11 @@ class Machine:
         answered, nothing else is sent that would leave less than that."""
         known, flying = self._answered | self.setting.remembers, self.table.in_flight
         reserved = self._unproven_verdicts() if len(self._judging) > 1 else NO_COST
-        is_first = model in known or not flying[model]
+        is_one_of_many = model not in known and flying[model] > 0
         for asked in flying.keys() - known:
-            if flying[asked] > is_first:
+            if flying[asked] > 1 or is_one_of_many:  # else its only request may exceed the caps alone
                 reserved = reserved.plus(self.account.models[asked].held.cost)
-        return self._can_afford(cost.plus(_unforeseen(reserved if is_first else reserved.plus(cost))))
+        return self._can_afford(cost.plus(_unforeseen(reserved.plus(cost) if is_one_of_many else reserved)))
 
     def _verdict_reserve(self, trial: Trial) -> Cost:
         is_judged = self.is_capped and trial.question in self.setting.judged
