@@ -120,7 +120,7 @@ def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
         typer.echo(f"{head}  {safe_line(attempt.question.prompt, MAX_CHARACTERS)!r}")
         for line in _answer_lines(attempt, prepared.rubric):
             typer.echo(f"        {line}")
-    for kind in INCOMPLETE & prepared.plan.may_be_right:
+    for kind in INCOMPLETE & prepared.plan.unsure.kinds:
         for line in _incomplete_lines(tried, kind):
             typer.echo(line)
     grades = [attempt.grade for attempt in tried if isinstance(attempt.answer, Answer)]

@@ -30,7 +30,7 @@ from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.batching import BATCH_PRICE, came_by_batch
 from adaptive_eval.endpoints.types import MAX_BYTES_PER_TOKEN, TEMPLATE_TOKENS, Answer, Prompt, gpu_share
 from adaptive_eval.graders.by_benchmark import benchmark_questions, graders_that_ask
-from adaptive_eval.graders.rubric import best_is_sure, open_rubric, says_nothing, unsure_kinds
+from adaptive_eval.graders.rubric import open_rubric, says_nothing, unsure_grades
 from adaptive_eval.graders.types import SampleAnswer
 from adaptive_eval.launch.types import GRACE_SECONDS
 from adaptive_eval.questions.types import Question
@@ -153,8 +153,7 @@ def plan_on(bench: Bench, config: Decisions, names: Sequence[str], facts: RunFac
             before=facts.before,
             capped_opening=capped,
             coupled=facts.coupled,
-            may_be_right=int(unsure_kinds(rubric, in_gate=config.objective.gate)),
-            best_is_sure=best_is_sure(rubric),
+            unsure=unsure_grades(rubric, in_gate=config.objective.gate),
             says_nothing=int(says_nothing(rubric)),
             stops_on_alarm=stopping.on_alarm != "never",
             drawn=_block_size(config.trials, bench.questions, first),

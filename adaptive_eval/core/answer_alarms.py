@@ -1,7 +1,7 @@
 """Alarms about a model's answers: too many are incomplete, most say nothing, or a kind of failure is more frequent.
 
 **Incomplete answers.** If the grades of more than `MAX_INCOMPLETE_SHARE` of a model's answers are unsure
-(`Plan.may_be_right`), since they were cut off, timed out or exceed the context, its score means little, and further
+(`Plan.unsure`), since they were cut off, timed out or exceed the context, its score means little, and further
 answers under the same limits would not change that.
 
 **Answers that say nothing.** If more than `MAX_SILENT_SHARE` of a model's answers are of one kind that says nothing,

@@ -61,9 +61,9 @@ class UnsureGrades(NamedTuple):
     """Rule for graded answers that could be in another category."""
 
     kinds: int
-    """Bits of `AnswerKind`, as in `Plan.may_be_right`."""
+    """Bits of `AnswerKind`."""
     sure: int | None = None
-    """The category whose grades stand nevertheless, if any."""
+    """The category whose grades stand nevertheless: the best one, unless wrong answers are in it."""
 
     def mask(self, kinds: NDArray[np.uint8], categories: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mask of the unsure ones among trials, by the kinds of their answers and their categories."""

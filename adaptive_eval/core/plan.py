@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
-from adaptive_eval.core.answer_kinds import UnsureGrades
+from adaptive_eval.core.answer_kinds import NOTHING_UNSURE, UnsureGrades
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
 from adaptive_eval.core.evidence_source import DrawnQuestions, EvidenceSource, OneTrialEach, TrialByTrial
 from adaptive_eval.core.gates import SeveralGates
@@ -90,10 +90,8 @@ class Plan:
     """The scores that are compared."""
     coupled: bool = False
     """Whether trial i of a question has the same seed for every model (`TrialByTrial`)."""
-    may_be_right: int = 0
-    """Bits of `AnswerKind`: the grade of such an answer is unsure, it could be in any category."""
-    best_is_sure: bool = True
-    """Whether the grade of such an answer stands if it is in the best category; not if wrong answers are in that."""
+    unsure: UnsureGrades = NOTHING_UNSURE
+    """Which graded answers could be in another category."""
     says_nothing: int = 0
     """Bits of `AnswerKind`: an alarm is raised if most answers of a model are of one of these kinds."""
     stops_on_alarm: bool = True
@@ -192,11 +190,6 @@ class Plan:
             "drawn may not be used with earlier outcomes or with shared seeds",
             self,
         )
-
-    @property
-    def unsure(self) -> UnsureGrades:
-        """Which graded answers could be in another category."""
-        return UnsureGrades(self.may_be_right, int(self.bench.weights.argmax()) if self.best_is_sure else None)
 
     @property
     def source(self) -> EvidenceSource:

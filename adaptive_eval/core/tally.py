@@ -8,7 +8,7 @@ answers could undo. A comparison is called, or tied, only if it would be with al
 model and in the worst for the other, and vice versa (`judge`). So the rule's promise holds whatever their grades would
 have been. A model is set aside only if this no longer allows any decision: see `why_unjudgeable`.
 
-The same holds for incomplete answers (`Plan.may_be_right`): they count as graded, and nothing is called that they could
+The same holds for incomplete answers (`Plan.unsure`): they count as graded, and nothing is called that they could
 undo. One that is right keeps its grade. Too many of them end the run (`answer_alarms`), and a model of which most
 requests of a round time out is set aside before they count (`rounds`). Results bound the score for all of these.
 """

@@ -25,7 +25,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.base.sections import Section, config_error
-from adaptive_eval.core.answer_kinds import INCOMPLETE, SAY_NOTHING, AnswerKind
+from adaptive_eval.core.answer_kinds import INCOMPLETE, SAY_NOTHING, AnswerKind, UnsureGrades
 from adaptive_eval.core.settings import MAX_CATEGORIES
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
 from adaptive_eval.graders.types import ANSWER_SIGNALS, NEEDS_RUBRIC, SignalValue
@@ -352,11 +352,12 @@ Rubric = DeclaredRubric | SchemaRubric
 """Maps signals to a category."""
 
 
-def unsure_kinds(rubric: Rubric, *, in_gate: bool) -> AnswerKind:
-    """Kinds of answers that could be in another category: incomplete ones and, in a gate, empty ones, except those for
-    which the rubric has a condition."""
+def unsure_grades(rubric: Rubric, *, in_gate: bool) -> UnsureGrades:
+    """Which answers could be in another category: incomplete ones and, in a gate, empty ones, except those for which
+    the rubric has a condition, and those that are in the best one anyway."""
     incomplete = INCOMPLETE if "repeated_pattern" not in rubric.needs else AnswerKind(0)  # it is 1 for all of these
-    return _unnamed(incomplete | AnswerKind.EMPTY if in_gate else incomplete, rubric)
+    kinds = _unnamed(incomplete | AnswerKind.EMPTY if in_gate else incomplete, rubric)
+    return UnsureGrades(int(kinds), int(np.argmax(rubric.weights)) if _best_is_sure(rubric) else None)
 
 
 def _unnamed(kinds: AnswerKind, rubric: Rubric) -> AnswerKind:
@@ -371,7 +372,7 @@ def says_nothing(rubric: Rubric) -> AnswerKind:
     return _unnamed(SAY_NOTHING, rubric)
 
 
-def best_is_sure(rubric: Rubric) -> bool:
+def _best_is_sure(rubric: Rubric) -> bool:
     """Whether an answer without content is never in the best category; false if the share of wrong ones is scored.
 
     If so, an incomplete answer in the best category would also be in it if it were complete.

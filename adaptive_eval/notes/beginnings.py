@@ -42,14 +42,12 @@ class PriorTaken(Event, kind="prior"):
     """Categories by model of this run and question."""
     sampled_otherwise: Sequence[str] = ()
     """Sampling settings of the other run that differ from those of this one, as `model.key: there → here`."""
-    unsure: Mapping[str, Mapping[str, Sequence[int]]] | None = optional_field()
-    """Places in `outcomes` of incomplete answers, which could have another grade; None if there are none."""
+    kinds: Mapping[str, Mapping[str, Sequence[int]]] | None = optional_field()
+    """The same for the kinds of these answers, as bits of `AnswerKind`, where one is not plain text."""
     corrected: Sequence[str] | None = optional_field()
     """Models of this run whose scores labels correct in the other one; here their grades count."""
     alarms: Mapping[str, str] | None = optional_field()
     """By model of this run: the alarm about its answers in the other one, which let them count."""
-    empty: Mapping[str, Mapping[str, Sequence[int]]] | None = optional_field()
-    """Places in `outcomes` of empty answers, which could have another grade in a gate; None if there are none."""
 
     def body(self) -> dict[str, object]:
         return {name: value for name, value in Event.body(self).items() if name != "sampled_otherwise" or value}
@@ -73,9 +71,8 @@ class OutcomesRecorded(Event, kind="recorded"):
     """The settings with which its answers were requested and graded there."""
     digest: str = ""
     """Digest of all this except the names and the directory."""
-    unsure: Mapping[str, Sequence[int]] | None = optional_field()
-    """By question, places in `outcomes` of incomplete answers, which could have another grade; None if there are
-    none."""
+    kinds: Mapping[str, Sequence[int]] | None = optional_field()
+    """The same for the kinds of these answers, as bits of `AnswerKind`, where one is not plain text."""
     shared_seed: int | None = optional_field()
     """The seed of the run that asked, if its seeds are the same for all models and places are trial numbers: these
     trials can then be compared with those of other models one by one."""
@@ -83,9 +80,6 @@ class OutcomesRecorded(Event, kind="recorded"):
     """True if labels correct its score in the earlier run; here its grades count."""
     alarm: str | None = optional_field()
     """The alarm about its answers in the run that asked it, which let them count."""
-    empty: Mapping[str, Sequence[int]] | None = optional_field()
-    """By question, places in `outcomes` of empty answers, which could have another grade in a gate; None if there are
-    none."""
 
 
 def counted_runs(events: Iterable[Event]) -> list[PriorTaken | OutcomesRecorded]:

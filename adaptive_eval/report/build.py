@@ -134,7 +134,7 @@ def build_results(snapshot: Snapshot) -> Results:
     """Build the results, which takes a while with thousands of questions."""
     subject, result, usages, weights = snapshot.subject, snapshot.result, snapshot.usages, snapshot.bench.weights
     results, order = look_results(snapshot), [row.model for row in result.models]
-    names, unsure = [subject.models[model] for model in order], AnswerKind(snapshot.plan.may_be_right)
+    names, unsure = [subject.models[model] for model in order], AnswerKind(snapshot.plan.unsure.kinds)
     metrics = tuple(metric_rows(subject.metrics, names, snapshot.judged[order], weights))
     recorded = {model: int(snapshot.arrived[model].sum()) for model in snapshot.recorded}
     return replace(

@@ -25,7 +25,7 @@ from adaptive_eval.config.planning import PriorKnowledge
 from adaptive_eval.config.run import PriorConfig, RunConfig
 from adaptive_eval.core.rounds import MISSING, UNGRADED
 from adaptive_eval.core.settings import RecordedTrials
-from adaptive_eval.graders.rubric import open_rubric
+from adaptive_eval.graders.rubric import Rubric, open_rubric, unsure_grades
 from adaptive_eval.notes import Event, Json, OutcomesRecorded, PriorTaken, events_of_kind
 from adaptive_eval.notes.beginnings import TrialsImported
 from adaptive_eval.report.reader import RunReader
@@ -44,26 +44,28 @@ def prior_counts(
     models: Sequence[str],
     questions: Sequence[str],
     limits: NDArray[np.integer],
-    categories: int,
+    rubric: Rubric,
     *,
     in_gate: bool = False,
 ) -> PriorKnowledge:
     """R0 as counts (L, M, K), with at most `limits` (L, M) outcomes of each question."""
+    categories, rule = len(rubric.weights), unsure_grades(rubric, in_gate=in_gate)
     counts = np.zeros((*limits.shape, categories), dtype=np.int64)
     unsure = np.zeros_like(counts)
     for model, name in enumerate(models):
-        by_question = prior.outcomes.get(name, {})
-        cut = [(marked or {}).get(name, {}) for marked in (prior.unsure, prior.empty if in_gate else None)]
+        by_question, kinds = prior.outcomes.get(name, {}), (prior.kinds or {}).get(name, {})
         for question, key in enumerate(questions):
-            outcomes = list(by_question.get(key, ()))[: limits[model, question]]
-            uncertain = [
-                outcomes[place]
-                for place in {place for marked in cut for place in marked.get(key, ())}
-                if 0 <= place < len(outcomes)
-            ]
+            outcomes = np.array(by_question.get(key, ()), dtype=np.uint8)[: limits[model, question]]
+            uncertain = outcomes[rule.mask(_kinds_in(kinds, key, len(outcomes)), outcomes)]
             counts[model, question] = np.bincount(outcomes, minlength=categories)
             unsure[model, question] = np.bincount(uncertain, minlength=categories)
     return PriorKnowledge(counts, unsure=unsure if unsure.any() else None)
+
+
+def _kinds_in(kinds: Mapping[str, Sequence[int]], question: str, answers: int) -> NDArray[np.uint8]:
+    """The kinds of so many answers to a question."""
+    known = np.array(kinds.get(question, ()), dtype=np.int64)[:answers].astype(np.uint8)
+    return np.concatenate([known, np.zeros(answers - len(known), dtype=np.uint8)])
 
 
 Recorded = Mapping[str, OutcomesRecorded]
@@ -76,19 +78,19 @@ def stored_outcomes(config: RunConfig, events: Sequence[Event]) -> Recorded:
     return {event.model: event for event in events_of_kind(events, OutcomesRecorded) if event.model in named}
 
 
-def recorded_counts(recorded: Recorded, roster: Roster, categories: int, *, in_gate: bool) -> PriorKnowledge:
+def recorded_counts(recorded: Recorded, roster: Roster, rubric: Rubric, *, in_gate: bool) -> PriorKnowledge:
     """All outcomes, as counts and one by one."""
+    categories, rule = len(rubric.weights), unsure_grades(rubric, in_gate=in_gate)
     longest = max(len(row) for event in recorded.values() for row in event.outcomes.values())
     trials = np.full((len(roster.models), len(roster.questions), longest), MISSING, dtype=np.uint8)
     is_unsure = np.zeros(trials.shape, dtype=bool)
     for name, event in recorded.items():
-        model, cut = roster.models.position(name), [event.unsure or {}, (event.empty if in_gate else None) or {}]
+        model = roster.models.position(name)
         for question, key in enumerate(roster.questions):
-            categories_or_none = event.outcomes[key]
-            row = [UNGRADED if category is None else category for category in categories_or_none]
+            outcomes = [UNGRADED if category is None else category for category in event.outcomes[key]]
+            row = np.array(outcomes, dtype=np.uint8)
             trials[model, question, : len(row)] = row
-            for marked in cut:
-                is_unsure[model, question, list(marked.get(key, ()))] = True
+            is_unsure[model, question, : len(row)] = rule.mask(_kinds_in(event.kinds or {}, key, len(row)), row)
     counts, unsure = (
         np.stack([((trials == category) & mask).sum(axis=-1) for category in range(categories)], axis=-1)
         for mask in (True, is_unsure)
@@ -97,14 +99,10 @@ def recorded_counts(recorded: Recorded, roster: Roster, categories: int, *, in_g
 
 
 def outcomes_digest(
-    outcomes: Mapping[str, Sequence[int | None]],
-    unsure: Mapping[str, Sequence[int]] | None,
-    empty: Mapping[str, Sequence[int]] | None,
-    meaning: Json,
+    outcomes: Mapping[str, Sequence[int | None]], kinds: Mapping[str, Sequence[int]], meaning: Json
 ) -> str:
     """Digest of outcomes and their meaning."""
-    parts = [outcomes, unsure, meaning] if empty is None else [outcomes, unsure, meaning, empty]
-    data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
+    data = orjson.dumps([outcomes, kinds, meaning], option=orjson.OPT_SORT_KEYS)
     return blake2b(data, digest_size=16).hexdigest()
 
 
@@ -116,15 +114,15 @@ def make_prior_knowledge(
     config: RunConfig, roster: Roster, imported: Cells | None, prior: PriorTaken | None, recorded: Recorded
 ) -> PriorKnowledge:
     """All outcomes of recorded models, or else R0: per question no more than was imported or the first round asks."""
-    categories = len(open_rubric(config.rubric).weights)
+    rubric = open_rubric(config.rubric)
     if recorded:
-        return recorded_counts(recorded, roster, categories, in_gate=config.objective.gate)
+        return recorded_counts(recorded, roster, rubric, in_gate=config.objective.gate)
     if prior is None:
         return PriorKnowledge()
     imported_counts = np.zeros((len(roster.models), len(roster.questions)), np.int32) if imported is None else imported
     limits = np.maximum(imported_counts, config.trials.min)
     models, questions = tuple(roster.models), tuple(roster.questions)
-    return prior_counts(prior, models, questions, limits, categories, in_gate=config.objective.gate)
+    return prior_counts(prior, models, questions, limits, rubric, in_gate=config.objective.gate)
 
 
 def imported_cells(roster: Roster, reader: RunReader) -> Cells | None:

@@ -14,8 +14,7 @@ from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, PriorConfig, RunConfig
-from adaptive_eval.core.answer_kinds import UnsureGrades
-from adaptive_eval.graders.rubric import Rubric, SchemaRubric, unsure_kinds
+from adaptive_eval.graders.rubric import Rubric, SchemaRubric
 from adaptive_eval.machine.trial import Trial
 from adaptive_eval.notes import (
     Json,
@@ -60,27 +59,21 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
         sources = {name: section.models.get(name, name) for name in prepared.models}
         if problem := next(_prior_problems(section, prepared, earlier, sources), None):
             raise ConfigError(f"prior: {section.run} {problem}")
-        outcomes, unsure, empty = (
-            ({}, {}, {})
-            if stored is None
-            else (dict(stored.outcomes), dict(stored.unsure or {}), dict(stored.empty or {}))
-        )
+        outcomes, kinds = ({}, {}) if stored is None else (dict(stored.outcomes), dict(stored.kinds or {}))
         missing = {name: source for name, source in sources.items() if name not in outcomes}
         if problem := next(_alarm_problems(earlier, missing), None):
             raise ConfigError(f"prior: {section.run} {problem}")
         first = _first_trials(earlier, {*missing.values()})
         for name, source in missing.items():
             rows = {
-                question.id: first[source][question.id][: prepared.config.trials.min]
+                question.id: [trial for trial in trials if trial.category is not None]
                 for question in prepared.questions
                 if question.id in first.get(source, {})
+                for trials in [first[source][question.id][: prepared.config.trials.min]]
             }
-            outcomes[name] = {
-                key: [trial.category for trial in trials if trial.category is not None] for key, trials in rows.items()
-            }
-            for marked, places in zip((unsure, empty), _unsure_places(prepared, rows), strict=True):
-                if places:
-                    marked[name] = places
+            outcomes[name] = {key: [trial.category or 0 for trial in trials] for key, trials in rows.items()}
+            if of_model := _kinds_of(rows):
+                kinds[name] = of_model
         if not any(outcomes.values()):
             raise ConfigError(
                 f"prior: {section.run} has no complete first round of any model of this run; its models are "
@@ -98,10 +91,9 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
         name,
         outcomes,
         changes,
-        unsure or None,
+        kinds or None,
         corrected,
         counted or None,
-        empty or None,
     )
 
 
@@ -248,15 +240,12 @@ def _take_model(
         )
     if before is not None:
         outcomes: dict[str, Sequence[int | None]] = {key: before.outcomes[key] for key in keys}
-        unsure, empty = (
-            {key: places for key, places in (marked or {}).items() if key in outcomes}
-            for marked in (before.unsure, before.empty)
-        )
+        kinds = {key: of_answers for key, of_answers in (before.kinds or {}).items() if key in outcomes}
         source, called, meaning, seed = before.run, before.called, before.meaning, before.shared_seed
     else:
         rows = _judged_trials(stored, called, keys)
         outcomes = {key: [trial.category for trial in trials] for key, trials in rows.items()}
-        unsure, empty = _unsure_places(prepared, rows)
+        kinds = _kinds_of(rows)
         source, meaning, seed = stored.setup.config.name, _meaning(stored, called), _shared_seed(stored, rows)
     if lacking := [key for key, categories in outcomes.items() if all(category is None for category in categories)]:
         drawn = stored.setup.config.trials.draw is not None
@@ -267,10 +256,8 @@ def _take_model(
         )
     if problem := _seed_problem(prepared.config, seed):
         raise ConfigError(f"recorded model {model.name}: {run} {problem}")
-    digest = outcomes_digest(outcomes, unsure or None, empty or None, meaning)
-    return OutcomesRecorded(
-        model.name, str(run), source, called, outcomes, meaning, digest, unsure or None, seed, empty=empty or None
-    )
+    digest = outcomes_digest(outcomes, kinds, meaning)
+    return OutcomesRecorded(model.name, str(run), source, called, outcomes, meaning, digest, kinds or None, seed)
 
 
 def _judged_trials(stored: StoredRun, called: str, keys: Sequence[str]) -> dict[str, list[Trial]]:
@@ -289,24 +276,11 @@ def _judged_trials(stored: StoredRun, called: str, keys: Sequence[str]) -> dict[
     return rows
 
 
-Places = dict[str, Sequence[int]]
-"""Places of graded answers by question."""
-
-
-def _unsure_places(prepared: PreparedRun, rows: Mapping[str, Sequence[Trial]]) -> tuple[Places, Places]:
-    """Places of graded answers that could be in another category: under any objective, and in a gate alone."""
-    always, in_gate = (unsure_kinds(prepared.rubric, in_gate=is_gate) for is_gate in (False, True))
-    of_any, of_gate = (prepared.plan.unsure._replace(kinds=int(kinds)) for kinds in (always, in_gate & ~always))
-    return _places_of(of_any, rows), _places_of(of_gate, rows)
-
-
-def _places_of(unsure: UnsureGrades, rows: Mapping[str, Sequence[Trial]]) -> Places:
-    places: Places = {}
-    for key, trials in rows.items():
-        kinds = np.array([0 if trial.category is None else trial.kinds for trial in trials], dtype=np.uint8)
-        categories = np.array([trial.category or 0 for trial in trials], dtype=np.uint8)
-        places[key] = np.flatnonzero(unsure.mask(kinds, categories)).tolist()
-    return {key: numbers for key, numbers in places.items() if numbers}
+def _kinds_of(rows: Mapping[str, Sequence[Trial]]) -> dict[str, Sequence[int]]:
+    """By question, the kinds of answers, where one is not plain text."""
+    return {
+        key: [trial.kinds for trial in trials] for key, trials in rows.items() if any(trial.kinds for trial in trials)
+    }
 
 
 def _shared_seed(stored: StoredRun, rows: Mapping[str, Sequence[Trial]]) -> int | None:

@@ -22,7 +22,7 @@ Stored = str | bytes | int | float | None
 
 APPLICATION_ID = 0x61644576
 """Marks the file as one of adaptive-eval (PRAGMA application_id)."""
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """PRAGMA user_version; a file with another number is refused."""
 
 TABLES = """

@@ -14,7 +14,7 @@ from thoroughness import examples, in_turns
 
 from adaptive_eval.core import Bench, Controller, Judging, Pace, Pairs, Plan, Trials, ZScore
 from adaptive_eval.core.answer_alarms import AnswerAlarm, log_chances, tried_moments
-from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.rounds import TrialSlots
 from adaptive_eval.core.same_questions import pairs_by_question
 from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
@@ -235,7 +235,7 @@ def test_cut_and_ungraded_answers_after_a_change_leave_nothing_behind() -> None:
             return fair(ask), 0
         return None if ask[1:3] == (3, 10) else 0, cut
 
-    controller = play(Controller(plan_for(may_be_right=cut)), grade)
+    controller = play(Controller(plan_for(unsure=UnsureGrades(cut, 1))), grade)
     (alarm,) = controller.alarms
     assert alarm.since == (10,) * QUESTIONS and controller.trials[1] == 10 * QUESTIONS
     assert not controller.ungraded.any() and not controller.taker.tally.unsure.any()

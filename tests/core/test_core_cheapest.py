@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.core import Best, Cheapest, Controller, Optimal, Plan, StageBefore
-from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.answer_kinds import NOTHING_UNSURE, AnswerKind, UnsureGrades
 from adaptive_eval.core.cheapest import NOBODY, Part, choose
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.evidence import Evidence, judged_pairs
@@ -223,21 +223,20 @@ def test_a_cheaper_model_that_was_set_aside_leaves_the_run_blocked() -> None:
     assert chosen(controller) is None
 
 
-def answered_cut(may_be_right: bool) -> Controller:
+def answered_cut(unsure: UnsureGrades) -> Controller:
     """The cheap model's wrong answers are cut off; the other one is right always."""
-    bits = int(AnswerKind.TRUNCATED) if may_be_right else 0
 
     def grade(ask: Ask) -> tuple[int, int]:
         is_cut = ask.model == 0 and ask.question < 16
         return int(not is_cut), int(AnswerKind.TRUNCATED) * is_cut
 
-    run = Controller(plan(2, 0.3, may_be_right=bits, stops_on_alarm=False))
+    run = Controller(plan(2, 0.3, unsure=unsure, stops_on_alarm=False))
     return core_runs.play(run, grade, cost=lambda ask: Cost(1, RISING[ask.model]))
 
 
 def test_cut_answers_neither_rule_a_model_out_nor_choose_it() -> None:
-    assert parts(answered_cut(may_be_right=False))[0] is Part.RULED_OUT
-    assert parts(answered_cut(may_be_right=True))[0] is not Part.RULED_OUT
+    assert parts(answered_cut(NOTHING_UNSURE))[0] is Part.RULED_OUT
+    assert parts(answered_cut(UnsureGrades(int(AnswerKind.TRUNCATED), 1)))[0] is not Part.RULED_OUT
 
 
 def test_labels_that_lower_a_score_take_the_choice_back() -> None:

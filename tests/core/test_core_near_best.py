@@ -9,7 +9,7 @@ from core_runs import play, result_of
 from thoroughness import first_of
 
 from adaptive_eval.core import Ask, Bench, Controller, NearBest, Pace, Plan, Reason, StageBefore, Trials, Verdict
-from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.look import tiers
 from adaptive_eval.core.objectives import Best, Objective, TopK
@@ -124,7 +124,7 @@ def verdict(run: Controller) -> Verdict:
 @pytest.mark.parametrize("seed", first_of(range(3), 1))
 def test_cut_answers_make_no_pick_that_the_whole_answers_could_reverse(seed: int) -> None:
     """The second model is better, and trails only because a fifth of its answers were cut off."""
-    scores, unsure = [0.56, 0.64], {"may_be_right": int(AnswerKind.TRUNCATED), "stops_on_alarm": False}
+    scores, unsure = [0.56, 0.64], {"unsure": UnsureGrades(int(AnswerKind.TRUNCATED), 1), "stops_on_alarm": False}
     cut = finished_run(plan(2, **unsure), scores, seed, cut=0.2)
     result = result_of(cut)
     assert result.models[0].model == 0, "by the grades the first is ahead"

@@ -15,7 +15,7 @@ from thoroughness import examples
 
 from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan, UnresolvedPairs
 from adaptive_eval.core import early_outcomes as early
-from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, exact_sum, trillionths
 from adaptive_eval.core.settings import Bench, Pace, Trials
@@ -45,7 +45,7 @@ def test_nor_do_they_where_answers_have_faults(
 ) -> None:
     """Alarms, for which runs are long enough, and models that are set aside are the same, too."""
     trials = replace(plan.trials, max=plan.trials.max + 16)
-    plan = replace(plan, trials=trials, may_be_right=int(AnswerKind.TRUNCATED), stops_on_alarm=stops)
+    plan = replace(plan, trials=trials, unsure=UnsureGrades(int(AnswerKind.TRUNCATED), 1), stops_on_alarm=stops)
     answers = Faulty(plan, seed, fault, share)
     plain = straight(plan, answers)
     shuffled = Shell(plan, answers, np.random.default_rng(seed), restarts=0.05).run()

@@ -11,7 +11,7 @@ from core_runs import Answers, never_called, play, result_of, standing_of, strai
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Evidence, NearBest, Optimal, Plan, Rule, StageBefore, UnresolvedPairs, ZScore
-from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.controller import FindVoid
 from adaptive_eval.core.corrected import ScoreCorrection, judge_corrected
 from adaptive_eval.core.judge import Criteria, DecidingLooks, Judging, LatchedVerdicts, judge
@@ -401,7 +401,7 @@ def run_with_cut_answers(cut: int, *, empty_from: int | None = None, stops: bool
     bench, judging = Bench(2, 20, np.array([0.0, 1.0])), Judging(futility=None)
     plan = Plan(bench, rule=ZScore(4.0), judging=judging, trials=Trials(min=8, max=24), pace=Pace(lookahead=0))
     truncated = int(AnswerKind.TRUNCATED)
-    controller = Controller(replace(plan, may_be_right=truncated, stops_on_alarm=stops))
+    controller = Controller(replace(plan, unsure=UnsureGrades(truncated, 1), stops_on_alarm=stops))
 
     def grade(ask: Ask) -> tuple[int, int]:
         bad = ask.model == 0 and empty_from is not None and ask.trial >= empty_from

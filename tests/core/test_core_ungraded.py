@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from thoroughness import examples
 
 from adaptive_eval.core import Bench, Controller, Optimal, Pace, Plan, Ranking, Rule, Trials, ZScore
-from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind, UnsureGrades, answer_kinds
+from adaptive_eval.core.answer_kinds import INCOMPLETE, NOTHING_UNSURE, AnswerKind, UnsureGrades, answer_kinds
 from adaptive_eval.core.evidence import Estimates, update
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts, judge
 from adaptive_eval.core.objectives import PrecisionOf
@@ -186,7 +186,7 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
 def test_incomplete_answers_block_a_call_that_they_could_reverse_unless_the_rubric_names_them(
     kind: AnswerKind, named: bool
 ) -> None:
-    unsure = {"may_be_right": int(INCOMPLETE & ~kind if named else INCOMPLETE)}
+    unsure = {"unsure": UnsureGrades(int(INCOMPLETE & ~kind if named else INCOMPLETE), 1)}
     right = {0: 30, 1: 22, 2: 0}
     controller = told(
         one_look(questions=1, trials=40, bound=1.645, **unsure),
@@ -215,7 +215,7 @@ def test_after_a_change_of_the_horizon_a_tie_holds_in_every_way() -> None:
 
 CUT = int(AnswerKind.TRUNCATED)
 BINARY = np.array([0.0, 1.0])
-one_look_with_cuts = partial(one_look, may_be_right=CUT)
+one_look_with_cuts = partial(one_look, unsure=UnsureGrades(CUT, 1))
 REVERSED = np.array([1.0, 0.0])
 """The share of wrong answers; category 0 is wrong, as in BINARY."""
 
@@ -236,7 +236,7 @@ def test_no_call_or_tie_would_change_if_incomplete_answers_had_been_right(
     cell = st.sampled_from([(0, 0), (1, 0), (1, 0), (0, int(kind)), (0, 0), (1, int(kind))])
     table = [[[data.draw(cell) for _ in range(4)] for _ in range(2)] for _ in range(3)]
     weights = REVERSED if lower_is_better else BINARY
-    settings_of_kinds = {"may_be_right": int(INCOMPLETE), "best_is_sure": not lower_is_better}
+    settings_of_kinds = {"unsure": UnsureGrades(int(INCOMPLETE), None if lower_is_better else 1)}
     plan = one_look(bound, delta=delta, weights=weights, stops_on_alarm=False, **settings_of_kinds)
 
     def judged(right: Sequence[bool]) -> Controller:
@@ -263,7 +263,7 @@ def test_no_call_or_tie_would_change_if_incomplete_answers_had_been_right(
 @pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize("kind", [AnswerKind.TRUNCATED, AnswerKind.CONTEXT_LENGTH])
 def test_the_best_model_is_not_called_worse_when_its_answers_are_incomplete(kind: AnswerKind, coupled: bool) -> None:
-    plan = Plan(Bench(3, 20, BINARY), trials=Trials(min=8, max=40), coupled=coupled, may_be_right=int(kind))
+    plan = Plan(Bench(3, 20, BINARY), trials=Trials(min=8, max=40), coupled=coupled, unsure=UnsureGrades(int(kind), 1))
 
     def grade(ask: Ask) -> tuple[int, int]:
         if ask.model == 0:
@@ -279,7 +279,7 @@ def test_the_best_model_is_not_called_worse_when_its_answers_are_incomplete(kind
     result = result_of(controller)
     (row,) = (row for row in result.models if row.model == 0)
     assert row.lowest == row.score and row.highest == 1.0 and row.unsure == alarm.answers
-    assert told(replace(plan, may_be_right=0), grade).finished is not Reason.ALARM
+    assert told(replace(plan, unsure=NOTHING_UNSURE), grade).finished is not Reason.ALARM
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_more_than_a_tenth_of_cut_answers_ends_the_run(cut: int, of: int, alarme
 def test_an_alarm_names_all_kinds_of_incomplete_answers_and_counts_no_others() -> None:
     kinds = [AnswerKind.TRUNCATED, AnswerKind.TIMED_OUT, AnswerKind.EMPTY, AnswerKind.TIMED_OUT | AnswerKind.EMPTY]
     bits = int(INCOMPLETE | AnswerKind.EMPTY)  # as in a gate
-    plan = one_look(99.0, trials=20, questions=1, may_be_right=bits)
+    plan = one_look(99.0, trials=20, questions=1, unsure=UnsureGrades(bits, 1))
     controller = told(plan, lambda ask: (0, int(kinds[ask.trial]) if ask.model == 1 and ask.trial < 4 else 0))
     (alarm,) = controller.alarms
     assert alarm.kind == AnswerKind.TRUNCATED | AnswerKind.TIMED_OUT and (alarm.answers, alarm.of) == (3, 20)
@@ -310,7 +310,7 @@ def test_an_alarm_names_all_kinds_of_incomplete_answers_and_counts_no_others() -
 def test_cut_answers_decide_nothing_when_wrong_answers_weigh_most(coupled: bool) -> None:
     """Model 0 would be as often right as model 1 if none of its answers had been cut off."""
     bench = Bench(2, 20, REVERSED)
-    plan = Plan(bench, trials=Trials(min=8, max=40), coupled=coupled, may_be_right=CUT, best_is_sure=False)
+    plan = Plan(bench, trials=Trials(min=8, max=40), coupled=coupled, unsure=UnsureGrades(CUT))
     plan = replace(plan, stops_on_alarm=False)
 
     def grade(ask: Ask) -> tuple[int, int]:
@@ -322,11 +322,12 @@ def test_cut_answers_decide_nothing_when_wrong_answers_weigh_most(coupled: bool)
     assert controller.looks[-1].count(Verdict.BLOCKED) == 1
     result = result_of(controller)
     assert {row.model: (row.lowest, row.highest) for row in result.models}[0] == pytest.approx((0.5, 0.75))
-    assert told(replace(plan, may_be_right=0), grade).looks[-1].count(Verdict.RESOLVED) == 1
+    assert told(replace(plan, unsure=NOTHING_UNSURE), grade).looks[-1].count(Verdict.RESOLVED) == 1
 
 
 def test_a_cut_answer_between_the_best_and_the_worst_category_could_be_in_either() -> None:
-    plan = replace(one_look_with_cuts(99.0), bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])), stops_on_alarm=False)
+    plan = one_look(99.0, stops_on_alarm=False, unsure=UnsureGrades(CUT, 2))
+    plan = replace(plan, bench=Bench(3, 2, np.array([0.0, 0.5, 1.0])))
     result = told(plan, lambda ask: (1, CUT * (ask.model == 0 and ask.trial == 0))).result()
     assert result is not None
     rows = {row.model: (row.lowest, row.score, row.highest) for row in result.models}
@@ -408,7 +409,7 @@ def test_cut_answers_decide_nothing_in_a_run_that_continues_after_an_alarm(famil
 def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
     """As graded it would be open, and with all grades as they could be no number of trials decides it."""
     bench = Bench(2, 20, BINARY)
-    plan = Plan(bench, trials=Trials(min=8, max=40), may_be_right=CUT, stops_on_alarm=False)
+    plan = Plan(bench, trials=Trials(min=8, max=40), unsure=UnsureGrades(CUT, 1), stops_on_alarm=False)
 
     def grade(ask: Ask) -> tuple[int, int]:
         place = (7 * ask.question + 3 * ask.trial) % 20
@@ -417,11 +418,11 @@ def test_a_pair_that_only_cut_answers_keep_from_going_on_is_blocked() -> None:
     controller = told(plan, grade)
     (pair,) = controller.looks[-1].comparisons
     assert pair.verdict is Verdict.BLOCKED and controller.finished is Reason.BLOCKED
-    assert told(replace(plan, may_be_right=0), grade).looks[-1].comparisons[0].verdict is not Verdict.BLOCKED
+    assert told(replace(plan, unsure=NOTHING_UNSURE), grade).looks[-1].comparisons[0].verdict is not Verdict.BLOCKED
 
 
 def test_a_model_that_cut_answers_could_make_the_best_is_compared_though_it_is_no_neighbour() -> None:
-    plan = Plan(Bench(3, 100, BINARY), trials=Trials(min=8, max=60), may_be_right=CUT)
+    plan = Plan(Bench(3, 100, BINARY), trials=Trials(min=8, max=60), unsure=UnsureGrades(CUT, 1))
 
     def grade(ask: Ask) -> tuple[int, int]:
         place = (37 * ask.question + 11 * ask.trial + 50 * ask.model) % 100
@@ -432,7 +433,7 @@ def test_a_model_that_cut_answers_could_make_the_best_is_compared_though_it_is_n
     verdicts = {(pair.first, pair.second): pair.verdict for pair in look.comparisons}
     assert verdicts[1, 0] is Verdict.RESOLVED and verdicts[1, 2] is Verdict.BLOCKED
     assert look.tiers == (1, 1, 1), "no model is shown to be best while another could be"
-    as_graded = told(replace(plan, may_be_right=0), grade).looks[-1]
+    as_graded = told(replace(plan, unsure=NOTHING_UNSURE), grade).looks[-1]
     assert as_graded.tiers[1] == 1 and as_graded.tiers[0] == 2
 
 
@@ -460,8 +461,8 @@ def test_what_is_unsure_follows_the_settings_of_today(models: tuple[int, ...], t
     def grade(ask: Ask) -> tuple[int, int]:
         return 0, (CUT + kinds * (ask.question % 2)) * (ask.model == 1 and ask.trial == 0)
 
-    before = told(replace(plan, may_be_right=then), grade)
-    today = replace(plan, may_be_right=now, bench=Bench(len(models), 12, BINARY))
+    before = told(replace(plan, unsure=UnsureGrades(then, 1)), grade)
+    today = replace(plan, unsure=UnsureGrades(now, 1), bench=Bench(len(models), 12, BINARY))
     tally = Controller(after(before, today, models)).taker.tally
     of_each = {0: 0, CUT: 12, kinds: 6}[now]
     assert tally.unsure_answers.tolist() == [of_each * (old_number == 1) for old_number in models]

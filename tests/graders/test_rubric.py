@@ -11,7 +11,7 @@ from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import make_grade
-from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, best_is_sure, open_rubric, unsure_kinds
+from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, open_rubric, unsure_grades
 from adaptive_eval.graders.types import (
     ANSWER_SIGNALS,
     REFUSAL_OPENINGS,
@@ -216,13 +216,14 @@ def test_the_best_category_is_sure_unless_what_says_nothing_is_in_it(right: floa
     for when in ({"is_correct": True}, {"score": {"at_least": 0.5}}, {"verdict": "pass"}):
         best = CategoryConfig.model_validate({"name": "right", "weight": right, "when": when})
         rubric = open_rubric(RubricConfig(categories=(best, CategoryConfig(name="wrong", weight=wrong))))
-        assert best_is_sure(rubric) is sure
+        assert unsure_grades(rubric, in_gate=False).sure == (0 if sure else None)
 
 
 def test_the_best_category_of_every_schema_is_sure() -> None:
-    assert best_is_sure(open_rubric(RubricConfig()))
+    assert unsure_grades(open_rubric(RubricConfig()), in_gate=False).sure == 1
     for name in SCHEMATA:
-        assert best_is_sure(open_rubric(RubricConfig(name=name)))
+        rubric = open_rubric(RubricConfig(name=name))
+        assert unsure_grades(rubric, in_gate=False).sure == np.argmax(rubric.weights)
 
 
 LABELS = ("A", "B", "C")
@@ -311,8 +312,8 @@ def test_what_is_no_slot_of_labels_is_an_error(slot: list[tuple[str, float]], me
 def test_a_category_for_a_kind_of_incomplete_answers_makes_their_grades_sure(kind: AnswerKind) -> None:
     named = CategoryConfig(name="named", weight=1.0, when={kind.signal: True})
     rubric = open_rubric(RubricConfig(categories=(named, CategoryConfig(name="wrong", weight=0.0))))
-    assert unsure_kinds(rubric, in_gate=True) == (INCOMPLETE | AnswerKind.EMPTY) & ~kind
-    assert unsure_kinds(rubric, in_gate=False) == INCOMPLETE & ~kind
+    assert unsure_grades(rubric, in_gate=True).kinds == (INCOMPLETE | AnswerKind.EMPTY) & ~kind
+    assert unsure_grades(rubric, in_gate=False).kinds == INCOMPLETE & ~kind
     plain, schema = open_rubric(RubricConfig()), open_rubric(RubricConfig(name="format_aware"))
-    assert unsure_kinds(plain, in_gate=False) == INCOMPLETE
-    assert not unsure_kinds(schema, in_gate=False), "its category for invalid answers holds all of them"
+    assert unsure_grades(plain, in_gate=False).kinds == INCOMPLETE
+    assert not unsure_grades(schema, in_gate=False).kinds, "its category for invalid answers holds all of them"

@@ -334,8 +334,10 @@ def test_incomplete_answers_of_a_prior_stay_unsure(
     for _ in range(2):  # and a later start knows it, too
         assert place.run(concurrency=1, prior={"run": str(earlier)}).exit_code in (ExitCode.REACHED, ExitCode.SPENT)
         (taken,) = events_in(place.run_dir, PriorTaken)
-        assert taken.unsure is not None and taken.unsure.keys() == {"bob"}
-        assert sorted((key, place) for key, places in taken.unsure["bob"].items() for place in places) == sorted(cut)
+        assert taken.kinds is not None and taken.kinds.keys() == {"bob"}
+        kinds, grades = taken.kinds["bob"], taken.outcomes["bob"]
+        wrong = [(key, at) for key in kinds for at, kind in enumerate(kinds[key]) if kind and not grades[key][at]]
+        assert sorted(wrong) == sorted(cut)
         rows = {row["name"]: row for row in place.results["models"]}
         assert not any(row["unsure"] for row in rows.values()) and not place.results["alarms"], "none of this run"
         assert {name for name, row in rows.items() if row["lowest"] < row["highest"]} == {"bob"}

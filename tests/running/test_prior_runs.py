@@ -20,7 +20,9 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.cli import app
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints.types import AnswerLogprobs
+from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.notes import PriorTaken, ThresholdsFrozen
 from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.running.prior_outcomes import prior_counts
@@ -143,17 +145,17 @@ def test_a_run_without_a_complete_first_round_has_no_r0(site: Site, earlier: Pat
     assert "has no complete first round of any model of this run" in ended.stderr
 
 
-def test_places_that_no_outcome_has_and_repeated_ones_count_no_cut_answer() -> None:
-    prior = PriorTaken({}, "earlier", {"ada": {"q0": [1, 0]}}, (), {"ada": {"q0": [-3, -1, 1, 1, 2]}})
-    unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), 2).unsure
-    assert unsure is not None and unsure.tolist() == [[[1, 0]]]
+CUT = int(AnswerKind.TRUNCATED)
 
 
 @pytest.mark.parametrize(("in_gate", "expected"), [(False, [[[1, 0]]]), (True, [[[2, 0]]])])
-def test_empty_answers_of_r0_are_unsure_in_a_gate(in_gate: bool, expected: list[list[list[int]]]) -> None:
-    outcomes, cut, empty = {"ada": {"q0": [1, 0, 0]}}, {"ada": {"q0": [1]}}, {"ada": {"q0": [1, 2]}}
-    prior = PriorTaken({}, "earlier", outcomes, (), cut, empty=empty)
-    unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), 2, in_gate=in_gate).unsure
+@pytest.mark.parametrize("more", [[], [CUT]], ids=["as many kinds", "more kinds than outcomes"])
+def test_empty_answers_of_r0_are_unsure_in_a_gate(
+    in_gate: bool, expected: list[list[list[int]]], more: list[int]
+) -> None:
+    outcomes, kinds = {"ada": {"q0": [1, 0, 0]}}, {"ada": {"q0": [CUT, CUT, int(AnswerKind.EMPTY), *more]}}
+    prior, rubric = PriorTaken({}, "earlier", outcomes, (), kinds), open_rubric(RubricConfig())
+    unsure = prior_counts(prior, ["ada"], ["q0"], np.full((1, 1), 4), rubric, in_gate=in_gate).unsure
     assert unsure is not None and unsure.tolist() == expected
 
 

@@ -25,6 +25,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.store import database
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.read import LogReader
+from adaptive_eval.store.schema import SCHEMA_VERSION
 from adaptive_eval.store.verify import Integrity
 from adaptive_eval.store.write import RunStore
 
@@ -373,7 +374,7 @@ def test_another_format_is_refused(open_store: OpenStore, directory: Path) -> No
     store.close()
     lock = (directory / "lock").read_bytes()
     for use in (open_store, lambda: LogReader.open(directory), lambda: Integrity.check(directory)):
-        with pytest.raises(StoreError, match="has format 99, and this version reads format 11; use the version"):
+        with pytest.raises(StoreError, match=f"has format 99, and this version reads format {SCHEMA_VERSION}; use"):
             use()
     assert (directory / "lock").read_bytes() == lock
 
