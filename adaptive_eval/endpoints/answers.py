@@ -6,8 +6,8 @@ usage of each, see `wire`); an echoed prompt precedes the text and its log-proba
 trusted: anything that is not an answer is a `Failure`.
 
 Token counts are not trusted either. If `usage` is missing, tokens are estimated, one per `BYTES_PER_TOKEN` bytes;
-likewise if it claims less than one per `MAX_BYTES_PER_TOKEN`. If it claims more than `ABSURD_FACTOR` times the limit,
-the limit is counted. A smaller excess is accepted, and a text too long for the limit is estimated, since it was
+likewise if it claims less than one per `MAX_BYTES_PER_TOKEN`. If it claims more than `ABSURD_TOKENS`, the
+limit is counted. A smaller excess is accepted, and a text too long for the limit is estimated, since it was
 generated. Each case raises a notice. Cached tokens count only as part of a prompt whose reported tokens are counted.
 Some servers report reasoning beside `completion_tokens`: the most that `usage` tells of is reported.
 """
@@ -32,7 +32,7 @@ from adaptive_eval.endpoints.failures import (
 from adaptive_eval.endpoints.parsing import content_text, no_answer, refusal_text
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import (
-    ABSURD_FACTOR,
+    ABSURD_TOKENS,
     KEEP_TOKENS,
     MAX_BYTES_PER_TOKEN,
     TEMPLATE_TOKENS,
@@ -53,8 +53,8 @@ _MAX_ALTERNATIVES = 128
 """Maximum number of alternative tokens read at one position."""
 NO_USAGE = Notice("no_usage", "its server does not say how many tokens answers use: they are estimated from the texts")
 _LOW_USAGE_TEXT = "its server reports fewer tokens than such texts must have: they are estimated from the texts"
-_ABSURD_ANSWER_TEXT = "its server reports {} tokens for an answer, far more than max_tokens allows: {} are counted"
-_ABSURD_PROMPT_TEXT = "its server reports {} tokens for a prompt, far more than its text can have: {} are counted"
+_ABSURD_ANSWER_TEXT = "its server reports {} tokens for an answer, more than any model can generate: {} are counted"
+_ABSURD_PROMPT_TEXT = "its server reports {} tokens for a prompt, more than any model can read: {} are counted"
 _REFUSAL: frozenset[Signal] = frozenset({"refusal"})
 _EMPTY: frozenset[Signal] = frozenset({"empty"})
 _REASONING_ONLY: frozenset[Signal] = frozenset({"empty", "reasoning_only"})
@@ -291,7 +291,7 @@ class AnswerReader:
         counts = []
         for tokens, draft in zip(reported, drafts, strict=True):
             limit, length = self._max_answer_tokens, draft.length
-            if limit is not None and tokens > ABSURD_FACTOR * limit:
+            if limit is not None and tokens > max(ABSURD_TOKENS, limit):
                 replacement = self._estimate(draft) if self._exceeds_limit(draft) else limit
                 self._note(Notice("absurd_usage", _ABSURD_ANSWER_TEXT.format(tokens, replacement)))
                 tokens = replacement
@@ -320,12 +320,12 @@ class AnswerReader:
         )
 
     def _prompt_tokens(self, reported: int, prompt: Prompt) -> int:
-        """Tokens of the prompt: a template may add some to its text, but not many times its length."""
-        if 0 < reported <= ABSURD_FACTOR * TEMPLATE_TOKENS:
+        """Tokens of the prompt; a template or a gateway may add some to its text."""
+        if 0 < reported <= ABSURD_TOKENS:
             return reported
         contents = [prompt.text or "", *(message.content for message in prompt.messages or ())]
         length = sum(map(_bytes, contents))
-        if reported > ABSURD_FACTOR * (longest := length + TEMPLATE_TOKENS):
+        if reported > max(ABSURD_TOKENS, longest := length + TEMPLATE_TOKENS):
             self._note(Notice("absurd_usage", _ABSURD_PROMPT_TEXT.format(reported, longest)))
             return longest
         if not reported and length:

@@ -21,8 +21,9 @@ MAX_BYTES_PER_TOKEN = 16
 TEMPLATE_TOKENS = 512
 """Tokens that a chat template may add to a prompt: the marks of each turn, and often a default system message (who made
 the model, today's date, how to reason)."""
-ABSURD_FACTOR = 16
-"""If a server reports so many times the tokens that an answer, or its prompt, may have, they are not counted."""
+ABSURD_TOKENS = 2**20
+"""If a server reports more than so many for an answer or its prompt, they are not counted: no model has so much room. A
+smaller excess may be true, as of a gateway that adds to prompts, or of reasoning that no limit bounds."""
 DEFAULT_KEY = "OPENAI_API_KEY"
 """Variable with the key of one provider, used by default for its servers; its value is sent to no other server."""
 PROVIDER = "api.openai.com"

@@ -23,7 +23,6 @@ from adaptive_eval.core.controller import Controller, Judged
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
-from adaptive_eval.endpoints.types import ABSURD_FACTOR
 from adaptive_eval.machine.alarms import Alarms, alarm_note, core_alarm_note
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.derived import DerivedRecords
@@ -104,6 +103,8 @@ from adaptive_eval.machine.trial import (
 )
 from adaptive_eval.machine.usage import AnswerFault
 
+UNFORESEEN = 15
+"""So many times its reserve a first request may use on top of it, as far as caps provide for that."""
 EVERYTHING = 2**31
 """Trials that the core is asked for: all it wants, since how far it was asked must not matter."""
 
@@ -748,7 +749,7 @@ class Machine:
         """Whether the caps allow a request to a model that may cost this.
 
         Before a model has answered, nobody knows what its server adds to prompts. So its first request of a start is
-        sent alone, unless the caps cover all first requests at the most that any answer is counted at. Until one is
+        sent alone, unless the caps cover all first requests at many times their reserve (`UNFORESEEN`). Until one is
         answered, nothing else is sent that would leave less than that."""
         known, flying = self._answered | self.setting.remembers, self.table.in_flight
         reserved = self._unproven_verdicts() if len(self._judging) > 1 else NO_COST
@@ -1145,8 +1146,8 @@ class Machine:
 
 
 def _unforeseen(reserved: Cost) -> Cost:
-    """The most that answers with these reserves are counted at beyond them, whatever their servers do."""
-    return reserved.times(ABSURD_FACTOR - 1)._replace(gpu_seconds=0.0)
+    """What caps provide for beyond the reserves of first requests, should their servers use more."""
+    return reserved.times(UNFORESEEN)._replace(gpu_seconds=0.0)
 
 
 def _outcome(position: int, trial: Trial) -> Outcome:

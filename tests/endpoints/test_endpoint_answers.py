@@ -240,12 +240,13 @@ def test_usage_is_believed_as_far_as_it_can_be() -> None:
     assert counted("x" * 30, reason="length") == (100, ["no_usage"])
     assert counted("x" * 300, completion_tokens=2_000_000_000) == (100, ["absurd_usage"])
     assert counted("x" * 300, completion_tokens=300) == (300, [])
+    assert counted("x" * 300, completion_tokens=9000, prompt_tokens=90_000) == (9000, []), "hidden reasoning, a gateway"
     assert counted("x" * 300, completion_tokens=1) == (100, ["low_usage"])
     assert counted("", reason="length", completion_tokens=0) == (0, [])
     assert counted("x" * 1600) == (100, ["no_usage"])
     # no hundred tokens are as long as these texts, whatever was allowed
     assert counted("x" * 6000) == (2000, ["no_usage"])
-    assert counted("x" * 6000, completion_tokens=2_000) == (2000, ["absurd_usage"])
+    assert counted("x" * 6000, completion_tokens=2_000_000) == (2000, ["absurd_usage"])
     assert counted("x" * 6000, completion_tokens=1) == (2000, ["low_usage"])
     assert counted("x", completion_tokens=1, prompt_tokens=2_000_000_000)[1] == ["absurd_usage"]
 

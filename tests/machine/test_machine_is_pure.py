@@ -13,7 +13,7 @@ PURE = (
 ALLOWED = {"bisect", "collections", "dataclasses", "enum", "hashlib", "json", "math", "numpy", "operator", "scipy"}
 ALLOWED |= {"functools", "typing", "zlib"}
 OWN = ("adaptive_eval.core.", "adaptive_eval.machine.", "adaptive_eval.endpoints.types", "adaptive_eval.graders.types")
-VALUES_ONLY = {"ABSURD_FACTOR", "Answer", "Sampling", "SignalValue"}
+VALUES_ONLY = {"Answer", "Sampling", "SignalValue"}
 """What it takes from rooms that do I/O: types of values, and a number."""
 
 

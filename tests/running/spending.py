@@ -37,7 +37,7 @@ TIMEOUT = 8.0
 PRICE = 2.0
 GPUS = 2.0
 TRUE, MISSING, ABSURD, LOW, BEYOND, ADDED = "true", "missing", "absurd", "low", "beyond", "added"
-ADDED_TOKENS = 5000
+ADDED_TOKENS = 20_000
 """Tokens that a gateway adds to each prompt."""
 TIMES_BEYOND = 3
 RESET, HUNG, GARBLED, REFUSED = "reset", "hung", "garbled", "refused"
