@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Evidence, IndexArray
+from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, side
 from adaptive_eval.core.judge import forecast_power
 from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.pair_trials import information_from, trials_for
@@ -66,10 +66,19 @@ def _moved_by_unknown(taker: "LookTaker", evidence: Evidence) -> FloatArray:
     """How far ungraded and incomplete answers could move each difference."""
     if (bounds := taker.tally.bounds()) is None:
         return np.zeros(len(evidence.z))
-    score = taker.tally.estimates.score
-    up, down = (np.append(abs(each.score - score), 0.0) for each in (bounds.highest, bounds.lowest))
-    first, second = evidence.first, evidence.second
-    return np.asarray(np.maximum(up[first] + down[second], down[first] + up[second]))
+
+    def score(estimates: Estimates, members: IndexArray) -> FloatArray:
+        return side(estimates, taker.plan.objective.reference, members, evidence.gate).score
+
+    lowest, now, highest = (
+        score(each, evidence.first) - score(other, evidence.second)
+        for each, other in (
+            (bounds.lowest, bounds.highest),
+            (taker.tally.estimates, taker.tally.estimates),
+            (bounds.highest, bounds.lowest),
+        )
+    )
+    return np.asarray(np.maximum(highest - now, now - lowest))
 
 
 def _under_horizon(evidence: Evidence, fixed: FloatArray, times: FloatArray) -> Evidence:

@@ -16,7 +16,9 @@ from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.first_round import UNITS, cap_key, cap_unit, smallest_cap
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Reason, Verdict
+from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.core.types import Cause, Lost
+from adaptive_eval.graders.rubric import open_rubric, unsure_grades
 from adaptive_eval.machine.records import ASKED_AGAIN
 from adaptive_eval.notes import (
     AnswersLost,
@@ -89,6 +91,8 @@ class Ending:
     """The error that ended it, as its store tells it."""
     gated: bool = False
     """The run has a gate."""
+    unsure: AnswerKind = INCOMPLETE
+    """Kinds of answers that the rubric leaves unsure."""
     caps: Mapping[str, float] = field(default_factory=dict)
     """Its limits, by key of `budget`."""
     short_caps: Mapping[str, float] = field(default_factory=dict)
@@ -242,6 +246,7 @@ def find_ending(
         lost={event.model: Lost(event.cause, event.reason) for event in events_of_kind(events, ModelSetAside)},
         fatal_error=find_fatal_error(events),
         gated=decisions.objective.gate,
+        unsure=AnswerKind(unsure_grades(open_rubric(decisions.rubric), in_gate=decisions.objective.gate).kinds),
         caps=decisions.budget.caps,
         short_caps=_short_caps(events),
         imported=_is_imported_alone(events),

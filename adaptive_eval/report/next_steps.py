@@ -183,7 +183,8 @@ def for_needs(ending: "Ending") -> Iterator[Advice]:
 
 def _complete_answers(ending: "Ending") -> Iterator[Advice]:
     rows = _incomplete_models(ending)
-    advice = remedies(AnswerKind(answer_kinds(" ".join(signal for row in rows for signal in row.signals))))
+    kinds = AnswerKind(answer_kinds(" ".join(signal for row in rows for signal in row.signals)))
+    advice = remedies(kinds & ending.unsure)
     if not rows or any(row.recorded is None for row in rows):
         change = f"if you change the server, the model, the prompt or sampling{f' (use {advice})' if advice else ''}"
         yield _step(ending, f"{change}, start over", fresh=True)
@@ -192,8 +193,8 @@ def _complete_answers(ending: "Ending") -> Iterator[Advice]:
         runs = some_models(dict.fromkeys(row.recorded or "" for row in recorded))
         record = f"the answers of {names} come from {runs}: fix and record that run again"
         yield _step(ending, f"{record}, or ask {names} in this run, and start over", fresh=True)
-    kinds = "{truncated: true}, or timed_out, context_length or empty"
-    rubric = f"the rubric (a category with when: {kinds}, lets such answers count)"
+    when = "{truncated: true}, or timed_out, context_length or empty"
+    rubric = f"the rubric (a category with when: {when}, lets such answers count)"
     yield _regrade(ending, f"if you change the grader, answer keys or {rubric}")
 
 

@@ -11,7 +11,20 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from thoroughness import first_of, sizes
 
-from adaptive_eval.core import Anytime, Controller, Judging, Optimal, Plan, Rule, StageBefore, Verdict, ZScore
+from adaptive_eval.core import (
+    Anytime,
+    Ask,
+    Controller,
+    Judging,
+    Optimal,
+    Plan,
+    Rule,
+    StageBefore,
+    Verdict,
+    ZScore,
+    horizons,
+)
+from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.evidence import estimate
 from adaptive_eval.core.objectives import Gate, Ranking, Threshold
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
@@ -399,6 +412,24 @@ def test_a_longer_horizon_takes_up_a_gate_that_was_open() -> None:
     )
     assert outcome(longer) == PASS
     assert longer.extensions[0].leaves_error
+
+
+def test_incomplete_answers_hinder_only_the_gates_of_their_benchmarks() -> None:
+    cut = int(AnswerKind.TRUNCATED)
+    plan = gate_of_benchmarks(unsure=UnsureGrades(cut, 1), stops_on_alarm=False)
+
+    def grade(ask: Ask) -> tuple[int, int]:
+        is_cut = ask.model == 1 and ask.question < 5 and ask.trial == 0
+        return int(not is_cut and (ask.question + ask.trial) % 3 > 0), cut * is_cut
+
+    controller = play(Controller(plan), grade)
+    assert controller.last_look is not None
+    evidence = controller.last_look.evidence
+    assert evidence.gate is not None
+    moved, trials = horizons._moved_by_unknown(controller.taker, evidence), controller.counts[1].sum(axis=-1)
+    shares = {part: moved[evidence.gate == part].tolist() for part in (0, 1, 2)}
+    share = (1.0 / trials[:5]).sum() / SIZES[0]
+    assert shares == {0: [pytest.approx(share / 3)], 1: [pytest.approx(share)], 2: [0.0]}
 
 
 def test_a_recorded_baseline_is_known_from_the_start() -> None:

@@ -11,6 +11,7 @@ from page_views import simulated_results, world
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import BudgetConfig
+from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.core.types import Cause, Lost, Reason
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
@@ -325,9 +326,9 @@ SIGNALS: dict[str, dict[str, int]] = {
 }
 
 
-def incomplete(*names: str, recorded: str | None = None) -> list[Advice]:
+def incomplete(*names: str, recorded: str | None = None, unsure: AnswerKind = INCOMPLETE) -> list[Advice]:
     """The next steps of a run whose comparisons could turn on incomplete answers of these models; one of another run,
-    called `old`, stands for one of them."""
+    called `old`, stands for one of them; `unsure`: kinds without a category of the rubric."""
     results = ended("bbbb", Reason.BLOCKED)
     rows = tuple(
         replace(
@@ -341,9 +342,10 @@ def incomplete(*names: str, recorded: str | None = None) -> list[Advice]:
     pairs = tuple(pair for pair in results.pairs if {pair.first, pair.second} & {*names})
     counted = () if recorded is None else ("old",)
     results = replace(results, models=rows, pairs=pairs)
-    return [
-        *next_steps(Ending(reason=Reason.BLOCKED, results=results, trials=9, arguments=("a.yaml",), counted=counted))
-    ]
+    ending = Ending(
+        reason=Reason.BLOCKED, results=results, trials=9, arguments=("a.yaml",), counted=counted, unsure=unsure
+    )
+    return [*next_steps(ending)]
 
 
 @pytest.mark.parametrize(
@@ -358,6 +360,11 @@ def test_what_makes_answers_complete_is_that_of_the_models_that_lack_them(names:
     afresh, regrade = incomplete(*names)
     assert f"({remedy})" in afresh.text and (afresh.command or "").endswith("--fresh")
     assert regrade.command == "adaptive-eval regrade RUN --config a.yaml"
+
+
+def test_no_remedy_is_advised_for_answers_that_the_rubric_has_a_category_for() -> None:
+    afresh, _ = incomplete("ada", "bob", unsure=AnswerKind.TIMED_OUT)
+    assert "(use a longer sampling.timeout)" in afresh.text
 
 
 def test_recorded_answers_are_completed_where_they_come_from() -> None:
