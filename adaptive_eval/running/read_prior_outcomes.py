@@ -204,9 +204,10 @@ def _take_from_run(
         labelled, alarms = (frozenset(), {}) if results is None else (results.corrected, alarms_by_model(results))
         for model in models:
             earlier = before.get(model.model)
-            alarm = alarms.get(model.model) if earlier is None else earlier.alarm
-            taken = _take_model(prepared, stored, earlier, model, run)
-            yield replace(taken, corrected=True if model.model in labelled else None, alarm=alarm)
+            corrected, alarm = True if model.model in labelled else None, alarms.get(model.model)
+            if earlier is not None:  # they are known of the run that asked it
+                corrected, alarm = earlier.corrected, earlier.alarm
+            yield replace(_take_model(prepared, stored, earlier, model, run), corrected=corrected, alarm=alarm)
 
 
 def _recorded_problems(prepared: PreparedRun, stored: StoredRun, models: Sequence[ModelConfig]) -> Iterator[str]:

@@ -208,10 +208,13 @@ def test_it_is_said_that_labels_correct_a_recorded_model_elsewhere(folder: Folde
     label = CliRunner().invoke(app, ["label", str(folder.path / "old"), "--from", str(labels)])
     assert label.exit_code == 0, label.output
     folder.run(folder.placing())
-    results = read_results(folder.path / "new")
-    assert results is not None
-    (caution,) = (caution for caution in results.warnings if caution.kind == "labels_elsewhere")
-    assert "labels correct the score of ada; here" in caution.text
+    again = [{"name": name, "recorded": str(folder.path / "new")} for name in OLD]
+    folder.run(folder.placing(models=[*again, ASKED]), name="newer")
+    for name in ("new", "newer"):
+        results = read_results(folder.path / name)
+        assert results is not None
+        (caution,) = (caution for caution in results.warnings if caution.kind == "labels_elsewhere")
+        assert "labels correct the score of ada; here" in caution.text
 
 
 TWELVE = tuple(f"q{number}" for number in range(12))
