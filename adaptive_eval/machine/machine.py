@@ -1,12 +1,12 @@
 """The machine of a run: events in, actions out. Pure: no clock, no task, no file, no chance.
 
-All that is known of trials that are not over stands in one table, `trials`. Each count that anybody needs follows in
-`_move`, the only place where a trial changes its state, and each sum in `account`.
+All that is known of trials that are not over stands in one table (`table`), and each sum in one account (`charges`).
 
 A decision is a function of the plan and of the log, in the order of sequence numbers: the core is told of a row once it
-is on disk, by `_tell_rows`, which a resume calls as well. What the machine intends (to send nothing more to a model, to
-count a loss) holds at once. What follows from the log (looks, models that the core sets aside) is never decided twice:
-while the log is replayed it is only compared with what the log has of it, and the difference is written at the end.
+is on disk (`logged_core`), also by a resume. What the machine intends (to send nothing more to a model, to count a
+loss) holds at once. What follows from the log (looks, models that the core sets aside) is never decided twice: while
+the log is replayed it is only compared with what the log has of it, and the difference is written at the end
+(`derived`).
 
     Regrade     stored answers without a grade are graded first; such a machine replays nothing
     Replayed    the log, row by row;  StageBegun  the settings changed here
@@ -14,16 +14,12 @@ while the log is replayed it is only compared with what the log has of it, and t
 """
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from adaptive_eval.core.account import trial_reserve
-from adaptive_eval.core.controller import Controller, Judged
-from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.stages import StageBefore
-from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
-from adaptive_eval.machine.alarms import Alarms, alarm_note, core_alarm_note
+from adaptive_eval.core.controller import Controller
+from adaptive_eval.core.types import NO_COST, Cause, Cost
+from adaptive_eval.machine.alarms import Alarms, alarm_note
+from adaptive_eval.machine.caps import Caps
 from adaptive_eval.machine.charges import Account, Charge, ChargeKind
 from adaptive_eval.machine.derived import DerivedRecords
 from adaptive_eval.machine.events import (
@@ -71,9 +67,8 @@ from adaptive_eval.machine.follow_up import (
     RequestFailure,
     follow_up,
 )
+from adaptive_eval.machine.logged_core import LoggedCore
 from adaptive_eval.machine.records import (
-    ALARM,
-    CORE_SET_ASIDE,
     FINISHED,
     PROMPT_EXCEEDED,
     SET_ASIDE,
@@ -103,8 +98,6 @@ from adaptive_eval.machine.trial import (
 )
 from adaptive_eval.machine.usage import AnswerFault
 
-UNFORESEEN = 15
-"""So many times its reserve a first request may use on top of it, as far as caps provide for that."""
 EVERYTHING = 2**31
 """Trials that the core is asked for: all it wants, since how far it was asked must not matter."""
 
@@ -147,8 +140,6 @@ class Machine:
         """The newest sequence number."""
         self.unwritten = 0
         """Rows that are not on disk yet."""
-        self.is_live = False
-        """Whether the log was replayed, or is not to be."""
         self.is_regrading = False
         """Whether it only grades stored answers."""
         self.regraded = 0
@@ -159,13 +150,6 @@ class Machine:
         """What is to be reserved for verdicts on stored answers that the caps do not cover."""
         self._to_regrade: deque[Ungraded] = deque()
         """Stored answers that wait, in their order, until verdicts on others leave room under the caps."""
-        self.has_others = False
-        """Whether the log has answers of models that are not in the run."""
-        self._regraded_at = regraded_at
-        """Until the replay has come there, the core decides nothing: all that is before it is there at its first look,
-        whichever came first."""
-        self._aside_before: list[SetAside] = []
-        """Models that were set aside before that."""
         self._unsent: dict[Key, Request] = {}
         """Requests that are sent once the row of their last trial is on disk, by that trial."""
         self._permits: defaultdict[int, list[tuple[int | Key, int]]] = defaultdict(list)
@@ -176,22 +160,17 @@ class Machine:
         self._to_judge: deque[Key] = deque()
         self._judging: set[Key] = set()
         """Answers whose verdicts were asked for and are not on disk."""
-        self._has_verdict = False
-        """Whether a verdict that costs something was given in this start."""
         self._places: dict[Key, int] = {}
         """Sequence numbers at which rows stay that are graded again."""
         self._unclaimed: dict[Key, Trial] = {}
         """Rows of the log without an outcome: reserved, or awaiting a verdict."""
         self._unasked: set[Key] = set()
         """Claimed trials that the core has not asked for."""
-        self._answered: set[int] = set()
-        """Models that have answered in this start."""
+        self.caps = Caps(self.account, self.table, self._judging)
         self._first_grades = FirstGrades(has_grades=has_grades)
         self.derived = DerivedRecords(self._write)
         self.ungraded: dict[int, tuple[str, str]] = {}
         """By model: the first answer of this start on which the grader has failed, and its error."""
-        self._counted: dict[int, Sequence[int]] = {}
-        """By model that was taken out of the run: how many trials of each question its looks had counted."""
         self._stop = 0
         """0: go on, 1: ask nothing more, 2: cancel what is in flight."""
         self._clock = (0.0, 0.0)
@@ -204,44 +183,44 @@ class Machine:
         """Whether a look was taken, or this start has begun or ended."""
         self._now = 0.0
         self._actions: list[Action] = []
-        self._raised: list[Note] = []
-        """Alarms of the looks that are being taken."""
-        self._set(setting, self._new_controller(setting, setting.plan))
+        self.core = LoggedCore(
+            setting,
+            account=self.account,
+            alarms=self.alarms,
+            derived=self.derived,
+            regraded_at=regraded_at,
+            unasked=self._unasked,
+            aside=self.aside,
+            ungraded=self.ungraded,
+        )
+        self._use(setting)
 
-    def _new_controller(self, setting: Setting, plan: Plan, outside: tuple[int, Cost] = (0, NO_COST)) -> Controller:
-        """A core for these settings, which is told of models whose answers repeat."""
-        find_void = None
-        if (alarms := setting.alarms) is not None:
-            opening = dict(zip(setting.roster, plan.opening, strict=True))
-            self.alarms.use(alarms, setting.questions, opening, plan.bench.weights)
-            find_void = partial(self._find_void, setting.roster)
-        return Controller(plan, outside_plan=outside, settles_losses=False, find_void=find_void)
-
-    def _find_void(
-        self, roster: Sequence[int], judged: Judged, in_play: Collection[int], is_last: bool
-    ) -> dict[int, str]:
-        by_model = {roster[position]: trials for position, trials in judged.items()}
-        self._raised += self.alarms.on_look([roster[position] for position in in_play], by_model, is_last=is_last)
-        void = self.alarms.void
-        return {position: void[roster[position]] for position in judged if roster[position] in void}
-
-    def _set(self, setting: Setting, controller: Controller) -> None:
+    def _use(self, setting: Setting) -> None:
         plan = setting.plan
-        self.setting, self.controller = setting, controller
-        self.position = setting.position
-        """The core's position of each model."""
         self._opening = plan.opening
-        self.is_capped = plan.budget.bought
-        """Whether a cap counts what lost answers have cost."""
         self._first_grades.use(setting)
+        self.caps.use(setting)
         self.slots = dict(setting.slots)
-        self._looked = len(controller.looks)
-        verdict = setting.verdict if setting.judged else NO_COST
-        self._worst = {
-            model: worst if worst.is_unbounded else worst.plus(verdict.times(-1))
-            for model, worst in zip(setting.roster, plan.bench.worst_cost, strict=True)
-        }
-        """The most that an answer may cost, without its grade."""
+
+    @property
+    def setting(self) -> Setting:
+        """The settings of today."""
+        return self.core.setting
+
+    @property
+    def controller(self) -> Controller:
+        """The decision core."""
+        return self.core.controller
+
+    @property
+    def position(self) -> Mapping[int, int]:
+        """The core's position of each model."""
+        return self.core.position
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the log was replayed, or is not to be."""
+        return self.core.is_live
 
     def handle(self, event: Event, now: float = 0.0) -> list[Action]:
         """Take in an event; returns what is to be done, in order. `now`: seconds of any monotonic clock."""
@@ -267,7 +246,7 @@ class Machine:
                 self.slots[model] = slots
                 self._fill(model)
             case Unservable(model, reason, was_served):
-                if was_served or self._answered or self._is_finished:
+                if was_served or self.caps.answered or self._is_finished:
                     self._set_aside(model, reason)
                 else:
                     self._abort(AbortKind.UNSERVABLE, {model: reason})
@@ -353,116 +332,13 @@ class Machine:
         self._tell_rows(rows)
 
     def _tell_rows(self, rows: Iterable[Row]) -> None:
-        """Tell the core of rows that are on disk, in their order, and derive what follows."""
-        answers, alarms = list[Trial](), self.alarms
-        for seq, record in rows:
-            if type(record) is Trial:
-                if record.state is DONE or record.state is UNGRADED:
-                    answers.append(record)
-                    alarms.add(record)
-            elif type(record) is Charge:
-                if record.kind is ChargeKind.WASTED and record.what == "verdict":
-                    alarms.usage(record.model).add_wasted_verdicts(record.number, record.cost)
-                if record.kind in (ChargeKind.DISCARDED, ChargeKind.UNANSWERED):
-                    self.controller.spend_outside_plan(0, record.cost)  # its trials are asked again
-                elif self.is_capped and not record.estimated:
-                    self._tell(answers)
-                    answers = []
-                    self._lose(record)
-            elif type(record) is Note and record.kind == SET_ASIDE and record.model in self.position:
-                self._tell(answers)
-                answers = []
-                self._tell_set_aside(SetAside(self.position[record.model], str(record.body.get("reason", ""))))
-            elif type(record) is Note and record.kind == ALARM:
-                self._tell(answers)
-                answers = []
-                alarms.restore(record)
-                self._leave_out_void(record)
-            if seq == self._regraded_at:
-                self._tell(answers)
-                answers = []
-                self._begin_looks()
-        self._tell(answers)
-        self._derive()
-
-    def _leave_out_void(self, alarm: Note) -> None:
-        """Have the core go on without a model whose answers repeat: at this start it need not be found again."""
-        at = None if alarm.model is None else self.position.get(alarm.model)
-        if alarm.model in self.alarms.void and at is not None and at not in self.controller.set_aside:
-            self._tell_set_aside(SetAside(at, str(alarm.body["text"]), Cause.ANSWERS))
-
-    def _tell_set_aside(self, event: SetAside) -> None:
-        if self._regraded_at:
-            self._aside_before.append(event)
-        elif self.controller.finished is None:
-            self.controller.tell([event])
-
-    def _begin_looks(self) -> None:
-        """Have the core decide by all that it was told of before the regrade, and by what that has cost in all."""
-        self._regraded_at = 0
-        self.controller.take(())
-        self.controller.tell(())
-        for event in self._aside_before:
-            self._tell_set_aside(event)
-        self._aside_before.clear()
-
-    def _tell(self, answers: Sequence[Trial]) -> None:
-        """Tell the core of answers: those that no round holds are kept."""
-        if not answers:
-            return
-        controller, position = self.controller, self.position
-        outcomes: list[Outcome] = []
-        is_expected = self.is_live and controller.finished is None
-        for trial in answers:
-            at = position.get(trial.model)
-            if at is None:
-                controller.spend_outside_plan(1, trial.total)
-                self.has_others = True
-                continue
-            outcomes.append(_outcome(at, trial))
-            if at in controller.set_aside or trial.key in self._unasked:
-                is_expected = False
-        if self._regraded_at:
-            controller.keep(outcomes)
-        elif is_expected:
-            controller.tell(outcomes)
-        else:
-            controller.take(outcomes)
-            controller.tell(())
-
-    def _lose(self, charge: Charge) -> None:
-        if charge.model not in self.position or self._regraded_at:
-            self.controller.spend_outside_plan(0, charge.cost)
-        else:
-            self.controller.lose(charge.cost)
-
-    def _derive(self) -> None:
-        """Emit the looks that the core has taken, and the models that it has set aside."""
-        controller = self.controller
-        looks, self._looked = controller.looks[self._looked :], len(controller.looks)
-        self._is_report_due |= self.is_live and bool(looks)
-        for look in looks:
-            self.derived.emit(LookTaken(look.index, self.setting.describe(look)))
-        for position, lost in controller.set_aside.items():
-            model = self.setting.roster[position]
-            if model not in self.aside:
-                reason = lost.reason
-                if lost.cause is Cause.GRADER and model in self.ungraded:
-                    reason = "{}; on question {}: {}".format(reason, *self.ungraded[model])
-                self.derived.emit(Note(CORE_SET_ASIDE, model, {"cause": lost.cause.value, "reason": reason}))
-        self._raise_alarms()
-        if looks and self.is_live:
-            self._note_settled()
-
-    def _raise_alarms(self) -> None:
-        """Emit the alarms that follow from the log, each once, and end the run if the settings say so."""
-        controller, setting = self.controller, self.setting
-        raised = [core_alarm_note(alarm, setting.roster[alarm.model], setting.questions) for alarm in controller.alarms]
-        for note in raised + self._raised:
-            self.derived.emit(note)
-        self._raised.clear()
+        """Tell the core of rows that are on disk, and note what follows."""
+        has_looked = self.core.tell(rows)
         if self.is_live:
             self._stop_if_alarmed()
+            if has_looked:
+                self._is_report_due = True
+                self._note_settled()
 
     def _stop_if_alarmed(self) -> None:
         """End this start by an alarm, once what is in flight has come."""
@@ -483,39 +359,14 @@ class Machine:
     # -- a start ---------------------------------------------------------------------------------------------------
 
     def _on_stage_begun(self, event: StageBegun) -> None:
-        """Go on under other settings from here, with the looks that were taken."""
-        setting, before = event.setting, self.controller
-        counted = (before.counts.sum(axis=2) + before.ungraded).tolist()
-        self._counted |= {model: counted[at] for model, at in self.position.items() if model not in setting.roster}
-        position = setting.position
-        stage = StageBefore(
-            before,
-            tuple(map(self.position.get, setting.roster)),
-            setting.verdicts_stand,
-            [_outcome(position[trial.model], trial) for trial in event.returning if trial.state in (DONE, UNGRADED)],
-            {at: self._counted.pop(model) for model, at in position.items() if model in self._counted},
-        )
-        removed = [account for model, account in self.account.models.items() if model not in setting.roster]
-        cost, charged = NO_COST, NO_COST
-        for account in removed:
-            cost = cost.plus(account.paid.cost)
-        for account in self.account.models.values():
-            charged = charged.plus(account.charged.cost)
-        outside = sum(account.answers for account in removed), cost.plus(charged) if self.is_capped else cost
-        plan = replace(setting.plan, before=stage)
-        controller = self._new_controller(setting, plan, outside)
+        """Go on under other settings from here."""
         self.aside.clear()
-        self.derived.begin_stage()
-        looked = self._looked
-        self._set(setting, controller)
-        self._looked = looked
-        controller.take(())
-        controller.tell(())
-        self._derive()
+        self.core.begin_stage(event)
+        self._use(event.setting)
 
     def _on_opened(self, event: Opened) -> None:
         """Go on from the end of the log: claim, or give up, what earlier starts had in flight."""
-        self.is_live = self._is_report_due = True
+        self.core.is_live = self._is_report_due = True
         self.seq = max(self.seq, event.last)
         lost: defaultdict[int, list[Trial]] = defaultdict(list)
         is_unjudged = False
@@ -558,7 +409,7 @@ class Machine:
 
     def _on_regrade(self, answers: Sequence[Ungraded]) -> None:
         """Grade stored answers: what an earlier attempt has cost is charged, and their rows stay in their places."""
-        self.is_live = self.is_regrading = True
+        self.core.is_live = self.is_regrading = True
         self._to_regrade.extend(answers)
         self._regrade_more()
         self._to_regrade = deque(map(self._put_off, self._to_regrade))
@@ -569,8 +420,8 @@ class Machine:
         a reserve, a judge is asked about the first. Nothing is left to wait for once no verdict is."""
         while self._to_regrade and not (self._stop or self._is_cutting_off):
             answer = self._to_regrade[0]
-            is_paid = self.is_capped and answer.trial.question in self.setting.judged
-            is_too_much = is_paid and not self._can_afford(answer.reserve)
+            is_paid = self.caps.are_set and answer.trial.question in self.setting.judged
+            is_too_much = is_paid and not self.caps.cover(answer.reserve)
             if is_too_much and self.counts[JUDGING]:
                 return
             self._to_regrade.popleft()
@@ -692,7 +543,7 @@ class Machine:
 
     def _has_rows_in_flight(self, model: int) -> bool:
         """Whether trials of a model are stored before they are sent: caps count them, or a later start claims them."""
-        return self.is_capped or model in self.setting.remembers
+        return self.caps.are_set or model in self.setting.remembers
 
     def _take_from_queue(self, model: int) -> list[Trial]:
         """Remove and return the next trials that fit into one request and the caps, as they are when it is sent."""
@@ -708,8 +559,8 @@ class Machine:
                 continue
             if batch and (not self._follows(batch[-1], trial) or len(batch) >= self._most_together(trial)):
                 break
-            trial = trial._replace(state=state, cost=self._reserve(model), verdict=self._verdict_reserve(trial))
-            if self.is_capped and not self._may_request(model, needed := needed.plus(trial.total)):
+            trial = trial._replace(state=state, cost=self.caps.reserve(model), verdict=self.caps.verdict_reserve(trial))
+            if self.caps.are_set and not self.caps.allow_request(model, needed := needed.plus(trial.total)):
                 break
             batch.append(trial)
             queue.popleft()
@@ -739,38 +590,6 @@ class Machine:
         seed = self.setting.seed
         return seed(*trial.key) == seed(*last.key) + 1
 
-    def _reserve(self, model: int) -> Cost:
-        """The cost to reserve for an answer of a model."""
-        if not self.is_capped:
-            return NO_COST
-        return trial_reserve(self._worst[model], self.account.models[model].largest)
-
-    def _may_request(self, model: int, cost: Cost) -> bool:
-        """Whether the caps allow a request to a model that may cost this.
-
-        Before a model has answered, nobody knows what its server adds to prompts. So its first request of a start is
-        sent alone, unless the caps cover all first requests at many times their reserve (`UNFORESEEN`). Until one is
-        answered, nothing else is sent that would leave less than that."""
-        known, flying = self._answered | self.setting.remembers, self.table.in_flight
-        reserved = self._unproven_verdicts() if len(self._judging) > 1 else NO_COST
-        is_one_of_many = model not in known and flying[model] > 0
-        for asked in flying.keys() - known:
-            if flying[asked] > 1 or is_one_of_many:  # else its only request may exceed the caps alone
-                reserved = reserved.plus(self.account.models[asked].held.cost)
-        return self._can_afford(cost.plus(_unforeseen(reserved.plus(cost) if is_one_of_many else reserved)))
-
-    def _verdict_reserve(self, trial: Trial) -> Cost:
-        is_judged = self.is_capped and trial.question in self.setting.judged
-        return self.setting.verdict if is_judged else NO_COST
-
-    def short_caps(self, more: Cost) -> dict[str, float]:
-        """The caps that do not cover this on top of all that is paid, reserved or charged, with the totals."""
-        return self.setting.plan.budget.short_of((0.0, *self.account.total.plus(more)))
-
-    def _can_afford(self, more: Cost) -> bool:
-        """Whether the caps allow this on top of all that is paid, reserved or charged."""
-        return self.setting.plan.budget.covers(self.account.total.plus(more))
-
     def _send_reserved(self, request: Request) -> None:
         """Send a request whose rows are on disk, unless it is no longer needed."""
         if self._may_ask(request.model):
@@ -786,7 +605,7 @@ class Machine:
     def _on_answered(self, event: Answered) -> None:
         request, open_trials = self.requests[event.request]
         model, question = request.model, request.question
-        self._answered.add(model)
+        self.caps.answered.add(model)
         is_judged = question in self.setting.judged
         for received in event.answers:
             if received.number not in open_trials:
@@ -799,7 +618,7 @@ class Machine:
             self.table.move(trial)
             self._paid[trial.key] = received.cost
             if is_judged:
-                self._store_ungraded(trial.key, received.reserve if self.is_capped else NO_COST)
+                self._store_ungraded(trial.key, received.reserve if self.caps.are_set else NO_COST)
             elif self._has_cancelled:  # its grading would be waited for
                 self._store_ungraded(trial.key, NO_COST)
             else:
@@ -815,10 +634,10 @@ class Machine:
     def _check_reserve(self, model: int, received: Received) -> None:
         """Compare the cost of an answer with what caps reserve for it: if its prompt was longer, more is reserved for
         those in flight and the next ones; a model whose answer alone is longer is set aside."""
-        worst, answer, account = self._worst[model], received.answer, self.account.models[model]
+        worst, answer, account = self.caps.worst[model], received.answer, self.account.models[model]
         before = account.largest
         account.note_largest(received.cost)
-        if not self.is_capped or worst.is_unbounded or not 0 < worst.tokens < received.cost.tokens:
+        if not self.caps.are_set or worst.is_unbounded or not 0 < worst.tokens < received.cost.tokens:
             return
         if answer is not None and worst.tokens < answer.completion_tokens:
             self._set_aside(model, EXCEEDED.format(answer.completion_tokens, worst.tokens), Cause.EXCESS)
@@ -827,7 +646,7 @@ class Machine:
             self._write(Note("noticed", model, {"notice": PROMPT_EXCEEDED, "text": text}))
         if account.largest is before:
             return
-        if raised := self.table.raise_reserve(model, self._reserve(model)):
+        if raised := self.table.raise_reserve(model, self.caps.reserve(model)):
             self._write(*(trial._replace(state=RESERVED) for trial in raised))
 
     def _on_failed(self, event: Failed) -> None:
@@ -842,7 +661,7 @@ class Machine:
             why = ChargeKind.KILLED if kind is RequestFailure.GONE else ChargeKind.LOST
             charges.append(self._charge(why, model, [trial.cost for trial in trials]))
         paused = model in self.position and self.controller.is_paused(self.position[model])
-        then = follow_up(kind, has_answered=model in self._answered, is_paused=paused or self._stop > 0)
+        then = follow_up(kind, has_answered=model in self.caps.answered, is_paused=paused or self._stop > 0)
         if then is FollowUp.END_RUN:
             self._refused_at = self._refused_at if self.refused else self._now
             self.refused.setdefault(model, event.reason)
@@ -862,7 +681,7 @@ class Machine:
             self.account.charge(charge)
             self._write(charge)
         elif answers:
-            self._write(self._charge(ChargeKind.LOST, model, [self._reserve(model)] * answers))
+            self._write(self._charge(ChargeKind.LOST, model, [self.caps.reserve(model)] * answers))
         if request is not None and self.unwritten:
             self._permits[self.seq].append((request, model))
         elif request is not None:
@@ -871,24 +690,24 @@ class Machine:
     def _charge(self, kind: ChargeKind, model: int, reserved: Sequence[Cost]) -> Charge:
         """Charge answers at what was reserved for them, or at the mean cost of answers if no cap counts them."""
         cost = NO_COST
-        for reserve in reserved if self.is_capped else [self.account.mean_cost(model)] * len(reserved):
+        for reserve in reserved if self.caps.are_set else [self.account.mean_cost(model)] * len(reserved):
             cost = cost.plus(reserve)
         return self._new_charge(kind, model, len(reserved), cost)
 
     def _charge_in_flight(self, model: int, number: int) -> Charge:
         """Charge trials without a row that a killed start had in flight; a model that was removed has no reserve."""
-        is_reserved = self.is_capped and model in self._worst
-        each = self._reserve(model) if is_reserved else self.account.mean_cost(model)
+        is_reserved = self.caps.are_set and model in self.caps.worst
+        each = self.caps.reserve(model) if is_reserved else self.account.mean_cost(model)
         return self._new_charge(ChargeKind.KILLED, model, number, each.times(number))
 
     def _new_charge(self, kind: ChargeKind, model: int, number: int, cost: Cost) -> Charge:
-        charge = Charge(kind, "answer", model, number, cost, estimated=not self.is_capped)
+        charge = Charge(kind, "answer", model, number, cost, estimated=not self.caps.are_set)
         self.account.charge(charge)
         return charge
 
     def _permit(self, target: int | Key, model: int) -> None:
         """Decide whether a lost request or verdict may be repeated, now that its charge is on disk."""
-        within = not self.is_capped or self._can_afford(NO_COST)
+        within = not self.caps.are_set or self.caps.cover(NO_COST)
         is_unneeded = isinstance(target, int) and not self._is_wanted(model)
         self._actions.append(Allow(target, within and not (self._is_finished or is_unneeded)))
 
@@ -910,31 +729,17 @@ class Machine:
             trial = self.trials.get(key)
             if trial is not None and trial.state is JUDGING and key not in self._judging:
                 needs_judge = trial.question in self.setting.judged
-                if needs_judge and not self._may_judge(trial):
+                if needs_judge and not self.caps.allow_verdict(trial):
                     return
                 self._judging.add(key)
                 self._actions.append(JudgeAnswer(trial) if needs_judge else GradeAnswer(trial))
             self._to_judge.popleft()
 
-    def _may_judge(self, trial: Trial) -> bool:
-        """Whether a judge may be asked about an answer, whose reserve is in the account: the first verdict of a start
-        is waited for as the first answer of a model is."""
-        if self._has_verdict or not self.is_capped or not self._judging:
-            return True
-        return self._can_afford(_unforeseen(trial.verdict.plus(self._unproven_verdicts())))
-
-    def _unproven_verdicts(self) -> Cost:
-        """The reserves of verdicts in flight, until one was given in this start."""
-        reserved = NO_COST
-        for key in () if self._has_verdict else self._judging & self.trials.keys():
-            reserved = reserved.plus(self.trials[key].verdict)
-        return reserved
-
     def _on_graded(self, event: Graded) -> None:
         key, category = event.key, event.category
         trial = self.trials[key]
         reserve = trial.verdict
-        self._has_verdict = self._has_verdict or event.cost != NO_COST
+        self.caps.has_verdict = self.caps.has_verdict or event.cost != NO_COST
         after = trial._replace(
             state=UNGRADED if category is None else DONE,
             cost=self._paid.pop(key, trial.cost),
@@ -956,7 +761,7 @@ class Machine:
         self._watch_grader(event, trial)
         if (
             trial.state is JUDGING
-            and self.is_capped
+            and self.caps.are_set
             and 0 < reserve.tokens < event.cost.tokens - self.setting.vote.tokens
         ):
             reason = VERDICT_EXCEEDED.format(event.cost.tokens, reserve.tokens)
@@ -979,7 +784,7 @@ class Machine:
 
     def _on_verdict_wasted(self, event: VerdictWasted) -> None:
         model = event.key[0]
-        charge = Charge(ChargeKind.LOST, "verdict", model, 1, event.cost, estimated=not self.is_capped)
+        charge = Charge(ChargeKind.LOST, "verdict", model, 1, event.cost, estimated=not self.caps.are_set)
         self.account.charge(charge)
         self._write(charge)
         if event.may_retry:
@@ -1005,7 +810,7 @@ class Machine:
     def all_have_answered(self) -> bool:
         """Whether every model that is asked anything has answered in this start, or has refused its first request."""
         asked = {model for model in self.setting.roster if self.busy[model] or self._queues[model]}
-        return asked <= self._answered | self.refused.keys()
+        return asked <= self.caps.answered | self.refused.keys()
 
     def _on_stop(self, *, at_once: bool) -> None:
         self._stop = 2 if at_once or self._stop else 1
@@ -1026,9 +831,9 @@ class Machine:
 
     def _on_hopeless(self, model: int) -> None:
         """Give up requests that only fail, at the end of a run."""
-        if self._stop or (self._is_finished and not self.is_capped):  # under caps, only a failure has cost nothing
+        if self._stop or (self._is_finished and not self.caps.are_set):  # under caps, only a failure has cost nothing
             numbers = [number for number, (request, _) in self.requests.items() if request.model == model]
-            if not self.is_capped:
+            if not self.caps.are_set:
                 self._failing.update(numbers)
             self._actions.append(Cancel(numbers))
 
@@ -1143,13 +948,3 @@ class Machine:
         """Whether nothing is asked of this model until trials of others want it again."""
         is_paused = model in self.position and self.controller.is_paused(self.position[model])
         return is_paused and not self.busy[model] and not self._is_finished
-
-
-def _unforeseen(reserved: Cost) -> Cost:
-    """What caps provide for beyond the reserves of first requests, should their servers use more."""
-    return reserved.times(UNFORESEEN)._replace(gpu_seconds=0.0)
-
-
-def _outcome(position: int, trial: Trial) -> Outcome:
-    """A graded trial as the core gets it."""
-    return Outcome(position, trial.question, trial.number, trial.category, trial.total, trial.kinds, trial.seconds)

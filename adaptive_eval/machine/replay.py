@@ -97,7 +97,7 @@ def replay_steps(
     has_returned = len(stages) > 1 or any(note.kind == SET_ASIDE for _, note in notes)
     in_commits = is_capped and (is_unbounded or has_returned)
     machine = yield from _replay(log(in_commits), stages, notes, known_answers)
-    if is_capped and not in_commits and (machine.controller.set_aside or machine.has_others):
+    if is_capped and not in_commits and (machine.controller.set_aside or machine.core.has_others):
         return (yield from _replay(log(True), stages, notes, known_answers))
     return machine
 

@@ -283,7 +283,7 @@ async def _regrade(
         if machine.regraded or machine.unpaid:
             graded += machine.regraded
             failed += machine.failed_again
-            short = {} if unpaid == NO_COST else {"short_caps": machine.short_caps(unpaid)}
+            short = {} if unpaid == NO_COST else {"short_caps": machine.caps.short_of(unpaid)}
             body = {"trials": machine.regraded, "so_far": graded, "of": total, "failed": failed, **short}
             driver.tell(store.append(Note(REGRADED, None, body)))
 

@@ -471,7 +471,7 @@ class Start:
     def in_flight(self) -> dict[int, int]:
         """By model: trials that were sent, and have neither an answer that is written nor a row of their own."""
         machine, counts = self.machine, Counter[int]()
-        if not machine.is_capped:
+        if not machine.caps.are_set:
             for trial in machine.trials.values():
                 is_sent = trial.state in (RUNNING, GRADING) and trial.model not in machine.setting.remembers
                 counts[trial.model] += is_sent
@@ -506,7 +506,7 @@ class Start:
         for key in request.keys:
             stored = self.disk.trials.get(key)
             is_reserved = stored is not None and stored[1].state is RESERVED
-            waits = self.machine.is_capped or request.model in self.machine.setting.remembers
+            waits = self.machine.caps.are_set or request.model in self.machine.setting.remembers
             assert is_reserved or not waits, "sent before its reservation was stored"
             assert is_reserved is waits, "a row that nobody needs"
             assert stored is None or is_reserved, "an answer is asked for again"
@@ -534,7 +534,7 @@ class Start:
         request, world, drawn = send.request, self.world, self.chance.random()
         received = [world.received(key) for key in request.keys]
         if any(map(world.is_dead, request.keys)):
-            if world.kind.special == "down" and self.machine._answered:  # else it is an error of the run
+            if world.kind.special == "down" and self.machine.caps.answered:  # else it is an error of the run
                 self.inbox.append(Unservable(request.model, "all its servers are gone"))
             self.inbox.append(Failed(request.id, RequestFailure.UNAVAILABLE, "its server refuses requests"))
             return
@@ -542,7 +542,7 @@ class Start:
         for key in request.keys:
             world.asked[key] += 1
         if drawn < 0.03 * self.is_troubled:
-            waits = self.machine.is_capped
+            waits = self.machine.caps.are_set
             self.inbox.append(Wasted(request.model, request.size, None, request.id if waits else None))
             self.events["lost"] += 1
             if waits:
@@ -556,7 +556,7 @@ class Start:
 
     def judge(self, key: Key) -> None:
         graded = self.world.graded(key)
-        if self.machine.is_capped and self.chance.random() < 0.03 * self.is_troubled:
+        if self.machine.caps.are_set and self.chance.random() < 0.03 * self.is_troubled:
             vote = min(VOTE, graded.cost.tokens)
             self.world.generated += vote
             self.inbox.append(VerdictWasted(key, Cost(VERDICT, VERDICT / 1024)))
@@ -616,7 +616,7 @@ class Start:
         assert decisions(machine) == decisions(again), "live and replay differ"
         if not machine.unwritten:
             assert sums(machine) == sums(again), "the sums of live and replay differ"
-            assert not machine.is_capped or machine.account.total.tokens == sum(self.disk.sums)
+            assert not machine.caps.are_set or machine.account.total.tokens == sum(self.disk.sums)
         self.events["audits"] += 1
 
 
@@ -632,7 +632,7 @@ def decisions(machine: Machine) -> list[object]:
         sorted(controller.set_aside.items()),
         controller.counts.tolist(),
         controller.most_issued,
-        controller._flight.account.spent() if machine.is_capped else None,
+        controller._flight.account.spent() if machine.caps.are_set else None,
     ]
 
 

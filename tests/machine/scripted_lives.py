@@ -86,7 +86,7 @@ def check_end(start: Start) -> None:
         assert decisions(again)[0] == decisions(machine)[0]
         again.handle(Tick(start.seconds))
         actions = again.handle(Opened())
-        if not again.is_capped and again.controller.finished is None and start.world.kind.wall is not None:
+        if not again.caps.are_set and again.controller.finished is None and start.world.kind.wall is not None:
             return
         assert not any(isinstance(action, Send) for action in actions)
         written = [record for action in actions if isinstance(action, Write) for _, record in action.rows]

@@ -7,7 +7,7 @@ import pytest
 
 MACHINE = Path(__file__).parents[2] / "adaptive_eval" / "machine"
 PURE = (
-    *("trial", "records", "charges", "events", "follow_up", "machine", "replay"),
+    *("trial", "records", "charges", "events", "follow_up", "machine", "logged_core", "caps", "replay"),
     *("table", "derived", "first_grades", "facts", "usage", "repeats", "alarms"),
 )
 ALLOWED = {"bisect", "collections", "dataclasses", "enum", "hashlib", "json", "math", "numpy", "operator", "scipy"}
