@@ -20,6 +20,7 @@ from adaptive_eval.core.horizons import MAX_TIMES, MAX_TRIALS
 from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
+from adaptive_eval.report.lines import several
 from adaptive_eval.report.needs import NeedKind, models_with, needs_of, round_up, some_models
 from adaptive_eval.report.results import ModelRow, PairRow, Results
 from adaptive_eval.report.warnings import remedies
@@ -272,8 +273,10 @@ def _correct_grader(ending: "Ending") -> Iterator[Advice]:
 def _raise_limits(ending: "Ending") -> Iterator[Advice]:
     larger = _larger_limits(ending)
     raised = " and ".join(f"{key} to {_typed(key, value)}" for key, value in larger.items())
-    yield _step(ending, f"raise {raised or 'the budget, then'}", larger)
-    results = ending.results
+    results, cost = ending.results, ""
+    if results is not None and [*larger] == ["trials.max"]:  # else limits say what it costs
+        cost = f", for up to {several(math.ceil(_further_answers(results, larger['trials.max'])), 'more answer')}"
+    yield _step(ending, f"raise {raised or 'the budget, then'}{cost}", larger)
     pairs = [] if results is None else _pairs_that_need(results, NeedKind.TRIALS)
     if results is not None and "trials.max" in larger and not any(pair.second is None for pair in pairs):
         key, delta = _larger_delta(results, pairs)
@@ -398,14 +401,18 @@ def _doubled_caps(ending: "Ending") -> dict[str, float]:
 
 def _covering_caps(ending: "Ending", results: Results, trials: float) -> dict[str, float]:
     """The caps that the cost of so many trials per question of the undecided models would exceed, as large as that."""
-    undecided = {name for pair in _pairs_that_need(results, NeedKind.TRIALS) for name in (pair.first, pair.second)}
-    per_model = results.max_trials_per_model * trials / results.setting("trials", "max")
-    asked = [row for row in results.models if row.name in undecided and row.recorded is None]
-    more = sum(max(per_model - row.stored_trials, 0.0) for row in asked)
-    cost, times = results.cost, more / max(results.cost.trials, 1)
+    cost, times = results.cost, _further_answers(results, trials) / max(results.cost.trials, 1)
     used = {key: cost.in_all(key) + times * getattr(cost, key) for key in ("trials", "tokens", "usd")}
     used["gpu_hours"] = (1.0 + times) * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     return {f"budget.{key}": round_up(used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap}
+
+
+def _further_answers(results: Results, trials: float) -> float:
+    """Answers of the undecided models until each has so many trials per question."""
+    undecided = {name for pair in _pairs_that_need(results, NeedKind.TRIALS) for name in (pair.first, pair.second)}
+    per_model = results.max_trials_per_model * trials / results.setting("trials", "max")
+    asked = [row for row in results.models if row.name in undecided and row.recorded is None]
+    return sum(max(per_model - row.stored_trials, 0.0) for row in asked)
 
 
 def _pairs_that_need(results: Results, kind: NeedKind) -> list[PairRow]:

@@ -114,7 +114,7 @@ def test_results_of_ten_models_fit_the_width_of_a_small_terminal(names: tuple[st
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert sum(line.startswith("warning   a warning") for line in lines) == 3
-    assert lines[-6].startswith("to do     raise trials.max to 600:")
+    assert lines[-6].startswith("to do     raise trials.max to 600, for up to ")
     assert lines[-5:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=600",
         "          read the answers:",

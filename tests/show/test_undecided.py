@@ -100,7 +100,7 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     ("reason", "needs", "cap", "raised"),
     [
         (Reason.OUT_OF_REACH, 4.0, 60, r"budget\.trials to \d+"),  # a larger trials.max alone would ask nothing
-        (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 27"),
+        (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 27, for up to [\d,]+ more answers"),
         (Reason.OUT_OF_REACH, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 60"),
         (Reason.BUDGET, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 60"),  # else it would end again
         (Reason.BUDGET, 4.0, 60, r"budget\.trials to \d{3,}"),
@@ -434,7 +434,9 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     assert ask_again.endswith(", and request them again: run the same command again with --ask-again")
     assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
     raised, wider = texts(ended("rrru", needs=20.0))
-    assert raised == "raise trials.max to 60, then run the same command again"
+    assert re.fullmatch(
+        "raise trials.max to 60, for up to [0-9,]+ more answers, then run the same command again", raised
+    )
     assert wider.startswith("or, if such a difference does not matter") and "stopping.delta: 0.0" in wider
     assert " stopping.delta (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
