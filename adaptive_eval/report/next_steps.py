@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
@@ -20,7 +21,8 @@ from adaptive_eval.core.horizons import MAX_TIMES, MAX_TRIALS
 from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
-from adaptive_eval.report.needs import NeedKind, models_with, needs_of, round_up, some_models
+from adaptive_eval.report.lines import safe_line
+from adaptive_eval.report.needs import MAX_NAMES, NeedKind, models_with, needs_of, round_up, some_models
 from adaptive_eval.report.results import ModelRow, PairRow, Results
 from adaptive_eval.report.warnings import remedies
 from adaptive_eval.report.words import deciding_rule, draws_questions
@@ -247,7 +249,12 @@ def _restore_models(ending: "Ending") -> Iterator[Advice]:
     if Cause.GRADER in causes and NeedKind.GRADES not in ending.needs:
         yield from _grade_again(ending)
     if Cause.SERVER in causes or not causes & {Cause.BUDGET, Cause.GRADER}:
-        yield _step(ending, "start the servers, or fix what the reason says, then")
+        lost = [
+            f"{safe_line(name)}: {loss.headline}" for name, loss in ending.lost.items() if loss.cause is Cause.SERVER
+        ]
+        is_named = not lost or ending.reason is Reason.BLOCKED  # by the headline
+        why = "" if is_named else f" ({safe_line(first_few(lost, MAX_NAMES))})"
+        yield _step(ending, f"start the servers, or fix the cause{why}, then")
 
 
 def _label_more(ending: "Ending") -> Iterator[Advice]:
