@@ -40,7 +40,7 @@ pairs, a new run then decided 138, by 1 time as much 79, and without the differe
 MAX_DELTA = 0.25
 """No `delta` is advised that is a larger share of the range of scores."""
 UNKNOWN_DELTA = "DELTA"
-NO_MATTER = "if such a difference does not matter to you, start over with a larger {}"
+NO_MATTER = "start over with a larger {}, if such a difference does not matter to you"
 ASK_AGAIN = "fix the server; then discard the answers that the alarm is about, and request them again"
 """Words before the command that does it."""
 
@@ -278,20 +278,23 @@ def _correct_grader(ending: "Ending") -> Iterator[Advice]:
 def _raise_limits(ending: "Ending") -> Iterator[Advice]:
     larger = _larger_limits(ending)
     raised = " and ".join(f"{key} to {_typed(key, value)}" for key, value in larger.items())
-    yield _step(ending, f"raise {raised or 'the budget, then'}", larger)
-    results = ending.results
+    results, others = ending.results, NeedKind.NEW_RUN in ending.needs
     pairs = [] if results is None else _pairs_that_need(results, NeedKind.TRIALS)
-    if results is not None and "trials.max" in larger and not any(pair.second is None for pair in pairs):
+    only = f", for {len(pairs)} of the undecided comparisons" if others else ""
+    yield _step(ending, f"raise {raised or 'the budget, then'}{only}", larger)
+    if results is not None and "trials.max" in larger and not others and not any(pair.second is None for pair in pairs):
         key, delta = _larger_delta(results, pairs)
         if delta != UNKNOWN_DELTA:
-            yield _step(ending, f"or, {NO_MATTER.format(key)}", {key: delta}, fresh=True)
+            yield _step(ending, f"or {NO_MATTER.format(key)}", {key: delta}, fresh=True)
 
 
 def _start_over(ending: "Ending") -> Iterator[Advice]:
-    """How to get a verdict on pairs that this run cannot decide: by more answers, or as a tie."""
+    """How to get a verdict on pairs that this run cannot decide: by more answers, or as a tie; a new run has to decide
+    those that this one can, too."""
     results = ending.results
     assert results is not None  # which have the pairs
     pairs = _pairs_that_need(results, NeedKind.NEW_RUN)
+    both = [*pairs, *_pairs_that_need(results, NeedKind.TRIALS)]
     models = {name for pair in pairs for name in (pair.first, pair.second)}
     alone = all(pair.second is None for pair in pairs) and not results.gate  # no delta lets a value be tied
     if draws_questions(results.decisions):
@@ -306,15 +309,17 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
             text, other = "if a wider interval will do,", {"objective.half_width": "WIDTH"}
         yield _step(ending, f"{text} start over with it", other, fresh=True)
     elif alone:
-        yield _with_larger_max(ending, results, pairs)
+        yield _with_larger_max(ending, results, both)
     elif any(row.gate == UNDECIDED and row.model in models for row in results.groups):
-        gates = "larger gates of the benchmarks that are undecided, or a larger stopping.delta"
-        yield _step(ending, f"if such a difference does not matter to you, start over with {gates}", fresh=True)
+        gates = "stopping.delta, or larger gates of the benchmarks that are undecided"
+        yield _step(ending, NO_MATTER.format(gates), fresh=True)
     else:
-        key, delta = _larger_delta(results, pairs)
-        more = [] if any(_is_too_close(results, pair) for pair in pairs) else [_with_larger_max(ending, results, pairs)]
+        key, delta = _larger_delta(results, both)
+        more = [] if any(_is_too_close(results, pair) for pair in both) else [_with_larger_max(ending, results, both)]
         wider = [_step(ending, NO_MATTER.format(key), {key: delta}, fresh=True)]
-        yield from [*more, *wider] if delta == UNKNOWN_DELTA else [*wider, *more]
+        steps = [*more, *wider] if delta == UNKNOWN_DELTA else [*wider, *more]
+        or_else = NeedKind.TRIALS in ending.needs
+        yield from (replace(step, text=f"or {step.text}") if at or or_else else step for at, step in enumerate(steps))
 
 
 def _with_larger_max(ending: "Ending", results: Results, pairs: Sequence[PairRow]) -> Advice:

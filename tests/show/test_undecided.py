@@ -198,7 +198,7 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     pair = results.pairs[3]
     assert pair.certifiable_delta is not None and pair.difference is not None
     width = abs(pair.difference) + pair.certifiable_delta
-    assert step.text.startswith("if such a difference does not matter to you, start over")
+    assert step.text == "start over with a larger stopping.delta, if such a difference does not matter to you:"
     (delta,) = re.findall(r"--fresh --set stopping\.delta=([0-9.]+)$", step.command or "")
     assert width < float(delta) < 1.5 * width and "trials.max" not in (step.command or "")
     elsewhere = advice(results, "mine.yaml", "--run-dir", "runs/b3", "--set", "stopping.delta=0.01")
@@ -221,8 +221,21 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     assert advice(left).text.startswith("raise ")
     none = replace(left, pairs=(*left.pairs[:3], replace(left.pairs[3], deciding_max=None)))
     wider, more = next_steps(Ending(reason=Reason.OUT_OF_REACH, results=none, trials=9, arguments=("mine.yaml",)))
-    assert wider.text == "if such a difference does not matter to you, start over with a larger stopping.delta:"
+    assert wider.text.startswith("start over with a larger stopping.delta, if such a difference does not matter")
     assert (more.command or "").endswith("--fresh --set trials.max=60")
+
+
+def test_pairs_with_different_needs_get_alternatives_that_say_what_each_decides() -> None:
+    results = ended("rruu", needs=20.0)
+    needs_new_run = replace(results.pairs[2], deciding_max=None, trials_needed=15.0, certifiable_delta=0.02)
+    results = replace(results, pairs=(*results.pairs[:2], needs_new_run, results.pairs[3]))
+    raised, wider, more = next_steps(
+        Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9, arguments=("mine.yaml",))
+    )
+    assert raised.text == "raise trials.max to 60, for 1 of the undecided comparisons:"
+    assert wider.text.startswith("or start over with a larger stopping.delta")
+    assert (wider.command or "").endswith(" --fresh --set stopping.delta=0.062"), "as the second pair needs"
+    assert more.text.startswith("or start over with a larger trials.max") and (more.command or "").endswith("max=60")
 
 
 @pytest.mark.parametrize(("verdicts", "at"), [("uruu", 0), ("rruo", 2), ("turr", 1)])
@@ -428,8 +441,11 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
     raised, wider = texts(ended("rrru", needs=20.0))
     assert raised == "raise trials.max to 60, then run the same command again"
-    assert wider.startswith("or, if such a difference does not matter") and "stopping.delta: 0.0" in wider
-    assert " stopping.delta (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
+    assert (
+        wider.startswith("or start over with a larger stopping.delta, if such a difference does not matter")
+        and "stopping.delta: 0.0" in wider
+    )
+    assert " matter to you (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
 
 def test_answers_of_logs_are_not_asked_for_again() -> None:
