@@ -41,7 +41,7 @@ LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""
 NAMED = 3
 """Models or settings that one warning names."""
-AFRESH = "a run that starts with this maximum (--fresh), or with `rule: anytime`, avoids this"
+AFRESH = "a new run (--fresh) with this maximum, or `rule: anytime`, avoids this"
 
 
 def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
@@ -58,8 +58,8 @@ def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequen
 def _extension_price(rule: Rule, extension: Extension) -> str:
     if extension.leaves_error:
         return (
-            "the promise holds, and undecided comparisons go on with what is left of their allowed error: they need "
-            f"stronger evidence, and those with none left cannot be decided any more; {AFRESH}"
+            "the promise holds, but comparisons that were undecided then need stronger evidence, and cannot be decided "
+            f"once their allowed error is used up; {AFRESH}"
         )
     if isinstance(rule, Extendable):
         return "the rule does not depend on it, and its promise holds"
