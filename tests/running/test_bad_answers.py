@@ -155,7 +155,7 @@ def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(
     done = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)])
     assert "another round" not in done.stdout and "An alarm about answers ends the run" in done.stdout
     shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"]).stdout
-    assert ("Stopped because of the answers of bob." in shown) == (what == "cut")
+    assert ("Stopped by an alarm: bob: " in shown) == (what == "cut") and "Stopped because of" not in shown
     assert "if you change the grader" in shown and "to continue" not in shown
     ended = place.run(**changes)
     assert ended.exit_code == ExitCode.SPENT and "another round" not in ended.stdout
