@@ -191,10 +191,10 @@ def _plan_lines(prepared: PreparedRun) -> Iterator[str]:
     yield f"at most   {', '.join(_maximum_costs(plan))}"
     bounded = [model for model in config.asked if model.sampling.max_tokens is not None]
     if any(model.inspect is None for model in bounded):
-        worst = f"max_tokens, one token per byte of a prompt, and a reserve of {TEMPLATE_TOKENS}"
-        yield f"          (limits, or the worst case: {worst})"
+        worst = f"every answer at max_tokens, one token per byte of the prompt, and {TEMPLATE_TOKENS} more"
+        yield f"          (the budget, or the worst case: {worst})"
     if any(model.inspect is not None for model in bounded):
-        yield f"          (limits, or for models asked by Inspect the worst case: {SAMPLE_MARGIN} times max_tokens)"
+        yield f"          (the budget, or for models asked by Inspect the worst case: {SAMPLE_MARGIN} times max_tokens)"
     prompt, question = prepared.prompts[0][0], prepared.questions[0]
     first = prompt.text if prompt.text is not None else (prompt.messages or ())[-1].content
     first = question.prompt if asked_by_inspect(config, question) else first

@@ -1,10 +1,11 @@
-"""Checks whether the caps cover the worst case of the first round; if not, explains the effect and the fix."""
+"""Checks before the first round whether the caps cover its worst case, and whether answers to a question differ."""
 
 import math
 from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.planning import asked_first, bounded_costs
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -22,6 +23,8 @@ UNITS: dict[str, tuple[float, int]] = {
 
 NO_ANSWERS = "no answers will be requested, since the budget does not cover one answer per model"
 TOO_FEW = "no answers will be requested, since the budget does not cover the first round"
+MAX_NAMED = 3
+"""Models that a warning names."""
 IN_PARTS = "the first round will be requested in parts; there is no ranking if the budget does not cover all of it"
 
 
@@ -36,9 +39,10 @@ def unbounded_models(plan: Plan, names: Sequence[str]) -> Iterator[str]:
 
 
 def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
-    """A warning for each cap that does not cover the worst case of the first round."""
+    """Warnings of caps that do not cover the worst case of the first round, and of greedy models."""
     plan, config = prepared.plan, prepared.config
     yield from unbounded_models(plan, prepared.models)
+    yield from _greedy_models(config)
     opening, worst = asked_first(plan), bounded_costs(plan)
     trials, of_one_each = opening.sum(axis=1), np.minimum(opening, 1).sum(axis=1) @ worst
     needs, minimum = trials @ worst, np.minimum(trials, 1) @ worst
@@ -65,6 +69,16 @@ def first_round_problems(prepared: PreparedRun) -> Iterator[str]:
         yield (
             f"{follows}: {cost}, but budget.{key} is {cap / unit:,.6g}. Set budget.{key} to "
             f"{larger} or more, or lower {', '.join(others)}{' or ' if others else ''}{last}"
+        )
+
+
+def _greedy_models(config: RunConfig) -> Iterator[str]:
+    """A warning about models that give nearly the same answer to a question every time."""
+    names = [model.name for model in config.asked if model.sampling.temperature == 0]
+    if names and config.trials.max > 1:
+        yield (
+            f"at temperature 0, further answers of {first_few(names, MAX_NAMED)} to a question hardly differ from the "
+            "first, but cost as much. Set sampling.temperature, or trials.max to 1"
         )
 
 

@@ -172,8 +172,8 @@ OPTIMAL = RuleEntry(
     name="optimal",
     make=Optimal,
     summary="holds at any number of looks, and gives up early",
-    description="A comparison is decided when |z| reaches the boundary, and given up when the chance that it "
-    "will be decided is less than the share of {horizon} that is left, divided by {worth} (stopping.options.worth).",
+    description="A comparison is decided when |z| reaches the boundary. It is given up when its chance of a decision, "
+    "times {worth} (stopping.options.worth), is less than the unused share of {horizon}.",
     promise=HOLDS_AT_ANY_LOOK,
     correctable=True,
     gives_up=True,

@@ -51,7 +51,7 @@ _MAX_LOGPROB = 0.01
 """Largest log-probability: rounding on a server can lift that of a certain token a little above 0."""
 _MAX_ALTERNATIVES = 128
 """Maximum number of alternative tokens read at one position."""
-NO_USAGE = Notice("no_usage", "its server does not say how many tokens answers use: they are estimated from the texts")
+NO_USAGE = Notice("no_usage", "its server reports no token counts: they are estimated from the texts")
 _LOW_USAGE_TEXT = "its server reports fewer tokens than such texts must have: they are estimated from the texts"
 _ABSURD_ANSWER_TEXT = "its server reports {} tokens for an answer, more than any model can generate: {} are counted"
 _ABSURD_PROMPT_TEXT = "its server reports {} tokens for a prompt, more than any model can read: {} are counted"

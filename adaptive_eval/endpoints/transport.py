@@ -249,6 +249,8 @@ def translate_error(error: Exception, url: URL, connect: float | None = None) ->
 
 def refusal_reason(error: BaseException) -> str:
     """The system's reason for a failed connection, without asyncio's description of the call and the address."""
+    if "WRONG_VERSION_NUMBER" in str(error):
+        return "it answers without TLS: use http:// in base_url"
     codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
     reason = ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))
     return reason or "it was closed at once"  # for example an http server that is called by https

@@ -285,7 +285,7 @@ class RecordGatherer:
             key = next((name for name in names if name in self._configured.questions), None)
             if key is None:
                 raise LogError(
-                    f"{place}: the configuration has no question {record.question!r}; leave it out with "
+                    f"{place}: the configuration has no question with the id {record.question!r}; leave it out with "
                     f"--leave-out {record.question!r}, or give a configuration that has it"
                 )
             return key

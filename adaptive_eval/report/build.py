@@ -122,6 +122,7 @@ def look_results(snapshot: Snapshot) -> Results:
         ),
         labelled=snapshot.labelled,
     )
+    results = replace(results, pairs=tuple(_needing_more(results, pair) for pair in pairs))
     if snapshot.by_grades is None or snapshot.labelled is None:
         return results
     if _labels_decide(results, result.reason, is_lacking=bool(snapshot.set_aside)):
@@ -292,6 +293,15 @@ def _pair_row(subject: RunSubject, comparison: ComparisonResult) -> PairRow:
         by_trial=comparison.by_trial,
         variance_by_trial=comparison.variance_by_trial,
     )
+
+
+def _needing_more(results: Results, pair: PairRow) -> PairRow:
+    """A pair that needs more trials per question than it has, if it is open."""
+    has = [row.trials for row in results.models if row.name in (pair.first, pair.second) and row.recorded is None]
+    if pair.trials_needed is None or pair.verdict != Verdict.OPEN or not has:
+        return pair
+    per_question = results.max_trials_per_model / (results.setting("trials", "max") or 1)
+    return replace(pair, trials_needed=max(pair.trials_needed, math.floor(min(has) / per_question) + 1.0))
 
 
 def _finite_numbers(of: object, names: str) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def _run_sentence(event: Event) -> str | None:
             return f"outcomes of the run {event.run} count in the scores (R0)"
         case notes.OutcomesRecorded():
             trials = sum(category is not None for row in event.outcomes.values() for category in row)
-            return f"{event.model} is recorded: {trials} outcomes of the run {event.run} are used"
+            return f"{event.model} is recorded: {trials:,} outcomes of the run {event.run} are used"
         case notes.ThresholdsFrozen():
             fitted = [f"{name} {value:.4g}" for name, value in event.values.items()]
             fitted += [f"the usual length of {several(len(event.medians), 'question')}"] if event.medians else []

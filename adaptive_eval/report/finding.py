@@ -428,8 +428,10 @@ def _within_delta(results: Results) -> str:
 
 
 def has_tiers(results: Results) -> bool:
-    """Whether tiers say anything: a gate judges each model alone, and a pick compares rivals with the leader only."""
-    return not results.gate and pick_margin(results) is None
+    """Whether tiers say anything: a gate judges each model alone, and a pick, or the choice of the cheapest, compares
+    models with one of them only."""
+    is_choice = objective_view(results.decisions).margin is not None
+    return not results.gate and not is_choice and pick_margin(results) is None
 
 
 def pick_margin(results: Results) -> str | None:

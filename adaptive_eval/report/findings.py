@@ -52,7 +52,8 @@ def find(results: Results | None, used: Used, ended: str | None = None, steps: S
     if results is None:
         return _find_unjudged(used, ended, steps)
     headline, outcome = finding(results), gate_outcome(results.gate)
-    is_said = outcome is not None and ended is not None and ended.startswith(headline)
+    is_said = results.run.reason == Reason.ALARM and bool(results.alarms)
+    is_said |= outcome is not None and ended is not None and ended.startswith(headline)
     return Findings(
         state=outcome if outcome not in (None, OPEN) and results.run.status == "finished" else results.run.status,
         headline=headline,

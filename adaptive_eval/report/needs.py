@@ -35,7 +35,7 @@ class NeedKind(Enum):
     INDEPENDENT_ANSWERS = "answers of {models} that do not come back word for word"
     GRADES = "grades for the ungraded answers of {models}"
     MODEL = "answers of {models} (set aside)"
-    LABELS = f"more labels of answers of {{models}} (at least {MIN_LABELS} each)"
+    LABELS = f"more labels of answers of {{models}} (fewer than {MIN_LABELS} each do not count)"
     BETTER_GRADES = "grades with fewer mistakes for answers of {models}, which all have labels"
     TRIALS = "{trials}"
     NEW_RUN = "more than this run can give: {trials}"
@@ -236,12 +236,12 @@ def undecided_sentence(results: Results) -> str | None:
         return None
     more, need, apart = sum(row.verdict in UNDECIDED for row in results.pairs) - 1, need_of(results, pair), ""
     what, verb = "comparison" if results.compares else "score", "is" if more == 1 else "are"
-    others = f"; {several(more, f'more {what}')} {verb} undecided" if more else ""
+    others = f" {several(more, f'more {what}')} {verb} undecided." if more else ""
     if pair.difference is not None and need.kind in OF_TRIALS:  # else the scores may be wrong
         subject = "it differs" if pair.second is None else "they differ"
         apart = f": {subject} by {Scale.of(results.weights).rounded_points(abs(pair.difference))}"
     state = "undecided" if results.compares else "not as precise as requested"
-    return f"{_subject(results, pair)} is {state}{apart}{others}. It needs {need.missing(results)}."
+    return f"{_subject(results, pair)} is {state}{apart}. It needs {need.missing(results)}.{others}"
 
 
 def need_sentence(results: Results, pair: PairRow) -> str:

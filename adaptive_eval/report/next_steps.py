@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from adaptive_eval.base.errors import ExitCode
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.load import CONFIGURATIONS
 from adaptive_eval.core import Reason
 from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
@@ -20,8 +21,8 @@ from adaptive_eval.core.horizons import MAX_TIMES, MAX_TRIALS
 from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.gate import UNDECIDED
-from adaptive_eval.report.lines import several
-from adaptive_eval.report.needs import NeedKind, models_with, needs_of, round_up, some_models
+from adaptive_eval.report.lines import safe_line, several
+from adaptive_eval.report.needs import MAX_NAMES, NeedKind, models_with, needs_of, round_up, some_models
 from adaptive_eval.report.results import ModelRow, PairRow, Results
 from adaptive_eval.report.warnings import remedies
 from adaptive_eval.report.words import deciding_rule, draws_questions
@@ -39,7 +40,7 @@ pairs, a new run then decided 138, by 1 time as much 79, and without the differe
 MAX_DELTA = 0.25
 """No `delta` is advised that is a larger share of the range of scores."""
 UNKNOWN_DELTA = "DELTA"
-NO_MATTER = "if such a difference does not matter to you, start over with a larger {}"
+NO_MATTER = "start over with a larger {}, if such a difference does not matter to you"
 ASK_AGAIN = "fix the server; then discard the answers that the alarm is about, and request them again"
 """Words before the command that does it."""
 
@@ -249,7 +250,12 @@ def _restore_models(ending: "Ending") -> Iterator[Advice]:
     if Cause.GRADER in causes and NeedKind.GRADES not in ending.needs:
         yield from _grade_again(ending)
     if Cause.SERVER in causes or not causes & {Cause.BUDGET, Cause.GRADER}:
-        yield _step(ending, "start the servers, or fix what the reason says, then")
+        lost = [
+            f"{safe_line(name)}: {loss.headline}" for name, loss in ending.lost.items() if loss.cause is Cause.SERVER
+        ]
+        is_named = not lost or ending.reason is Reason.BLOCKED  # by the headline
+        why = "" if is_named else f" ({safe_line(first_few(lost, MAX_NAMES))})"
+        yield _step(ending, f"start the servers, or fix the cause{why}, then")
 
 
 def _label_more(ending: "Ending") -> Iterator[Advice]:
@@ -273,22 +279,26 @@ def _correct_grader(ending: "Ending") -> Iterator[Advice]:
 def _raise_limits(ending: "Ending") -> Iterator[Advice]:
     larger = _larger_limits(ending)
     raised = " and ".join(f"{key} to {_typed(key, value)}" for key, value in larger.items())
-    results, cost = ending.results, ""
+    results, others, notes = ending.results, NeedKind.NEW_RUN in ending.needs, list[str]()
     if results is not None and [*larger] == ["trials.max"]:  # else limits say what it costs
-        cost = f", for up to {several(math.ceil(_further_answers(results, larger['trials.max'])), 'more answer')}"
-    yield _step(ending, f"raise {raised or 'the budget, then'}{cost}", larger)
+        notes += [f"up to {several(math.ceil(_further_answers(results, larger['trials.max'])), 'more answer')}"]
     pairs = [] if results is None else _pairs_that_need(results, NeedKind.TRIALS)
-    if results is not None and "trials.max" in larger and not any(pair.second is None for pair in pairs):
+    notes += [f"for {len(pairs)} of the undecided comparisons"] if others else []
+    told = f" ({', '.join(notes)})" if notes else ""
+    yield _step(ending, f"raise {raised or 'the budget, then'}{told}", larger)
+    if results is not None and "trials.max" in larger and not others and not any(pair.second is None for pair in pairs):
         key, delta = _larger_delta(results, pairs)
         if delta != UNKNOWN_DELTA:
-            yield _step(ending, f"or, {NO_MATTER.format(key)}", {key: delta}, fresh=True)
+            yield _step(ending, f"or {NO_MATTER.format(key)}", {key: delta}, fresh=True)
 
 
 def _start_over(ending: "Ending") -> Iterator[Advice]:
-    """How to get a verdict on pairs that this run cannot decide: by more answers, or as a tie."""
+    """How to get a verdict on pairs that this run cannot decide: by more answers, or as a tie; a new run has to decide
+    those that this one can, too."""
     results = ending.results
     assert results is not None  # which have the pairs
     pairs = _pairs_that_need(results, NeedKind.NEW_RUN)
+    both = [*pairs, *_pairs_that_need(results, NeedKind.TRIALS)]
     models = {name for pair in pairs for name in (pair.first, pair.second)}
     alone = all(pair.second is None for pair in pairs) and not results.gate  # no delta lets a value be tied
     if draws_questions(results.decisions):
@@ -303,15 +313,17 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
             text, other = "if a wider interval will do,", {"objective.half_width": "WIDTH"}
         yield _step(ending, f"{text} start over with it", other, fresh=True)
     elif alone:
-        yield _with_larger_max(ending, results, pairs)
+        yield _with_larger_max(ending, results, both)
     elif any(row.gate == UNDECIDED and row.model in models for row in results.groups):
-        gates = "larger gates of the benchmarks that are undecided, or a larger stopping.delta"
-        yield _step(ending, f"if such a difference does not matter to you, start over with {gates}", fresh=True)
+        gates = "stopping.delta, or larger gates of the benchmarks that are undecided"
+        yield _step(ending, NO_MATTER.format(gates), fresh=True)
     else:
-        key, delta = _larger_delta(results, pairs)
-        more = [] if any(_is_too_close(results, pair) for pair in pairs) else [_with_larger_max(ending, results, pairs)]
+        key, delta = _larger_delta(results, both)
+        more = [] if any(_is_too_close(results, pair) for pair in both) else [_with_larger_max(ending, results, both)]
         wider = [_step(ending, NO_MATTER.format(key), {key: delta}, fresh=True)]
-        yield from [*more, *wider] if delta == UNKNOWN_DELTA else [*wider, *more]
+        steps = [*more, *wider] if delta == UNKNOWN_DELTA else [*wider, *more]
+        or_else = NeedKind.TRIALS in ending.needs
+        yield from (replace(step, text=f"or {step.text}") if at or or_else else step for at, step in enumerate(steps))
 
 
 def _with_larger_max(ending: "Ending", results: Results, pairs: Sequence[PairRow]) -> Advice:
@@ -412,7 +424,7 @@ def _further_answers(results: Results, trials: float) -> float:
     undecided = {name for pair in _pairs_that_need(results, NeedKind.TRIALS) for name in (pair.first, pair.second)}
     per_model = results.max_trials_per_model * trials / results.setting("trials", "max")
     asked = [row for row in results.models if row.name in undecided and row.recorded is None]
-    return sum(max(per_model - row.stored_trials, 0.0) for row in asked)
+    return float(sum(max(per_model - row.stored_trials, 0.0) for row in asked))
 
 
 def _pairs_that_need(results: Results, kind: NeedKind) -> list[PairRow]:

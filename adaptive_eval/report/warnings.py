@@ -41,7 +41,7 @@ LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""
 NAMED = 3
 """Models or settings that one warning names."""
-AFRESH = "a run that starts with this maximum (--fresh), or with `rule: anytime`, avoids this"
+AFRESH = "a new run (--fresh) with this maximum, or `rule: anytime`, avoids this"
 
 
 def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequence[Event]) -> Iterator[Caution]:
@@ -58,8 +58,8 @@ def horizon_cautions(rule: Rule, extensions: Sequence[Extension], events: Sequen
 def _extension_price(rule: Rule, extension: Extension) -> str:
     if extension.leaves_error:
         return (
-            "the promise holds, and undecided comparisons go on with what is left of their allowed error: they need "
-            f"stronger evidence, and those with none left cannot be decided any more; {AFRESH}"
+            "the promise holds, but comparisons that were undecided then need stronger evidence, and cannot be decided "
+            f"once their allowed error is used up; {AFRESH}"
         )
     if isinstance(rule, Extendable):
         return "the rule does not depend on it, and its promise holds"
@@ -460,28 +460,28 @@ def unknown_cautions(
     """Warn of answers without a grade, and of those of the kinds that are `unsure`, with their largest effect on each
     score; `recorded`: the number of answers of each recorded model, whose kinds are unknown."""
     for row in sorted(results, key=lambda row: row.model):
-        usage, answers = usages[row.model], recorded.get(row.model, usages[row.model].trials)
+        usage = usages[row.model]
         signals, failed = usage.signals, usage.signals["unanswered"]
         ungraded, late = usage.ungraded - failed, 0 if isfinite(row.score) else signals["timed_out"]
         kinds = AnswerKind(sum(kind for kind in unsure if signals[kind.signal]))
         phrase = (
             kinds.phrase if kinds else "are incomplete or empty" if AnswerKind.EMPTY in unsure else "are incomplete"
         )
-        parts = [f"{row.unsure} {phrase}"] if row.unsure else []
-        parts += [f"{late} {PHRASES[AnswerKind.TIMED_OUT]}"] if late else []
+        scored, stored = recorded.get(row.model, row.trials), recorded.get(row.model, usage.trials)
+        parts = [f"{late} {PHRASES[AnswerKind.TIMED_OUT]}"] if late else []
         parts += [f"{failed} never came, since every attempt at them failed"] if failed else []
         parts += [f"{ungraded} could not be graded"] if ungraded else []
-        if not parts:
+        shares = [f"of {scored} scored answers {row.unsure} {phrase}"] if row.unsure else []
+        shares += [f"of {stored} answers {' and '.join(parts)}"] if parts else []
+        if not shares:
             continue
         moved = ", and are in no score"
         if row.highest > row.lowest:
             ends = scale.width(row.lowest), scale.width(row.highest)
             moved = f"; the score would be {ends[0]} if all of them were wrong, {ends[1]} if right"
-        consequences = (
-            ". No comparison is decided that their grades could reverse" if usage.ungraded or row.unsure else ""
-        )
+        consequences = ". Comparisons that they could reverse stay undecided" if usage.ungraded or row.unsure else ""
         consequences += ". The next start grades them again" if ungraded else ""
-        yield Caution("unknown", names[row.model], f"of {answers} answers {' and '.join(parts)}{moved}{consequences}")
+        yield Caution("unknown", names[row.model], f"{' and '.join(shares)}{moved}{consequences}")
 
 
 def repeat_caution(name: str, usage: TrialUsage, sampled: Sampled | None) -> Caution | None:

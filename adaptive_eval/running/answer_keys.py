@@ -48,7 +48,7 @@ async def check_keys(prepared: PreparedRun) -> KeyCheck:
         grader = grader.keyed
     _require_metric_directions(prepared)
     if isinstance(grader, AskedGrader):
-        return KeyCheck(0, f"the grader is a {grader.kind}, which is asked about answers alone", tried=False)
+        return KeyCheck(0, f"the grader is a {grader.kind}", tried=False)
     async with GradingPool(grader, prepared.rubric, config.worker_settings) as pool:
         return await require_right_keys(grader, pool, prepared.questions)
 

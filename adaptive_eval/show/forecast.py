@@ -195,7 +195,7 @@ def _time_line(forecast: Forecast) -> Iterator[str]:
         yield "  These are expected costs. A limit must cover the worst case of the first round; `validate` warns if it"
         yield "  does not"
     if forecast.times_as_long is not None:
-        parts = [f"  expected time: {forecast.times_as_long:.1f} times that of the fixed design"]
+        parts = [f"  expected time: {forecast.times_as_long:.0%} of the fixed design's"]
         if forecast.times_as_long > SLOW_RATIO:
             parts = [f"{parts[0]}, whose servers are always busy", *_faster_settings(forecast)]
         yield "; ".join(parts)

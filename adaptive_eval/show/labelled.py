@@ -31,7 +31,7 @@ def label_blocks(results: Results) -> Iterator[Block]:
         yield (
             "A corrected score estimates the score if all answers had labels (prediction-powered inference); its "
             "interval includes the error of the correction. Labelled answers must not be selected by their content; "
-            "adaptive-eval label selects none. Ranking, verdicts and gate use the corrected scores."
+            "adaptive-eval label draws them at random. Ranking, verdicts and gate use the corrected scores."
         )
     if labelled.alone:
         yield "These scores use only the answers of this run: earlier outcomes (R0) have no labels."

@@ -346,7 +346,7 @@ def _beyond_record_caution(source: OutcomeSource, controller: Controller) -> Ite
     if beyond:
         text = (
             f"{beyond:,} of {int(trials.sum()):,} trials go beyond what was recorded ({source.recorded.min()} to "
-            f"{source.recorded.max()} a question) and were drawn from the recorded shares, as if those were the truth; "
+            f"{source.recorded.max()} per question), and are drawn from the recorded shares as if true; "
             "a smaller trials.max keeps a replay within its record"
         )
         yield Caution("beyond_record", None, text)

@@ -48,6 +48,14 @@ def prepared(
     return prepare(checked.config)
 
 
+def test_greedy_models_are_warned_of_unless_each_question_is_asked_once() -> None:
+    greedy = CONFIG.replace("temperature: 0.5", "temperature: 0")
+    (warning,) = first_round_problems(prepared("wall_time: 1h", config=greedy))
+    assert "answers of one, two to a question hardly differ" in warning
+    assert not list(first_round_problems(prepared("wall_time: 1h", trials="{min: 1, max: 1}", config=greedy)))
+    assert not list(first_round_problems(prepared("wall_time: 1h")))
+
+
 @pytest.mark.parametrize(
     ("key", "grader", "follows", "lowers"),
     [

@@ -91,7 +91,7 @@ def test_looks_of_the_rule_optimal_lie_as_blocks_do(tmp_path: Path) -> None:
     assert spacing.finest == pytest.approx(0.5 * 100 / 2000)
     assert run_in_words(prepare(config)).endswith("one trial of each in blocks of 100")
     words = decisions_in_words(config, {}, began_at=1, imported=False)
-    assert "less than the share of one trial of every question that is left" in words.rule
+    assert "less than the unused share of one trial of every question" in words.rule
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import socket
+import ssl
 import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
@@ -251,6 +252,9 @@ def test_each_reason_for_which_no_address_of_a_host_answers_is_told_once() -> No
     assert refusal_reason(OSError(f"Multiple exceptions: {failed}")) == os.strerror(111)
     assert refusal_reason(OSError(-2, "Name or service not known")) == "Name or service not known"
     assert refusal_reason(ConnectionResetError()) == "it was closed at once"
+    assert refusal_reason(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")).endswith(
+        "use http:// in base_url"
+    )
 
 
 # -- what is and what is no response -----------------------------------------------------------------------------

@@ -234,6 +234,17 @@ def test_what_a_model_lacks_is_asked_for_and_until_then_the_others_are_judged(si
     assert all(row["set_aside"] is None for row in results["models"])
 
 
+def test_one_answer_per_question_needs_more_than_one(tmp_path: Path) -> None:
+    rows = [
+        {"model": model, "question": f"q{n}", "correct": n < right}
+        for n in range(60)
+        for model, right in (("a", 30), ("b", 42))
+    ]
+    taken(lines(tmp_path / "log.jsonl", rows), "--to", run := tmp_path / "run")
+    (pair,) = read_results(run).pairs
+    assert pair.verdict == "open" and pair.trials_needed == 2.0
+
+
 def test_a_finished_design_is_judged_by_one_look(tmp_path: Path) -> None:
     table = [
         {"model": model, "question": f"q{key}", "category": int((7 * trial + 3 * key) % 10 < rate)}

@@ -197,7 +197,7 @@ def test_names_and_ids_are_those_of_the_configuration(source: Path, tmp_path: Pa
     assert list(outcomes(tmp_path / "run")) == [("a", "q0", 0)]
     path.write_text(json.dumps({"model": "a", "question": "q9", "category": 1}))
     other = (path, "--to", tmp_path / "other", "--config", source / "config.yaml")
-    assert "has no question 'q9'; leave it out with --leave-out" in imported(*other).stderr
+    assert "has no question with the id 'q9'; leave it out with --leave-out" in imported(*other).stderr
     mistyped = imported(path, "--to", tmp_path / "other", "--leave-out", "y")
     assert "--leave-out names y, but there is no such model or question" in mistyped.stderr
 

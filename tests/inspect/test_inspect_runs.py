@@ -420,7 +420,7 @@ def test_where_a_provider_says_no_usage_a_cap_counts_the_texts_of_all_models(sit
     roles = {"roles": {"grader": "scripted/silent-judge"}}
     skills = ("silent-p95", "silent-p10")
     ended = run(site, write(site, "judged", skills=skills, benchmark=roles, budget={"tokens": 1600}))
-    assert "silent-p95: its server does not say how many tokens answers use: they are estimated" in ended.output
+    assert "silent-p95: its server reports no token counts: they are estimated" in ended.output
     assert all(100 < record.cost.tokens < 1000 for record in stored(site)), "the judge's long prompt is in it"
     assert 2 < len(stored(site)) < 8
 

@@ -162,7 +162,7 @@ def usage_with(*answers: tuple[str, str, int | None]) -> TrialUsage:
 
 
 LATE = ("q1", "timed_out", None)
-NO_CALL = "No comparison is decided that their grades could reverse"
+NO_CALL = "Comparisons that they could reverse stay undecided"
 WOULD_BE = "the score would be 25.00% if all of them were wrong, 35.00% if right"
 
 
@@ -195,7 +195,7 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
         (
             [("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None)],
             (0.25, 0.35, 2),
-            "of 3 answers 2 were cut off at a limit or timed out at every attempt before they were right; "
+            "of 40 scored answers 2 were cut off at a limit or timed out at every attempt before they were right; "
             f"{WOULD_BE}. {NO_CALL}",
         ),
         ([LATE], (math.nan, math.nan, 0), "of 1 answers 1 timed out at every attempt, and are in no score"),
@@ -209,10 +209,13 @@ def test_unknown_grades_are_reported_with_the_scores_they_could_lead_to(
     cautions = list(unknown_cautions(["m"], [usage_with(*trials)], [row_between(*row)], Scale(0.0, 1.0)))
     assert [caution.text for caution in cautions] == ([] if text is None else [text])
     usage = usage_with(LATE)
-    usage.trials, usage.ungraded = 40, 2
+    usage.trials, usage.ungraded = 44, 2
     (caution,) = unknown_cautions(["m"], [usage], [row_between(0.25, 0.35, 1)], Scale(0.0, 1.0))
     assert caution.kind == "unknown" and caution.model == "m"
-    assert f"of 40 answers 1 timed out at every attempt and 2 could not be graded; {WOULD_BE}" in caution.text
+    assert (
+        f"of 40 scored answers 1 timed out at every attempt and of 44 answers 2 could not be graded; {WOULD_BE}"
+        in caution.text
+    )
     assert caution.text.endswith("The next start grades them again")
 
 

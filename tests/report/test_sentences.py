@@ -155,7 +155,7 @@ def test_a_caution_explains_a_rule_without_error_left_to_spend_or_that_it_is_wha
 ) -> None:
     assert horizon_caution(rule, Extension(8, 32, 5, False)).endswith(ending)
     caution = horizon_caution(Sequential(), Extension(8, 32, 5, True))
-    assert "the promise holds, and undecided comparisons go on with what is left of their allowed error" in caution
+    assert "the promise holds, but comparisons that were undecided then need stronger evidence" in caution
 
 
 def test_settings_that_are_changed_after_looks_are_mentioned() -> None:

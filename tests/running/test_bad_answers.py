@@ -135,7 +135,7 @@ def test_incomplete_answers_of_a_recorded_model_are_warned_of_and_repeated_where
     ended = long.run(models=["ada", {"name": "bob", "recorded": str(earlier)}])
     assert ended.exit_code == ExitCode.SPENT
     (warning,) = (row["text"] for row in long.results["warnings"] if row["kind"] == "unknown")
-    assert warning.startswith("of 160 answers 8 are incomplete; the score would be 95.00% if ")
+    assert warning.startswith("of 160 scored answers 8 are incomplete; the score would be 95.00% if ")
     steps = ended.stdout.partition("to do ")[2]
     assert "the answers of bob come from " in steps and ", or ask bob in this run, and start over" in steps
     assert "adaptive-eval regrade" not in steps and "larger context" not in steps
@@ -155,7 +155,7 @@ def test_a_regrade_after_which_an_alarm_ends_the_run_says_so(
     done = CliRunner().invoke(app, ["regrade", str(place.run_dir), "--config", str(config)])
     assert "another round" not in done.stdout and "An alarm about answers ends the run" in done.stdout
     shown = CliRunner().invoke(app, ["monitor", str(place.run_dir), "--once"]).stdout
-    assert ("Stopped because of the answers of bob." in shown) == (what == "cut")
+    assert ("Stopped by an alarm: bob: " in shown) == (what == "cut") and "Stopped because of" not in shown
     assert "if you change the grader" in shown and "to continue" not in shown
     ended = place.run(**changes)
     assert ended.exit_code == ExitCode.SPENT and "another round" not in ended.stdout

@@ -36,7 +36,8 @@ def test_a_dry_run_says_what_would_run_and_its_worst_cost(site: Site) -> None:
     assert "3 models, 8 questions, objective ranking, " in result.stdout
     assert "at most   720 trials, 100k tokens" in result.stdout
     assert (
-        f"worst case: max_tokens, one token per byte of a prompt, and a reserve of {TEMPLATE_TOKENS})" in result.stdout
+        f"worst case: every answer at max_tokens, one token per byte of the prompt, and {TEMPLATE_TOKENS} more)"
+        in result.stdout
     )
     assert f"forecast  adaptive-eval plan {config}\n" in result.stdout
     assert f"directory {site.directory()} (a new run)" in result.stdout

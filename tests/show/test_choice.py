@@ -66,6 +66,7 @@ def test_every_display_has_the_means_over_all_answers() -> None:
     shown = [*untimed_findings(results, None)], markdown(replace(view, results=results)).splitlines()
     for lines in shown:
         assert any("cyd" in line and "0.0044" in line for line in lines)
+        assert not any("tier " in line for line in lines), "the others are not compared with each other"
     (line,) = (line for line in shown[1] if line.startswith("| cyd") and "±" in line)
     assert line.split("|")[2].strip() == "$0.00200 ± $0.00020" and "cheapest within" in line
 

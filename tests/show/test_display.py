@@ -114,7 +114,7 @@ def test_results_of_ten_models_fit_the_width_of_a_small_terminal(names: tuple[st
     assert [row[-1] for row in rows[:-1]] == [row[1] for row in rows[1:]], "each is abbreviated in one way"
     assert (rows[0][1] == names[0]) == (names is TEN)
     assert sum(line.startswith("warning   a warning") for line in lines) == 3
-    assert lines[-6].startswith("to do     raise trials.max to 600, for up to ")
+    assert lines[-6].startswith("to do     raise trials.max to 600 (up to ")
     assert lines[-5:] == [
         "          adaptive-eval run 'my run.yaml' --set trials.max=600",
         "          read the answers:",
@@ -322,7 +322,7 @@ def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut() -> None:
     ("reason", "last"),
     [
         (None, "to do     to continue:"),
-        (Reason.BLOCKED, "to do     start the servers, or fix what the reason says, then:"),
+        (Reason.BLOCKED, "to do     start the servers, or fix the cause, then:"),
         (Reason.BUDGET, "to do     raise the budget, then:"),
     ],
 )
@@ -358,7 +358,7 @@ def test_a_blocked_run_names_who_was_set_aside_and_why(
     last = last_screen(ended)
     assert (("fix that server, then:\n" in last) and (f"regrade {tmp_path} --config 'my run.yaml'" in last)) == mend
     assert ("grader" in last.partition("to do")[2]) == mend
-    assert ("start the servers, or fix what the reason says, then:\n" in last) == (SERVER in lost.values())
+    assert ("start the servers, or fix the cause, then:\n" in last) == (SERVER in lost.values())
     assert "raise trials.max" not in last
 
 

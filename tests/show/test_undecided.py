@@ -90,8 +90,8 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     assert named(undecided_pair(results)) == (third.first, third.second)
     gap = f"{100 * abs(third.difference or 0.0):.1f} points"
     both = f"{third.first} and {third.second}"
-    assert sentence.startswith(f"The comparison of {both} is undecided: they differ by {gap}; 1 more comparison ")
-    assert sentence.endswith("It needs about 60 trials per question and model in total (trials.max is 12).")
+    assert sentence.startswith(f"The comparison of {both} is undecided: they differ by {gap}. It needs about 60 ")
+    assert sentence.endswith("model in total (trials.max is 12). 1 more comparison is undecided.")
     step = advice(replace(results, pairs=(*results.pairs[:3], replace(fourth, deciding_max=90.0))))
     assert step.text.endswith(" and trials.max to 90:") and step.command is not None and "trials.max=90" in step.command
 
@@ -100,7 +100,7 @@ def test_headline_and_next_step_give_the_same_numbers() -> None:
     ("reason", "needs", "cap", "raised"),
     [
         (Reason.OUT_OF_REACH, 4.0, 60, r"budget\.trials to \d+"),  # a larger trials.max alone would ask nothing
-        (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 27, for up to [\d,]+ more answers"),
+        (Reason.OUT_OF_REACH, 9.0, 9000, r"trials\.max to 27 \([^)]*\)"),
         (Reason.OUT_OF_REACH, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 60"),
         (Reason.BUDGET, 20.0, 60, r"budget\.trials to \d{3,} and trials\.max to 60"),  # else it would end again
         (Reason.BUDGET, 4.0, 60, r"budget\.trials to \d{3,}"),
@@ -174,7 +174,7 @@ def test_a_lead_of_nothing_is_no_lead(difference: float, lead: str) -> None:
     pairs = (replace(results.pairs[0], difference=difference), *results.pairs[1:])
     ranking, undecided = finding(replace(results, pairs=pairs))
     assert f", {lead.replace('bob', bob)}95% interval " in ranking and ada in ranking
-    assert undecided.startswith(f"The comparison of {ada} and {bob} is undecided: ") and "; 3 more" in undecided
+    assert undecided.startswith(f"The comparison of {ada} and {bob} is undecided: ") and "; " not in undecided
 
 
 def test_budget_that_ended_a_run_is_raised() -> None:
@@ -199,7 +199,7 @@ def test_pair_that_no_plausible_number_of_answers_decides_is_said_to_be_so() -> 
     pair = results.pairs[3]
     assert pair.certifiable_delta is not None and pair.difference is not None
     width = abs(pair.difference) + pair.certifiable_delta
-    assert step.text.startswith("if such a difference does not matter to you, start over")
+    assert step.text == "start over with a larger stopping.delta, if such a difference does not matter to you:"
     (delta,) = re.findall(r"--fresh --set stopping\.delta=([0-9.]+)$", step.command or "")
     assert width < float(delta) < 1.5 * width and "trials.max" not in (step.command or "")
     elsewhere = advice(results, "mine.yaml", "--run-dir", "runs/b3", "--set", "stopping.delta=0.01")
@@ -222,8 +222,21 @@ def test_a_pair_that_has_spent_its_error_needs_a_new_run() -> None:
     assert advice(left).text.startswith("raise ")
     none = replace(left, pairs=(*left.pairs[:3], replace(left.pairs[3], deciding_max=None)))
     wider, more = next_steps(Ending(reason=Reason.OUT_OF_REACH, results=none, trials=9, arguments=("mine.yaml",)))
-    assert wider.text == "if such a difference does not matter to you, start over with a larger stopping.delta:"
+    assert wider.text.startswith("start over with a larger stopping.delta, if such a difference does not matter")
     assert (more.command or "").endswith("--fresh --set trials.max=60")
+
+
+def test_pairs_with_different_needs_get_alternatives_that_say_what_each_decides() -> None:
+    results = ended("rruu", needs=20.0)
+    needs_new_run = replace(results.pairs[2], deciding_max=None, trials_needed=15.0, certifiable_delta=0.02)
+    results = replace(results, pairs=(*results.pairs[:2], needs_new_run, results.pairs[3]))
+    raised, wider, more = next_steps(
+        Ending(reason=Reason.OUT_OF_REACH, results=results, trials=9, arguments=("mine.yaml",))
+    )
+    assert re.fullmatch(r"raise trials.max to 60 \(.*, for 1 of the undecided comparisons\):", raised.text)
+    assert wider.text.startswith("or start over with a larger stopping.delta")
+    assert (wider.command or "").endswith(" --fresh --set stopping.delta=0.062"), "as the second pair needs"
+    assert more.text.startswith("or start over with a larger trials.max") and (more.command or "").endswith("max=60")
 
 
 @pytest.mark.parametrize(("verdicts", "at"), [("uruu", 0), ("rruo", 2), ("turr", 1)])
@@ -291,7 +304,8 @@ def test_where_the_error_is_that_of_labels_no_answers_are_advised(
     if labels_help:
         assert step.command is not None and step.command.startswith("adaptive-eval label RUN")
         assert step.text.startswith("label more answers of ") and " needs more labels of answers of " in sentence
-        assert "; 3 more" in sentence and "trials" not in sentence
+        assert "(fewer than 20 each do not count)" in sentence
+        assert sentence.endswith(" 3 more comparisons are undecided.") and "trials" not in sentence
     else:
         assert "trials.max" in step.text and "labels" not in sentence
 
@@ -435,10 +449,13 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
     raised, wider = texts(ended("rrru", needs=20.0))
     assert re.fullmatch(
-        "raise trials.max to 60, for up to [0-9,]+ more answers, then run the same command again", raised
+        r"raise trials.max to 60 \(up to [0-9,]+ more answers\), then run the same command again", raised
     )
-    assert wider.startswith("or, if such a difference does not matter") and "stopping.delta: 0.0" in wider
-    assert " stopping.delta (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
+    assert (
+        wider.startswith("or start over with a larger stopping.delta, if such a difference does not matter")
+        and "stopping.delta: 0.0" in wider
+    )
+    assert " matter to you (stopping.delta: 0." in texts(ended("rrru", needs=5000.0))[0]
 
 
 def test_answers_of_logs_are_not_asked_for_again() -> None:
@@ -453,7 +470,7 @@ def test_answers_of_logs_are_not_asked_for_again() -> None:
     [
         (Cause.BUDGET, "raise budget.trials to 120:"),
         (Cause.GRADER, "if the grader ran out of time or its server failed, "),
-        (Cause.SERVER, "start the servers, or fix what the reason says, then:"),
+        (Cause.SERVER, "start the servers, or fix the cause"),
     ],
 )
 @pytest.mark.parametrize("reason", [Reason.OUT_OF_REACH, Reason.BLOCKED])
@@ -462,7 +479,9 @@ def test_what_brings_a_model_back_depends_on_why_it_was_set_aside(reason: Reason
     name = results.pairs[3].second
     rows = tuple(replace(row, set_aside="why" if row.name == name else None) for row in results.models)
     results = replace(results, models=rows)
-    assert advice(results, lost={name: Lost(cause, "why")}).text.startswith(step)  # type: ignore[dict-item]
+    text = advice(results, lost={name: Lost(cause, "why")}).text  # type: ignore[dict-item]
+    assert text.startswith(step)
+    assert (f"({name}: why)" in text) == (cause is Cause.SERVER and reason is Reason.OUT_OF_REACH)
 
 
 @pytest.mark.parametrize(("reason", "is_settled"), [(None, False), (Reason.BUDGET, False), (Reason.SETTLED, True)])

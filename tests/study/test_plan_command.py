@@ -73,7 +73,7 @@ def test_without_a_pilot_the_prior_is_stated_and_costs_are_ordered() -> None:
     assert costs["trials"]["high"] <= fixed["trials"]
     assert result["capped"] is None and result["spent"] is None and result["equal"] is None
     chance = f"{result['need']['reached']:.0%}"
-    assert "times that of the fixed design" in result["shown"] and "the worst case" in result["shown"]
+    assert "% of the fixed design's" in result["shown"] and "the worst case" in result["shown"]
     assert "\nwithout a limit " in result["shown"] and f"all are decided: {chance}" in result["shown"]
     assert "\n  GPU hours  " in result["shown"]
     first, *_, last = result["shown"].splitlines()

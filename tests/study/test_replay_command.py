@@ -143,7 +143,7 @@ def test_trials_beyond_the_record_are_warned_of() -> None:
     done = replayed(record(), "--set", "trials.max=40", "--seed", "1")
     (warning,) = results("runs/replay-record")["warnings"]
     assert warning["kind"] == "beyond_record"
-    assert "beyond what was recorded (12 to 12 a question)" in done.stdout
+    assert "beyond what was recorded (12 to 12 per question)" in done.stdout
 
 
 def test_identical_grades_warn_that_they_may_be_one_answer_each() -> None:

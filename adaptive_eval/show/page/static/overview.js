@@ -61,9 +61,8 @@ export function nextSteps({ findings }) {
 function warnings(view) {
   const rows = view.results?.warnings ?? [];
   if (!rows.length) return null;
-  const items = rows.map(({ kind, model, text }) =>
+  const items = rows.map(({ model, text }) =>
     h("li", null, [
-      h("span", { class: "kind" }, plain(kind)),
       model === null ? null : [h("b", null, name(model, 60)), ": "],
       plain(text, 1000),
     ]),
