@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import orjson
+from yarl import URL
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.failures import (
@@ -24,7 +25,7 @@ from adaptive_eval.endpoints.failures import (
 from adaptive_eval.endpoints.parsing import TEXT_FIELDS, StreamReader, is_comment, parse_server_json
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replica import ProbeTrouble
-from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
+from adaptive_eval.endpoints.server_access import ServerAccess, direct_transport
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.endpoints.transport import (
     CONNECT_SECONDS,
@@ -33,6 +34,7 @@ from adaptive_eval.endpoints.transport import (
     Incoming,
     httpx_timeouts,
     incoming_response,
+    refusal_reason,
 )
 from adaptive_eval.endpoints.types import DEFAULT_KEY, EndpointConfig, Sampling
 from adaptive_eval.endpoints.wire import ANY_BODY, PATHS, longest_response
@@ -208,17 +210,15 @@ class Caller:
 
     async def connect_trouble(self, base_url: str) -> str | None:
         """Why no connection to a server can be made; None if one can, or if it is unknown, as behind a proxy."""
-        url = httpx2.URL(base_url)
-        if not is_direct(self._http, url):
+        if (transport := direct_transport(self._http, httpx2.URL(base_url))) is None:
             return None
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                _, writer = await asyncio.open_connection(url.host, url.port or (443 if url.scheme == "https" else 80))
+                await transport.connect(URL(base_url))
         except TimeoutError:
             return None  # it may only be slow
-        except OSError as error:
-            return safe_excerpt(str(error), self.redactor)
-        writer.close()
+        except OSError as error:  # an ssl.SSLError is one
+            return safe_excerpt(refusal_reason(error), self.redactor)
         return None
 
     async def fetch_outside_api(self, base_url: str, path: str) -> bytes:

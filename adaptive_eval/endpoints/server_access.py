@@ -56,10 +56,10 @@ class ServerAccess:
         return ClientPoster(client, request, limit)
 
 
-def is_direct(client: httpx2.AsyncClient, url: httpx2.URL) -> bool:
-    """Whether this client connects to the server of a URL itself, without a proxy."""
+def direct_transport(client: httpx2.AsyncClient, url: httpx2.URL) -> Transport | None:
+    """The transport by which this client connects to the server of a URL itself; None through a proxy."""
     transport = client._transport_for_url(url)
-    return isinstance(transport, Transport) and transport.proxy is None
+    return transport if isinstance(transport, Transport) and transport.proxy is None else None
 
 
 def _certificates() -> ssl.SSLContext:

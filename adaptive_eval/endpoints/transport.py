@@ -140,6 +140,12 @@ class Transport(httpx2.AsyncBaseTransport):
             return httpx2.Response(response.status, headers=response.headers, content=response.body)
         return httpx2.Response(response.status, headers=response.headers, stream=response.stream)
 
+    async def connect(self, url: URL) -> None:
+        """Connect to a server, and close the connection; raises `OSError` if that is refused."""
+        tls = self._tls() if url.scheme == "https" else None
+        _, writer = await asyncio.open_connection(url.host, url.port, ssl=tls)
+        writer.close()
+
     async def exchange(
         self, method: str, url: URL, headers: SentHeaders, content: bytes, max_bytes: int, connect: float | None
     ) -> Incoming:
@@ -231,10 +237,8 @@ def translate_error(error: Exception, url: URL, connect: float | None = None) ->
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ExchangeError(FailureKind.UNREACHABLE, f"no connection to {host}:{port} within {connect:g} s")
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ClientSSLError, aiohttp.InvalidURL, UnicodeError)):
-        reason = refusal_reason(getattr(error, "os_error", error))
-        text = f"no connection to {host}:{port}: {reason}"
-        hint = _certificate_hint(error)
-        return ExchangeError(FailureKind.UNREACHABLE, text if hint is None else f"{hint} ({text})")
+        reason = refusal_reason(getattr(error, "os_error", getattr(error, "certificate_error", error)))
+        return ExchangeError(FailureKind.UNREACHABLE, f"no connection to {host}:{port}: {reason}")
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return ExchangeError(FailureKind.UNREACHABLE, f"the proxy refuses to connect: HTTP {error.status}")
     if isinstance(error, (aiohttp.ClientResponseError, HttpProcessingError)):
@@ -251,6 +255,8 @@ def refusal_reason(error: BaseException) -> str:
     """The system's reason for a failed connection, without asyncio's description of the call and the address."""
     if "WRONG_VERSION_NUMBER" in str(error):
         return "it answers without TLS: use http:// in base_url"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{OTHER_HOST if error.verify_code in OTHER_HOST_CODES else NOT_TRUSTED} ({error})"
     codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))
     reason = ", ".join(os.strerror(int(code)) for code in codes) or re.sub(r"\[Errno -?\d+\] ", "", str(error))
     return reason or "it was closed at once"  # for example an http server that is called by https
@@ -258,19 +264,11 @@ def refusal_reason(error: BaseException) -> str:
 
 OTHER_HOST_CODES = frozenset({62, 64})
 """OpenSSL's error codes for a certificate of another host or address."""
-
-
-def _certificate_hint(error: aiohttp.ClientError | Exception) -> str | None:
-    """A hint about an untrusted certificate; None for any other error."""
-    cause = getattr(error, "certificate_error", None)
-    if not isinstance(cause, ssl.SSLCertVerificationError):
-        return None
-    if cause.verify_code in OTHER_HOST_CODES:
-        return "its certificate is for another host: use a name in base_url that the certificate contains"
-    return (
-        "its certificate is not trusted: set SSL_CERT_FILE to a file with the certificate or that of its issuer, "
-        "besides those of other servers"
-    )
+OTHER_HOST = "its certificate is for another host: use a name in base_url that the certificate contains"
+NOT_TRUSTED = (
+    "its certificate is not trusted: set SSL_CERT_FILE to a file with the certificate or that of its issuer, besides "
+    "those of other servers"
+)
 
 
 # -- requests that differ only in their bodies -------------------------------------------------------------------

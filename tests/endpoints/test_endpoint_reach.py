@@ -19,7 +19,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import Failure, FailureKind
-from adaptive_eval.endpoints.server_access import ServerAccess, is_direct
+from adaptive_eval.endpoints.server_access import ServerAccess, direct_transport
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Sampling
 from adaptive_eval.endpoints.wire import ANY_BODY, MAX_BODY, longest_response
 
@@ -100,7 +100,8 @@ async def test_what_no_proxy_names_is_asked_directly(
     monkeypatch.setenv("HTTP_PROXY", "proxy.test:3128")
     monkeypatch.setenv("NO_PROXY", spared)
     access = ServerAccess(EndpointConfig(base_url=f"http://{host}:2/v1", model="m"), Path())
-    assert is_direct(access.client({}), httpx2.URL(f"http://{host}:2/v1")) is direct
+    url = httpx2.URL(f"http://{host}:2/v1")
+    assert (direct_transport(access.client({}), url) is not None) is direct
 
 
 async def test_servers_see_the_same_requests_either_way(
@@ -187,6 +188,7 @@ async def test_https_checks_the_certificate(
         with pytest.raises(Failure, match=r"is not trusted: set SSL_CERT_FILE to .* issuer.*self") as caught:
             await asking.ask(url, BODY)
         assert caught.value.kind is FailureKind.UNREACHABLE
+        assert "is not trusted" in (await asking.connect_trouble(url) or "")
         await asking.close()
         if how == "SSL_CERT_FILE":
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -196,7 +198,7 @@ async def test_https_checks_the_certificate(
         asking = caller(url, client)
         for _ in range(2):
             assert (await asking.ask(url, BODY)).status == 200
-        assert len(server.seen) == 2
+        assert len(server.seen) == 2 and await asking.connect_trouble(url) is None
         await asking.close()
 
 
