@@ -172,16 +172,16 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Scri
     assert refused.exit_code == ExitCode.CONFIGURATION and "is a placeholder for imported logs" in refused.stderr
 
 
-BRIEF = {
+WHOLE = {
     "categories": [
-        {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": 6}}},
+        {"name": "whole", "weight": 1, "when": {"is_correct": True, "truncated": False}},
         {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
         {"name": "wrong", "weight": 0},
     ]
 }
 
 
-@pytest.mark.parametrize("rubric", ["binary", BRIEF])
+@pytest.mark.parametrize("rubric", ["binary", WHOLE])
 def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_same(
     tmp_path: Path, rubric: object
 ) -> None:
@@ -193,13 +193,28 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
         done = taken(*logs, "--to", run, "--config", configured(tmp_path, grader, models, rubric=rubric))
         assert ("stored answers differently" in done.stdout) == (grader == "exact")
         assert kind_of(run) == kind
-        right = 1 if rubric == "binary" else 0  # no tokens are logged: every right answer is brief
+        right = 1 if rubric == "binary" else 0
         assert {key: category == right for key, category in outcomes(run).items()} == {
             (f"openai/{model}", f"q{number}", epoch - 1): is_right(model, number, epoch)
             for model in SKILLS
             for number in range(QUESTIONS)
             for epoch in range(1, 5)
         }
+
+
+def test_a_length_that_a_log_does_not_say_is_not_0(tmp_path: Path) -> None:
+    """Labels that agree with the grades leave the scores alone, and no other rubric is judged by lengths."""
+    brief = {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": 6}}}
+    rest = [{"name": "right", "weight": 0.5, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0}]
+    models: list[dict[str, object]] = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
+    config = configured(tmp_path, "exact", models, rubric={"categories": [brief, *rest]})
+    run, rows = tmp_path / "run", [{**row, "category": 2 - int(str(row["category"]))} for row in graded_rows()]
+    taken(lines(tmp_path / "log.jsonl", rows), "--to", run, "--config", config)
+    labels = [{**row, "label": "correct" if row["category"] == 1 else "wrong"} for row in rows]
+    done = CliRunner().invoke(app, ["label", str(run), "--from", str(lines(tmp_path / "labels.jsonl", labels))])
+    assert "The labels cannot be used: labels of ada have no category: the rubric needs the signal" in done.stdout
+    done = CliRunner().invoke(app, ["rescore", str(run)])
+    assert "efficiency_adjusted: needs is_correct, repeated_pattern, token_ratio, which no trial has" in done.stdout
 
 
 def test_scores_that_commands_have_reported_are_compared_as_they_were_reported(tmp_path: Path) -> None:
