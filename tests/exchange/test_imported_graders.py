@@ -202,6 +202,19 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
         }
 
 
+def test_a_rubric_by_score_grades_a_table_of_scores(tmp_path: Path) -> None:
+    """As the refusal of such a table advises."""
+    good = {"name": "good", "weight": 1, "when": {"score": {"at_least": 0.7}}}
+    fair = {"name": "fair", "weight": 0.4, "when": {"score": {"at_least": 0.5}}}
+    rubric = {"categories": [good, fair, {"name": "poor", "weight": 0}]}
+    models: list[dict[str, object]] = [{"name": name, "command": ["true"]} for name in SKILLS]
+    config = configured(tmp_path, "reported", models, sampling={}, rubric=rubric)
+    scores = (0.8, 0.6, 0.2, 1, 0, 0.4)
+    rows = [{"model": "ada", "question": f"q{number}", "score": score} for number, score in enumerate(scores)]
+    taken(lines(tmp_path / "log.jsonl", rows), "--to", tmp_path / "run", "--config", config)
+    assert list(outcomes(tmp_path / "run").values()) == [0, 1, 2, 0, 2, 2]
+
+
 def test_a_length_that_a_log_does_not_say_is_not_0(tmp_path: Path) -> None:
     """Labels that agree with the grades leave the scores alone, and no other rubric is judged by lengths."""
     brief = {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": 6}}}
