@@ -206,7 +206,7 @@ def make_terms(request: ImportRequest) -> ImportTerms:
             )
         config, questions = load_run(config)
         request = replace(request, config=config)
-        thresholds = thresholds_from_run(config.rubric)
+        thresholds = thresholds_from_run(config.rubric, [question.id for question in questions])
         rubric = open_rubric(config.rubric, thresholds_from_event(thresholds))
         return ImportTerms(request, rubric, config.grader, questions, thresholds)
     if request.grader is not None and request.grader not in GRADERS:

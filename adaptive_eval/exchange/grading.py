@@ -50,17 +50,18 @@ class RecordGrader:
         record, rubric = placed.record, self._rubric
         if not self._declared and not record.has_text:
             raise LogError(f"{placed.place}: has no text to grade; remove --grader to use the grade of the log")
-        if record.answer is None or not record.has_text or (self._declared and record.category is not None):
-            return self._logged_trial(placed)
-        if self._declared and record.value is not None and (record.value in (0, 1) or "score" in rubric.needs):
+        value, has_category = record.value, record.category is not None
+        if self._declared and not has_category and value is not None and (value in (0, 1) or "score" in rubric.needs):
             # the rubric may need no more than a verdict or a score
-            signals = score_signals(record.value, higher_is_better=not record.lower_is_better) | dict(record.signals)
-            facts = {**answer_facts(record.answer), **signals}
+            signals = score_signals(value, higher_is_better=not record.lower_is_better) | dict(record.signals)
+            facts = {**answer_facts(record.answer or NO_ANSWER), **signals}
             if rubric.needs <= {*facts, "is_correct"}:
                 self._require_same_scorer(placed)
                 return _trial(
                     placed, apply_rubric(facts, rubric, placed.question).category, signals, record.extracted, None
                 )
+        if record.answer is None or not record.has_text or (self._declared and has_category):
+            return self._logged_trial(placed)
         grade = await grade_or_error(pool.grade, record.answer, question)
         if isinstance(grade, GraderError):
             return _trial(placed, None, {}, None, str(grade))

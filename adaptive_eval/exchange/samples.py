@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.answers import text_signals
 from adaptive_eval.endpoints.types import Answer, Sampling, Signal
-from adaptive_eval.graders.types import INSPECT_LETTERS, SignalValue
+from adaptive_eval.graders.types import FINISH_NOT_LOGGED, INSPECT_LETTERS, SignalValue
 from adaptive_eval.store.packing import valid_text
 
 MAX_EXACT_INTEGER = 2**53
@@ -192,5 +192,5 @@ def logged_answer(
     )
 
 
-NO_ANSWER = Answer(text="", finish_reason="not logged", seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
+NO_ANSWER = Answer(text="", finish_reason=FINISH_NOT_LOGGED, seed=NOT_LOGGED, replica=REPLICA, latency=0.0)
 """The answer of a trial with only a grade."""

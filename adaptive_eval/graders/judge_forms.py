@@ -56,6 +56,8 @@ class JudgeForm(GradingForm):
     """The fields of each reply."""
     majority: bool = False
     """Whether more than half of the votes must agree; otherwise the median of each field counts."""
+    even: str | None = None
+    """The level if an even number of votes has two different middle ones; default: the lower of them."""
     facts: Callable[[Levels], dict[str, SignalValue]] = _no_signals
     """The signals that follow from the levels."""
 
@@ -90,7 +92,7 @@ class JudgeForm(GradingForm):
         counts = Counter(ballots)
         if not self.majority:
             fields = zip(self.label_ballot, zip(*ballots, strict=True), strict=True)
-            chosen = tuple(median_level(levels, field.levels) for field, levels in fields)
+            chosen = tuple(self._median(levels, field.levels) for field, levels in fields)
         elif 2 * max(counts.values()) <= requested:
             counts_by_verdict = {levels[0]: count for levels, count in counts.items()}
             raise GraderError(f"the judge's votes differ: {counts_by_verdict}")
@@ -98,10 +100,11 @@ class JudgeForm(GradingForm):
             chosen = counts.most_common(1)[0][0]
         return self.decision(chosen, counts[chosen] / requested)
 
-
-def median_level(levels: Sequence[str], sorted_levels: Sequence[str]) -> str:
-    """The median of several votes; the lower of the two middle levels if their number is even."""
-    return sorted(levels, key=sorted_levels.index)[(len(levels) - 1) // 2]
+    def _median(self, votes: Sequence[str], sorted_levels: Sequence[str]) -> str:
+        """The median of the votes on a field."""
+        in_order = sorted(votes, key=sorted_levels.index)
+        lower, upper = in_order[(len(votes) - 1) // 2], in_order[len(votes) // 2]
+        return lower if lower == upper or self.even is None else self.even
 
 
 def verdict_form(verdicts: Sequence[JudgeLevel]) -> JudgeForm:
@@ -163,6 +166,7 @@ class ComparisonForm(JudgeForm):
     options: Sequence[tuple[str, str]] = PLACES
     answers: Sequence[str] = (FIRST, SECOND)
     ballot: tuple[BallotField, ...] = (BallotField(VERDICT, tuple(name for name, _ in PLACES)),)
+    even: str | None = TIE  # any other level would favour one of the two answers
 
     @property
     def label_ballot(self) -> tuple[BallotField, ...]:

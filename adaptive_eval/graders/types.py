@@ -5,7 +5,7 @@ configuration with a `grade` method: a new grader needs only its options and tha
 process. For any text, it raises nothing but `GraderError`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -183,6 +183,10 @@ NEEDS_RUBRIC = (
 FLAGS: tuple[str, ...] = get_args(Signal)
 MEASURES = ("completion_tokens", "prompt_tokens", "token_ratio", "repeated_pattern", "completion_bpt", "prompt_bpt")
 ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES})
+WITHOUT_TEXT: frozenset[str] = frozenset({"empty", "context_length", "timed_out", "unanswered"})
+"""Flags of answers that may have no tokens. Any other answer without tokens has an unknown number of them."""
+FINISH_NOT_LOGGED = "not logged"
+"""The finish reason of an answer whose log does not say it."""
 
 REFUSAL_OPENINGS = (
     "i'm sorry, but i can't",
@@ -204,12 +208,17 @@ MAX_REFUSAL = 600
 
 
 def answer_facts(answer: Answer) -> dict[str, SignalValue]:
-    """The flags and measurements of an answer; without log-probabilities the bits per token are missing.
+    """The flags and known measurements of an answer.
 
     token_ratio = completion tokens / 32,768; repeated_pattern = 1 unless the model stopped by itself (paper, D.1).
     """
     return {flag: flag in answer.signals for flag in FLAGS} | measured_facts(
-        answer.finish_reason, answer.prompt_tokens, answer.completion_tokens, answer.completion_bpt, answer.prompt_bpt
+        answer.finish_reason,
+        answer.prompt_tokens,
+        answer.completion_tokens,
+        answer.completion_bpt,
+        answer.prompt_bpt,
+        answer.signals,
     )
 
 
@@ -219,14 +228,15 @@ def measured_facts(
     completion_tokens: int,
     completion_bpt: float | None,
     prompt_bpt: float | None,
+    flags: Collection[str],
 ) -> dict[str, SignalValue]:
-    """The known `MEASURES` of an answer."""
-    facts: dict[str, SignalValue] = {
-        "completion_tokens": float(completion_tokens),
-        "prompt_tokens": float(prompt_tokens),
-        "token_ratio": completion_tokens / _token_cap(),
-        "repeated_pattern": float(finish_reason != "stop"),
-    }
+    """The known `MEASURES` of an answer: logs and commands may not report tokens."""
+    facts: dict[str, SignalValue] = {"prompt_tokens": float(prompt_tokens)}
+    if completion_tokens or not WITHOUT_TEXT.isdisjoint(flags):
+        facts["completion_tokens"] = float(completion_tokens)
+        facts["token_ratio"] = completion_tokens / _token_cap()
+    if finish_reason != FINISH_NOT_LOGGED:
+        facts["repeated_pattern"] = float(finish_reason != "stop")
     if completion_bpt is not None:
         facts["completion_bpt"] = completion_bpt
     if prompt_bpt is not None:

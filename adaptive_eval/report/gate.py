@@ -82,7 +82,7 @@ ALL_QUESTIONS = "all questions"
 TURNED = "it was decided, but later trials point the other way"
 ENDED_FIRST = "the run ended before it was decided"
 NOT_ANSWERS = "the answers are not usable"
-BY_LABELS = "the grades decide it, but scores corrected by labels do not"
+BY_LABELS = "scores corrected by labels do not decide it"
 
 
 def outcome_in_words(outcome: str, asked: GateTerms) -> str:
@@ -132,17 +132,19 @@ def gate_rows(
     rows, outcomes = [], {}
     for pair in pairs:
         name = judged_model(pair, asked.baseline)
-        reasons: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
+        parts_by_reason: dict[str, dict[str, list[str]]] = {outcome: {} for outcome in OUTCOMES}
         for result in results:
             if models[result.model] != name:
                 continue
             part = parts[result.part]
             outcome, why = _outcome_of_part(asked._replace(delta=part.delta), result, pair)
-            reasons[outcome].append(f"on {part.benchmark or ALL_QUESTIONS} {why}" if len(parts) > 1 else why)
+            parts_by_reason[outcome].setdefault(why, []).append(part.benchmark or ALL_QUESTIONS)
             if part.benchmark is not None:
                 outcomes[part.benchmark, name] = outcome
-        decided = next(outcome for outcome in OUTCOMES if reasons[outcome])
-        rows.append(GateRow(name, asked.baseline, decided, "; ".join(reasons[decided])))
+        decided = next(outcome for outcome in OUTCOMES if parts_by_reason[outcome])
+        reasons = parts_by_reason[decided].items()
+        why = "; ".join(f"on {' and '.join(names)} {why}" if len(parts) > 1 else why for why, names in reasons)
+        rows.append(GateRow(name, asked.baseline, decided, why))
     return tuple(rows), outcomes
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
-from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.errors import ConfigError, GraderError
 from adaptive_eval.base.roster import Roster
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.controller import Controller
@@ -99,12 +99,12 @@ def read_run_labels(reader: RunReader, config: RunConfig, roster: Roster) -> Run
         digest, labels = labels_digest(reader.directory) or "", read_labels(reader.directory)
         rubric = kept_rubric(config.rubric, reader.events())
         require_useful_labels(config.grader, rubric)
+        if not labels:
+            return None
+        found = find_labelled(reader, labels, config.grader, roster)
+        answers = _labelled_answers(found.answers, config.grader, rubric, roster)
     except ConfigError as error:
         return RunLabels(digest, 0, kind, problem=str(error).replace(f"{reader.directory}/", ""))
-    if not labels:
-        return None
-    found = find_labelled(reader, labels, config.grader, roster)
-    answers = _labelled_answers(found.answers, config.grader, rubric, roster)
     occurring = (
         level
         for model_answers in answers.values()
@@ -153,9 +153,12 @@ def require_useful_labels(grader: GraderOptions, rubric: Rubric) -> None:
 
 
 def category_of_label(record: TrialRecord, label: str, grader: GraderOptions, rubric: Rubric) -> int:
-    """The category that an answer would have if its grade were this label."""
+    """The category that an answer would have if its grade were this label; raises `ConfigError` if that is unknown."""
     facts = {**answer_facts(record.answer), **record.signals, **signals_of_level(grader, label)}
-    category = apply_rubric(facts, rubric, record.question).category
+    try:
+        category = apply_rubric(facts, rubric, record.question).category
+    except GraderError as error:  # an imported grade may come without the signals that it rests on
+        raise ConfigError(f"labels of {record.model} have no category: {error}") from error
     assert category is not None  # thresholds are frozen where a trial has a category
     return category
 

@@ -264,7 +264,8 @@ def _category(rubric: Rubric, facts: Facts) -> int:
 def _stored_facts(row: TrialFacts) -> Facts:
     """All that a rubric may use of a trial."""
     measures = row.finish_reason, row.prompt_tokens, row.completion_tokens, row.completion_bpt, row.prompt_bpt
-    return {**measured_facts(*measures), **_flags_and_signals(row.flags, row.signals)}
+    flags = (row.flags or "").split()
+    return {**measured_facts(*measures, flags), **_flags_and_signals(row.flags, row.signals)}
 
 
 @lru_cache(maxsize=4096)

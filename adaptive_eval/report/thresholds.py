@@ -1,9 +1,10 @@
 """Thresholds that a rubric takes from an earlier run."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from adaptive_eval.base.errors import ConfigError, GraderError
+from adaptive_eval.base.lists import first_few
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.graders.frozen import Facts, FrozenThresholds, fact_numbers, fit_frozen
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, open_rubric
@@ -15,8 +16,21 @@ from adaptive_eval.store.database import has_tables
 FIRST_ROUND = 0
 
 
-def thresholds_from_run(section: RubricConfig) -> ThresholdsFrozen | None:
+def thresholds_from_run(section: RubricConfig, questions: Iterable[str] = ()) -> ThresholdsFrozen | None:
     """Thresholds from the run that the rubric names; None if it names none, or needs none.
+
+    Raises `ConfigError` if `length_ratio` would be unknown for any of the `questions`.
+    """
+    event = _thresholds_of_source(section)
+    unknown = [name for name in questions if name not in event.medians] if event and section.looks_at_lengths else []
+    if unknown:
+        rule = f"{section.source_run} has no answers to {first_few(unknown, 3)}, which length_ratio needs"
+        raise ConfigError(f"rubric.thresholds: {rule}; name a run that has asked the same questions")
+    return event
+
+
+def _thresholds_of_source(section: RubricConfig) -> ThresholdsFrozen | None:
+    """Thresholds from the run that the rubric names.
 
     Those that the run has itself are taken unchanged; others are fitted on its first round, which must be complete:
     short answers come first.

@@ -374,6 +374,13 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
                 "score may be too high, since quick answers are more often right"
             )
             yield Caution("missing", model, text)
+        if event.without_text and event.graded_by is None and not event.lacks_questions:
+            yield Caution(
+                "unchecked_grades",
+                None,
+                f"{several(event.without_text, 'answer')} came with grades and without texts, so nobody knows whether "
+                "the grader gives the same: further answers may be graded otherwise",
+            )
         if event.repeats_count:
             yield REPEATS_COUNT
         for model, number in event.repeated.items():

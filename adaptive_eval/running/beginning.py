@@ -78,7 +78,8 @@ def load_starting_point(prepared: PreparedRun, directory: Path, *, grader_chosen
             imported = imported_cells(prepared.roster, reader)
             first, capped = first_cells(prepared.config, prepared.roster, reader, events), has_capped_opening(reader)
     stored_thresholds = kept_thresholds(prepared.config.rubric, events)
-    thresholds = thresholds_from_run(prepared.config.rubric) if stored_thresholds is None else None
+    asked = prepared.roster.questions
+    thresholds = thresholds_from_run(prepared.config.rubric, asked) if stored_thresholds is None else None
     prepared = replace(
         prepared, rubric=open_rubric(prepared.config.rubric, thresholds_from_event(stored_thresholds or thresholds))
     )

@@ -21,6 +21,7 @@ from adaptive_eval.notes import (
     OutcomesRecorded,
     PriorTaken,
     TrialsImported,
+    TrialsRegraded,
     events_of_kind,
 )
 from adaptive_eval.notes.event import Change
@@ -387,4 +388,6 @@ def _prompts_differ(question: Question, other: Question) -> bool:
 
 def is_graded_by_logs(earlier: StoredRun) -> bool:
     """Whether grades come from imported logs: results then warn that the grader may differ."""
+    if any(event.answers is not None for event in events_of_kind(earlier.events, TrialsRegraded)):
+        return False
     return any(event.graded_by is None for event in events_of_kind(earlier.events, TrialsImported))

@@ -124,7 +124,7 @@ class _Regrading:
 
     async def carry_out(self, beyond_limits: bool, arguments: tuple[str, ...] | None) -> Regraded:
         """Grade answers, and store their grades."""
-        thresholds = thresholds_from_run(self._config.rubric)
+        thresholds = thresholds_from_run(self._config.rubric, [question.id for question in self._questions])
         if any(self._new_thresholds(thresholds)):
             _require_own_grades(self._reader)
         grades = await self._grade(open_rubric(self._config.rubric, thresholds_from_event(thresholds)), beyond_limits)

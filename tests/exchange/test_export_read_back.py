@@ -116,3 +116,12 @@ def test_an_export_of_the_next_day_is_the_same_file(
     monkeypatch.setattr("time.time", lambda: time() + 86_400.0)
     assert export(run, form, tmp_path / "again").path.read_bytes() == first.read_bytes()
     assert {file.name for file in tmp_path.iterdir()} == {"first", "again"}
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+def test_grades_with_a_negative_weight_come_back(tmp_path: Path, form: str) -> None:
+    rows = [{"model": "ada", "question": "q", "trial": trial, "score": score} for trial, score in enumerate((-0.5, 2))]
+    weights = "--weights=-0.5,2"
+    taken(lines(tmp_path / "rows.jsonl", rows), "--to", tmp_path / "run", weights)
+    taken(export(tmp_path / "run", form, tmp_path / EXPORTS[form].place).path, "--to", tmp_path / "again", weights)
+    assert list(outcomes(tmp_path / "again").values()) == [0, 1]

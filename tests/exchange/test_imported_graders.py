@@ -19,6 +19,8 @@ from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.notes import GraderChosen, events_of_kind
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.stored import open_run
+from adaptive_eval.running.read_prior_outcomes import is_graded_by_logs
 
 SKILLS = {"ada": 0.9, "bob": 0.3}
 QUESTIONS = 6
@@ -172,16 +174,16 @@ def test_a_configuration_that_is_given_is_tried_too(tmp_path: Path, server: Scri
     assert refused.exit_code == ExitCode.CONFIGURATION and "is a placeholder for imported logs" in refused.stderr
 
 
-BRIEF = {
+WHOLE = {
     "categories": [
-        {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": 6}}},
+        {"name": "whole", "weight": 1, "when": {"is_correct": True, "truncated": False}},
         {"name": "right", "weight": 0.5, "when": {"is_correct": True}},
         {"name": "wrong", "weight": 0},
     ]
 }
 
 
-@pytest.mark.parametrize("rubric", ["binary", BRIEF])
+@pytest.mark.parametrize("rubric", ["binary", WHOLE])
 def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_same(
     tmp_path: Path, rubric: object
 ) -> None:
@@ -193,13 +195,63 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
         done = taken(*logs, "--to", run, "--config", configured(tmp_path, grader, models, rubric=rubric))
         assert ("stored answers differently" in done.stdout) == (grader == "exact")
         assert kind_of(run) == kind
-        right = 1 if rubric == "binary" else 0  # no tokens are logged: every right answer is brief
+        right = 1 if rubric == "binary" else 0
         assert {key: category == right for key, category in outcomes(run).items()} == {
             (f"openai/{model}", f"q{number}", epoch - 1): is_right(model, number, epoch)
             for model in SKILLS
             for number in range(QUESTIONS)
             for epoch in range(1, 5)
         }
+
+
+def test_grades_are_those_of_the_logs_until_a_grader_has_given_or_compared_them(tmp_path: Path) -> None:
+    models: list[dict[str, object]] = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
+    config = configured(tmp_path, "numeric", models)
+    for rows, unchecked in ((graded_rows(), True), (graded_rows(text=prose), False)):
+        run = tmp_path / f"unchecked {unchecked}"
+        done = taken(lines(tmp_path / "log.jsonl", rows), "--to", run, "--config", config)
+        assert ("nobody knows whether the grader gives the same" in " ".join(done.stdout.split())) is unchecked
+        with open_run(run) as stored:
+            assert is_graded_by_logs(stored) is unchecked
+    run = tmp_path / "regraded"
+    asked = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text().splitlines()]
+    texts = [row | asked[int(str(row["question"])[1:])] for row in graded_rows(text=prose)]
+    taken(lines(tmp_path / "log.jsonl", texts), "--to", run)
+    seed = stored_config(stored_header(run)).seed
+    config = configured(tmp_path, "numeric", models, sampling={}, seed=seed)
+    for expected in (True, False):
+        with open_run(run) as stored:
+            assert is_graded_by_logs(stored) is expected
+        done = CliRunner().invoke(app, ["regrade", str(run), "--config", str(config)])
+        assert done.exit_code == 0, done.output
+
+
+def test_a_rubric_by_score_grades_a_table_of_scores(tmp_path: Path) -> None:
+    """As the refusal of such a table advises."""
+    good = {"name": "good", "weight": 1, "when": {"score": {"at_least": 0.7}}}
+    fair = {"name": "fair", "weight": 0.4, "when": {"score": {"at_least": 0.5}}}
+    rubric = {"categories": [good, fair, {"name": "poor", "weight": 0}]}
+    models: list[dict[str, object]] = [{"name": name, "command": ["true"]} for name in SKILLS]
+    config = configured(tmp_path, "reported", models, sampling={}, rubric=rubric)
+    scores = (0.8, 0.6, 0.2, 1, 0, 0.4)
+    rows = [{"model": "ada", "question": f"q{number}", "score": score} for number, score in enumerate(scores)]
+    taken(lines(tmp_path / "log.jsonl", rows), "--to", tmp_path / "run", "--config", config)
+    assert list(outcomes(tmp_path / "run").values()) == [0, 1, 2, 0, 2, 2]
+
+
+def test_a_length_that_a_log_does_not_say_is_not_0(tmp_path: Path) -> None:
+    """Labels that agree with the grades leave the scores alone, and no other rubric is judged by lengths."""
+    brief = {"name": "brief", "weight": 1, "when": {"is_correct": True, "completion_tokens": {"below": 6}}}
+    rest = [{"name": "right", "weight": 0.5, "when": {"is_correct": True}}, {"name": "wrong", "weight": 0}]
+    models: list[dict[str, object]] = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
+    config = configured(tmp_path, "exact", models, rubric={"categories": [brief, *rest]})
+    run, rows = tmp_path / "run", [{**row, "category": 2 - int(str(row["category"]))} for row in graded_rows()]
+    taken(lines(tmp_path / "log.jsonl", rows), "--to", run, "--config", config)
+    labels = [{**row, "label": "correct" if row["category"] == 1 else "wrong"} for row in rows]
+    done = CliRunner().invoke(app, ["label", str(run), "--from", str(lines(tmp_path / "labels.jsonl", labels))])
+    assert "The labels cannot be used: labels of ada have no category: the rubric needs the signal" in done.stdout
+    done = CliRunner().invoke(app, ["rescore", str(run)])
+    assert "efficiency_adjusted: needs is_correct, repeated_pattern, token_ratio, which no trial has" in done.stdout
 
 
 def test_scores_that_commands_have_reported_are_compared_as_they_were_reported(tmp_path: Path) -> None:

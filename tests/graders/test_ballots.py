@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import pytest
 from hostile_answers import HOSTILE, NUMBER, WRONG
@@ -228,6 +228,14 @@ def test_a_verdict_by_the_order_is_a_tie(orders: Sequence[str], verdict: str, de
     voted = COMPARING.voted([[(winner,) for winner in orders]])
     signals = {"agreement": 1.0, "order_dependent": dependent, "prefers_first": towards}
     assert voted == ((verdict,), signals)
+
+
+def test_an_even_number_of_comparisons_favours_neither_answer() -> None:
+    judge = Judge(server=SERVER, compare_to="other", votes=2)
+    orders = {"better": [("first",), ("second",)], "worse": [("second",), ("first",)], "tie": [("tie",), ("tie",)]}
+    for one, another in combinations(orders, 2):
+        assert judge.voted([orders[one], orders[another]]).levels == ("tie",)
+    assert judge.voted([orders["better"], orders["better"]]).levels == ("better",)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,10 @@ class TestFacts:
         assert facts["repeated_pattern"] == 1.0
         assert facts.keys() == ANSWER_SIGNALS - {"completion_bpt", "prompt_bpt"}
 
+    def test_a_number_of_tokens_that_was_not_reported_is_not_0(self) -> None:
+        assert "token_ratio" not in answer_facts(answer())
+        assert answer_facts(answer("", signals=frozenset({"empty"})))["completion_tokens"] == 0.0
+
     @pytest.mark.parametrize("opening", REFUSAL_OPENINGS)
     def test_refusals(self, opening: str) -> None:
         assert reads_as_refusal(f"  {opening.capitalize()} that.")
@@ -205,7 +209,7 @@ class TestGrade:
     def test_a_graders_signal_wins_over_a_fact_of_the_same_name(self) -> None:
         rubric = open_rubric(TRIAGE)
         marks = Marks({"is_correct": True, "truncated": False, "method": "text"}, None)
-        grade = make_grade(answer(signals=frozenset({"truncated"})), marks, rubric)
+        grade = make_grade(answer(signals=frozenset({"truncated"}), completion_tokens=9), marks, rubric)
         assert rubric.names[grade.category] == "tidy"
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from adaptive_eval.core.result import GateResult
 from adaptive_eval.report.gate import (
     MISSING_DECIDE,
     UNDECIDED,
@@ -91,3 +92,12 @@ def test_a_gate_that_missing_answers_block_says_that_they_could_decide_it() -> N
     assert outcome(replace(FAILED, verdict="blocked")) == (UNDECIDED, MISSING_DECIDE)
     assert "incomplete" in MISSING_DECIDE and "set aside" not in MISSING_DECIDE
     assert outcome(replace(FAILED, verdict="out_of_reach"))[1] != MISSING_DECIDE
+
+
+def test_benchmarks_that_are_undecided_for_the_same_reason_are_named_once() -> None:
+    parts = [GatePart(None, 0.05), GatePart("easy", 0.1), GatePart("hard", 0.1)]
+    results = [GateResult(1, 0, 0, -1.0), GateResult(1, 1, 1, 3.0), GateResult(1, 2, 0, 1.0)]
+    undecided = replace(FAILED, verdict="undecided_by_labels")
+    (row,), outcomes = gate_rows(ASKED, parts, ("prod", "build"), (undecided,), results)
+    assert row.why == "on all questions and hard scores corrected by labels do not decide it"
+    assert outcomes == {("easy", "build"): "PASS", ("hard", "build"): "UNDECIDED"}

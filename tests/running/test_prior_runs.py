@@ -291,11 +291,13 @@ def test_lengths_are_relative_to_the_median_of_the_question_in_the_other_run(sit
 def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -> None:
     confidence = {"name": "conf_wrong_penalty"}
     sampling = {"temperature": 0.6, "max_tokens": 2000, "logprobs": True}
-    begun = site.directory("begun")
+    begun, fewer = site.directory("begun"), site.directory("fewer")
     site.run(site.write("begun", **settings(budget={"trials": 30})), "--run-dir", str(begun))
+    site.run(site.write("fewer", **settings()), "--run-dir", str(fewer), "--set", "questions.limit=6")
     for rubric, message in (
         (taking(SHORT, Path("nowhere")), "nowhere has no run"),
         (taking(SHORT, begun), "begun has no complete first round; resume that run first"),
+        (taking(BRIEF, fewer), "which length_ratio needs; name a run that has asked the same questions"),
         (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
     ):
         refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))

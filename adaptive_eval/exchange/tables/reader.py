@@ -61,6 +61,7 @@ MAX_NESTED_VALUES = 2**24
 """Maximum list values in a row group, which may all be in one row."""
 LIMITS = {
     "seed": (NOT_LOGGED, MAX_TRIALS),
+    "value": (-MAX_EXACT_INTEGER, MAX_EXACT_INTEGER),
     **dict.fromkeys(("round", "attempts"), (0, MAX_TRIALS)),
     **dict.fromkeys(("completion_bpt", "prompt_bpt"), (-1, MAX_EXACT_INTEGER)),
 }
