@@ -283,7 +283,8 @@ def _raise_limits(ending: "Ending") -> Iterator[Advice]:
     if results is not None and [*larger] == ["trials.max"]:  # else limits say what it costs
         notes += [f"up to {several(math.ceil(_further_answers(results, larger['trials.max'])), 'more answer')}"]
     pairs = [] if results is None else _pairs_that_need(results, NeedKind.TRIALS)
-    notes += [f"for {len(pairs)} of the undecided comparisons"] if others else []
+    undecided = 0 if results is None else len(needs_of(results))
+    notes += [f"for {len(pairs)} of the undecided comparisons"] if 0 < len(pairs) < undecided else []
     told = f" ({', '.join(notes)})" if notes else ""
     yield _step(ending, f"raise {raised or 'the budget, then'}{told}", larger)
     if results is not None and "trials.max" in larger and not others and not any(pair.second is None for pair in pairs):

@@ -286,7 +286,8 @@ def doubt_is_told(record: Record) -> Iterator[Fault]:
                     name, stage.name, f"{doubtful:.0%} of {model.name}'s answers are doubtful, and no warning says so"
                 )
             kinds = [kind for kind, text in outputs.texts.items() if MORE_TRIALS.search(text.next_steps)]
-            if kinds:
+            open_pairs = [pair for pair in results.pairs if pair.verdict not in DECIDED]
+            if kinds and all(model.name in (pair.first, pair.second) for pair in open_pairs):
                 text = f"{', '.join(kinds)} advise more trials, with {doubtful:.0%} of {model.name}'s answers in doubt"
                 yield Fault(name, stage.name, text)
 

@@ -94,7 +94,7 @@ STORED = [
             "old", "runs/old", "old", "ada", {"q1": [1, None, 0]}, {"grader": {"kind": "exact"}}, "d", {"q1": [2]}, 7
         ),
         "recorded",
-        "model directory run called outcomes meaning digest unsure shared_seed",
+        "model directory run called outcomes meaning digest kinds shared_seed",
     ),
     (notes.RunStopped(), "stopped", ""),
     (notes.RunStopped("Rejected", "401", ExitCode.ENDPOINTS), "stopped", "error reason exit_code"),
