@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import typer
 
-from adaptive_eval.base.errors import ExitCode, GraderError
+from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.shared import MAX_LINE
 from adaptive_eval.config.first_round import is_in_vain
@@ -36,6 +36,8 @@ from adaptive_eval.show.text import NEXT, dollars
 QUESTION = "Do the models answer? The dry run asks every model, and grades what it answers."
 MAX_CHARACTERS = 80
 """Characters shown of a question, and of the beginning and end of an answer."""
+MIN_ALIKE = 4
+"""Answers of which a warning says that all are graded as the worst."""
 MAX_NAMED_MODELS = 3
 """Models with incomplete answers that a warning names."""
 
@@ -70,6 +72,7 @@ def rehearse(
     answering = {model.name for model in prepared.config.asked if model.launch is None and health[model.name].ok}
     tried = asyncio.run(try_answers(prepared, answering))
     healthy &= show_answers(tried, prepared)
+    has_grades = show_grades(tried, prepared.rubric)
     saved_answers = keep_answers(prepared, directory, tried) if stored_trials is None else 0
     first_round = chosen.first_round_problems
     place = "a new run" if stored_trials is None else f"resumes with {count(stored_trials)} trials"
@@ -83,7 +86,7 @@ def rehearse(
         *([f"warn      {sampling_sentence(prior)}"] if prior is not None and prior.sampled_otherwise else []),
         f"directory {safe_line(str(directory), 200)} ({place})",
         *([f"saved     {several(saved_answers, 'answer')}; the run and `plan` use them"] if saved_answers else []),
-        *_next_step(command, healthy=healthy, in_vain=is_in_vain(first_round)),
+        *_next_step(command, healthy=healthy and has_grades, in_vain=is_in_vain(first_round)),
     ):
         typer.echo(line)
     return ExitCode.REACHED if healthy else ExitCode.ENDPOINTS
@@ -123,12 +126,21 @@ def show_answers(tried: Sequence[TriedAnswer], prepared: PreparedRun) -> bool:
     for kind in INCOMPLETE & prepared.plan.unsure.kinds:
         for line in _incomplete_lines(tried, kind):
             typer.echo(line)
-    grades = [attempt.grade for attempt in tried if isinstance(attempt.answer, Answer)]
-    if grades and all(isinstance(grade, GraderError) for grade in grades):
-        typer.echo("warn  the grader fails on all of these answers; fix it before the run")
-    if grades and all(isinstance(grade, Grade) and grade.signals.get("has_answer") is False for grade in grades):
-        typer.echo("warn  the grader finds nothing in any of these answers: check the prompt, server and grader")
     return all(isinstance(attempt.answer, Answer) for attempt in tried)
+
+
+def show_grades(tried: Sequence[TriedAnswer], rubric: Rubric) -> bool:
+    """Warn of grades that are all alike; False if no answer has one."""
+    grades = [attempt.grade for attempt in tried if isinstance(attempt.answer, Answer)]
+    given = [grade for grade in grades if isinstance(grade, Grade)]
+    if grades and not given:
+        typer.echo("warn  the grader fails on all of these answers; fix it before the run")
+        return False
+    if given and all(grade.signals.get("has_answer") is False for grade in given):
+        typer.echo("warn  the grader finds nothing in any of these answers: check the prompt, server and grader")
+    elif len(given) >= MIN_ALIKE and all(rubric.weights[grade.category] == min(rubric.weights) for grade in given):
+        typer.echo("warn  all of these answers are in the worst category: see above whether they are graded rightly")
+    return True
 
 
 def _answer_lines(tried: TriedAnswer, rubric: Rubric) -> Iterator[str]:

@@ -198,9 +198,11 @@ def test_a_dry_run_in_which_nothing_is_graded_says_so(site: Site) -> None:
         grader = {"kind": "judge", "server": {"base_url": url, "model": "judge"}}
         result = site.run(site.write(models=models, grader=grader), "--dry-run")
     assert result.stdout.count("no grade: the judge gave no verdict") == 6
-    assert "warn  the grader fails on all of these answers" in result.stdout
+    assert "warn  the grader fails on all of these answers" in result.stdout and "fix what failed" in result.stdout
     unread = site.run(site.write(grader={"kind": "json", "field": "answer"}), "--dry-run")
     assert "warn  the grader finds nothing in any of these answers" in unread.stdout
+    wrong = site.run(site.write(grader="exact"), "--dry-run")
+    assert "warn  all of these answers are in the worst category" in wrong.stdout, "their numbers are boxed"
     assert "these answers" not in site.run(site.write(), "--dry-run").stdout
 
 
