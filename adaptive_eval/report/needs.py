@@ -63,6 +63,8 @@ class Need(NamedTuple):
 
     def missing(self, results: Results) -> str:
         """What is missing, as words that follow "need"."""
+        if self.kind is NeedKind.NEW_RUN and self.trials is None:
+            return "more than this run can give"
         return self.kind.value.format(models=some_models(self.models), trials=trials_in_words(results, self.trials))
 
 
