@@ -167,10 +167,12 @@ class BudgetAccount:
         """Whether every cap holds with the cost of arrived trials in flight, and `missing` ones at their worst."""
         return bool(np.all(self._total_used() + arrived_cost + missing @ self._worst <= self._caps))
 
-    def fits(self, trials: NDArray[np.int64]) -> bool:
-        """Whether further trials of each model stay within every cap at their worst, or at what is reserved for them;
-        unbounded trials do not fit before one of their model has arrived."""
+    def fits(self, trials: NDArray[np.int64], times: int = 1) -> bool:
+        """Whether further trials of each model stay within every cap at their worst, or at what is reserved for them,
+        with the cost of what is in flight counted this many `times`; unbounded trials do not fit before one of their
+        model has arrived."""
         need = (self._reserved + trials) @ self._worst + self._promised + trials @ (RESERVE_FACTOR * self._largest)
+        need[1:] *= times  # a trial that is lost is asked again, and remains one
         return not trials[self.unmeasured].any() and bool(np.all(self._total_used() + need <= self._caps))
 
     @property

@@ -630,7 +630,7 @@ class Controller:
             self._unpaid += trials
             self._drop_model(SetAside(model, UNPAID, Cause.BUDGET))
             return
-        in_parts = not account.fits(trials)
+        in_parts = not account.fits(trials, times=2)
         self._joining.add(model)
         if counted is not None:
             first[model] = np.maximum(first[model], np.minimum(counted, self.plan.trials.max))
@@ -642,14 +642,15 @@ class Controller:
     def _compose_first(self) -> None:
         """Issue the first round for every model, and the rounds that run ahead of the first look.
 
-        If the caps do not cover its worst case, it is asked in parts, each as far as the caps allow given the cost of
-        those before. If trials are there already, no round runs ahead: their look decides who gets more. Those trials
-        count, but are looked at even if they exceed a cap, unless others are missing.
+        If the caps do not cover its worst case twice, so that losses do not end the run, it is asked in parts, each as
+        far as the caps allow given the cost of those before. If trials are there already, no round runs ahead: their
+        look decides who gets more. Those trials count, but are looked at even if they exceed a cap, unless others are
+        missing.
         """
         flight, plan, first, imported = self._flight, self.plan, self.plan.opening, self.plan.first
         new_trials = (first if imported is None else np.maximum(first - imported, 0)).sum(axis=1)
         needed = first.sum(axis=1) if new_trials.any() else new_trials
-        fits_at_once = flight.account.fits(needed)
+        fits_at_once = flight.account.fits(needed, times=2)
         if not flight.account.may_fit(new_trials, besides=int((needed - new_trials).sum())):
             self._end_short_of(needed)
             return

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from math import inf
 
 from adaptive_eval.base.errors import Rejected, Unavailable
@@ -114,7 +115,6 @@ class RequestSender:
         traffic.requests += 1
         request.attempts += 1
         expected = 0.0
-        timer: asyncio.TimerHandle | None = None
         server_share = self._context.shared_time.enter(replica.url, id(self), now)
         attempt = Attempt(request, replica, now)
         self.replicas.attempts[attempt] = None
@@ -126,7 +126,7 @@ class RequestSender:
                     expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
                 body: Mapping[str, object] = stream_if_several(request.body) if server.llama else request.body
                 attempt.send(self._clock(), bool(body.get("stream")))
-                timer = asyncio.get_running_loop().call_later(self._limit, self._time_out, attempt)
+                attempt.timer = asyncio.get_running_loop().call_later(self._limit, self._time_out, attempt)
                 reply = await self._caller.send(replica.url, body, attempt)
             now = self._clock()
             answers = self._read(request, replica, reply, server_share.mean_share(now))
@@ -143,8 +143,8 @@ class RequestSender:
             server_share.leave(self._clock())
             traffic.in_flight -= 1
             del self.replicas.attempts[attempt]
-            if timer is not None:
-                timer.cancel()
+            if attempt.timer is not None:
+                attempt.timer.cancel()
             self.replicas.release(replica)
         self._learn(request, answers, reply, attempt, now)
         used = traffic.count_answers(answers, request.attempts)
@@ -152,7 +152,13 @@ class RequestSender:
             self._pacer.correct(expected, used)
         return answers
 
-    def _time_out(self, attempt: Attempt) -> None:
+    def _time_out(self, attempt: Attempt, *, is_read: bool = False) -> None:
+        """End an attempt at its time limit; what came while this process did not run `is_read` before."""
+        pause = self._context.settings.longest_tick
+        if not is_read and self._clock() - attempt.sent_at > self._limit + pause:
+            end = partial(self._time_out, attempt, is_read=True)
+            attempt.timer = asyncio.get_running_loop().call_later(pause, end)
+            return
         attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
 
     def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, share: float) -> list[Answer]:

@@ -1,5 +1,6 @@
 """One request, one attempt at it, and the totals of a model's requests."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -68,6 +69,8 @@ class Attempt(CancelScope):
         self.longest_silence = 0.0
         """The longest silence after the first piece."""
         self.streamed = False
+        self.timer: asyncio.TimerHandle | None = None
+        """Ends it at its time limit."""
 
     def send(self, now: float, streamed: bool) -> None:
         """Record that the attempt is sent now."""

@@ -1,5 +1,6 @@
 """Warnings to read before believing a ranking, each with its possible effect on the scores."""
 
+import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
@@ -39,6 +40,8 @@ from adaptive_eval.report.words import deciding_rule, grader_errors_note, judged
 
 LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""
+PRICED = re.compile(r"models\..+\.(price|gpus)(\.\w+)?")
+"""Settings of a model that say what its answers cost."""
 NAMED = 3
 """Models or settings that one warning names."""
 AFRESH = "a new run (--fresh) with this maximum, or `rule: anytime`, avoids this"
@@ -82,6 +85,18 @@ def decision_cautions(events: Sequence[Event]) -> Iterator[Caution]:
                 f"changed after {several(event.looks, 'look')} ({_date(event.at)}): {', '.join(changes)}; later looks "
                 "judge all answers by these settings. The promise does not cover settings chosen after seeing results",
             )
+
+
+def price_cautions(events: Sequence[Event]) -> Iterator[Caution]:
+    """Warn of prices and GPUs of models that were changed, or given, after looks."""
+    for event in events_of_kind(events, SettingsChanged):
+        paths = [path for path, *_ in single_changes(event.changes) if PRICED.fullmatch(path)]
+        if paths and event.looks:
+            when = f"changed after {several(event.looks, 'look')} ({_date(event.at)})"
+            stays = (
+                "answers before that keep the cost that they had, 0 without a price, in limits and in cost per answer"
+            )
+            yield Caution("price", None, f"{when}: {first_few(paths, NAMED)}; {stays}")
 
 
 def uncounted_caution(stored: int, uncounted: int) -> Iterator[Caution]:

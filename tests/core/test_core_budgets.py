@@ -265,6 +265,17 @@ def test_lost_trials_of_a_part_do_not_end_a_run_that_can_continue() -> None:
     assert controller.finished is None and controller.ask(99)
 
 
+def test_lost_first_answers_do_not_end_a_run_whose_limit_just_covers_its_first_round() -> None:
+    controller = Controller(never(Budget(tokens=2_000)))
+    asked = controller.ask(99)
+    assert len(asked) == 10, "2,000 are twice as much"
+    controller.lose(Cost(tokens=300))
+    while asked:
+        controller.tell([Outcome(*ask[:3], 0, Cost(tokens=50)) for ask in asked])
+        asked = controller.ask(99)
+    assert controller.looks[0].trials == (10, 10)
+
+
 def test_unused_reservations_are_spent_on_further_trials() -> None:
     """At half the worst cost, about twice the trials are asked; only the last round's reserve remains."""
     plan = never(Budget(tokens=10_000))
@@ -274,9 +285,9 @@ def test_unused_reservations_are_spent_on_further_trials() -> None:
 
 
 def test_losses_may_leave_exactly_what_the_round_in_flight_needs() -> None:
-    controller = Controller(never(Budget(tokens=2_100), Pace(lookahead=0)))
+    controller = Controller(never(Budget(tokens=4_000), Pace(lookahead=0)))
     assert len(controller.ask(99)) == 20  # at most 100 tokens each
-    controller.lose(Cost(tokens=100))
+    controller.lose(Cost(tokens=2_000))
     assert controller.finished is None and controller.in_flight == 20
     controller.lose(Cost(tokens=1))
     assert controller.finished is Reason.BUDGET

@@ -24,7 +24,7 @@ from adaptive_eval.report.records import ComparisonCount, Spending
 from adaptive_eval.report.results import PairRow
 from adaptive_eval.report.used import Used
 from adaptive_eval.report.view import order_sentence
-from adaptive_eval.report.warnings import decision_cautions, horizon_cautions, loss_cautions
+from adaptive_eval.report.warnings import decision_cautions, horizon_cautions, loss_cautions, price_cautions
 from adaptive_eval.report.words import ObjectiveView, objective_view, promise_in_words
 from adaptive_eval.show.markdown import markdown, pull_request, summary
 from adaptive_eval.show.page.sent import page_view
@@ -165,6 +165,12 @@ def test_settings_that_are_changed_after_looks_are_mentioned() -> None:
     was, now = ([{"name": "easy", "weight": 2.0, "gate": gate}] for gate in (0.05, 0.5))
     (caution,) = decision_cautions([SettingsChanged(9, 1, (Change("benchmarks", was, now),))])
     assert "benchmarks.easy.gate: 0.05 → 0.5; later looks" in caution.text
+
+
+def test_prices_that_come_after_answers_are_mentioned() -> None:
+    was, now = ([{"name": "ada", "gpus": 1.0, "price": price}] for price in (None, {"input": 1.0}))
+    (caution,) = price_cautions([SettingsChanged(9, looks, (Change("models", was, now),)) for looks in (0, 1)])
+    assert "1 look" in caution.text and "models.ada.price; answers before that keep the cost that" in caution.text
 
 
 def test_gpu_time_is_told_where_caps_count_it_by_requests_and_not_where_servers_are_held() -> None:
