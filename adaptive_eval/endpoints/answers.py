@@ -291,8 +291,8 @@ class AnswerReader:
         counts = []
         for tokens, draft in zip(reported, drafts, strict=True):
             limit, length = self._max_answer_tokens, draft.length
-            if limit is not None and tokens > max(ABSURD_TOKENS, limit):
-                replacement = self._estimate(draft) if self._exceeds_limit(draft) else limit
+            if tokens > max(ABSURD_TOKENS, limit or 0):
+                replacement = self._estimate(draft) if limit is None or self._exceeds_limit(draft) else limit
                 self._note(Notice("absurd_usage", _ABSURD_ANSWER_TEXT.format(tokens, replacement)))
                 tokens = replacement
             if not tokens and length:

@@ -254,7 +254,7 @@ def translate_error(error: Exception, url: URL, connect: float | None = None) ->
 def refusal_reason(error: BaseException) -> str:
     """The system's reason for a failed connection, without asyncio's description of the call and the address."""
     if "WRONG_VERSION_NUMBER" in str(error):
-        return "it answers without TLS: use http:// in base_url"
+        return "it answers without TLS: use http:// in its address"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{OTHER_HOST if error.verify_code in OTHER_HOST_CODES else NOT_TRUSTED} ({error})"
     codes = dict.fromkeys(re.findall(r"\[Errno (\d+)\] Connect call failed", str(error)))

@@ -228,7 +228,6 @@ def _import_event(
     gathering: RecordGatherer, terms: ImportTerms, seeds_match: bool, *, lacks_questions: bool
 ) -> TrialsImported:
     """The event of the import, with file names but no folders, since reports are published."""
-    kept = terms.grader is None or (gathering.without_text > 0 and not seeds_match)
     return TrialsImported(
         trials=sum(gathering.trials.values()),
         files=tuple(dict.fromkeys(gathering.files)),
@@ -236,7 +235,7 @@ def _import_event(
         missing=gathering.missing,
         repeated=gathering.repeated,
         repeats_count=terms.request.repeats_are_samples,
-        graded_by=None if kept else getattr(terms.grader, "kind", None),
+        graded_by=None if terms.grader is None else getattr(terms.grader, "kind", None),
         seeds_match=seeds_match,
         lacks_questions=lacks_questions or None,
         arguments=terms.request.arguments,

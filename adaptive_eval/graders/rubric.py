@@ -260,6 +260,8 @@ class DeclaredRubric:
     def category(self, facts: Facts) -> int:
         """The category of a trial; raises `GraderError` naming a missing signal."""
         _require_fitted(self)
+        for name in sorted((self.needs & LOGGED) - facts.keys()):
+            _fact(facts, name)
         default = 0
         for number, category in enumerate(self.categories):
             if not category.when:
@@ -283,6 +285,11 @@ def _fact(facts: Facts, name: str) -> SignalValue:
     except KeyError:
         names = ", ".join(sorted(facts))
         raise GraderError(f"the rubric needs the signal {name}, but this trial only has {names}") from None
+
+
+LOGGED = frozenset({"completion_tokens", "token_ratio", "prompt_tokens", "repeated_pattern", LENGTH_RATIO})
+"""Signals that logs and commands may not report. A trial without one that the rubric needs has no category, whatever it
+is otherwise: else wrong answers would count, and right ones, whose category depends on it, would not."""
 
 
 @dataclass(frozen=True)

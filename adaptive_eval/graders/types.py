@@ -231,8 +231,10 @@ def measured_facts(
     flags: Collection[str],
 ) -> dict[str, SignalValue]:
     """The known `MEASURES` of an answer: logs and commands may not report tokens."""
-    facts: dict[str, SignalValue] = {"prompt_tokens": float(prompt_tokens)}
-    if completion_tokens or not WITHOUT_TEXT.isdisjoint(flags):
+    facts, has_text = dict[str, SignalValue](), WITHOUT_TEXT.isdisjoint(flags)
+    if prompt_tokens or not has_text:
+        facts["prompt_tokens"] = float(prompt_tokens)
+    if completion_tokens or not has_text:
         facts["completion_tokens"] = float(completion_tokens)
         facts["token_ratio"] = completion_tokens / _token_cap()
     if finish_reason != FINISH_NOT_LOGGED:

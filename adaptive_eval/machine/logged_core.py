@@ -58,8 +58,6 @@ class LoggedCore:
         self.setting, self.controller = setting, controller
         self.position = setting.position
         """The core's position of each model."""
-        self.is_capped = setting.plan.budget.bought
-        """Whether a cap counts what lost answers have cost."""
 
     def _new_controller(self, setting: Setting, plan: Plan, outside: tuple[int, Cost] = (0, NO_COST)) -> Controller:
         """A core for these settings, which is told of models whose answers repeat."""
@@ -94,7 +92,7 @@ class LoggedCore:
                     alarms.usage(record.model).add_wasted_verdicts(record.number, record.cost)
                 if record.kind in (ChargeKind.DISCARDED, ChargeKind.UNANSWERED):
                     self.controller.spend_outside_plan(0, record.cost)  # its trials are asked again
-                elif self.is_capped and not record.estimated:
+                elif not record.estimated and self.setting.plan.budget.bought:
                     self._tell(answers)
                     answers = []
                     self._lose(record)
@@ -207,7 +205,8 @@ class LoggedCore:
             cost = cost.plus(account.paid.cost)
         for account in self._account.models.values():
             charged = charged.plus(account.charged.cost)
-        outside = sum(account.answers for account in removed), cost.plus(charged) if self.is_capped else cost
+        is_capped = self.setting.plan.budget.bought
+        outside = sum(account.answers for account in removed), cost.plus(charged) if is_capped else cost
         self._use(setting, self._new_controller(setting, replace(setting.plan, before=stage), outside))
         self._derived.begin_stage()
         self.controller.take(())

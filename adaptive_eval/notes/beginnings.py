@@ -29,6 +29,11 @@ class TrialsImported(Event, kind="imported"):
     lacks_questions: bool | None = optional_field()
     """True if the logs lack what it takes to ask the models again: only another configuration can request trials."""
 
+    @property
+    def has_unchecked_grades(self) -> bool:
+        """Whether grades came without texts that a grader could have compared."""
+        return self.without_text > 0 and not self.seeds_match
+
 
 @dataclass(frozen=True, slots=True)
 class PriorTaken(Event, kind="prior"):

@@ -64,6 +64,7 @@ from adaptive_eval.report.warnings import (
     signal_cautions,
     unknown_cautions,
 )
+from adaptive_eval.report.words import draws_questions
 from scorio.rank import rank_scores
 
 MAX_TRIALS_NEEDED = 1e12
@@ -301,7 +302,9 @@ def _needing_more(results: Results, pair: PairRow) -> PairRow:
     if pair.trials_needed is None or pair.verdict != Verdict.OPEN or not has:
         return pair
     per_question = results.max_trials_per_model / (results.setting("trials", "max") or 1)
-    return replace(pair, trials_needed=max(pair.trials_needed, math.floor(min(has) / per_question) + 1.0))
+    has_at_least = min(has) / per_question
+    more = has_at_least + 1.0 / per_question if draws_questions(results.decisions) else math.floor(has_at_least) + 1.0
+    return replace(pair, trials_needed=max(pair.trials_needed, more))
 
 
 def _finite_numbers(of: object, names: str) -> dict[str, Any]:

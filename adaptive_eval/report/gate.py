@@ -143,7 +143,7 @@ def gate_rows(
                 outcomes[part.benchmark, name] = outcome
         decided = next(outcome for outcome in OUTCOMES if parts_by_reason[outcome])
         reasons = parts_by_reason[decided].items()
-        why = "; ".join(f"on {' and '.join(names)} {why}" if len(parts) > 1 else why for why, names in reasons)
+        why = "; ".join(f"on {' and '.join(names)}: {why}" if len(parts) > 1 else why for why, names in reasons)
         rows.append(GateRow(name, asked.baseline, decided, why))
     return tuple(rows), outcomes
 

@@ -280,11 +280,13 @@ def _raise_limits(ending: "Ending") -> Iterator[Advice]:
     larger = _larger_limits(ending)
     raised = " and ".join(f"{key} to {_typed(key, value)}" for key, value in larger.items())
     results, others, notes = ending.results, NeedKind.NEW_RUN in ending.needs, list[str]()
-    if results is not None and [*larger] == ["trials.max"]:  # else limits say what it costs
-        notes += [f"up to {several(math.ceil(_further_answers(results, larger['trials.max'])), 'more answer')}"]
     pairs = [] if results is None else _pairs_that_need(results, NeedKind.TRIALS)
-    undecided = 0 if results is None else len(needs_of(results))
-    notes += [f"for {len(pairs)} of the undecided comparisons"] if 0 < len(pairs) < undecided else []
+    if results is not None and [*larger] == ["trials.max"]:  # else limits say what it costs
+        more, models = _further_answers(results, larger["trials.max"])
+        whose = " and ".join(map(safe_line, models)) if len(models) < 3 else f"{len(models)} models"
+        notes += [f"up to {several(more, 'more answer')} of {whose}"]
+    if results is not None and NeedKind.TRIALS in ending.needs and 0 < len(pairs) < len(needs_of(results)):
+        notes += [f"for {len(pairs)} of the undecided comparisons"]
     told = f" ({', '.join(notes)})" if notes else ""
     yield _step(ending, f"raise {raised or 'the budget, then'}{told}", larger)
     if results is not None and "trials.max" in larger and not others and not any(pair.second is None for pair in pairs):
@@ -414,18 +416,18 @@ def _doubled_caps(ending: "Ending") -> dict[str, float]:
 
 def _covering_caps(ending: "Ending", results: Results, trials: float) -> dict[str, float]:
     """The caps that the cost of so many trials per question of the undecided models would exceed, as large as that."""
-    cost, times = results.cost, _further_answers(results, trials) / max(results.cost.trials, 1)
+    cost, times = results.cost, _further_answers(results, trials)[0] / max(results.cost.trials, 1)
     used = {key: cost.in_all(key) + times * getattr(cost, key) for key in ("trials", "tokens", "usd")}
     used["gpu_hours"] = (1.0 + times) * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     return {f"budget.{key}": round_up(used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap}
 
 
-def _further_answers(results: Results, trials: float) -> float:
-    """Answers of the undecided models until each has so many trials per question."""
+def _further_answers(results: Results, trials: float) -> tuple[int, list[str]]:
+    """Answers of the undecided models until each has so many trials per question, and these models."""
     undecided = {name for pair in _pairs_that_need(results, NeedKind.TRIALS) for name in (pair.first, pair.second)}
     per_model = results.max_trials_per_model * trials / results.setting("trials", "max")
     asked = [row for row in results.models if row.name in undecided and row.recorded is None]
-    return float(sum(max(per_model - row.stored_trials, 0.0) for row in asked))
+    return math.ceil(sum(max(per_model - row.stored_trials, 0.0) for row in asked)), [row.name for row in asked]
 
 
 def _pairs_that_need(results: Results, kind: NeedKind) -> list[PairRow]:

@@ -389,7 +389,7 @@ def import_cautions(events: Sequence[Event]) -> Iterator[Caution]:
                 "score may be too high, since quick answers are more often right"
             )
             yield Caution("missing", model, text)
-        if event.without_text and event.graded_by is None and not event.lacks_questions:
+        if event.has_unchecked_grades and not event.lacks_questions:
             yield Caution(
                 "unchecked_grades",
                 None,

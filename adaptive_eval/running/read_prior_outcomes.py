@@ -338,7 +338,7 @@ def rubric_problems(ours: Rubric, theirs: Rubric) -> Iterator[str]:
 def grading_problems(prepared: PreparedRun, earlier: StoredRun) -> Iterator[str]:
     """Reasons why the same answers might have other grades here."""
     theirs, ours = earlier.reader.header().meaning["grader"], prepared.header.meaning["grader"]
-    if theirs != ours and not is_graded_by_logs(earlier):
+    if theirs != ours and not any(event.graded_by is None for event in _imports(earlier)):
         yield f"was graded by another grader, or with other settings; {REGRADE}"
     for question, other in _common_questions(prepared, earlier):
         if question.answer and other.answer and question.answer != other.answer:
@@ -388,6 +388,10 @@ def _prompts_differ(question: Question, other: Question) -> bool:
 
 def is_graded_by_logs(earlier: StoredRun) -> bool:
     """Whether grades come from imported logs: results then warn that the grader may differ."""
-    if any(event.answers is not None for event in events_of_kind(earlier.events, TrialsRegraded)):
-        return False
-    return any(event.graded_by is None for event in events_of_kind(earlier.events, TrialsImported))
+    return any(event.graded_by is None or event.has_unchecked_grades for event in _imports(earlier))
+
+
+def _imports(earlier: StoredRun) -> list[TrialsImported]:
+    """The imports of an earlier run, unless it has graded all answers itself since."""
+    regraded = any(event.answers is not None for event in events_of_kind(earlier.events, TrialsRegraded))
+    return [] if regraded else events_of_kind(earlier.events, TrialsImported)

@@ -286,10 +286,17 @@ def doubt_is_told(record: Record) -> Iterator[Fault]:
                     name, stage.name, f"{doubtful:.0%} of {model.name}'s answers are doubtful, and no warning says so"
                 )
             kinds = [kind for kind, text in outputs.texts.items() if MORE_TRIALS.search(text.next_steps)]
-            open_pairs = [pair for pair in results.pairs if pair.verdict not in DECIDED]
-            if kinds and all(model.name in (pair.first, pair.second) for pair in open_pairs):
+            undecided = [pair for pair in results.pairs if pair.verdict not in DECIDED]
+            others = sum(model.name not in (pair.first, pair.second) for pair in undecided)
+            if any(_helped(outputs.texts[kind].next_steps, len(undecided)) > others for kind in kinds):
                 text = f"{', '.join(kinds)} advise more trials, with {doubtful:.0%} of {model.name}'s answers in doubt"
                 yield Fault(name, stage.name, text)
+
+
+def _helped(next_steps: str, undecided: int) -> int:
+    """How many comparisons more trials are advised for."""
+    stated = re.search(r"for\s+(\d+)\s+of\s+the\s+undecided", next_steps)
+    return int(stated[1]) if stated else undecided
 
 
 # -- verdicts --------------------------------------------------------------------------------------------------------

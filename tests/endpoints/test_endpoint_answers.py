@@ -225,10 +225,10 @@ def test_where_a_count_cannot_be_it_is_estimated_from_the_text(absurd: object) -
     assert answer.completion_tokens == 11
 
 
-def counted(text: str, reason: str = "stop", **usage: object) -> tuple[int, list[str]]:
-    """Tokens of an answer that may have 100, and what is noticed."""
+def counted(text: str, reason: str = "stop", max_tokens: int | None = 100, **usage: object) -> tuple[int, list[str]]:
+    """Tokens of an answer that may have so many, and what is noticed."""
     notices: list[str] = []
-    answer_reader = reader(Sampling(max_tokens=100), notices)
+    answer_reader = reader(Sampling(max_tokens=max_tokens), notices)
     payload = {"choices": [choice(text, reason)], "usage": {"prompt_tokens": 9, **usage}}
     (answer,) = answer_reader.answers(payload, CHAT, range(1), ResponseOrigin("here", 0.1, None, 1))
     return answer.completion_tokens, notices
@@ -249,6 +249,7 @@ def test_usage_is_believed_as_far_as_it_can_be() -> None:
     assert counted("x" * 6000, completion_tokens=2_000_000) == (2000, ["absurd_usage"])
     assert counted("x" * 6000, completion_tokens=1) == (2000, ["low_usage"])
     assert counted("x", completion_tokens=1, prompt_tokens=2_000_000_000)[1] == ["absurd_usage"]
+    assert counted("x" * 300, max_tokens=None, completion_tokens=2_000_000_000) == (100, ["absurd_usage"])
 
 
 def test_reasoning_reported_beside_the_completion_is_counted_as_far_as_it_can_be() -> None:

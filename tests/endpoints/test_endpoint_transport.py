@@ -253,7 +253,7 @@ def test_each_reason_for_which_no_address_of_a_host_answers_is_told_once() -> No
     assert refusal_reason(OSError(-2, "Name or service not known")) == "Name or service not known"
     assert refusal_reason(ConnectionResetError()) == "it was closed at once"
     assert refusal_reason(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")).endswith(
-        "use http:// in base_url"
+        "use http:// in its address"
     )
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.config.prepare import stored_config
-from adaptive_eval.notes import GraderChosen, events_of_kind
+from adaptive_eval.notes import GraderChosen, TrialsImported, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.running.read_prior_outcomes import is_graded_by_logs
@@ -207,12 +207,15 @@ def test_what_scorers_have_said_stands_until_a_grader_is_found_that_says_the_sam
 def test_grades_are_those_of_the_logs_until_a_grader_has_given_or_compared_them(tmp_path: Path) -> None:
     models: list[dict[str, object]] = [{"name": name, "base_url": "http://127.0.0.1:9/v1"} for name in SKILLS]
     config = configured(tmp_path, "numeric", models)
-    for rows, unchecked in ((graded_rows(), True), (graded_rows(text=prose), False)):
-        run = tmp_path / f"unchecked {unchecked}"
+    both = [*graded_rows()[:1], *graded_rows(text=prose)[1:]]
+    for number, (rows, unchecked) in enumerate([(graded_rows(), True), (both, True), (graded_rows(text=prose), False)]):
+        run = tmp_path / f"run {number}"
         done = taken(lines(tmp_path / "log.jsonl", rows), "--to", run, "--config", config)
         assert ("nobody knows whether the grader gives the same" in " ".join(done.stdout.split())) is unchecked
         with open_run(run) as stored:
             assert is_graded_by_logs(stored) is unchecked
+            (event,) = events_of_kind(stored.events, TrialsImported)
+            assert event.graded_by == "numeric", "recorded, they are refused under another grader"
     run = tmp_path / "regraded"
     asked = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text().splitlines()]
     texts = [row | asked[int(str(row["question"])[1:])] for row in graded_rows(text=prose)]

@@ -11,7 +11,7 @@ from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import make_grade
-from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, open_rubric, unsure_grades
+from adaptive_eval.graders.rubric import CategoryConfig, RubricConfig, apply_rubric, open_rubric, unsure_grades
 from adaptive_eval.graders.types import (
     ANSWER_SIGNALS,
     REFUSAL_OPENINGS,
@@ -157,9 +157,13 @@ class TestSchemata:
             RubricConfig(**settings)
 
 
+IS_BRIEF = {"is_correct": True, "prompt_tokens": {"below": 100}}
+
+
 class TestFacts:
     def test_what_every_answer_has(self) -> None:
-        facts = answer_facts(answer(completion_tokens=16_384, finish_reason="length", signals=frozenset({"truncated"})))
+        cut = {"finish_reason": "length", "signals": frozenset({"truncated"})}
+        facts = answer_facts(answer(prompt_tokens=9, completion_tokens=16_384, **cut))
         assert facts["truncated"] is True
         assert facts["refusal"] is False
         assert facts["token_ratio"] == 0.5
@@ -169,6 +173,11 @@ class TestFacts:
     def test_a_number_of_tokens_that_was_not_reported_is_not_0(self) -> None:
         assert "token_ratio" not in answer_facts(answer())
         assert answer_facts(answer("", signals=frozenset({"empty"})))["completion_tokens"] == 0.0
+        brief = CategoryConfig.model_validate({"name": "brief", "weight": 1, "when": IS_BRIEF})
+        rubric = open_rubric(RubricConfig(categories=(brief, CategoryConfig(name="other", weight=0))))
+        for is_correct in (True, False):  # else only wrong ones would have a grade
+            with pytest.raises(GraderError, match="prompt_tokens"):
+                apply_rubric({**answer_facts(answer()), "is_correct": is_correct}, rubric, "q")
 
     @pytest.mark.parametrize("opening", REFUSAL_OPENINGS)
     def test_refusals(self, opening: str) -> None:

@@ -14,7 +14,7 @@ ALLOWED = {"bisect", "collections", "dataclasses", "enum", "hashlib", "json", "m
 ALLOWED |= {"functools", "typing", "zlib"}
 OWN = ("adaptive_eval.core.", "adaptive_eval.machine.", "adaptive_eval.endpoints.types", "adaptive_eval.graders.types")
 VALUES_ONLY = {"Answer", "Sampling", "SignalValue"}
-"""What it takes from rooms that do I/O: types of values, and a number."""
+"""What it takes from rooms that do I/O: types of values."""
 
 
 @pytest.mark.parametrize("name", PURE)

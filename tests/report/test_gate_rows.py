@@ -99,5 +99,5 @@ def test_benchmarks_that_are_undecided_for_the_same_reason_are_named_once() -> N
     results = [GateResult(1, 0, 0, -1.0), GateResult(1, 1, 1, 3.0), GateResult(1, 2, 0, 1.0)]
     undecided = replace(FAILED, verdict="undecided_by_labels")
     (row,), outcomes = gate_rows(ASKED, parts, ("prod", "build"), (undecided,), results)
-    assert row.why == "on all questions and hard scores corrected by labels do not decide it"
+    assert row.why == "on all questions and hard: scores corrected by labels do not decide it"
     assert outcomes == {("easy", "build"): "PASS", ("hard", "build"): "UNDECIDED"}

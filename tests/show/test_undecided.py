@@ -13,6 +13,7 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import BudgetConfig
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind
 from adaptive_eval.core.types import Cause, Lost, Reason
+from adaptive_eval.report.build import _needing_more
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import finding, main_findings
 from adaptive_eval.report.labelled import LabelledModel, LabelledRun
@@ -80,6 +81,17 @@ def named(pair: PairRow | None) -> tuple[str, str | None]:
     """The two models of a pair."""
     assert pair is not None
     return pair.first, pair.second
+
+
+def test_an_open_pair_of_drawn_questions_needs_one_more_than_it_has() -> None:
+    results = ended("rrro")
+    trials = results.decisions["trials"]
+    assert isinstance(trials, Mapping)
+    drawn = replace(results, decisions={**results.decisions, "trials": {**trials, "max": 1, "draw": 5}})
+    pair = replace(results.pairs[3], trials_needed=0.0)
+    has = min(row.trials for row in results.models if row.name in (pair.first, pair.second))
+    needed = _needing_more(drawn, pair).trials_needed
+    assert needed is not None and needed * drawn.max_trials_per_model == pytest.approx(has + 1)
 
 
 def test_headline_and_next_step_give_the_same_numbers() -> None:
@@ -449,7 +461,7 @@ def test_without_a_command_steps_name_what_to_change() -> None:
     assert count_them.endswith(" let them count: run the same command again with stopping.on_alarm: never")
     raised, wider = texts(ended("rrru", needs=20.0))
     assert re.fullmatch(
-        r"raise trials.max to 60 \(up to [0-9,]+ more answers\), then run the same command again", raised
+        r"raise trials.max to 60 \(up to [0-9,]+ more answers of cyd and eve\), then run the same command again", raised
     )
     assert (
         wider.startswith("or start over with a larger stopping.delta, if such a difference does not matter")
