@@ -273,7 +273,8 @@ async def _regrade(
         for seq, trial in rows:
             was_asked = _is_reserved(trial) and asked > 0
             asked -= was_asked
-            answers.append(Ungraded(seq, trial, reserve_of(trial), was_asked))
+            reserve = NO_COST if trial.kinds & AnswerKind.UNANSWERED else reserve_of(trial)
+            answers.append(Ungraded(seq, trial, reserve, was_asked))
         machine = Machine(setting, seq=store.last_seq, spent=spent, has_grades=reader.has_grades())
         machine.ungraded = ungraded
         await driver.run(machine, [driver.tick(machine), Regrade(answers)])

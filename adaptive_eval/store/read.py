@@ -39,8 +39,8 @@ _FACTS = (
     f"digest, {_SIZE.format('text')} + {_SIZE.format('reasoning')}, {_FLAG.format('is_correct')}, "
     f"{_FLAG.format('has_answer')}, completion_tokens"
 )
-_LACKS_GRADE = "state IN (?, ?) AND ifnull(flags, '') NOT LIKE '%unanswered%'"
-"""An answer came and has no grade: what never came has none either."""
+_LACKS_GRADE = "(state = ? OR state = ? AND ifnull(flags, '') NOT LIKE '%unanswered%')"
+"""An answer came and has no grade; what never came has none either, once that is stored."""
 _BRIEF = f"SELECT at, {_PLACE}, category, flags, latency, {_FACTS} FROM trials"
 WHOLE_COLUMNS = [column for column in COVERED["trials"] if column not in ("digest", "at")]
 _WHOLE = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM trials"

@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
+from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.endpoints import settings
 from adaptive_eval.machine.records import FINISHED, Note, Row
+from adaptive_eval.machine.trial import JUDGING, Trial
 from adaptive_eval.notes import ModelSetAside, OnlyFailures, ReplicaLost, ServersNoticed, events_of_kind
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
@@ -233,3 +235,31 @@ def test_a_limit_on_open_files_is_not_blamed_on_servers(tmp_path: Path, client: 
     )
     assert {event.notice for event in events_of_kind(events, ServersNoticed)} == {"few_open_files"}
     assert f"this process may have only {FILES}" in run_log.read_text() and "ulimit -n" in run_log.read_text()
+
+
+def stopped_before_its_grade(store: RunStore, rows: Sequence[Row], **more: Any) -> list[Row]:
+    """Write a missing answer as a start does that stops: without a grade, which the next start is to give."""
+    left = [
+        (seq, record._replace(state=JUDGING, grade=None))
+        if isinstance(record, Trial) and record.kinds & AnswerKind.UNANSWERED
+        else (seq, record)
+        for seq, record in rows
+    ]
+    written = COMMIT(store, left, **more)
+    if left != list(rows):
+        raise OSError("killed")
+    return written
+
+
+def test_a_missing_answer_that_a_stop_left_without_a_grade_keeps_no_run_from_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening(failing("bob", 17)) as server:
+        config = write_config(tmp_path, server)
+        monkeypatch.setattr(RunStore, "commit", stopped_before_its_grade)
+        run(config)
+        assert not any(note.kind == FINISHED for _, note in notes_of(tmp_path / "run"))
+        monkeypatch.setattr(RunStore, "commit", COMMIT)
+        code, output = run(config)
+    assert code in (ExitCode.REACHED, ExitCode.SPENT) and "budget" not in output, output
+    assert len(outcomes_of(tmp_path / "run")) == 2 * 24
