@@ -747,7 +747,7 @@ def _keeps_dry_run(record: Record) -> bool:
 
 @check
 def the_cost_in_usd_is_what_commands_report(record: Record) -> Iterator[Fault]:
-    """Every USD that a command says it has used is told, at most less what was lost at a kill."""
+    """Every USD that a command says it has used is told, besides what those that were ended may have used."""
     if record.row["supply"] != "command":
         return
     interrupted = any(stage.interrupted for stage in record.life.stages)
@@ -755,7 +755,7 @@ def the_cost_in_usd_is_what_commands_report(record: Record) -> Iterator[Fault]:
         if stage.run != "runs/run" or interrupted or record.row["grader"] in ("judge", "verifier"):
             continue
         used = sum(line.get("usd", 0.0) for line in _lines_of_run(record, stage) if line["outcome"] != "hung")
-        told = results.cost["usd"] + sum(row["usd"] for row in results.cost["beside"])
+        told = results.cost["usd"] + sum(row["usd"] for row in results.cost["beside"] if row["what"] != "lost")
         if abs(told - used) > 1e-9:
             text = f"{told:.6f} USD are told, and commands reported {used:.6f}"
             yield Fault("the cost in USD is what commands report", stage.name, text)
