@@ -62,10 +62,7 @@ function warnings(view) {
   const rows = view.results?.warnings ?? [];
   if (!rows.length) return null;
   const items = rows.map(({ model, text }) =>
-    h("li", null, [
-      model === null ? null : [h("b", null, name(model, 60)), ": "],
-      plain(text, 1000),
-    ]),
+    h("li", null, [model === null ? null : [h("b", null, name(model, 60)), ": "], plain(text, 1000)]),
   );
   return h("div", { class: "warnings" }, h("h3", null, plural(rows.length, "warning")), h("ul", null, items));
 }
