@@ -337,6 +337,24 @@ def test_why_a_run_ended_is_told_of_the_look_with_its_overrun(seed: int) -> None
     assert Verdict.BLOCKED not in {pair.verdict.verdict for pair in result.comparisons}
 
 
+@pytest.mark.parametrize("seed", [5, 10])
+def test_overrun_that_leaves_neighbours_without_a_verdict_is_left_out(seed: int) -> None:
+    """It turned the order of two equal models, one of which nothing had compared with the third."""
+    right = np.random.default_rng(seed).random((3, OF_EIGHT, 150)) < np.array([0.6, 0.59, 0.55])[:, None, None]
+    bench = Bench(3, OF_EIGHT, np.array([0.0, 1.0]))
+    run = Controller(Plan(bench, pace=THREE_AHEAD, trials=Trials(min=4, max=60), judging=Judging(delta=0.1)))
+    flying: list[Ask] = []
+    while run.finished is None:
+        flying += run.ask(40)
+        ask = flying.pop(0)
+        run.tell([Outcome(*ask[:3], int(right[ask[:3]]), seconds=1.0)])
+    run.tell([Outcome(*ask[:3], int(right[ask[:3]]), seconds=1.0) for ask in flying])
+    before = result_of(run)
+    run.count_overrun(range(3))
+    assert before.reason is Reason.SETTLED and run.parked.any()
+    assert result_of(run) == before
+
+
 def test_overrun_counts_only_after_the_end() -> None:
     run = controller()
     run.tell(map(answer, run.ask(10**6)))
