@@ -297,7 +297,7 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
     for rubric, message in (
         (taking(SHORT, Path("nowhere")), "nowhere has no run"),
         (taking(SHORT, begun), "begun has no complete first round; resume that run first"),
-        (taking(BRIEF, fewer), "which length_ratio needs; name a run that has asked the same questions"),
+        (taking(BRIEF, fewer), "fewer has no lengths of answers to q6, q7, which length_ratio needs; name a run"),
         (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
     ):
         refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))
