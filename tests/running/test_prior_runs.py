@@ -79,6 +79,14 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     }
 
 
+@pytest.mark.parametrize(("seed", "is_same"), [(0, True), (1, False)])
+def test_outcomes_with_the_seeds_of_the_run_are_warned_of(site: Site, earlier: Path, seed: int, is_same: bool) -> None:
+    """A server that keeps to seeds answers as it did there: of 240 answers all were counted twice."""
+    output = run_with(site, {"run": str(earlier)}, seed=seed)
+    (caution,) = (warning["text"] for warning in site.results()["warnings"] if warning["kind"] == "prior")
+    assert is_same == ("may be the same answers" in output) == ("which count twice" in caution)
+
+
 @pytest.mark.slow
 def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
     section: dict[str, object] = {"run": str(earlier)}
