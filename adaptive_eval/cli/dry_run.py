@@ -23,7 +23,7 @@ from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.beginnings import PriorTaken
 from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_name, several
-from adaptive_eval.report.warnings import remedies, sampling_sentence
+from adaptive_eval.report.warnings import remedies, sampling_sentences
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.beginning import load_starting_point
@@ -83,7 +83,7 @@ def rehearse(
         *(f"warn      {problem}" for problem in first_round),
         f"keys      {keys.summary}",
         *([] if repeated is None else [f"warn      {safe_line(repeated, MAX_LINE)}"]),
-        *([f"warn      {sampling_sentence(prior)}"] if prior is not None and prior.sampled_otherwise else []),
+        *([f"warn      {sentence}" for sentence in sampling_sentences(prior)] if prior is not None else []),
         f"directory {safe_line(str(directory), 200)} ({place})",
         *([f"saved     {several(saved_answers, 'answer')}; the run and `plan` use them"] if saved_answers else []),
         *_next_step(command, healthy=healthy and has_grades, in_vain=is_in_vain(first_round)),

@@ -7,6 +7,7 @@ order of arrival, nor the batching of `tell`, nor a restart can change a look.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -388,22 +389,29 @@ class Controller:
         sequential trial, they enter scores and intervals, and calls stand.
 
         Only models whose requests have all arrived count: missing answers would have been slow, and wrong more often.
-        Trials with shared seeds count only together with other models' trials, and are left out.
+        Trials with shared seeds count only together with other models' trials, and are left out. So are all if they
+        place models of a settled run otherwise, next to each other without a verdict.
         """
         unjudged = [batch for batch in self._flight.parked_batches() if batch.missing < batch.size]
         counted = set(models) - {batch.model for batch in unjudged if not batch.has_enough_answers}
         unjudged = [batch for batch in unjudged if batch.model in counted]
         if self.finished is None or self.plan.source.by_trial or not unjudged:
             return
-        judged = self._tally.counts.copy()
+        judged, settled_by = deepcopy(self._tally), self.last_look
         self._tally.commit(unjudged)
-        self.overrun = self._tally.counts - judged
+        self.taker.include_overrun(self.available)
+        assert self.last_look is not None
+        reason = why_no_further(self.last_look, True, self.set_aside.values())
+        if self.finished is Reason.SETTLED and reason is not Reason.SETTLED:
+            self._tally = self.taker.tally = judged
+            self.taker.last_look = settled_by
+            return
+        self.overrun = self._tally.counts - judged.counts
         for model in sorted({batch.model for batch in unjudged}):
             for batch in self._flight.drop(model):
                 self._flight.account.settle(batch, batch.size - batch.missing, batch.total_cost())
-        self.taker.include_overrun(self.available)
-        if self.finished is Reason.BLOCKED and self.last_look is not None:  # more answers have shown another reason
-            self.finished = why_no_further(self.last_look, True, self.set_aside.values())
+        if self.finished is Reason.BLOCKED:  # more answers have shown another reason
+            self.finished = reason
 
     @property
     def last_look(self) -> JudgedLook | None:

@@ -47,6 +47,8 @@ class LookTaker:
         self.taken = 0
         self.last_look: JudgedLook | None = None
         """The latest look."""
+        self.look_at_rounds: JudgedLook | None = None
+        """The latest one without overrun: from there a run with a larger horizon goes on."""
         self.evidence: list[Evidence] = []
         """The evidence of all looks under this horizon, from which follows the error that they have spent, also for
         a new delta."""
@@ -59,7 +61,7 @@ class LookTaker:
 
     def take(self, available: AvailableTrials, *, calls_stand: bool = False) -> None:
         """Take a look at all that is committed; with `calls_stand`, nothing latches anew."""
-        look = self.last_look = self._judge(available, calls_stand=calls_stand)
+        look = self.last_look = self.look_at_rounds = self._judge(available, calls_stand=calls_stand)
         self._memory = look.memory
         self.taken += 1
         if self.keep:

@@ -278,7 +278,8 @@ def _comparisons(
     deciding = np.full(len(pairs), math.inf)
     if has_ended:
         (undecided,) = np.nonzero(np.isin(look.verdicts, UNDECIDED))
-        deciding[undecided] = deciding_horizons(looks, look, at[undecided])
+        goes_on_from = (looks.look_at_rounds if correction is None else None) or look
+        deciding[undecided] = deciding_horizons(looks, goes_on_from, at[undecided])
     columns = (
         describe(look, pairs, look.verdicts, available, plan.bench.questions),
         (mask * np.where(np.isfinite(sigma), difference, math.nan)).tolist(),

@@ -11,7 +11,7 @@ from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import Grading
-from adaptive_eval.graders.rubric import Rubric, apply_rubric
+from adaptive_eval.graders.rubric import LOGGED, Rubric, apply_rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts, score_signals
 from adaptive_eval.questions import Question
 from adaptive_eval.report.records import TrialRecord
@@ -60,6 +60,9 @@ class RecordGrader:
                 return _trial(
                     placed, apply_rubric(facts, rubric, placed.question).category, signals, record.extracted, None
                 )
+            if "is_correct" in rubric.needs and not record.has_text and (lacking := rubric.needs & LOGGED - {*facts}):
+                has = f"the log has no {' and '.join(sorted(lacking))} of this trial"
+                raise LogError(f"{placed.place}: {has}, which the rubric needs; import with another rubric")
         if record.answer is None or not record.has_text or (self._declared and has_category):
             return self._logged_trial(placed)
         grade = await grade_or_error(pool.grade, record.answer, question)

@@ -183,7 +183,7 @@ NEEDS_RUBRIC = (
 FLAGS: tuple[str, ...] = get_args(Signal)
 MEASURES = ("completion_tokens", "prompt_tokens", "token_ratio", "repeated_pattern", "completion_bpt", "prompt_bpt")
 ANSWER_SIGNALS = frozenset({*FLAGS, *MEASURES})
-WITHOUT_TEXT: frozenset[str] = frozenset({"empty", "context_length", "timed_out", "unanswered"})
+WITHOUT_TEXT: frozenset[str] = frozenset({"empty", "context_length", "timed_out", "content_filter", "unanswered"})
 """Flags of answers that may have no tokens. Any other answer without tokens has an unknown number of them."""
 FINISH_NOT_LOGGED = "not logged"
 """The finish reason of an answer whose log does not say it."""

@@ -53,6 +53,8 @@ class PriorTaken(Event, kind="prior"):
     """Models of this run whose scores labels correct in the other one; here their grades count."""
     alarms: Mapping[str, str] | None = optional_field()
     """By model of this run: the alarm about its answers in the other one, which let them count."""
+    same_seeds: bool | None = optional_field()
+    """True if a model was asked there with the seeds and settings that it has here."""
 
     def body(self) -> dict[str, object]:
         return {name: value for name, value in Event.body(self).items() if name != "sampled_otherwise" or value}

@@ -108,7 +108,8 @@ def _run_sentence(event: Event) -> str | None:
         case notes.TrialsImported():
             return f"started with {several(event.trials, 'trial')} imported from {first_few(event.files, MAX_NAMES)}"
         case notes.PriorTaken():
-            return f"outcomes of the run {event.run} count in the scores (R0)"
+            seeds = "; they have this run's seeds, and may be the same answers" if event.same_seeds else ""
+            return f"outcomes of the run {event.run} count in the scores (R0){seeds}"
         case notes.OutcomesRecorded():
             trials = sum(category is not None for row in event.outcomes.values() for category in row)
             return f"{event.model} is recorded: {trials:,} outcomes of the run {event.run} are used"

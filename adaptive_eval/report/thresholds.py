@@ -24,8 +24,8 @@ def thresholds_from_run(section: RubricConfig, questions: Iterable[str] = ()) ->
     event = _thresholds_of_source(section)
     unknown = [name for name in questions if name not in event.medians] if event and section.looks_at_lengths else []
     if unknown:
-        rule = f"{section.source_run} has no answers to {first_few(unknown, 3)}, which length_ratio needs"
-        raise ConfigError(f"rubric.thresholds: {rule}; name a run that has asked the same questions")
+        rule = f"{section.source_run} has no lengths of answers to {first_few(unknown, 3)}, which length_ratio needs"
+        raise ConfigError(f"rubric.thresholds: {rule}; name a run that has asked them, and knows their tokens")
     return event
 
 

@@ -42,6 +42,10 @@ LOGS = "imported logs"
 """Grader of outcomes that have the grades of imported logs."""
 PRICED = re.compile(r"models\..+\.(price|gpus)(\.\w+)?")
 """Settings of a model that say what its answers cost."""
+SAME_SEEDS = (
+    "Outcomes of the other run have this run's seeds: a server that keeps to them gives the same answers again, which "
+    "count twice; a new run with another `seed` avoids this"
+)
 NAMED = 3
 """Models or settings that one warning names."""
 AFRESH = "a new run (--fresh) with this maximum, or `rule: anytime`, avoids this"
@@ -261,8 +265,8 @@ def prior_caution(
             "outcomes of another run count in the scores (R0), at most those of its first look. In trials per "
             f"question: {listed}. If a model has changed since, they pull its score towards the earlier one."
         )
-        changes = f" {sampling_sentence(prior)}." if prior.sampled_otherwise else ""
-        yield Caution("prior", None, f"{text}{changes} {_order_alone(models)}")
+        sampling = "".join(f" {sentence}." for sentence in sampling_sentences(prior))
+        yield Caution("prior", None, f"{text}{sampling} {_order_alone(models)}")
 
 
 def incomplete_prior_cautions(names: Sequence[str], bench: Bench) -> Iterator[Caution]:
@@ -277,10 +281,13 @@ def incomplete_prior_cautions(names: Sequence[str], bench: Bench) -> Iterator[Ca
             yield Caution(INCOMPLETE_PRIOR, name, f"{are}. {no_call}")
 
 
-def sampling_sentence(prior: PriorTaken) -> str:
-    """State that the answers of R0 were drawn with other sampling settings than this run's."""
-    changes = first_few(prior.sampled_otherwise, NAMED)
-    return f"Their sampling settings differ from this run's ({changes})"
+def sampling_sentences(prior: PriorTaken) -> Iterator[str]:
+    """State that the answers of R0 were drawn with other sampling settings than this run's, or with the same seeds."""
+    if prior.sampled_otherwise:
+        changes = first_few(prior.sampled_otherwise, NAMED)
+        yield f"Their sampling settings differ from this run's ({changes})"
+    if prior.same_seeds:
+        yield SAME_SEEDS
 
 
 def _order_alone(models: Sequence[ModelRow]) -> str:

@@ -86,6 +86,8 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
         corrected = [name for name, source in sources.items() if source in labelled] or None
         counted = {} if stored is None else dict(stored.alarms or {})
         counted |= {name: alarms[source] for name, source in missing.items() if source in alarms}
+        same_seeds = stored is not None and bool(stored.same_seeds)
+        same_seeds |= not changes and _has_same_seeds(prepared, earlier, missing)
         name = earlier.setup.config.name
     return PriorTaken(
         section.model_dump(mode="json"),
@@ -95,7 +97,16 @@ def take_prior(section: PriorConfig, prepared: PreparedRun, directory: Path, sto
         kinds or None,
         corrected,
         counted or None,
+        same_seeds or None,
     )
+
+
+def _has_same_seeds(prepared: PreparedRun, earlier: StoredRun, sources: Mapping[str, str]) -> bool:
+    """Whether a model has the seeds in this run that it had in the earlier one."""
+    ours, theirs = prepared.config, earlier.setup.config
+    is_same = (ours.seed, ours.trials.seeds) == (theirs.seed, theirs.trials.seeds)
+    has_seeds = all(event.seeds_match for event in events_of_kind(earlier.events, TrialsImported))
+    return is_same and has_seeds and any(name == source for name, source in sources.items())
 
 
 def _results(earlier: StoredRun) -> Results | None:

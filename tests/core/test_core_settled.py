@@ -337,6 +337,42 @@ def test_why_a_run_ended_is_told_of_the_look_with_its_overrun(seed: int) -> None
     assert Verdict.BLOCKED not in {pair.verdict.verdict for pair in result.comparisons}
 
 
+def close_models(seed: int) -> Controller:
+    """An ended run of three models that hardly differ, all of whose answers have come."""
+    right = np.random.default_rng(seed).random((3, OF_EIGHT, 150)) < np.array([0.6, 0.59, 0.55])[:, None, None]
+    bench = Bench(3, OF_EIGHT, np.array([0.0, 1.0]))
+    run = Controller(Plan(bench, pace=THREE_AHEAD, trials=Trials(min=4, max=60), judging=Judging(delta=0.1)))
+    flying: list[Ask] = []
+    while run.finished is None:
+        flying += run.ask(40)
+        ask = flying.pop(0)
+        run.tell([Outcome(*ask[:3], int(right[ask[:3]]), seconds=1.0)])
+    run.tell([Outcome(*ask[:3], int(right[ask[:3]]), seconds=1.0) for ask in flying])
+    return run
+
+
+@pytest.mark.parametrize("seed", [5, 10])
+def test_overrun_that_leaves_neighbours_without_a_verdict_is_left_out(seed: int) -> None:
+    """It turned the order of two equal models, one of which nothing had compared with the third."""
+    run = close_models(seed)
+    before = result_of(run)
+    run.count_overrun(range(3))
+    assert before.reason is Reason.SETTLED and run.parked.any()
+    assert result_of(run) == before
+
+
+@pytest.mark.parametrize("seed", [1, 40])
+def test_a_larger_horizon_is_advised_by_what_a_run_goes_on_from(seed: int) -> None:
+    """With overrun a pair may seem to need less than the run has, or that the run would give it up again at once."""
+    run = close_models(seed)
+    before = {frozenset(row.verdict[:2]): row.deciding_max for row in result_of(run).comparisons}
+    run.count_overrun(range(3))
+    assert run.finished is Reason.OUT_OF_REACH and run.overrun.any()
+    after = {frozenset(row.verdict[:2]): row.deciding_max for row in result_of(run).comparisons}
+    common = [pair for pair in before.keys() & after.keys() if max(before[pair], after[pair]) < math.inf]
+    assert common and all(before[pair] == after[pair] for pair in common)
+
+
 def test_overrun_counts_only_after_the_end() -> None:
     run = controller()
     run.tell(map(answer, run.ask(10**6)))

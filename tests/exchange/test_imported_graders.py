@@ -255,6 +255,9 @@ def test_a_length_that_a_log_does_not_say_is_not_0(tmp_path: Path) -> None:
     assert "The labels cannot be used: labels of ada have no category: the rubric needs the signal" in done.stdout
     done = CliRunner().invoke(app, ["rescore", str(run)])
     assert "efficiency_adjusted: needs is_correct, repeated_pattern, token_ratio, which no trial has" in done.stdout
+    right = lines(tmp_path / "right.jsonl", [{"model": "ada", "question": "q0", "correct": 1}])
+    done = CliRunner().invoke(app, ["import", str(right), "--to", str(tmp_path / "other"), "--config", str(config)])
+    assert "has no completion_tokens of this trial, which the rubric needs" in " ".join(done.output.split())
 
 
 def test_scores_that_commands_have_reported_are_compared_as_they_were_reported(tmp_path: Path) -> None:

@@ -172,7 +172,8 @@ class TestFacts:
 
     def test_a_number_of_tokens_that_was_not_reported_is_not_0(self) -> None:
         assert "token_ratio" not in answer_facts(answer())
-        assert answer_facts(answer("", signals=frozenset({"empty"})))["completion_tokens"] == 0.0
+        for kind in ("empty", "content_filter"):  # a prompt that is refused has no answer
+            assert answer_facts(answer("", signals=frozenset({kind})))["completion_tokens"] == 0.0
         brief = CategoryConfig.model_validate({"name": "brief", "weight": 1, "when": IS_BRIEF})
         rubric = open_rubric(RubricConfig(categories=(brief, CategoryConfig(name="other", weight=0))))
         for is_correct in (True, False):  # else only wrong ones would have a grade

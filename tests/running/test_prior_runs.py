@@ -79,6 +79,14 @@ def test_one_greedy_answer_to_each_question_may_come_first(site: Site) -> None:
     }
 
 
+@pytest.mark.parametrize(("seed", "is_same"), [(0, True), (1, False)])
+def test_outcomes_with_the_seeds_of_the_run_are_warned_of(site: Site, earlier: Path, seed: int, is_same: bool) -> None:
+    """A server that keeps to seeds answers as it did there: of 240 answers all were counted twice."""
+    output = run_with(site, {"run": str(earlier)}, seed=seed)
+    (caution,) = (warning["text"] for warning in site.results()["warnings"] if warning["kind"] == "prior")
+    assert is_same == ("may be the same answers" in output) == ("which count twice" in caution)
+
+
 @pytest.mark.slow
 def test_the_earlier_run_is_read_only_once(site: Site, earlier: Path) -> None:
     section: dict[str, object] = {"run": str(earlier)}
@@ -297,7 +305,7 @@ def test_a_run_that_cannot_give_thresholds_is_refused(site: Site, pilot: Path) -
     for rubric, message in (
         (taking(SHORT, Path("nowhere")), "nowhere has no run"),
         (taking(SHORT, begun), "begun has no complete first round; resume that run first"),
-        (taking(BRIEF, fewer), "which length_ratio needs; name a run that has asked the same questions"),
+        (taking(BRIEF, fewer), "fewer has no lengths of answers to q6, q7, which length_ratio needs; name a run"),
         (taking(confidence, pilot), "low_wrong cannot be fitted: no trial has completion_bpt and is wrong; name"),
     ):
         refused = site.run(site.write(**settings(rubric=rubric, sampling=sampling)))
