@@ -230,16 +230,16 @@ def test_gates_of_benchmarks_and_of_the_whole_are_one_decision(site: Site) -> No
     path = site.gated_benchmarks()
     ran = site.run(path)
     assert ran.exit_code == ExitCode.WORSE, ran.output
-    assert "on easy worse than bob by more than 10 points." in ran.output
+    assert "on easy: worse than bob by more than 10 points." in ran.output
     results = results_of(site.directory())
     outcomes = {row.model: (row.outcome, row.why) for row in results.gate}
     assert outcomes == {
         "ada": (
             "PASS",
-            "on all questions not worse than bob by more than 70 points; "
-            "on easy not worse than bob by more than 10 points",
+            "on all questions: not worse than bob by more than 70 points; "
+            "on easy: not worse than bob by more than 10 points",
         ),
-        "cyd": ("FAIL", "on easy worse than bob by more than 10 points"),
+        "cyd": ("FAIL", "on easy: worse than bob by more than 10 points"),
     }
     gates = {(row.group, row.model): row.gate for row in results.groups if row.by == "benchmark"}
     assert gates["easy", "ada"] == "PASS"

@@ -26,7 +26,7 @@ def test_the_page_says_the_verdict_on_each_benchmark_and_one_decision(site: Site
     assert ran.returncode == ExitCode.WORSE, ran.stdout + ran.stderr
     page = tabs.report(report_page(read_view(site.directory())))
     failed, passed = page.locator(".lead b").all()
-    assert "on easy worse than bob by more than 10 points" in failed.inner_text()
+    assert "on easy: worse than bob by more than 10 points" in failed.inner_text()
     assert failed.get_attribute("class") == "gate-FAIL" and passed.get_attribute("class") == "gate-PASS"
     assert failed.bounding_box()["x"] == passed.bounding_box()["x"], "each on a line of its own"  # type: ignore[index]
     table = page.locator("#details table", has_text="Scores by benchmark")
