@@ -397,7 +397,8 @@ class Controller:
         unjudged = [batch for batch in unjudged if batch.model in counted]
         if self.finished is None or self.plan.source.by_trial or not unjudged:
             return
-        judged, settled_by = deepcopy(self._tally), self.last_look
+        bench = self.plan.bench
+        judged, settled_by = deepcopy(self._tally, {id(bench): bench}), self.last_look  # one bench for both
         self._tally.commit(unjudged)
         self.taker.include_overrun(self.available)
         assert self.last_look is not None

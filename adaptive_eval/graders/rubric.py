@@ -16,7 +16,7 @@ the run on whose first round it is fitted. A rubric that still `lacks` it gives 
 import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -252,7 +252,7 @@ class DeclaredRubric:
         """The weights w of the categories."""
         return tuple(category.weight for category in self.categories)
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[str]:
         """The signals that conditions use."""
         return frozenset(name for category in self.categories for name in category.when)
@@ -260,8 +260,8 @@ class DeclaredRubric:
     def category(self, facts: Facts) -> int:
         """The category of a trial; raises `GraderError` naming a missing signal."""
         _require_fitted(self)
-        for name in sorted((self.needs & LOGGED) - facts.keys()):
-            _fact(facts, name)
+        if missing := (self.needs & LOGGED) - facts.keys():
+            _fact(facts, min(missing))
         default = 0
         for number, category in enumerate(self.categories):
             if not category.when:

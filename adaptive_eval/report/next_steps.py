@@ -287,8 +287,8 @@ def _raise_limits(ending: "Ending") -> Iterator[Advice]:
         notes += [f"up to {several(more, 'more answer')} of {whose}"]
     if results is not None and NeedKind.TRIALS in ending.needs and 0 < len(pairs) < len(needs_of(results)):
         notes += [f"for {len(pairs)} of the undecided comparisons"]
-    told = f" ({', '.join(notes)})" if notes else ""
-    yield _step(ending, f"raise {raised or 'the budget, then'}{told}", larger)
+    remarks = f" ({', '.join(notes)})" if notes else ""
+    yield _step(ending, f"raise {raised or 'the budget, then'}{remarks}", larger)
     if results is not None and "trials.max" in larger and not others and not any(pair.second is None for pair in pairs):
         key, delta = _larger_delta(results, pairs)
         if delta != UNKNOWN_DELTA:

@@ -64,8 +64,8 @@ def prior_counts(
 
 def _kinds_in(kinds: Mapping[str, Sequence[int]], question: str, answers: int) -> NDArray[np.uint8]:
     """The kinds of so many answers to a question."""
-    known = np.array(kinds.get(question, ()), dtype=np.int64)[:answers].astype(np.uint8)
-    return np.concatenate([known, np.zeros(answers - len(known), dtype=np.uint8)])
+    stored = np.array(kinds.get(question, ()), dtype=np.int64)[:answers].astype(np.uint8)
+    return np.concatenate([stored, np.zeros(answers - len(stored), dtype=np.uint8)])
 
 
 Recorded = Mapping[str, OutcomesRecorded]
