@@ -287,8 +287,8 @@ class Controller:
     def tick(self, elapsed: float, held_gpu_seconds: float = 0.0) -> bool:
         """Record the seconds since the start and the GPU seconds of held servers.
 
-        Returns whether a cap on either is reached. Then the run ends, and requests in flight must be cancelled even if
-        it had finished before."""
+        Returns whether a cap on either is reached. Then the run ends, settled if its latest look has decided everything
+        and only waits for more, and requests in flight must be cancelled even if it had finished before."""
         budget = self.plan.budget
         caps = (
             (elapsed, budget.wall_seconds, Reason.WALL_TIME),
@@ -296,8 +296,11 @@ class Controller:
         )
         reached = [reason for used, cap, reason in caps if cap is not None and used >= cap]
         if reached and self.finished is None:
+            look = self.last_look
+            has_decided = look is not None and why_no_further(look, True, self.set_aside.values()) is Reason.SETTLED
+            stands = has_decided and not self._set_aside_void(is_last=True)
             self._flight.clear()
-            self.finished = reached[0]
+            self.finished = Reason.SETTLED if stands else reached[0]
         return bool(reached)
 
     @property

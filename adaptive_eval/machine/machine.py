@@ -881,7 +881,10 @@ class Machine:
             self._follow()
         if self._is_out_of_time:
             self.controller.tick(*self._clock)
+            self._tell_rows(())  # a last search may have found repeated answers
             self._follow()
+            if self._is_aborted:
+                return
             if self._is_finished and not self.is_quiet:  # what outlives this process is not waited for
                 self._cancel_all()
                 return

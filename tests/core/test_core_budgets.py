@@ -1,6 +1,7 @@
 """Hard caps: whatever trials cost, up to their worst, the trials asked for never exceed a cap."""
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from thoroughness import examples
 
 from adaptive_eval.core import Controller, Pairs, Plan, StageBefore, UnresolvedPairs, ZScore
 from adaptive_eval.core.conclusions import UNPAID
+from adaptive_eval.core.controller import Judged
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Lost, Outcome, Reason, SetAside, Verdict
 
@@ -324,7 +326,11 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
             shell.step()
     looks, counts, ended = exact(controller.looks), controller.counts.copy(), controller.finished
     assert controller.tick(60.0), "also when it was finished before"
-    assert controller.finished is (ended or Reason.WALL_TIME)
+    has_decided = bool(looks) and {call.verdict for call in controller.looks[-1].comparisons} <= {
+        Verdict.RESOLVED,
+        Verdict.TIED,
+    }
+    assert controller.finished is (ended or (Reason.SETTLED if has_decided else Reason.WALL_TIME))
     assert controller.ask(100) == []
     assert controller.in_flight == 0
     assert controller.tell(answers.of(shell.flying)) == []  # late answers are none of its business
@@ -336,6 +342,27 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
         again.tick(61.0)
         assert restore(again, shell.outcomes) == []
         assert again.finished is Reason.WALL_TIME
+
+
+@pytest.mark.parametrize("is_copy", [False, True], ids=["samples", "copies"])
+def test_a_run_that_waits_only_for_what_was_asked_ahead_is_settled_once_its_time_is_over(is_copy: bool) -> None:
+    """Model 1 is right at each trial and model 0 at none; answers that turn out to be copies decide nothing."""
+    plan = Plan(Bench(2, 5, np.array([0.0, 1.0])), budget=Budget(wall_seconds=60.0), pace=Pace(lookahead=3))
+    searches: list[bool] = []
+
+    def find_void(_judged: Judged, in_play: Collection[int], is_last: bool) -> dict[int, str]:
+        searches.append(is_last)
+        return {1: "copies"} if is_copy and is_last else {}
+
+    controller = Controller(plan, find_void=find_void)
+    while not controller.looks or controller.looks[-1].count(Verdict.OPEN):
+        controller.tell(Outcome(ask.model, ask.question, ask.trial, ask.model) for ask in controller.ask(5))
+    assert controller.finished is None and controller.in_flight == 0 and controller.ask(1)
+    looks = [*controller.looks]
+    controller.tick(60.0)
+    assert controller.finished is (Reason.WALL_TIME if is_copy else Reason.SETTLED)
+    assert searches[-1] and list(controller.set_aside) == [1] * is_copy
+    assert controller.looks == looks, "a start that goes on takes the same ones"
 
 
 @pytest.mark.parametrize("name", [*CURRENCIES, "wall_seconds"])
