@@ -35,8 +35,9 @@ class AnswerKind(IntFlag):
     @property
     def phrase(self) -> str:
         """Words that follow "12 of its 40 answers", which are of these kinds; cut ones that are right do not count."""
-        phrase = " or ".join(PHRASES[kind] for kind in self)
-        return f"{phrase} before they were right" if AnswerKind.TRUNCATED in self else phrase
+        phrases = [PHRASES[kind] for kind in self & ~AnswerKind.TRUNCATED]
+        phrases += [f"{PHRASES[kind]} before they were right" for kind in self & AnswerKind.TRUNCATED]
+        return " or ".join(phrases)
 
 
 INCOMPLETE = AnswerKind.CONTEXT_LENGTH | AnswerKind.TRUNCATED | AnswerKind.TIMED_OUT

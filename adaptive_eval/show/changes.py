@@ -173,7 +173,11 @@ def _lacking(
     asked_a, asked_b = (
         {question.id: (question.prompt, question.answer) for question in view.questions} for view in (a, b)
     )
-    changed = [key for key in asked_a if key in asked_b and asked_a[key] != asked_b[key]]
+    changed = [
+        key
+        for key in asked_a
+        if key in asked_b and any(x and y and x != y for x, y in zip(asked_a[key], asked_b[key], strict=True))
+    ]  # an imported log may lack one of them
     both, repeating = [name for name in a.models if name in b.models], "answers come back word for word"
     for what, why, names in (
         ("question", "only in the first run", [key for key in asked_a if key not in asked_b]),

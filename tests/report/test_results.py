@@ -195,7 +195,7 @@ def test_answers_that_stand_in_the_reasoning_alone_are_pointed_at_before_all_do(
         (
             [("q1", "timed_out", None), ("q1", "timed_out truncated", None), ("q2", "", None)],
             (0.25, 0.35, 2),
-            "of 40 scored answers 2 were cut off at a limit or timed out at every attempt before they were right; "
+            "of 40 scored answers 2 timed out at every attempt or were cut off at a limit before they were right; "
             f"{WOULD_BE}. {NO_CALL}",
         ),
         ([LATE], (math.nan, math.nan, 0), "of 1 answers 1 timed out at every attempt, and are in no score"),

@@ -128,6 +128,10 @@ def test_only_common_questions_and_models_with_enough_answers_are_compared(run_a
     view, counts = read_view(directory), read_counts(directory)
     diff = diff_runs(view, counts, replace(view, questions=view.questions[2:]), counts)
     assert diff.questions == 6 and diff.caveats == ("2 questions only in the first run: q0, q1",)
+    first, second, *others = view.questions
+    without_text, other = replace(first, prompt="", answer=""), replace(second, prompt="another one")
+    diff = diff_runs(view, counts, replace(view, questions=(without_text, other, *others)), counts)
+    assert diff.caveats == ("1 question with the same id, but another prompt or answer: q1",)
     cells = counts.cells.copy()
     cells[1, 2] = 0
     diff = diff_runs(view, counts, view, replace_cells(counts, cells))
