@@ -9,8 +9,7 @@ from adaptive_eval.base.errors import GraderError
 from adaptive_eval.exchange.gather import PlacedRecord
 from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.samples import NO_ANSWER, Record
-from adaptive_eval.graders.attempts import grade_or_error
-from adaptive_eval.graders.pool import Grading
+from adaptive_eval.graders.pool import Grading, grade_or_error
 from adaptive_eval.graders.rubric import LOGGED, Rubric, apply_rubric
 from adaptive_eval.graders.types import SignalValue, answer_facts, score_signals
 from adaptive_eval.questions import Question
