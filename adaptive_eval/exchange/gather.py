@@ -8,7 +8,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from adaptive_eval.config.run import MAX_MODEL_NAME, MODEL_NAME
 from adaptive_eval.endpoints.failures import FAILED, finish_word
@@ -20,13 +19,6 @@ from adaptive_eval.machine.repeats import MIN_LONG_BYTES
 
 KEY_SEPARATOR = "\0"
 """Separates task and id in the key of a question."""
-
-
-class _Question(NamedTuple):
-    task: str
-    id: str
-    asked: LoggedQuestion
-    place: str
 
 
 @dataclass
@@ -98,7 +90,8 @@ class RecordGatherer:
         """The settings of each model in its first record."""
         self._asked: dict[tuple[str, str], tuple[LoggedSettings, str]] = {}
         """The settings of each model for each task, and the place of the first record."""
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, Record] = {}
+        """The first record of each question, without its answer, by key."""
         self._cells: dict[tuple[str, str], _Cell] = defaultdict(_Cell)
         self._seen: dict[tuple[str, str, int | str], tuple[str, str | None]] = {}
         self._failed: dict[tuple[str, str, int | str | None], str] = {}
@@ -184,9 +177,9 @@ class RecordGatherer:
         if self._configured is not None:
             return {question: question for question in with_trials}
         questions = {key: self._questions[key] for key in with_trials}
-        has_tasks = len({question.task for question in questions.values()}) > 1
+        has_tasks = len({first.task for first in questions.values()}) > 1
         named = {
-            key: f"{question.task}/{question.id}" if has_tasks else question.id for key, question in questions.items()
+            key: f"{first.task}/{first.question}" if has_tasks else first.question for key, first in questions.items()
         }
         ids = {name: key for key, name in named.items()}
         if len(ids) < len(named):
@@ -281,12 +274,13 @@ class RecordGatherer:
                 )
             return key
         key = f"{record.task}{KEY_SEPARATOR}{record.question}"
-        earlier = self._questions.setdefault(key, _Question(record.task, record.question, record.asked, record.place))
-        if earlier.asked != record.asked:
-            self._require_same_question(earlier, record)
+        if key not in self._questions:
+            self._questions[key] = record._replace(answer=None)
+        elif self._questions[key].asked != record.asked:
+            self._require_same_question(self._questions[key], record)
         return key
 
-    def _require_same_question(self, earlier: _Question, record: Record) -> None:
+    def _require_same_question(self, earlier: Record, record: Record) -> None:
         before, now = earlier.asked, record.asked
         if (before.answer, before.choices) != (now.answer, now.choices):
             what = "answer" if before.answer != now.answer else "choices"
