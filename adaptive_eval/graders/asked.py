@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
@@ -60,11 +60,6 @@ class GraderSampling(Sampling):
     min_p: ClassVar[None] = None  # type: ignore[misc]
     stop: ClassVar[None] = None  # type: ignore[misc]
     logprobs: ClassVar[bool] = False  # type: ignore[misc]
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings by name."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
 class GraderServer(EndpointConfig):
@@ -167,10 +162,6 @@ class AskedGrader(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError(f"is a {self.kind}, which can only be asked during a run")
-
-    @property
-    def knows_right_answers(self) -> bool:
-        return False
 
     def right_answers(self, question: Question) -> Sequence[str]:
         return ()

@@ -116,7 +116,7 @@ class Judge(AskedGrader):
         if not structured:
             return self.sampling
         body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.form.ballot)}
-        return Sampling(**{**self.sampling.given, "extra_body": body})
+        return self.sampling.model_copy(update={"extra_body": body})
 
     def reply_instructions(self, number: str, *, structured: bool) -> str:
         ballot = self.form.ballot

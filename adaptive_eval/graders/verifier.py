@@ -98,7 +98,7 @@ class Verifier(AskedGrader):
     def reply_sampling(self, *, structured: bool) -> Sampling:
         """The sampling settings of its reply: one token, with the log-probabilities of the most likely tokens."""
         body = {TOP_LOGPROBS: TOP_TOKENS, **self.sampling.extra_body}
-        return Sampling(**{**self.sampling.given, "max_tokens": 1, "logprobs": True, "extra_body": body})
+        return Sampling(**self.sampling.model_dump() | {"max_tokens": 1, "logprobs": True, "extra_body": body})
 
     def reply_instructions(self, number: str, *, structured: bool) -> str:
         return f"Reply with one letter, {', '.join(LABELS[:-1])} or {LABELS[-1]}, and with nothing else."
@@ -112,7 +112,7 @@ class Verifier(AskedGrader):
     def asked_as(self) -> str:
         """Digest of the settings that determine the scores of the request without content."""
         sent = self.content_free
-        sampling = self.seats[0].reply_sampling(structured=False)
+        sampling = self.reply_sampling(structured=False)
         answered = sampling.model_copy(update={"extra_body": dict(sampling.answer_body)})
         sampled = answered.model_dump_json(exclude_defaults=True)
         settings = "\0".join((self.host.model, sent.system, sent.user, sampled))
