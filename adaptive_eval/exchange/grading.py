@@ -55,9 +55,7 @@ class RecordGrader:
             facts = {**answer_facts(record.answer or NO_ANSWER), **signals}
             if rubric.needs <= {*facts, "is_correct"}:
                 self._require_same_scorer(record)
-                return _trial(
-                    record, apply_rubric(facts, rubric, record.question).category, signals, record.extracted, None
-                )
+                return _trial(record, apply_rubric(facts, rubric, record.question), signals, record.extracted, None)
             if "is_correct" in rubric.needs and not record.has_text and (lacking := rubric.needs & LOGGED - {*facts}):
                 has = f"the log has no {' and '.join(sorted(lacking))} of this trial"
                 raise LogError(f"{record.place}: {has}, which the rubric needs; import with another rubric")

@@ -17,6 +17,7 @@ from typing import Self, TypeVar
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate
+from adaptive_eval.graders.frozen import length_ratio
 from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import (
     FLAGS,
@@ -275,8 +276,9 @@ def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "")
     if not marks.signals.get("has_answer", True) and reads_as_refusal(answer.text):
         facts["refusal"] = True
     raised = {flag: True for flag in FLAGS if facts[flag]}
-    result = apply_rubric({**facts, **marks.signals}, rubric, question)
-    return Grade(result.category, {**marks.signals, **raised, **result.measured}, marks.extracted)
+    category = apply_rubric({**facts, **marks.signals}, rubric, question)
+    measured = length_ratio({**facts, **marks.signals}, question, rubric.medians)
+    return Grade(category, {**marks.signals, **raised, **measured}, marks.extracted)
 
 
 def why_unanswered(answer: Answer) -> str | None:

@@ -16,7 +16,7 @@ from pydantic import field_validator
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import config_error
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.graders.asked import USAGE_SIGNALS, AskedGrader, GraderReply, GraderSampling, GraderServer, Vote
+from adaptive_eval.graders.asked import USAGE_SIGNALS, AskedGrader, GraderSampling, GraderServer, Vote
 from adaptive_eval.graders.keyed import KEYED_GRADERS, KeyedKind
 from adaptive_eval.graders.transcript import GradingForm, Transcript
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
@@ -127,7 +127,10 @@ class Verifier(AskedGrader):
 
     def decide(self, votes_by_server: Sequence[Sequence[Vote]], baseline: Sequence[float] = ()) -> Marks:
         (((reply,),),) = votes_by_server
-        return self._marks(verifier_opinion(reply_scores(reply), baseline))
+        answer = reply.received()
+        if "timed_out" in answer.signals:
+            raise GraderError("the verifier's reply timed out")
+        return self._marks(verifier_opinion(label_scores(answer.slot, LABELS), baseline))
 
     def _marks(self, opinion: "Opinion") -> Marks:
         probabilities, uncertainty = opinion
@@ -237,11 +240,3 @@ def verifier_opinion(scores: LabelScores, baseline: Sequence[float]) -> Opinion:
             f"{uncertainty:.2f}; use a server that shows more tokens"
         )
     return probabilities, uncertainty
-
-
-def reply_scores(reply: GraderReply) -> LabelScores:
-    """The scores of the labels in a reply; raises `GraderError` if there are none."""
-    answer = reply.received()
-    if "timed_out" in answer.signals:
-        raise GraderError("the verifier's reply timed out")
-    return label_scores(answer.slot, LABELS)
