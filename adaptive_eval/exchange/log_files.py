@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -143,12 +142,10 @@ def read_file(file: LogFile) -> bytearray:
 
 def decompress_zstandard(file: LogFile, packed: bytes, max_bytes: int, record: str) -> bytes:
     """Decompress at most `max_bytes` bytes of Zstandard data."""
-    zstandard = _zstandard()
+    zstandard = load_extra("zstandard", "import", "logs that are packed by Zstandard (Inspect's .eval)")
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
     try:
-        if zstandard.frame_content_size(packed) == max_bytes - 1:
-            whole_frame: bytes = _decompressor().decompress(packed)  # twice as fast, if the frame has its length
-            return whole_frame
-        with _decompressor().stream_reader(packed, closefd=False) as stream:
+        with decompressor.stream_reader(packed, closefd=False) as stream:
             data: bytes = stream.read(max_bytes)
             return data
     except zstandard.ZstdError as error:
@@ -222,12 +219,3 @@ class Archive:
             return packed
         rule = "must be stored, deflated or packed by Zstandard"
         raise self._file.refuse(f"{rule}, but its zip method is {info.compress_type}", info.filename)
-
-
-@lru_cache(maxsize=1)
-def _decompressor() -> Any:
-    return _zstandard().ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
-
-
-def _zstandard() -> Any:
-    return load_extra("zstandard", "import", "logs that are packed by Zstandard (Inspect's .eval)")
