@@ -32,15 +32,6 @@ OnImportProgress = Callable[[float, int], None]
 Take = Callable[[Sequence[TrialRecord]], None]
 
 
-class GraderComparison(NamedTuple):
-    """The grader for continuing the run, and how it was chosen."""
-
-    grader: GraderOptions | None
-    """None if the likely grader does not reproduce the grades of the logs."""
-    agreement: Agreement | None = None
-    """None if everything was graded by this grader."""
-
-
 class ImportResult(NamedTuple):
     """The result of an import."""
 
@@ -51,7 +42,8 @@ class ImportResult(NamedTuple):
     """None if trials are missing that the first look needs."""
     runnable: bool
     """Whether the run can be continued with the configuration written for it, or the given one."""
-    compared: GraderComparison
+    disagreement: Agreement | None
+    """Why the run has no grader yet: the likely one does not reproduce the grades of the logs."""
     scorers: Mapping[str, tuple[str, Sequence[str]]]
     """By task: the scorer of the logs whose grades count, and the others there."""
 
@@ -66,9 +58,9 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     work = _Import(terms, files, on_progress)
     with draft_run(request.to, terms) as draft:
         asyncio.run(work.read_all(draft.take))
-        compared = asyncio.run(work.compared())
-        results, runnable = draft.finish(work.gathering, compared.grader)
-    return ImportResult(request.to, work.trials, work.gathering, results, runnable, compared, work.scorers)
+        grader, disagreement = asyncio.run(work.compared())
+        results, runnable = draft.finish(work.gathering, None if disagreement is not None else grader)
+    return ImportResult(request.to, work.trials, work.gathering, results, runnable, disagreement, work.scorers)
 
 
 class _Import:
@@ -131,16 +123,16 @@ class _Import:
                 self._sample.offer(GradedAnswer(question, trial.answer, trial.category))
         self.trials += len(batch)
 
-    async def compared(self) -> GraderComparison:
-        """Check whether the likely grader, or that of the configuration, reproduces the grades of a sample."""
+    async def compared(self) -> tuple[GraderOptions, Agreement | None]:
+        """The likely grader, or that of the configuration, and how it grades a sample if it does not reproduce it."""
         config, terms, sample = self._terms.request.config, self._terms, self._sample.answers
         if terms.grader is not None and config is None:
-            return GraderComparison(terms.grader)
+            return terms.grader, None
         grader = terms.grader or likely_grader(self.gathering.models.values())
         if any(grader.key_problem(graded.question) for graded in sample):
-            return GraderComparison(grader)  # without answer keys nothing can be graded, so the run cannot continue
+            return grader, None  # without answer keys nothing can be graded, so the run cannot continue
         result = await agreement(grader, terms.rubric, sample, self._worker_settings)
-        return GraderComparison(grader if result.all_agree else None, result)
+        return grader, None if result.all_agree else result
 
     def _require_question(self, record: Record) -> None:
         """Add the question; raises `LogError` if the grader cannot use its key."""
