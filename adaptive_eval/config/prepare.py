@@ -224,17 +224,15 @@ _question_parser = cache(lambda: TypeAdapter(Question))
 
 
 def stored_questions(header: RunHeader) -> tuple[Question, ...]:
-    """Restore the questions in a header."""
-    return tuple(stored_question(key, body) for key, body in header.questions.items())
-
-
-def stored_question(key: str, body: Json) -> Question:
-    """Restore a question in a header; raises `DamagedValue` if it is not valid."""
-    try:
-        return _question_parser().validate_python({**body, "id": key})
-    except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise DamagedValue(f"the stored question {key!a:.80} is not valid (see {place!a:.80})") from error
+    """Restore the questions in a header; raises `DamagedValue` if one is not valid."""
+    parser, questions = _question_parser(), list[Question]()
+    for key, body in header.questions.items():
+        try:
+            questions.append(parser.validate_python({**body, "id": key}))
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise DamagedValue(f"the stored question {key!a:.80} is not valid (see {place!a:.80})") from error
+    return tuple(questions)
 
 
 class StoredSetup(NamedTuple):
