@@ -183,7 +183,7 @@ class ComparisonForm(JudgeForm):
         other = self.other_answer(question)
         reference = "" if self.compare_to == REFERENCE else question.answer
         return tuple(
-            ShownTexts(question.prompt, reference, dict(zip(self.answers, texts, strict=True)))
+            {"question": question.prompt, "reference": reference, **dict(zip(self.answers, texts, strict=True))}
             for texts in ((answer, other), (other, answer))
         )
 
