@@ -16,7 +16,7 @@ the run on whose first round it is fitted. A rubric that still `lacks` it gives 
 import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -28,9 +28,9 @@ from adaptive_eval.base.sections import Section, config_error
 from adaptive_eval.core.answer_kinds import INCOMPLETE, SAY_NOTHING, AnswerKind, UnsureGrades
 from adaptive_eval.core.settings import MAX_CATEGORIES
 from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, length_ratio
-from adaptive_eval.graders.types import ANSWER_SIGNALS, NEEDS_RUBRIC, SignalValue
+from adaptive_eval.graders.types import NEEDS_RUBRIC, SignalValue
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
-from scorio.categorical.variables import INVALID, PERCENTILES, VARIABLES, Percentile
+from scorio.categorical.variables import PERCENTILES, Percentile
 
 PERCENTILE = r"^p\d{1,2}(\.\d+)?$"
 PercentileName = Annotated[str, Field(pattern=PERCENTILE)]
@@ -315,26 +315,14 @@ class SchemaRubric:
 
     @property
     def optional(self) -> frozenset[str]:
-        """The signals that count as 0 if a trial lacks them."""
-        return _optional_signals(self.schema.name)
+        """The signals that count as 0 if a trial lacks them: that of a verifier, unless the schema is about one."""
+        return frozenset() if self.schema.name == "verifier_only" else frozenset({"verifier_c"})
 
     def category(self, facts: Facts) -> int:
         _require_fitted(self)
         signals = self.schema.signals
         values = tuple(0.0 if name in self.optional - facts.keys() else _number(facts, name) for name in signals)
         return _classified(self.schema.name, self.thresholds, values)
-
-
-@cache
-def _optional_signals(name: str) -> frozenset[str]:
-    """A grader's signals that a schema uses only for category 0 (invalid), such as `verifier_c` of a verifier."""
-    of_invalid = frozenset(condition.signal for condition in INVALID) - ANSWER_SIGNALS
-    alternatives = (alternative for category in SCHEMATA[name].categories for alternative in category.rule)
-    compared = [
-        condition for alternative in alternatives for variable in alternative for condition in VARIABLES[variable]
-    ]
-    others = {signal for condition in compared for signal in (condition.signal, condition.bound)}
-    return of_invalid - others
 
 
 @lru_cache(maxsize=4096)
