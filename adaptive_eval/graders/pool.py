@@ -241,10 +241,7 @@ class GradingPool(Grading):
         return make_grade(answer, marks, self.rubric, question.id)
 
     def grade_now(self, answer: Answer, question: Question) -> Grade | None:
-        if isinstance(answer, MarkedAnswer):
-            marks: Marks | None = answer.require_marks()
-        else:
-            marks = self._quick_marks(answer.text, question)
+        marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else self._quick_marks(answer.text, question)
         return None if marks is None else make_grade(answer, marks, self.rubric, question.id)
 
     async def marks(self, text: str, question: Question) -> Marks:
