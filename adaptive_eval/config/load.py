@@ -200,7 +200,7 @@ def _read_text(path: Path) -> str:
 
 
 def _complete_document(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> Document:
-    """Parse a text, apply overrides, set defaults, and remove secrets."""
+    """Parse a text, apply overrides, set defaults and the absolute folder for relative paths, and remove secrets."""
     document = read_document(text, environment)
     if document.tree or not document.problems:
         expand_short_forms(document)
@@ -210,19 +210,14 @@ def _complete_document(text: str, path: Path, overrides: Iterable[str], environm
         fill_in_addresses(document, environment)
         remove_secrets(document, document.tree, ())
         complete_settings(document, name=path.stem)
-        _set_folder(document, path.parent)
+        if "folder" in document.tree:
+            document.refuse(("folder",), "is not a known key", "write paths relative to the folder of the file")
+        document.tree["folder"] = str(path.parent.absolute())
     return document
 
 
 def _by_line(problem: Problem) -> float:
     return int(problem.place[5:]) if problem.place.startswith("line ") else float("inf")
-
-
-def _set_folder(document: Document, folder: Path) -> None:
-    """Set the folder for relative paths, as an absolute path."""
-    if "folder" in document.tree:
-        document.refuse(("folder",), "is not a known key", "write paths relative to the folder of the file")
-    document.tree["folder"] = str(folder.absolute())
 
 
 def _names(document: Document) -> Sequence[str] | None:
