@@ -112,17 +112,13 @@ def parse_log_json(
 def open_log(file: LogFile) -> Iterator[IO[bytes]]:
     """Open a regular file for reading bytes; raises `LogError`, also for pipes and devices, which may never end."""
     try:
-        with open(file.path, "rb", opener=_open_nonblocking) as handle:
+        # opening a pipe would wait for a writer
+        with open(file.path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as handle:
             if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
                 raise file.refuse("is a pipe or a device, and no file; write what it gives to a file")
             yield handle
     except OSError as error:
         raise file.refuse(f"cannot be read: {error.strerror or error}") from error
-
-
-def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file without waiting for a writer, for which opening a pipe does."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_file(file: LogFile) -> bytearray:

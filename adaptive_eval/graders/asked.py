@@ -81,14 +81,6 @@ class GraderLimits(ModelLimits):
     samples_per_request: ClassVar[int] = 1  # type: ignore[misc]
 
 
-def _server_tag(value: object) -> str:
-    return "several" if isinstance(value, list | tuple) else "one"
-
-
-def _as_list(servers: "GraderServer | tuple[GraderServer, ...]") -> "tuple[GraderServer, ...]":
-    return servers if isinstance(servers, tuple) else (servers,)
-
-
 MAX_SERVERS = 9
 """Maximum number of judges in a panel."""
 
@@ -98,8 +90,8 @@ else:
     GraderServers = Annotated[
         Annotated[GraderServer, Tag("one")]
         | Annotated[tuple[GraderServer, ...], Field(min_length=1, max_length=MAX_SERVERS), Tag("several")],
-        Discriminator(_server_tag),
-        AfterValidator(_as_list),
+        Discriminator(lambda value: "several" if isinstance(value, list | tuple) else "one"),
+        AfterValidator(lambda servers: servers if isinstance(servers, tuple) else (servers,)),
     ]
 
 
