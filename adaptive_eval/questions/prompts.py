@@ -62,11 +62,6 @@ class PromptConfig(TemplateConfig):
         return self.model_copy(update={"template": other.template, "system": other.system})
 
 
-def beyond_examples(template: str) -> str:
-    """The fields that a template has and examples lack."""
-    return ", ".join(sorted(template_fields(template) - FewShotExample.model_fields.keys()))
-
-
 def template_fields(template: str) -> frozenset[str]:
     """The names in single braces in a template."""
     return frozenset(match["field"] for match in PLACE.finditer(template) if match["field"] and not match["more"])
