@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from known_answers import AnswerPopulation
 
-from adaptive_eval.simulate.answering import ANSWER_WORDS, DrawnAnswer, Respondent, filler, other_answer
+from adaptive_eval.simulate.answering import ANSWER_WORDS, Respondent, SimulatedAnswer, filler, other_answer
 from adaptive_eval.simulate.judging import SimulatedVerifier, marked_texts
 from adaptive_eval.simulate.server import SimulatedServer
 from adaptive_eval.simulate.worlds import World
@@ -63,7 +63,7 @@ class KnownRespondent(Respondent):
         question = self.question_in(prompt)
         return None if question is None else float(self.population.prompt_bits[self._questions[question]])
 
-    def answer(self, model: str, question: str, seed: int) -> DrawnAnswer:
+    def answer(self, model: str, question: str, seed: int) -> SimulatedAnswer:
         """The text, with the answer's number, box and length, and the properties of one of the answers."""
         first, _, third, fourth, noise = self.noise(model, question, seed)
         at = self._models[model], self._questions[question], self.population.drawn(first)
@@ -74,7 +74,8 @@ class KnownRespondent(Respondent):
         between = filler(fourth, drawn.words - len(opening.split()) - len(closing.split()))
         seconds = self.world.latency.median * drawn.words / ANSWER_WORDS
         text = f"{opening} {between}{closing}"
-        return DrawnAnswer(int(drawn.is_correct), text, seconds, noise, drawn.cut_off, drawn.bits)
+        reason = "length" if drawn.cut_off else "stop"
+        return SimulatedAnswer(text, seconds, noise, int(drawn.is_correct), reason, drawn.bits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,16 +83,12 @@ class GraderError(AdaptiveEvalError):
     """A grader failed; the answer is stored and can be graded again."""
 
 
-class GraderExhausted(GraderError):
-    """The grader ran out of time or memory, or its process ended, at every attempt; a retry would cost as much."""
-
-
 class PartialCredit(GraderError):
     """A score is neither right nor wrong, and the rubric has no category for it."""
 
 
-class JudgeFailed(GraderExhausted):
-    """A judge gave no verdict, or did not reply; another request would cost again."""
+class JudgeFailed(GraderError):
+    """A judge gave no verdict, or did not reply."""
 
     def __init__(self, reason: str, cost: object = None) -> None:
         super().__init__(reason)

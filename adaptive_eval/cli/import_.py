@@ -13,7 +13,8 @@ from adaptive_eval.cli.shared import report_errors
 from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.detect import LOGS
-from adaptive_eval.exchange.importing import GraderComparison, ImportResult, import_logs
+from adaptive_eval.exchange.importing import ImportResult, import_logs
+from adaptive_eval.graders.agreement import Agreement
 from adaptive_eval.report.lines import safe_line, several
 from adaptive_eval.report.warnings import repeats_warning
 from adaptive_eval.show.summary import untimed_findings
@@ -89,7 +90,7 @@ def import_(
                 "limits    the budget reserves the worst case, and may leave out trials that are there; raise it, or"
             )
             typer.echo("          remove it, to count more of them")
-        if done.compared.grader is None and request.config is not None and request.config.prior is not None:
+        if done.disagreement is not None and request.config is not None and request.config.prior is not None:
             typer.echo("prior     R0 does not count yet: `run` takes it once the grader is settled")
 
 
@@ -117,8 +118,8 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
         yield from untimed_findings(done.results, done.path)
     else:
         yield "no look yet: a model lacks trials of its first round, or the budget does not cover it; `run` goes on"
-    if done.compared.grader is None:
-        yield from _missing_grader_note(done, done.compared, config)
+    if done.disagreement is not None:
+        yield from _missing_grader_note(done, done.disagreement, config)
     elif config is not None:
         yield f"for more  adaptive-eval run {config} --run-dir {done.path}"
     elif done.runnable and not finished:
@@ -126,16 +127,15 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
         yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
 
 
-def _missing_grader_note(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
+def _missing_grader_note(done: ImportResult, disagreement: Agreement, config: Path | None) -> Iterator[str]:
     """Why the run has no grader, and how to continue it."""
-    assert compared.agreement is not None
-    if not compared.agreement.tried:
-        yield f"grades    {compared.agreement.summary}"
+    if not disagreement.tried:
+        yield f"grades    {disagreement.summary}"
         yield "          to go on, have it grade all answers again:"
         yield f"          adaptive-eval regrade {done.path} --config {config}"
         return
-    yield f"grades    {compared.agreement.summary}, for example"
-    yield from (f"          {safe_line(example, 400)}" for example in compared.agreement.examples)
+    yield f"grades    {disagreement.summary}, for example"
+    yield from (f"          {safe_line(example, 400)}" for example in disagreement.examples)
     file = config or done.path / CONFIG_FILE
     yield f"          name a grader in {file} that gives these grades"
     yield "          or grade all answers by another one:"

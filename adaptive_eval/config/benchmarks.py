@@ -6,7 +6,7 @@ benchmark's name, and one grader.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from adaptive_eval.base.sections import Section, Share, config_error
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import PromptConfig
-from adaptive_eval.questions.types import Question
 from scorio.moments import FloatArray
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -80,10 +79,3 @@ def weigh_questions(benchmarks: Sequence[BenchmarkPart], questions: Sequence[str
     deltas = enumerate(benchmarks[number].gate for number in present.tolist())
     gates = tuple((label, delta) for label, delta in deltas if delta is not None)
     return Weighing(share[benchmark_of], benchmark_of.astype(np.int64), gates)
-
-
-def prompt_for(model: PromptConfig, question: Question, benchmarks: Iterable[BenchmarkPart]) -> PromptConfig:
-    """The prompt of a model for a question: the model's prompt with the keys of the question's benchmark."""
-    name = benchmark_named(question.id)
-    part = next((candidate for candidate in benchmarks if candidate.name == name), None)
-    return model if part is None else part.complete_prompt(model)

@@ -41,9 +41,10 @@ from adaptive_eval.graders.verifier import Verifier
 from adaptive_eval.questions.benchmark import BenchmarkConfig
 from adaptive_eval.questions.prompts import (
     QUESTION_FIELDS,
+    FewShotExample,
     PromptConfig,
     TemplateConfig,
-    beyond_examples,
+    template_fields,
     template_problems,
 )
 from adaptive_eval.questions.types import QuestionsConfig
@@ -238,8 +239,9 @@ def check_templates(
 
 def _unfilled_by_examples(prompt: PromptConfig, path: KeyPath, key: str) -> Iterator[Problem]:
     """A problem if the template has fields that the examples of the prompt lack."""
-    if prompt.few_shot and (beyond := beyond_examples(prompt.template)):
-        yield Problem(path, f"has {beyond}, which {key} has not", "leave it out of the template")
+    lacking = sorted(template_fields(prompt.template) - FewShotExample.model_fields.keys())
+    if prompt.few_shot and lacking:
+        yield Problem(path, f"has {', '.join(lacking)}, which {key} has not", "leave it out of the template")
 
 
 def _template_fields(section: QuestionsConfig | None) -> Sequence[str]:

@@ -5,7 +5,7 @@ are removed from a configuration before anything else reads it.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -108,11 +108,8 @@ Schema = TypeVar("Schema", bound=Decisions)
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
     """Load a configuration file, with `--set` overrides; raises `ConfigError` with all problems."""
-    document = _complete_document(_read_text(path), path, overrides, read_environment(path.parent))
-    config, problems = _validate(document, RunConfig, _names(document))
-    if config is None:
-        raise ConfigError(problem_list(str(path), sorted([*problems, *_missing_files(document)], key=_by_line)))
-    return config
+    document = _read(path, overrides)
+    return _valid(document, RunConfig, _names(document), str(path))
 
 
 def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
@@ -124,10 +121,7 @@ def config_from_mapping(settings: Mapping[str, object], overrides: Iterable[str]
     document = _complete_document(text, Path(), overrides, read_environment(Path()))
     document.places = {path: place for path, place in document.places.items() if place.startswith("--set")}
     document.places[()] = ""  # there are no lines
-    config, problems = _validate(document, RunConfig, _names(document))
-    if config is None:
-        raise ConfigError(problem_list("configuration", problems))
-    return config
+    return _valid(document, RunConfig, _names(document), "configuration")
 
 
 def _to_file_text(value: object) -> object:
@@ -149,45 +143,46 @@ def load_decisions(
     path: Path | None, overrides: Iterable[str], names: Sequence[str], default: Mapping[str, object] = NO_SECTIONS
 ) -> Decisions:
     """Load the decisions of a file, or else of `default`, with `--set` overrides, for models with these names."""
-    text, source = (escape_variables(json_for_yaml(default)), Path()) if path is None else (_read_text(path), path)
+    if path is not None:
+        return _decisions(_read(path, overrides), names, str(path))
     given = list(overrides)
     # open a .env file only if necessary: it may be in the folder of a stranger's run
-    environment = (
-        read_environment(source.parent) if path is not None or any("$" in override for override in given) else {}
-    )
-    document = _complete_document(text, source, given, environment)
-    return _decisions(document, names, "--set" if path is None else str(path))
+    environment = read_environment(Path()) if any("$" in override for override in given) else {}
+    document = _complete_document(escape_variables(json_for_yaml(default)), Path(), given, environment)
+    return _decisions(document, names, "--set")
 
 
 def load_benchmarks(path: Path, overrides: Iterable[str]) -> tuple[BenchmarkPart, ...]:
     """The benchmarks of a file, for their weights and gates; those that are not valid are left out."""
-    document = _complete_document(_read_text(path), path, overrides, read_environment(path.parent))
+    document = _read(path, overrides)
     parts = (_parsed(BenchmarkPart, entry) for _, entry in document.entries("benchmarks"))
     return tuple(part for part in parts if part is not None)
 
 
 def load_rubric(path: Path, names: Sequence[str]) -> RubricConfig:
     """Load the rubric of a file, which may be a whole configuration; `names` are the models' names."""
-    document = _complete_document(_read_text(path), path, (), read_environment(path.parent))
+    document = _read(path)
     if "rubric" not in document.tree and not document.problems:
         raise ConfigError(f"{path} has no rubric; add it under `rubric:`, as in a configuration")
-    document.tree = {name: document.tree[name] for name in ("rubric", "folder") if name in document.tree}
-    document.problems = [
-        problem for problem in document.problems if not problem.path or problem.path[0] in document.tree
-    ]
+    _drop(document, (RunConfig.model_fields.keys() | document.tree.keys()) - {"rubric", "folder"})
     return _decisions(document, names, str(path)).rubric
 
 
 def _decisions(document: Document, names: Sequence[str], source: str) -> Decisions:
-    elsewhere = RunConfig.model_fields.keys() - Decisions.model_fields.keys()
-    document.tree = {name: section for name, section in document.tree.items() if name not in elsewhere}
+    _drop(document, RunConfig.model_fields.keys() - Decisions.model_fields.keys())
+    return _valid(document, Decisions, names, source)
+
+
+def _drop(document: Document, sections: Collection[str]) -> None:
+    """Remove sections, with their problems."""
+    document.tree = {name: section for name, section in document.tree.items() if name not in sections}
     document.problems = [
-        problem for problem in document.problems if not problem.path or problem.path[0] not in elsewhere
+        problem for problem in document.problems if not problem.path or problem.path[0] not in sections
     ]
-    config, problems = _validate(document, Decisions, names)
-    if config is None:
-        raise ConfigError(problem_list(source, problems))
-    return config
+
+
+def _read(path: Path, overrides: Iterable[str] = ()) -> Document:
+    return _complete_document(_read_text(path), path, overrides, read_environment(path.parent))
 
 
 def _read_text(path: Path) -> str:
@@ -205,7 +200,7 @@ def _read_text(path: Path) -> str:
 
 
 def _complete_document(text: str, path: Path, overrides: Iterable[str], environment: Mapping[str, str]) -> Document:
-    """Parse a text, apply overrides, set defaults, and remove secrets."""
+    """Parse a text, apply overrides, set defaults and the absolute folder for relative paths, and remove secrets."""
     document = read_document(text, environment)
     if document.tree or not document.problems:
         expand_short_forms(document)
@@ -215,19 +210,14 @@ def _complete_document(text: str, path: Path, overrides: Iterable[str], environm
         fill_in_addresses(document, environment)
         remove_secrets(document, document.tree, ())
         complete_settings(document, name=path.stem)
-        _set_folder(document, path.parent)
+        if "folder" in document.tree:
+            document.refuse(("folder",), "is not a known key", "write paths relative to the folder of the file")
+        document.tree["folder"] = str(path.parent.absolute())
     return document
 
 
 def _by_line(problem: Problem) -> float:
     return int(problem.place[5:]) if problem.place.startswith("line ") else float("inf")
-
-
-def _set_folder(document: Document, folder: Path) -> None:
-    """Set the folder for relative paths, as an absolute path."""
-    if "folder" in document.tree:
-        document.refuse(("folder",), "is not a known key", "write paths relative to the folder of the file")
-    document.tree["folder"] = str(folder.absolute())
 
 
 def _names(document: Document) -> Sequence[str] | None:
@@ -236,6 +226,14 @@ def _names(document: Document) -> Sequence[str] | None:
     if not isinstance(models, list):
         return None
     return tuple(str(model.get("name")) if isinstance(model, dict) else "" for model in models)
+
+
+def _valid(document: Document, schema: type[Schema], names: Sequence[str] | None, source: str) -> Schema:
+    """The configuration; raises `ConfigError` with all problems."""
+    config, problems = _validate(document, schema, names)
+    if config is None:
+        raise ConfigError(problem_list(source, sorted([*problems, *_missing_files(document)], key=_by_line)))
+    return config
 
 
 def _validate(

@@ -10,7 +10,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -224,17 +224,15 @@ _question_parser = cache(lambda: TypeAdapter(Question))
 
 
 def stored_questions(header: RunHeader) -> tuple[Question, ...]:
-    """Restore the questions in a header."""
-    return tuple(stored_question(key, body) for key, body in header.questions.items())
-
-
-def stored_question(key: str, body: Json) -> Question:
-    """Restore a question in a header; raises `DamagedValue` if it is not valid."""
-    try:
-        return _question_parser().validate_python({**body, "id": key})
-    except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise DamagedValue(f"the stored question {key!a:.80} is not valid (see {place!a:.80})") from error
+    """Restore the questions in a header; raises `DamagedValue` if one is not valid."""
+    parser, questions = _question_parser(), list[Question]()
+    for key, body in header.questions.items():
+        try:
+            questions.append(parser.validate_python({**body, "id": key}))
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise DamagedValue(f"the stored question {key!a:.80} is not valid (see {place!a:.80})") from error
+    return tuple(questions)
 
 
 class StoredSetup(NamedTuple):
@@ -254,7 +252,6 @@ def stored_setup(header: RunHeader) -> StoredSetup:
 
 
 SHOWN_PROBLEMS = 10
-CACHED_BASES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,25 +292,16 @@ def prepare(config: RunConfig) -> PreparedRun:
 
 def at_first_start(config: RunConfig, questions: tuple[Question, ...]) -> PreparedRun:
     """A prepared run with the pace and `trials.min` that a run begins with if the configuration leaves them open."""
-    config, why = choose_pace(config)
-    return replace(_with_affordable_min(with_questions(config, questions)), why_optimized=why)
-
-
-def _with_affordable_min(prepared: PreparedRun) -> PreparedRun:
-    """With the default of `trials.min` for a budget that may not cover the first round."""
-    config, plan = prepared.config, prepared.plan
-    trials = affordable_trials(config.trials, plan)
-    if trials is config.trials:
-        return prepared
-    return replace(with_decisions(prepared, config.model_copy(update={"trials": trials})), usual=plan)
-
-
-def choose_pace(config: RunConfig) -> tuple[RunConfig, str | None]:
-    """Replace `trials.optimize: auto` by a pace, with the reason; None as reason if the pace was given."""
-    if config.trials.optimize != "auto":
-        return config, None
-    optimize, why = choose_optimize(config.asked, config.trials)
-    return with_trials(config, {"optimize": optimize}), why
+    why = None
+    if config.trials.optimize == "auto":
+        optimize, why = choose_optimize(config.asked, config.trials)
+        config = with_trials(config, {"optimize": optimize})
+    prepared = with_questions(config, questions)
+    trials = affordable_trials(config.trials, prepared.plan)
+    if trials is not config.trials:
+        affordable = with_decisions(prepared, config.model_copy(update={"trials": trials}))
+        prepared = replace(affordable, usual=prepared.plan)
+    return replace(prepared, why_optimized=why)
 
 
 def adopt_stored_trials(config: RunConfig, stored: RunConfig, *, at_any_pace: bool) -> RunConfig:
@@ -416,12 +404,6 @@ def asked_by_inspect(config: RunConfig, question: Question) -> bool:
 
 def seed_base(config: RunConfig, model: ModelConfig) -> Callable[[str], int]:
     """A function for the seed of trial 0, by the question's id."""
-    whose = SHARED if config.trials.seeds == "coupled" else model.name
     if config.trials.seeds == "consecutive":
         return lambda question: config.seed
-
-    @lru_cache(maxsize=CACHED_BASES)
-    def hashed(question: str) -> int:
-        return hashed_base(config.seed, whose, question)
-
-    return hashed
+    return partial(hashed_base, config.seed, SHARED if config.trials.seeds == "coupled" else model.name)

@@ -68,17 +68,15 @@ def suggestion(path: KeyPath, kind: object) -> str:
         if place[-1] == key and (place[0] in ("grader", "grading")) == is_of_grader and place != path
         if _common_length(place, path) < len(path) - 1 or keys.issuperset(place[len(path) - 1 : len(path)])
     ]
-    within = [place for place in other_places if len(path) > 1 and _common_length(place, path) == len(path) - 1]
-    if within:
-        places = dict.fromkeys(written_path((*path[:-1], *place[len(path) - 1 :])) for place in within)
-        return f"did you mean {' or '.join(places)}?"
-    if close := get_close_matches(key.lower(), sorted(keys), 1, cutoff=0.7):
-        return f"did you mean `{close[0]}`?"
-    if other_places and key != "name":  # many sections have a name, so another one's is not meant
-        distance = {place: (-_common_length(place, path), len(place)) for place in other_places}
-        nearest = [place for place in distance if distance[place] == min(distance.values())]
-        cut = _common_length(nearest[0], path)
+    distance = {place: (-_common_length(place, path), len(place)) for place in other_places}
+    nearest = [place for place in distance if distance[place] == min(distance.values())]
+    cut = _common_length(nearest[0], path) if nearest else 0
+    close = get_close_matches(key.lower(), sorted(keys), 1, cutoff=0.7)
+    # many sections have a name, so another one's is not meant
+    if nearest and (0 < cut == len(path) - 1 or (not close and key != "name")):
         return f"did you mean {' or '.join(written_path((*path[:cut], *place[cut:])) for place in nearest)}?"
+    if close:
+        return f"did you mean `{close[0]}`?"
     return f"known keys are {', '.join(sorted(keys))}" if keys else ""
 
 

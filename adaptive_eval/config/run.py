@@ -21,7 +21,7 @@ from adaptive_eval.base.sections import (
     config_error,
 )
 from adaptive_eval.base.seeds import SEED_SPAN
-from adaptive_eval.config.benchmarks import BenchmarkPart, PlainName, prompt_for
+from adaptive_eval.config.benchmarks import BenchmarkPart, PlainName
 from adaptive_eval.config.commands import CommandKeys
 from adaptive_eval.config.decisions import Decisions
 from adaptive_eval.config.reports import ReportConfig
@@ -33,6 +33,7 @@ from adaptive_eval.graders.types import GradingLimits, WorkerSettings
 from adaptive_eval.launch.types import LaunchConfig, Pool, place_names
 from adaptive_eval.machine.repeats import Sampled
 from adaptive_eval.questions.benchmark import BenchmarkConfig
+from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.prompts import PromptConfig, TemplateConfig
 from adaptive_eval.questions.types import Question, QuestionsConfig
 
@@ -252,7 +253,9 @@ class RunConfig(Decisions):
 
     def prompt_of(self, model: ModelConfig, question: Question) -> PromptConfig:
         """The prompt of a model for a question: its own, with the run's examples and the keys of its benchmark."""
-        return prompt_for(self.prompt.with_template(model.prompt), question, self.benchmarks)
+        prompt, name = self.prompt.with_template(model.prompt), benchmark_named(question.id)
+        part = next((part for part in self.benchmarks if part.name == name), None)
+        return prompt if part is None else part.complete_prompt(prompt)
 
     @property
     def recorded(self) -> frozenset[int]:
@@ -283,9 +286,13 @@ class RunConfig(Decisions):
     @property
     def keys(self) -> frozenset[str]:
         """The names of environment variables with API keys."""
+        return frozenset(name for server in self.servers if (name := server.key_variable) is not None)
+
+    @property
+    def servers(self) -> tuple[EndpointConfig, ...]:
+        """The models that are asked, and the servers of judges and verifiers."""
         graders = graders_that_ask(self.grader).values()
-        servers = [*self.asked, *(server for grader in graders for server in grader.server)]
-        return frozenset(name for server in servers if (name := server.key_variable) is not None)
+        return (*self.asked, *(server for grader in graders for server in grader.server))
 
     @model_validator(mode="after")
     def _adopt_judge_rubric(self) -> "RunConfig":

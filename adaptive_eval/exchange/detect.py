@@ -1,8 +1,7 @@
 """Chooses the reader of a file by its content; file names matter only when a folder is searched."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from adaptive_eval.base.errors import ConfigError
@@ -92,12 +91,13 @@ def read_records(file: LogFile) -> Records:
     if head.startswith(ZIP_MAGIC):
         return _read_zip(file)
     if head.startswith(PARQUET_MAGIC):
-        return _read_table(file, parquet_columns(file), partial(parquet_rows, file))
+        columns = parquet_columns(file)
+        return _read_table(file, columns, parquet_rows(file, sorted(columns & long_form.COLUMNS)))
     if not head:
         raise file.refuse("is empty")
     if head.startswith((b"{", b"[")):
         return _read_json(file)
-    return _read_table(file, csv_columns(file), lambda _: csv_rows(file))
+    return _read_table(file, csv_columns(file), csv_rows(file))
 
 
 def _read_zip(file: LogFile) -> Records:
@@ -112,10 +112,10 @@ def _read_zip(file: LogFile) -> Records:
     yield from recording.read_tensor(file)
 
 
-def _read_table(file: LogFile, columns: frozenset[str], rows: Callable[[Sequence[str]], Rows]) -> Records:
-    """Read a table of this project's form; `rows` reads the columns with these names."""
+def _read_table(file: LogFile, columns: frozenset[str], rows: Rows) -> Records:
+    """Read a table of this project's form."""
     if "question" in columns and ("model" in columns or file.model is not None):
-        return (long_form.record_of_row(file, place, row) for place, row in rows(sorted(columns & long_form.COLUMNS)))
+        return (long_form.record_of_row(file, place, row) for place, row in rows)
     names = ", ".join(sorted(columns))[:MAX_COLUMNS_TEXT] or "none"
     raise file.refuse(f"has the columns {names}, which match no supported log; {READABLE_FORMATS}")
 
@@ -131,7 +131,7 @@ def _read_json(file: LogFile) -> Records:
         return inspect_log.read_json(file, row)
     if "results" in row or "config_general" in row:
         raise file.refuse("contains only means; import the trials: samples_*.jsonl of lm-eval")
-    return _read_table(file, frozenset(row), lambda _: json_rows(file))
+    return _read_table(file, frozenset(row), json_rows(file))
 
 
 def _first_line(file: LogFile) -> Row | None:

@@ -8,7 +8,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from adaptive_eval.config.run import MAX_MODEL_NAME, MODEL_NAME
 from adaptive_eval.endpoints.failures import FAILED, finish_word
@@ -20,24 +19,6 @@ from adaptive_eval.machine.repeats import MIN_LONG_BYTES
 
 KEY_SEPARATOR = "\0"
 """Separates task and id in the key of a question."""
-
-
-class PlacedRecord(NamedTuple):
-    """A record with its question and trial number in the run."""
-
-    record: Record
-    place: str
-    """The file and the record."""
-    question: str
-    """The key of the question."""
-    trial: int
-
-
-class _Question(NamedTuple):
-    task: str
-    id: str
-    asked: LoggedQuestion
-    place: str
 
 
 @dataclass
@@ -62,28 +43,28 @@ class RepeatFilter:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], set[int]] = defaultdict(set)
-        self._held_back: dict[str, list[PlacedRecord]] = {}
+        self._held_back: dict[str, list[Record]] = {}
         self._vary: set[str] = set()
         self._long: Counter[str] = Counter()
 
-    def take(self, placed: PlacedRecord) -> list[PlacedRecord]:
+    def take(self, record: Record) -> list[Record]:
         """Add a trial; returns the trials that count now: none, this one, or this one after those held back."""
-        answer, model = placed.record.answer if placed.record.has_text else None, placed.record.model
+        answer, model = record.answer if record.has_text else None, record.model
         digest = None if answer is None else answer_digest(answer)
         if answer is None or digest is None:
-            return [placed]
-        seen, released = self._seen[model, placed.question], list[PlacedRecord]()
+            return [record]
+        seen, released = self._seen[model, record.question], list[Record]()
         if digest in seen and text_size(answer.text) + text_size(answer.reasoning) >= MIN_LONG_BYTES:
             self._long[model] += 1
             return []
         if digest in seen and model not in self._vary:
-            self._held_back.setdefault(model, []).append(placed)
+            self._held_back.setdefault(model, []).append(record)
             return []
         if seen and digest not in seen:
             self._vary.add(model)
             released = self._held_back.pop(model, [])
         seen.add(digest)
-        return [*released, placed]
+        return [*released, record]
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -109,7 +90,8 @@ class RecordGatherer:
         """The settings of each model in its first record."""
         self._asked: dict[tuple[str, str], tuple[LoggedSettings, str]] = {}
         """The settings of each model for each task, and the place of the first record."""
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, Record] = {}
+        """The first record of each question, without its answer, by key."""
         self._cells: dict[tuple[str, str], _Cell] = defaultdict(_Cell)
         self._seen: dict[tuple[str, str, int | str], tuple[str, str | None]] = {}
         self._failed: dict[tuple[str, str, int | str | None], str] = {}
@@ -133,38 +115,40 @@ class RecordGatherer:
         if self._further:
             self._shift = {cell: held.last + 1 for cell, held in self._cells.items()}
 
-    def take(self, file: LogFile, record: Record) -> list[PlacedRecord]:
-        """Add a record; returns the trials that count now: this one if it is one, and any that were held back."""
-        place = f"{file.path}: {record.place}"
-        record = _clean_record(record, place)
+    def take(self, file: LogFile, record: Record) -> list[Record]:
+        """Add a record; returns the trials that count now: this one if it is one, and any that were held back.
+
+        They have the file in their places, the key of the question, and their numbers in the run.
+        """
+        record = _clean_record(record._replace(place=f"{file.path}: {record.place}"))
         if self._is_left_out(record):
             return []
-        question = self._question(record, place)
-        self._require_model(record, place)
+        question = self._question(record)
+        self._require_model(record)
         if self._configured is not None:
-            self._configured.require_same(record, question, place)
+            self._configured.require_same(record, question)
         if (why := _why_missing(record)) is not None:
-            self._failed[record.model, question, record.trial if record.of_task else place] = why
+            self._failed[record.model, question, record.trial if record.of_task else record.place] = why
             return []
         cell = (record.model, question)
         trial = self._in_file[cell] if record.trial is None else record.trial
         self._in_file[cell] += 1
         trial += self._shift.get(cell, 0)
         by_seed = self._further and record.is_own_export and record.seed is not None
-        if self._is_copy((*cell, f"seed {record.seed}" if by_seed else trial), place, record):
+        if self._is_copy((*cell, f"seed {record.seed}" if by_seed else trial), record):
             return []
         held = self._cells[cell]
         held.last = max(held.last, trial)
         held.keeps_numbers |= self._configured is not None and (record.is_own_export or record.seed is not None)
         self.without_text += not record.has_text
-        placed = PlacedRecord(record, place, question, trial)
+        record = record._replace(question=question, number=trial)
         is_from_run = record.is_own_export or record.of_task  # the run has filtered repeats
-        counting = [placed] if self._repeats is None or is_from_run else self._repeats.take(placed)
+        counting = [record] if self._repeats is None or is_from_run else self._repeats.take(record)
         for counted in counting:
-            own = self._cells[counted.record.model, counted.question]
+            own = self._cells[counted.model, counted.question]
             own.trials += 1
-            if counted.record.trial is not None:
-                own.numbered = max(own.numbered, counted.trial)
+            if counted.trial is not None:
+                own.numbered = max(own.numbered, counted.number)
         return counting
 
     # -- results ----------------------------------------------------------------------------------------------------
@@ -193,9 +177,9 @@ class RecordGatherer:
         if self._configured is not None:
             return {question: question for question in with_trials}
         questions = {key: self._questions[key] for key in with_trials}
-        has_tasks = len({question.task for question in questions.values()}) > 1
+        has_tasks = len({first.task for first in questions.values()}) > 1
         named = {
-            key: f"{question.task}/{question.id}" if has_tasks else question.id for key, question in questions.items()
+            key: f"{first.task}/{first.question}" if has_tasks else first.question for key, first in questions.items()
         }
         ids = {name: key for key, name in named.items()}
         if len(ids) < len(named):
@@ -263,70 +247,71 @@ class RecordGatherer:
         self._found_left_out |= names
         return bool(names)
 
-    def _require_model(self, record: Record, place: str) -> None:
+    def _require_model(self, record: Record) -> None:
         if self._configured is not None and record.model not in self._configured.models:
             names = ", ".join(self._configured.models)
             raise LogError(
-                f"{place}: the configuration has no model {record.model!r}, but {names}; leave it out with "
+                f"{record.place}: the configuration has no model {record.model!r}, but {names}; leave it out with "
                 f"--leave-out {record.model!r}, or if the file has no other model, name it with NAME=FILE"
             )
         self._models.setdefault(record.model, record.settings)
-        settings, before = self._asked.setdefault((record.model, record.task), (record.settings, place))
+        settings, before = self._asked.setdefault((record.model, record.task), (record.settings, record.place))
         if settings.sampling != record.settings.sampling:
             ours, theirs = dict(record.settings.sampling), dict(settings.sampling)
             raise LogError(
-                f"{place}: {record.model} was asked with {ours or 'no settings'} here, and with "
+                f"{record.place}: {record.model} was asked with {ours or 'no settings'} here, and with "
                 f"{theirs or 'no settings'} in {before}; these count as two models: name each with NAME=FILE"
             )
 
-    def _question(self, record: Record, place: str) -> str:
+    def _question(self, record: Record) -> str:
         if self._configured is not None:
             names = (record.question, f"{record.task}/{record.question}")
             key = next((name for name in names if name in self._configured.questions), None)
             if key is None:
                 raise LogError(
-                    f"{place}: the configuration has no question with the id {record.question!r}; leave it out with "
-                    f"--leave-out {record.question!r}, or give a configuration that has it"
+                    f"{record.place}: the configuration has no question with the id {record.question!r}; leave it out "
+                    f"with --leave-out {record.question!r}, or give a configuration that has it"
                 )
             return key
         key = f"{record.task}{KEY_SEPARATOR}{record.question}"
-        earlier = self._questions.setdefault(key, _Question(record.task, record.question, record.asked, place))
-        if earlier.asked != record.asked:
-            self._require_same_question(earlier, record, place)
+        if key not in self._questions:
+            self._questions[key] = record._replace(answer=None)
+        elif self._questions[key].asked != record.asked:
+            self._require_same_question(self._questions[key], record)
         return key
 
-    def _require_same_question(self, earlier: _Question, record: Record, place: str) -> None:
+    def _require_same_question(self, earlier: Record, record: Record) -> None:
         before, now = earlier.asked, record.asked
         if (before.answer, before.choices) != (now.answer, now.choices):
             what = "answer" if before.answer != now.answer else "choices"
             raise LogError(
-                f"{place}: the {what} of question {record.question!r} is {getattr(now, what)!r:.80} here, and "
+                f"{record.place}: the {what} of question {record.question!r} is {getattr(now, what)!r:.80} here, and "
                 f"{getattr(before, what)!r:.80} in {earlier.place}; are these logs of one benchmark?"
             )
         self.reworded += 1
 
-    def _is_copy(self, trial: tuple[str, str, int | str], place: str, record: Record) -> bool:
+    def _is_copy(self, trial: tuple[str, str, int | str], record: Record) -> bool:
         """Whether a record is a copy of an earlier one; raises `LogError` if its trial has another outcome there."""
-        before = self._seen.setdefault(trial, (place, record.identity))
-        if before[0] == place:
+        before = self._seen.setdefault(trial, (record.place, record.identity))
+        if before[0] == record.place:
             return False
         if record.identity is not None and record.identity == before[1]:
             self.copies += 1
             return True
         raise LogError(
-            f"{place}: trial {trial[2]} of question {record.question!r} by {record.model} is also in {before[0]}; "
-            "remove one of them, or give --append to add the trials of each file to those before"
+            f"{record.place}: trial {trial[2]} of question {record.question!r} by {record.model} is also in "
+            f"{before[0]}; remove one of them, or give --append to add the trials of each file to those before"
         )
 
 
-def _clean_record(record: Record, place: str) -> Record:
+def _clean_record(record: Record) -> Record:
     """The record without invalid Unicode; raises `LogError` for names that a run cannot have."""
     given = record.model, record.question, record.task
     model, question, task = (tidy_text(name).strip() for name in given)
     if len(model) > MAX_MODEL_NAME or not re.fullmatch(MODEL_NAME, model):
-        raise LogError(f"{place}: {model!r:.80} is not a valid model name; give one with NAME=FILE")
+        raise LogError(f"{record.place}: {model!r:.80} is not a valid model name; give one with NAME=FILE")
     if not question or KEY_SEPARATOR in question:
-        raise LogError(f"{place}: {question!r:.80} is not a valid question id")
+        raise LogError(f"{record.place}: {question!r:.80} is not a valid question id")
     prompt, answer, choices, cluster = record.asked
     clean = tidy_text(prompt), tidy_text(answer), tuple(map(tidy_text, choices)), tidy_text(cluster or "") or None
     if clean == record.asked and (model, question, task) == given:

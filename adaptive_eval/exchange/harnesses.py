@@ -54,7 +54,7 @@ def read_samples(file: LogFile) -> Iterator[Record]:
     for place, row in json_rows(file):
         if not is_samples(row):
             raise file.refuse("is not a sample of lm-eval: it must have doc_id, resps and target", place)
-        if not scores.is_chosen_filter(row):
+        if scores.filter and as_text(row.get("filter")) != scores.filter:
             continue
         file.scores[task].update(scores.names(row))
         key, by, asked_for = as_text(row["doc_id"]), as_text(row.get("filter")), sequence(row["resps"])
@@ -101,11 +101,7 @@ class _Scores:
 
     def __init__(self, file: LogFile, higher: Mapping[str, Any]) -> None:
         self._file, self._higher = file, higher
-        self._metric, _, self._filter = (file.scorer or "").partition(",")
-
-    def is_chosen_filter(self, row: Row) -> bool:
-        """Whether a row has the chosen filter, if there is one."""
-        return not self._filter or as_text(row.get("filter")) == self._filter
+        self._metric, _, self.filter = (file.scorer or "").partition(",")  # the filter that counts, if one is named
 
     def names(self, row: Row) -> list[str]:
         """The scores of a row that --scorer leaves to choose from, as it names them."""

@@ -9,11 +9,12 @@ from typing import NamedTuple
 from adaptive_eval.config.normalise import LM_EVAL_GRADE
 from adaptive_eval.exchange.configure import ImportRequest, ImportTerms, likely_grader, make_terms
 from adaptive_eval.exchange.detect import log_files, read_records
-from adaptive_eval.exchange.gather import PlacedRecord, RecordGatherer
+from adaptive_eval.exchange.gather import KEY_SEPARATOR, RecordGatherer
 from adaptive_eval.exchange.grading import RecordGrader
 from adaptive_eval.exchange.log_files import MOST_BYTES, LogError, LogFile
 from adaptive_eval.exchange.matching import ConfiguredRun
 from adaptive_eval.exchange.run_directory import draft_run
+from adaptive_eval.exchange.samples import Record
 from adaptive_eval.graders.agreement import Agreement, GradedAnswer, Reservoir, agreement
 from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.function import Python
@@ -31,15 +32,6 @@ OnImportProgress = Callable[[float, int], None]
 Take = Callable[[Sequence[TrialRecord]], None]
 
 
-class GraderComparison(NamedTuple):
-    """The grader for continuing the run, and how it was chosen."""
-
-    grader: GraderOptions | None
-    """None if the likely grader does not reproduce the grades of the logs."""
-    agreement: Agreement | None = None
-    """None if everything was graded by this grader."""
-
-
 class ImportResult(NamedTuple):
     """The result of an import."""
 
@@ -50,7 +42,8 @@ class ImportResult(NamedTuple):
     """None if trials are missing that the first look needs."""
     runnable: bool
     """Whether the run can be continued with the configuration written for it, or the given one."""
-    compared: GraderComparison
+    disagreement: Agreement | None
+    """Why the run has no grader yet: the likely one does not reproduce the grades of the logs."""
     scorers: Mapping[str, tuple[str, Sequence[str]]]
     """By task: the scorer of the logs whose grades count, and the others there."""
 
@@ -65,9 +58,9 @@ def import_logs(request: ImportRequest, on_progress: OnImportProgress = lambda s
     work = _Import(terms, files, on_progress)
     with draft_run(request.to, terms) as draft:
         asyncio.run(work.read_all(draft.take))
-        compared = asyncio.run(work.compared())
-        results, runnable = draft.finish(work.gathering, compared.grader)
-    return ImportResult(request.to, work.trials, work.gathering, results, runnable, compared, work.scorers)
+        grader, disagreement = asyncio.run(work.compared())
+        results, runnable = draft.finish(work.gathering, None if disagreement is not None else grader)
+    return ImportResult(request.to, work.trials, work.gathering, results, runnable, disagreement, work.scorers)
 
 
 class _Import:
@@ -95,14 +88,14 @@ class _Import:
             if given is not None:
                 pool = await stack.enter_async_context(GradingPool(given, rubric, self._worker_settings))
             grader = RecordGrader(rubric, pool, declared=self._terms.request.config is not None)
-            batch, size = list[PlacedRecord](), 0
+            batch, size = list[Record](), 0
             for number, file in enumerate(self._files):
                 self.gathering.next_file(file)
-                for record in read_records(file):
-                    for placed in self.gathering.take(file, record):
-                        self._require_question(placed)
-                        batch.append(placed)
-                        size += _text_size(placed)
+                for logged in read_records(file):
+                    for record in self.gathering.take(file, logged):
+                        self._require_question(record)
+                        batch.append(record)
+                        size += _text_size(record)
                     if len(batch) >= BATCH_SIZE or size >= MOST_BYTES:
                         await self._grade_batch(batch, grader, take)
                         batch, size = [], 0
@@ -118,43 +111,40 @@ class _Import:
             why = "; ".join(reasons[:3]) or "everything was left out"
             raise LogError(f"{named}: there are no trials: {why}")
 
-    async def _grade_batch(self, batch: list[PlacedRecord], grader: RecordGrader, take: Take) -> None:
-        records = await grader.trials(batch, self._questions)
-        take(records)
-        for placed, record in zip(batch, records, strict=True):
+    async def _grade_batch(self, batch: list[Record], grader: RecordGrader, take: Take) -> None:
+        trials = await grader.trials(batch, self._questions)
+        take(trials)
+        for record, trial in zip(batch, trials, strict=True):
             question, given = self._questions[record.question], self._terms.grader
             # an Inspect task's scores only come with its samples
-            by_task = placed.record.of_task and given is not None and find_grader(given, question).comes_with_answer
-            is_short = (
-                placed.record.has_text and len(record.answer.text) > 0 and _text_size(placed) <= MAX_SAMPLED_CHARACTERS
-            )
-            if is_short and record.category is not None and not by_task:
-                self._sample.offer(GradedAnswer(question, record.answer, record.category))
+            by_task = record.of_task and given is not None and find_grader(given, question).comes_with_answer
+            is_short = record.has_text and len(trial.answer.text) > 0 and _text_size(record) <= MAX_SAMPLED_CHARACTERS
+            if is_short and trial.category is not None and not by_task:
+                self._sample.offer(GradedAnswer(question, trial.answer, trial.category))
         self.trials += len(batch)
 
-    async def compared(self) -> GraderComparison:
-        """Check whether the likely grader, or that of the configuration, reproduces the grades of a sample."""
+    async def compared(self) -> tuple[GraderOptions, Agreement | None]:
+        """The likely grader, or that of the configuration, and how it grades a sample if it does not reproduce it."""
         config, terms, sample = self._terms.request.config, self._terms, self._sample.answers
         if terms.grader is not None and config is None:
-            return GraderComparison(terms.grader)
+            return terms.grader, None
         grader = terms.grader or likely_grader(self.gathering.models.values())
         if any(grader.key_problem(graded.question) for graded in sample):
-            return GraderComparison(grader)  # without answer keys nothing can be graded, so the run cannot continue
+            return grader, None  # without answer keys nothing can be graded, so the run cannot continue
         result = await agreement(grader, terms.rubric, sample, self._worker_settings)
-        return GraderComparison(grader if result.all_agree else None, result)
+        return grader, None if result.all_agree else result
 
-    def _require_question(self, placed: PlacedRecord) -> None:
+    def _require_question(self, record: Record) -> None:
         """Add the question; raises `LogError` if the grader cannot use its key."""
-        key = placed.question
+        key, name = record.question, record.question.rpartition(KEY_SEPARATOR)[2]
         if key in self._checked:
             return
         self._checked.add(key)
-        question = self._questions.setdefault(key, Question(placed.record.question, *placed.record.asked))
-        grader = self._terms.grader
+        question, grader = self._questions.setdefault(key, Question(name, *record.asked)), self._terms.grader
         problem = None if grader is None else grader.key_problem(question)
         if grader is not None and problem is not None:
             kind = getattr(grader, "kind", "")
-            raise LogError(f"{placed.place}: question {placed.record.question!r} {problem} (the grader {kind})")
+            raise LogError(f"{record.place}: question {name!r} {problem} (the grader {kind})")
 
     @property
     def _worker_settings(self) -> WorkerSettings:
@@ -162,10 +152,9 @@ class _Import:
         return WorkerSettings() if config is None else config.worker_settings
 
 
-def _text_size(placed: PlacedRecord) -> int:
+def _text_size(record: Record) -> int:
     """Characters of a trial's answer and reasoning."""
-    answer = placed.record.answer
-    return 0 if answer is None else len(answer.text) + len(answer.reasoning or "")
+    return 0 if record.answer is None else len(record.answer.text) + len(record.answer.reasoning or "")
 
 
 def _configured_metric(grader: GraderOptions | None) -> str | None:

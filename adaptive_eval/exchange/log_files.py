@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -113,17 +112,13 @@ def parse_log_json(
 def open_log(file: LogFile) -> Iterator[IO[bytes]]:
     """Open a regular file for reading bytes; raises `LogError`, also for pipes and devices, which may never end."""
     try:
-        with open(file.path, "rb", opener=_open_nonblocking) as handle:
+        # opening a pipe would wait for a writer
+        with open(file.path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as handle:
             if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
                 raise file.refuse("is a pipe or a device, and no file; write what it gives to a file")
             yield handle
     except OSError as error:
         raise file.refuse(f"cannot be read: {error.strerror or error}") from error
-
-
-def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file without waiting for a writer, for which opening a pipe does."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_file(file: LogFile) -> bytearray:
@@ -143,12 +138,10 @@ def read_file(file: LogFile) -> bytearray:
 
 def decompress_zstandard(file: LogFile, packed: bytes, max_bytes: int, record: str) -> bytes:
     """Decompress at most `max_bytes` bytes of Zstandard data."""
-    zstandard = _zstandard()
+    zstandard = load_extra("zstandard", "import", "logs that are packed by Zstandard (Inspect's .eval)")
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
     try:
-        if zstandard.frame_content_size(packed) == max_bytes - 1:
-            whole_frame: bytes = _decompressor().decompress(packed)  # twice as fast, if the frame has its length
-            return whole_frame
-        with _decompressor().stream_reader(packed, closefd=False) as stream:
+        with decompressor.stream_reader(packed, closefd=False) as stream:
             data: bytes = stream.read(max_bytes)
             return data
     except zstandard.ZstdError as error:
@@ -222,12 +215,3 @@ class Archive:
             return packed
         rule = "must be stored, deflated or packed by Zstandard"
         raise self._file.refuse(f"{rule}, but its zip method is {info.compress_type}", info.filename)
-
-
-@lru_cache(maxsize=1)
-def _decompressor() -> Any:
-    return _zstandard().ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
-
-
-def _zstandard() -> Any:
-    return load_extra("zstandard", "import", "logs that are packed by Zstandard (Inspect's .eval)")

@@ -28,7 +28,7 @@ class ConfiguredRun:
         self._checked: set[object] = set()
         """Settings and prompts already found equal."""
 
-    def require_same(self, record: Record, question: str, place: str) -> None:
+    def require_same(self, record: Record, question: str) -> None:
         """Raise `LogError` if a model was sent another prompt, or was asked with other sampling."""
         settings = repr(sorted(record.settings.sampling.items()))
         for key, problems in (
@@ -37,7 +37,7 @@ class ConfiguredRun:
         ):
             if key not in self._checked:
                 if problem := next(problems(record, question), None):
-                    raise LogError(f"{place}: {problem}; {HINT}")
+                    raise LogError(f"{record.place}: {problem}; {HINT}")
                 self._checked.add(key)
 
     def _sampling_problems(self, record: Record, _: str) -> Iterator[str]:

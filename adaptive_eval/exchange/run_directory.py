@@ -180,10 +180,8 @@ class RunDraft:
             self._draft.renumber(model, key)
         if terms.request.config is not None and terms.questions is not None:
             config, questions, can_continue = terms.request.config, terms.questions, True
-            held = [
-                [gathering.trials.get((model.name, question.id), 0) for question in questions]
-                for model in config.models
-            ]
+            trials = gathering.trials
+            held = [[trials.get((model.name, question.id), 0) for question in questions] for model in config.models]
             require_room(config, np.array(held, np.int32))  # scores would leave out the others
             if config.trials.draw is not None and not self._seeds_match:
                 raise LogError(

@@ -112,6 +112,8 @@ class Record(NamedTuple):
     question: str
     trial: int | None
     """Its number in the log, from 0; None to number trials in the order of the log."""
+    number: int = -1
+    """Its number in the run, once it is known."""
     task: str = ""
     """The benchmark of the question, if the log has it."""
     asked: LoggedQuestion = LoggedQuestion()

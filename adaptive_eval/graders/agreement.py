@@ -100,8 +100,7 @@ async def _describe_difference(pool: GradingPool, rubric: Rubric, graded: Graded
     else:
         if grade.category == graded.category:
             return None
-        name = "no category yet" if grade.category is None else rubric.names[grade.category]
-        outcome = f"{name} (extracted {grade.extracted!r:.{MAX_QUOTED}})"
+        outcome = f"{rubric.names[grade.category]} (extracted {grade.extracted!r:.{MAX_QUOTED}})"
     text, question, stored = graded.answer.text.strip(), graded.question, rubric.names[graded.category]
     shown = text if len(text) <= MAX_QUOTED else f"…{text[-MAX_QUOTED:]}"
     return f"{shown!r} to question {question.id}, key {question.answer!r:.{MAX_QUOTED}}: stored {stored}, now {outcome}"

@@ -1,10 +1,13 @@
-r"""Helpers for graders to read an answer: the text after the reasoning, the last box, the last match of a pattern.
+r"""Helpers to read an answer: the text after the reasoning, the last box, the last match of a pattern, JSON in a text.
 
 A box is `\boxed{...}` or `\fbox{...}`, with braces nested to any depth; the last one counts.
 """
 
+import json
 import re
 from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
 
 BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
 OPEN = re.compile(r"\s*\{")
@@ -71,3 +74,30 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     """The last match of a pattern, scanning from the left."""
     matches = deque(pattern.finditer(text), maxlen=1)
     return matches[0] if matches else None
+
+
+MAX_BRACKETS = 1_000
+"""Maximum number of opening brackets at which to try parsing a value."""
+MAX_TRIED = 2**20
+"""Maximum number of characters to read in vain, over all brackets: they may be nested, each before a long text."""
+
+
+def embedded_json(
+    text: str, opening: re.Pattern[str], object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Iterator[tuple[Any, int]]:
+    """Each outermost JSON value in a text that begins with such a bracket, with the position of its end."""
+    decoder, at, tried = json.JSONDecoder(object_pairs_hook=object_pairs_hook), 0, 0
+    for _ in range(MAX_BRACKETS):
+        if (bracket := opening.search(text, at)) is None or tried > MAX_TRIED:
+            return
+        at = bracket.start()
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
+                tried += error.pos - at
+            else:  # it does not say how far it has read
+                tried += len(text) - at
+            at += 1
+        else:
+            yield value, at

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
@@ -61,11 +61,6 @@ class GraderSampling(Sampling):
     stop: ClassVar[None] = None  # type: ignore[misc]
     logprobs: ClassVar[bool] = False  # type: ignore[misc]
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings by name."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
-
 
 class GraderServer(EndpointConfig):
     """A chat server that grades answers, and its price."""
@@ -86,14 +81,6 @@ class GraderLimits(ModelLimits):
     samples_per_request: ClassVar[int] = 1  # type: ignore[misc]
 
 
-def _server_tag(value: object) -> str:
-    return "several" if isinstance(value, list | tuple) else "one"
-
-
-def _as_list(servers: "GraderServer | tuple[GraderServer, ...]") -> "tuple[GraderServer, ...]":
-    return servers if isinstance(servers, tuple) else (servers,)
-
-
 MAX_SERVERS = 9
 """Maximum number of judges in a panel."""
 
@@ -103,8 +90,8 @@ else:
     GraderServers = Annotated[
         Annotated[GraderServer, Tag("one")]
         | Annotated[tuple[GraderServer, ...], Field(min_length=1, max_length=MAX_SERVERS), Tag("several")],
-        Discriminator(_server_tag),
-        AfterValidator(_as_list),
+        Discriminator(lambda value: "several" if isinstance(value, list | tuple) else "one"),
+        AfterValidator(lambda servers: servers if isinstance(servers, tuple) else (servers,)),
     ]
 
 
@@ -167,10 +154,6 @@ class AskedGrader(GraderOptions):
 
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError(f"is a {self.kind}, which can only be asked during a run")
-
-    @property
-    def knows_right_answers(self) -> bool:
-        return False
 
     def right_answers(self, question: Question) -> Sequence[str]:
         return ()

@@ -6,22 +6,20 @@ ignored.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.graders.answer_text import final_text
+from adaptive_eval.graders.answer_text import embedded_json, final_text
 
 VERDICT = "verdict"
 REASONING = "reasoning"
 """The field of a JSON reply for the judge's reasoning, before its decision."""
+BRACE = re.compile("{")
 MAX_QUOTED = 60
 """Characters quoted of an unreadable reply."""
 CONFLICTING_VERDICTS = "the judge gave several verdicts in one reply"
-MAX_BRACES = 1_000
-"""Maximum number of opening braces at which to try parsing an object."""
-MAX_TRIED = 2**20
-"""Maximum number of characters to read in vain, over all these braces: they may be nested, each before a long text."""
 
 
 class BallotField(NamedTuple):
@@ -87,7 +85,7 @@ def parse_json_ballot(reply: str, ballot: Ballot) -> Levels:
     text = reply.strip()
     if text[:1] not in ("{", "`"):  # otherwise an apparent end of reasoning would be inside the object
         text = _after_reasoning(text).strip()
-    ballots = [(value, end) for value, end in _objects(text) if _fits(value, ballot)]
+    ballots = [(value, end) for value, end in embedded_json(text, BRACE, _unique_fields) if _fits(value, ballot)]
     if not ballots or text[ballots[-1][1] :].strip() not in ("", "```"):
         beginning = f"it begins with {text[:MAX_QUOTED]!r}" if text else "it is empty"
         raise GraderError(f"the judge gave no verdict: its reply is not the requested JSON object: {beginning}")
@@ -108,27 +106,9 @@ def _after_reasoning(reply: str) -> str:
     return final
 
 
-def _objects(text: str) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Each top-level JSON object in a text, with the position of its end."""
-    decoder, at, tried = json.JSONDecoder(object_pairs_hook=_unique_fields), 0, 0
-    for _ in range(MAX_BRACES):
-        if (at := text.find("{", at)) < 0 or tried > MAX_TRIED:
-            return
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
-                tried += error.pos - at
-            else:  # it does not say how far it has read
-                tried += len(text) - at
-            at += 1
-        else:
-            yield value, at
-
-
-def _fits(value: Mapping[str, Any], ballot: Ballot) -> bool:
+def _fits(value: Any, ballot: Ballot) -> bool:
     names = {field.name for field in ballot}
-    return names <= value.keys() <= {REASONING, *names}
+    return isinstance(value, dict) and names <= value.keys() <= {REASONING, *names}
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:

@@ -72,13 +72,6 @@ class ByBenchmark(GraderOptions):
     def key_problem(self, question: Question) -> str | None:
         return self.for_question(question).key_problem(question)
 
-    @property
-    def knows_right_answers(self) -> bool:
-        return all(grader.knows_right_answers for grader in self.graders.values())
-
-    def right_answers(self, question: Question) -> Sequence[str]:
-        return self.for_question(question).right_answers(question)
-
 
 def find_grader(grader: GraderOptions, question: Question) -> GraderOptions:
     """The grader of a question; with several benchmarks, that of its benchmark."""

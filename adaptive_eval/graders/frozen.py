@@ -89,8 +89,8 @@ def length_ratios(numbers: Numbers, questions: Sequence[str], medians: Mapping[s
     return np.asarray(numbers(LENGTH) / np.array([medians.get(key, np.nan) for key in questions]))
 
 
-def with_length_ratio(facts: Facts, question: str, medians: Mapping[str, float]) -> Facts:
-    """Add `length_ratio` to the signals of an answer, if the median of its question is known."""
+def length_ratio(facts: Facts, question: str, medians: Mapping[str, float]) -> Facts:
+    """The signal `length_ratio` of an answer, if the median of its question is known."""
     if question not in medians or LENGTH not in facts:
-        return facts
-    return {**facts, LENGTH_RATIO: float(facts[LENGTH]) / medians[question]}
+        return {}
+    return {LENGTH_RATIO: float(facts[LENGTH]) / medians[question]}

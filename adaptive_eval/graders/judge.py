@@ -116,7 +116,7 @@ class Judge(AskedGrader):
         if not structured:
             return self.sampling
         body = {**self.sampling.extra_body, RESPONSE_FORMAT: reply_format(self.form.ballot)}
-        return Sampling(**{**self.sampling.given, "extra_body": body})
+        return self.sampling.model_copy(update={"extra_body": body})
 
     def reply_instructions(self, number: str, *, structured: bool) -> str:
         ballot = self.form.ballot
@@ -129,7 +129,7 @@ class Judge(AskedGrader):
     @property
     def gives(self) -> frozenset[str]:
         panel = [*chain.from_iterable(self._panel_names)] if len(self.server) > 1 else ()
-        return frozenset({*panel, *USAGE_SIGNALS, *self.form.signals(()), *self.form.decision(()).signals})
+        return frozenset({*panel, *USAGE_SIGNALS, *self.form.signals(()), *self.form.certain})
 
     @property
     def _panel_names(self) -> Sequence[tuple[str, str]]:
@@ -151,7 +151,7 @@ class Judge(AskedGrader):
 
     def decided(self, question: Question, answer: str) -> Marks | None:
         levels = self.form.decided(question, answer, self.max_answer_bytes)
-        return None if levels is None else self._marks(self.form.decision(levels))
+        return None if levels is None else self._marks(CombinedVotes(levels, self.form.certain))
 
     def decide(self, votes_by_server: Sequence[Sequence[Vote]], baseline: Sequence[float] = ()) -> Marks:
         errors: list[GraderError] = []

@@ -8,7 +8,7 @@ the same answer, that is the verdict, otherwise it is a tie.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -44,10 +44,6 @@ class CombinedVotes(NamedTuple):
     """Statistics of the votes."""
 
 
-def _no_signals(levels: Levels) -> dict[str, SignalValue]:
-    return {}
-
-
 @dataclass(frozen=True, kw_only=True)
 class JudgeForm(GradingForm):
     """A form with a reply of one level for each field."""
@@ -58,8 +54,10 @@ class JudgeForm(GradingForm):
     """Whether more than half of the votes must agree; otherwise the median of each field counts."""
     even: str | None = None
     """The level if an even number of votes has two different middle ones; default: the lower of them."""
-    facts: Callable[[Levels], dict[str, SignalValue]] = _no_signals
+    facts: Callable[[Levels], dict[str, SignalValue]] = lambda levels: {}
     """The signals that follow from the levels."""
+    certain: ClassVar[Mapping[str, SignalValue]] = {"agreement": 1.0}
+    """The statistics of votes if a decision needed none."""
 
     @property
     def label_ballot(self) -> tuple[BallotField, ...]:
@@ -80,10 +78,6 @@ class JudgeForm(GradingForm):
         """The verdict if no request is needed; None if the judge must be asked, shown at most `longest` bytes."""
         return None if answer.strip() else ()
 
-    def decision(self, levels: Levels, agreement: float = 1.0) -> CombinedVotes:
-        """The decision for these levels, by the share of votes that agree."""
-        return CombinedVotes(levels, {"agreement": agreement})
-
     def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> CombinedVotes:
         """The decision of the votes, of which `requested` were requested; raises `GraderError` if they disagree."""
         return self._combine([replies[0] for replies in votes], requested)
@@ -98,7 +92,7 @@ class JudgeForm(GradingForm):
             raise GraderError(f"the judge's votes differ: {counts_by_verdict}")
         else:
             chosen = counts.most_common(1)[0][0]
-        return self.decision(chosen, counts[chosen] / requested)
+        return CombinedVotes(chosen, {"agreement": counts[chosen] / requested})
 
     def _median(self, votes: Sequence[str], sorted_levels: Sequence[str]) -> str:
         """The median of the votes on a field."""
@@ -167,6 +161,7 @@ class ComparisonForm(JudgeForm):
     answers: Sequence[str] = (FIRST, SECOND)
     ballot: tuple[BallotField, ...] = (BallotField(VERDICT, tuple(name for name, _ in PLACES)),)
     even: str | None = TIE  # any other level would favour one of the two answers
+    certain: ClassVar[Mapping[str, SignalValue]] = {"agreement": 1.0, "order_dependent": 0.0, "prefers_first": 0.0}
 
     @property
     def label_ballot(self) -> tuple[BallotField, ...]:
@@ -188,7 +183,7 @@ class ComparisonForm(JudgeForm):
         other = self.other_answer(question)
         reference = "" if self.compare_to == REFERENCE else question.answer
         return tuple(
-            ShownTexts(question.prompt, reference, dict(zip(self.answers, texts, strict=True)))
+            {"question": question.prompt, "reference": reference, **dict(zip(self.answers, texts, strict=True))}
             for texts in ((answer, other), (other, answer))
         )
 
@@ -198,17 +193,11 @@ class ComparisonForm(JudgeForm):
             return (TIE,)
         return super().decided(question, answer, longest) if other else (BETTER,)
 
-    def decision(
-        self, levels: Levels, agreement: float = 1.0, dependent: float = 0.0, bias: float = 0.0
-    ) -> CombinedVotes:
-        """The decision, by the share of votes that depend on the order, and the bias towards the first place."""
-        return CombinedVotes(levels, {"agreement": agreement, "order_dependent": dependent, "prefers_first": bias})
-
     def voted(self, votes: Sequence[Sequence[Levels]], requested: int) -> CombinedVotes:
         verdicts, dependent, biases = zip(*map(combine_orders, votes), strict=True)
-        levels, signals = self._combine([(verdict,) for verdict in verdicts], requested)
-        agreement = float(signals["agreement"])
-        return self.decision(levels, agreement, sum(dependent) / len(votes), sum(biases) / len(votes))
+        levels, agreement = self._combine([(verdict,) for verdict in verdicts], requested)
+        shares = {"order_dependent": sum(dependent) / len(votes), "prefers_first": sum(biases) / len(votes)}
+        return CombinedVotes(levels, {**agreement, **shares})
 
 
 def combine_orders(replies: Sequence[Levels]) -> tuple[str, bool, float]:

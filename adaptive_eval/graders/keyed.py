@@ -1,7 +1,7 @@
 """The graders that compare an answer with its key, combined in one configuration section."""
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, get_args
 
 from adaptive_eval.graders import choice, mathematics, numeric, structured, text
 from adaptive_eval.graders.types import GraderOptions
@@ -10,11 +10,6 @@ ByKey = text.Exact | choice.Choice | numeric.Numeric | text.Regex | text.Contain
 """Add a new grader that compares answers with their key here."""
 KeyedKind = Literal["exact", "choice", "numeric", "contains", "math", "json"]
 """The kinds without required options."""
-KEYED_GRADERS: Mapping[KeyedKind, Callable[[], GraderOptions]] = {
-    "exact": text.Exact,
-    "choice": choice.Choice,
-    "numeric": numeric.Numeric,
-    "contains": text.Contains,
-    "math": mathematics.Math,
-    "json": structured.Json,
+KEYED_GRADERS: Mapping[KeyedKind, type[GraderOptions]] = {
+    kind: grader for grader in get_args(ByKey) if (kind := grader.model_fields["kind"].default) in get_args(KeyedKind)
 }

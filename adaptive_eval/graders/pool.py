@@ -3,7 +3,7 @@
 Worker processes are started on demand, killed when they hang, and replaced when they die. The time limit for an answer
 is measured in the worker, from when it starts on that answer. If a worker is silent for longer, the parent kills it. An
 answer that used up its time computing is not retried. An answer that only waited, ran out of memory or ended its worker
-is retried once in a new process.
+is retried once in a new process, and one on which a function raised an exception once.
 
 An answer that takes longer than `SLOW_AFTER` is slow. Slow answers may use all workers but one, and further ones wait
 for one of these, so that they do not delay others; a single worker grades them when no other answer waits.
@@ -11,12 +11,13 @@ for one of these, so that they do not delay others; a single worker grades them 
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Self, TypeVar
 
-from adaptive_eval.base.errors import GraderError, GraderExhausted
+from adaptive_eval.base.errors import GraderError
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate
+from adaptive_eval.graders.frozen import length_ratio
 from adaptive_eval.graders.rubric import Rubric, apply_rubric
 from adaptive_eval.graders.types import (
     FLAGS,
@@ -46,6 +47,7 @@ KILL_GRACE = 2.0
 SLOW_AFTER = 0.5
 """Seconds after which an answer counts as slow."""
 MAX_ATTEMPTS = 2
+Result = TypeVar("Result")
 POOL_CLOSED = TaskFailed("was closed before it graded this answer", process_ended=True)
 
 
@@ -96,8 +98,7 @@ class Workers:
             if isinstance(reply, Marks):
                 return reply
             if self._closed or not reply.may_retry or attempts == MAX_ATTEMPTS:
-                failure = POOL_CLOSED if self._closed else reply
-                raise (GraderExhausted if failure.process_ended else GraderError)(f"the grader {failure.reason}")
+                raise GraderError(f"the grader {(POOL_CLOSED if self._closed else reply).reason}")
 
     async def _attempt(self, task: GradingTask, slow: bool) -> TaskReply:
         """Grade with an idle or a new worker; raises `WorkerHung` if the answer needs the place of a slow one."""
@@ -240,10 +241,7 @@ class GradingPool(Grading):
         return make_grade(answer, marks, self.rubric, question.id)
 
     def grade_now(self, answer: Answer, question: Question) -> Grade | None:
-        if isinstance(answer, MarkedAnswer):
-            marks: Marks | None = answer.require_marks()
-        else:
-            marks = self._quick_marks(answer.text, question)
+        marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else self._quick_marks(answer.text, question)
         return None if marks is None else make_grade(answer, marks, self.rubric, question.id)
 
     async def marks(self, text: str, question: Question) -> Marks:
@@ -275,8 +273,28 @@ def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "")
     if not marks.signals.get("has_answer", True) and reads_as_refusal(answer.text):
         facts["refusal"] = True
     raised = {flag: True for flag in FLAGS if facts[flag]}
-    result = apply_rubric({**facts, **marks.signals}, rubric, question)
-    return Grade(result.category, {**marks.signals, **raised, **result.measured}, marks.extracted)
+    category = apply_rubric({**facts, **marks.signals}, rubric, question)
+    measured = length_ratio({**facts, **marks.signals}, question, rubric.medians)
+    return Grade(category, {**marks.signals, **raised, **measured}, marks.extracted)
+
+
+def why_unanswered(answer: Answer) -> str | None:
+    """Why there is nothing to grade; None if there is an answer."""
+    if "unanswered" not in answer.signals:
+        return None
+    return f"every attempt at it failed, and others are answered: {answer.finish_reason}"
+
+
+async def grade_or_error(
+    grade: Callable[[Answer, Question], Awaitable[Result]], answer: Answer, question: Question
+) -> Result | GraderError:
+    """Grade an answer; returns the error of the grader, or of the server if it gave no answer."""
+    if (why := why_unanswered(answer)) is not None:
+        return GraderError(why)
+    try:
+        return await grade(answer, question)
+    except GraderError as error:
+        return error
 
 
 def _default_workers() -> int:

@@ -27,9 +27,6 @@ class Logged(GraderOptions):
     judged_by: Literal["judge", "verifier"] | None = None
     """The kind of grader in the configuration of the import, if it is one that only runs can ask."""
 
-    def quick(self, text: str, question: Question) -> Marks | None:
-        return self.grade(text, question)
-
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError("is unknown: the stored grades come from the logs; choose a grader in a configuration")
 

@@ -16,9 +16,9 @@ the run on whose first round it is fitted. A rubric that still `lacks` it gives 
 import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
@@ -27,10 +27,10 @@ from adaptive_eval.base.errors import GraderError, PartialCredit
 from adaptive_eval.base.sections import Section, config_error
 from adaptive_eval.core.answer_kinds import INCOMPLETE, SAY_NOTHING, AnswerKind, UnsureGrades
 from adaptive_eval.core.settings import MAX_CATEGORIES
-from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, with_length_ratio
-from adaptive_eval.graders.types import ANSWER_SIGNALS, NEEDS_RUBRIC, SignalValue
+from adaptive_eval.graders.frozen import LENGTH_RATIO, NOTHING_FROZEN, Facts, FrozenThresholds, length_ratio
+from adaptive_eval.graders.types import NEEDS_RUBRIC, SignalValue
 from scorio.categorical import SCHEMATA, Schema, Signals, Thresholds, classify
-from scorio.categorical.variables import INVALID, PERCENTILES, VARIABLES, Percentile
+from scorio.categorical.variables import PERCENTILES, Percentile
 
 PERCENTILE = r"^p\d{1,2}(\.\d+)?$"
 PercentileName = Annotated[str, Field(pattern=PERCENTILE)]
@@ -201,7 +201,9 @@ class RubricConfig(Section):
     @classmethod
     def _check_thresholds(cls, values: Mapping[str, float | Path], info: ValidationInfo) -> Mapping[str, float | Path]:
         declared = _percentiles(info.data.get("categories", ()))
-        _require_known(values, (FROM, *PERCENTILES, *declared))
+        allowed = (FROM, *PERCENTILES, *declared)
+        if unknown := sorted(values.keys() - set(allowed)):
+            raise config_error(f"must not have {', '.join(unknown)}", f"the names are {', '.join(allowed)}")
         for name, value in values.items():
             if isinstance(value, Path) is not (name == FROM):
                 rule = f"must have a run directory under `{FROM}`, and a number under every other name"
@@ -209,11 +211,6 @@ class RubricConfig(Section):
                     f"{rule}, but got {name}: {value}", "write it like {from: runs/pilot}, or {high: 0.31}"
                 )
         return values
-
-
-def _require_known(values: Mapping[str, object], allowed: Collection[str]) -> None:
-    if unknown := sorted(values.keys() - set(allowed)):
-        raise config_error(f"must not have {', '.join(unknown)}", f"the names are {', '.join(allowed)}")
 
 
 def _percentiles(categories: tuple[CategoryConfig, ...]) -> dict[str, Percentile]:
@@ -318,26 +315,14 @@ class SchemaRubric:
 
     @property
     def optional(self) -> frozenset[str]:
-        """The signals that count as 0 if a trial lacks them."""
-        return _optional_signals(self.schema.name)
+        """The signals that count as 0 if a trial lacks them: that of a verifier, unless the schema is about one."""
+        return frozenset() if self.schema.name == "verifier_only" else frozenset({"verifier_c"})
 
     def category(self, facts: Facts) -> int:
         _require_fitted(self)
         signals = self.schema.signals
         values = tuple(0.0 if name in self.optional - facts.keys() else _number(facts, name) for name in signals)
         return _classified(self.schema.name, self.thresholds, values)
-
-
-@cache
-def _optional_signals(name: str) -> frozenset[str]:
-    """A grader's signals that a schema uses only for category 0 (invalid), such as `verifier_c` of a verifier."""
-    of_invalid = frozenset(condition.signal for condition in INVALID) - ANSWER_SIGNALS
-    alternatives = (alternative for category in SCHEMATA[name].categories for alternative in category.rule)
-    compared = [
-        condition for alternative in alternatives for variable in alternative for condition in VARIABLES[variable]
-    ]
-    others = {signal for condition in compared for signal in (condition.signal, condition.bound)}
-    return of_invalid - others
 
 
 @lru_cache(maxsize=4096)
@@ -419,16 +404,8 @@ def _with_numbers(category: CategoryConfig, numbers_by_name: Mapping[str, float]
     return category.model_copy(update={"when": when})
 
 
-class RubricResult(NamedTuple):
-    """The category of an answer."""
-
-    category: int
-    measured: Facts
-    """Additional signals, which depend on thresholds."""
-
-
-def apply_rubric(facts: Facts, rubric: Rubric, question: str) -> RubricResult:
-    """Apply a rubric to an answer.
+def apply_rubric(facts: Facts, rubric: Rubric, question: str) -> int:
+    """The category of an answer.
 
     Raises `GraderError` if a signal is missing, `PartialCredit` for a score that is neither right nor wrong.
     """
@@ -436,6 +413,4 @@ def apply_rubric(facts: Facts, rubric: Rubric, question: str) -> RubricResult:
         if "score" not in rubric.needs:
             raise PartialCredit(f"the score {facts['score']!r} is neither right nor wrong, {NEEDS_RUBRIC}")
         facts = {**facts, "is_correct": False}
-    extended = with_length_ratio(facts, question, rubric.medians)
-    measured = {LENGTH_RATIO: extended[LENGTH_RATIO]} if rubric.medians and LENGTH_RATIO in extended else {}
-    return RubricResult(rubric.category(extended), measured)
+    return rubric.category({**facts, **length_ratio(facts, question, rubric.medians)})

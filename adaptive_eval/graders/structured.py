@@ -3,17 +3,15 @@
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
 from typing import Any, Literal
 
-from adaptive_eval.graders.answer_text import final_text
+from adaptive_eval.graders.answer_text import embedded_json, final_text
 from adaptive_eval.graders.types import GraderOptions, Marks, marks
 from adaptive_eval.questions.load import as_text
 from adaptive_eval.questions.types import Question
 
 FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
-MAX_FAILED = 20
-"""Maximum number of opening brackets that do not start JSON."""
+BRACKET = re.compile(r"[{\[]")
 _NONE = object()
 
 
@@ -51,8 +49,8 @@ def _document(text: str) -> Any:
         value = _parsed(candidate)
         if value is not _NONE:
             return value
-    values = deque(_embedded_values(text), maxlen=1)
-    return values[0] if values else _NONE
+    values = deque(embedded_json(text, BRACKET), maxlen=1)
+    return values[0][0] if values else _NONE
 
 
 def _parsed(text: str) -> Any:
@@ -60,21 +58,6 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return _NONE
-
-
-def _embedded_values(text: str) -> Iterator[Any]:
-    """Every top-level JSON object and list within a text."""
-    decoder, failed = json.JSONDecoder(), 0
-    opening = re.compile(r"[{\[]")
-    match = opening.search(text)
-    while match is not None and failed < MAX_FAILED:
-        end = match.end()
-        try:
-            value, end = decoder.raw_decode(text, match.start())
-            yield value
-        except (ValueError, RecursionError):
-            failed += 1
-        match = opening.search(text, end)
 
 
 def _value_at(document: Any, path: str) -> Any:

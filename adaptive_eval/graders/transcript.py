@@ -45,14 +45,8 @@ class Transcript:
         return len(self.system.encode()) + len(self.user.encode())
 
 
-@dataclass(frozen=True, slots=True)
-class ShownTexts:
-    """The original texts that a transcript shows."""
-
-    question: str
-    reference: str
-    answers: Mapping[str, str]
-    """The graded answer, or the two compared answers, by the name of their marks."""
+ShownTexts = Mapping[str, str]
+"""The original texts that a transcript shows, by the name of their marks: `question`, `reference`, and the answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +63,7 @@ class GradingForm:
 
     def shown(self, question: Question, answer: str) -> Sequence[ShownTexts]:
         """The texts for each request."""
-        return (ShownTexts(question.prompt, question.answer, {"answer": answer}),)
+        return ({"question": question.prompt, "reference": question.answer, "answer": answer},)
 
     def instructions(self, criteria: str, number: str, reply: str) -> str:
         """The system message: the task, the possible replies, a warning, and how to reply."""
@@ -92,13 +86,14 @@ def make_transcript(
 
     `instructions` writes the system message, given the number of the marks.
     """
-    answers = {name: shortened(visible(text), longest) for name, text in shown.answers.items()}
-    parts = {"question": visible(shown.question), "reference": visible(shown.reference), **answers}
+    parts = {name: visible(text) for name, text in shown.items()}
+    answers = [name for name in parts if name not in ("question", "reference")]
+    parts |= {name: shortened(parts[name], longest) for name in answers}
     number = _number((*parts.values(), criteria))
     marked = {name: f"<{name}-{number}>\n{text}\n</{name}-{number}>" for name, text in parts.items()}
     blocks = {
         "question": marked["question"],
-        "reference": marked["reference"] if shown.reference.strip() else "There is no reference answer.",
+        "reference": marked["reference"] if shown["reference"].strip() else "There is no reference answer.",
         "answer": "\n\n".join(marked[name] for name in answers),
         "criteria": criteria,
     }

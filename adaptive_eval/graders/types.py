@@ -7,7 +7,6 @@ process. For any text, it raises nothing but `GraderError`.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple, get_args
 
@@ -231,12 +230,14 @@ def measured_facts(
     flags: Collection[str],
 ) -> dict[str, SignalValue]:
     """The known `MEASURES` of an answer: logs and commands may not report tokens."""
+    from scorio.categorical.signals import TOKEN_CAP  # loads numpy, which grading processes do not need
+
     facts, has_text = dict[str, SignalValue](), WITHOUT_TEXT.isdisjoint(flags)
     if prompt_tokens or not has_text:
         facts["prompt_tokens"] = float(prompt_tokens)
     if completion_tokens or not has_text:
         facts["completion_tokens"] = float(completion_tokens)
-        facts["token_ratio"] = completion_tokens / _token_cap()
+        facts["token_ratio"] = completion_tokens / TOKEN_CAP
     if finish_reason != FINISH_NOT_LOGGED:
         facts["repeated_pattern"] = float(finish_reason != "stop")
     if completion_bpt is not None:
@@ -244,13 +245,6 @@ def measured_facts(
     if prompt_bpt is not None:
         facts["prompt_bpt"] = prompt_bpt
     return facts
-
-
-@cache
-def _token_cap() -> int:
-    from scorio.categorical.signals import TOKEN_CAP  # loads numpy, which grading processes do not need
-
-    return TOKEN_CAP
 
 
 def reads_as_refusal(text: str) -> bool:

@@ -16,7 +16,7 @@ from pydantic import field_validator
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.base.sections import config_error
 from adaptive_eval.endpoints.types import Sampling
-from adaptive_eval.graders.asked import USAGE_SIGNALS, AskedGrader, GraderReply, GraderSampling, GraderServer, Vote
+from adaptive_eval.graders.asked import USAGE_SIGNALS, AskedGrader, GraderSampling, GraderServer, Vote
 from adaptive_eval.graders.keyed import KEYED_GRADERS, KeyedKind
 from adaptive_eval.graders.transcript import GradingForm, Transcript
 from adaptive_eval.graders.types import GraderOptions, Marks, SignalValue
@@ -98,7 +98,7 @@ class Verifier(AskedGrader):
     def reply_sampling(self, *, structured: bool) -> Sampling:
         """The sampling settings of its reply: one token, with the log-probabilities of the most likely tokens."""
         body = {TOP_LOGPROBS: TOP_TOKENS, **self.sampling.extra_body}
-        return Sampling(**{**self.sampling.given, "max_tokens": 1, "logprobs": True, "extra_body": body})
+        return Sampling(**self.sampling.model_dump() | {"max_tokens": 1, "logprobs": True, "extra_body": body})
 
     def reply_instructions(self, number: str, *, structured: bool) -> str:
         return f"Reply with one letter, {', '.join(LABELS[:-1])} or {LABELS[-1]}, and with nothing else."
@@ -112,7 +112,7 @@ class Verifier(AskedGrader):
     def asked_as(self) -> str:
         """Digest of the settings that determine the scores of the request without content."""
         sent = self.content_free
-        sampling = self.seats[0].reply_sampling(structured=False)
+        sampling = self.reply_sampling(structured=False)
         answered = sampling.model_copy(update={"extra_body": dict(sampling.answer_body)})
         sampled = answered.model_dump_json(exclude_defaults=True)
         settings = "\0".join((self.host.model, sent.system, sent.user, sampled))
@@ -127,7 +127,10 @@ class Verifier(AskedGrader):
 
     def decide(self, votes_by_server: Sequence[Sequence[Vote]], baseline: Sequence[float] = ()) -> Marks:
         (((reply,),),) = votes_by_server
-        return self._marks(verifier_opinion(reply_scores(reply), baseline))
+        answer = reply.received()
+        if "timed_out" in answer.signals:
+            raise GraderError("the verifier's reply timed out")
+        return self._marks(verifier_opinion(label_scores(answer.slot, LABELS), baseline))
 
     def _marks(self, opinion: "Opinion") -> Marks:
         probabilities, uncertainty = opinion
@@ -237,11 +240,3 @@ def verifier_opinion(scores: LabelScores, baseline: Sequence[float]) -> Opinion:
             f"{uncertainty:.2f}; use a server that shows more tokens"
         )
     return probabilities, uncertainty
-
-
-def reply_scores(reply: GraderReply) -> LabelScores:
-    """The scores of the labels in a reply; raises `GraderError` if there are none."""
-    answer = reply.received()
-    if "timed_out" in answer.signals:
-        raise GraderError("the verifier's reply timed out")
-    return label_scores(answer.slot, LABELS)

@@ -141,7 +141,7 @@ def grade(grader: GraderOptions, task: GradingTask, limits: TaskLimits) -> TaskR
     except GraderError as error:
         return TaskFailed(str(error), process_ended=False)
     except Exception as error:  # any exception is a grader error, never a wrong answer
-        return TaskFailed(f"raised {type(error).__name__}: {error}"[:500], process_ended=False)
+        return TaskFailed(f"raised {type(error).__name__}: {error}"[:500], process_ended=False, may_retry=True)
 
 
 def grade_until_closed(inbox: BinaryIO, outbox: BinaryIO) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from string import ascii_uppercase
 from typing import Literal
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import field_validator
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.sections import Section, config_error
@@ -60,21 +60,6 @@ class PromptConfig(TemplateConfig):
     def with_template(self, other: TemplateConfig) -> "PromptConfig":
         """The same examples with another template."""
         return self.model_copy(update={"template": other.template, "system": other.system})
-
-    @field_validator("few_shot")
-    @classmethod
-    def _check_examples(cls, few_shot: tuple[FewShotExample, ...], info: ValidationInfo) -> tuple[FewShotExample, ...]:
-        beyond = beyond_examples(info.data.get("template", ""))
-        if few_shot and beyond:
-            raise config_error(
-                f"examples have no {beyond}, which prompt.template names", "leave it out of the template"
-            )
-        return few_shot
-
-
-def beyond_examples(template: str) -> str:
-    """The fields that a template has and examples lack."""
-    return ", ".join(sorted(template_fields(template) - FewShotExample.model_fields.keys()))
 
 
 def template_fields(template: str) -> frozenset[str]:

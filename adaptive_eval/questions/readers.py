@@ -24,6 +24,7 @@ HUB = "Hugging Face data sets"
 HUB_SECONDS = 4.0
 """Timeout for a response of the hub."""
 NO_HUB = "the Hugging Face hub cannot be reached"
+NO_UTF_8 = "is not UTF-8 (byte {}); save the file as UTF-8"
 
 
 class FileRow(NamedTuple):
@@ -60,6 +61,10 @@ def _read_file(path: Path, reader: Callable[[Path], Iterator[FileRow]]) -> Itera
         raise ConfigError(
             f"questions.path: {path} cannot be read: {error.strerror or error}; allow access, or use another file"
         ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: {NO_UTF_8.format(error.start + 1)}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _json(path: Path) -> Iterator[FileRow]:
@@ -70,11 +75,7 @@ def _json(path: Path) -> Iterator[FileRow]:
         lines = ((f"line {number}", line) for number, line in enumerate(text.split(b"\n"), start=1) if line.strip())
         yield from (_json_row(place, line) for place, line in lines)
         return
-    try:
-        entries = _parse_json(text)
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    for number, entry in enumerate(entries, start=1):
+    for number, entry in enumerate(_parse_json(text), start=1):
         problem = None if isinstance(entry, dict) else f"is {_type_name(entry)}, not an object"
         yield FileRow(f"entry {number}", {} if problem else entry, problem)
 
@@ -100,7 +101,7 @@ def _parse_json(raw: bytes) -> Any:
             object_pairs_hook=object_of,
         )
     except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
+        raise ValueError(NO_UTF_8.format(error.start + 1)) from error
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         what = f"{error.msg[0].lower()}{error.msg[1:]}".removesuffix(" starting at")
@@ -128,15 +129,10 @@ def _type_name(value: object) -> str:
 
 
 def _csv(path: Path) -> Iterator[FileRow]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-        if not text:
-            raise ValueError("is empty, but must have a header and a line for each question")
-        yield from csv_rows(io.StringIO(text, newline="\n"), sys.maxsize)  # split only at line feeds
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start + 1}); save the file as UTF-8") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    text = path.read_bytes().decode("utf-8-sig")
+    if not text:
+        raise ValueError("is empty, but must have a header and a line for each question")
+    yield from csv_rows(io.StringIO(text, newline="\n"), sys.maxsize)  # split only at line feeds
 
 
 MAX_SHOWN_HEADER = 500

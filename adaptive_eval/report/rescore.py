@@ -26,7 +26,7 @@ from adaptive_eval.graders.frozen import (
     FrozenThresholds,
     fact_numbers,
     fit_frozen,
-    with_length_ratio,
+    length_ratio,
 )
 from adaptive_eval.graders.rubric import Rubric, RubricConfig, SchemaRubric, open_rubric
 from adaptive_eval.graders.types import FLAGS, SignalValue, measured_facts
@@ -207,7 +207,9 @@ def _score_by(
             all_thresholds.medians,
             [_without_ratio(trial) if LENGTH_RATIO in trial else trial for trial in facts],
         )
-        facts = [with_length_ratio(trial, question, medians) for trial, question in zip(bare, questions, strict=True)]
+        facts = [
+            {**trial, **length_ratio(trial, question, medians)} for trial, question in zip(bare, questions, strict=True)
+        ]
     fitted = tuple(threshold for threshold in config.unfitted if threshold not in frozen.values)
     scored = _scored(scoring, name, rubric, trials, classify_trials(facts, rubric))
     return replace(scored, thresholds=_used_thresholds(config, all_thresholds), fitted=fitted)

@@ -13,7 +13,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import blake2b
 from math import exp, log
@@ -57,18 +57,38 @@ class AnswerForm(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnAnswer:
-    """An answer of a simulated model."""
+class SimulatedAnswer:
+    """An answer of a simulated model; each word is a token."""
 
-    category: int
     text: str
     seconds: float
-    noise: int
+    noise: int = 0
     """Seed for further data of the response, such as log-probabilities."""
-    cut_off: bool = False
-    """Whether it is cut off at its limit."""
+    category: int = 0
+    finish_reason: str = "stop"
     bits: float | None = None
-    """Bits per token, if defined."""
+    """Mean bits per token, if defined."""
+    slot: tuple[tuple[str, float], ...] = ()
+    """Most likely first tokens with log-probabilities, in descending order."""
+    scored: bool = True
+    """Whether log-probabilities are sent on request."""
+    reasoning: str = ""
+    """Reasoning, sent separately from the answer."""
+
+    @property
+    def tokens(self) -> int:
+        text = self.text or self.reasoning
+        return text.count(" ") + 1 if text else 0
+
+    def cut_short(self, limit: int | None, stop: object) -> "SimulatedAnswer":
+        """The answer cut by its limit on tokens and by stop sequences."""
+        text, reason = self.text, self.finish_reason
+        for sequence in stop if isinstance(stop, list) else [stop]:
+            if isinstance(sequence, str) and sequence:
+                text = text.partition(sequence)[0]
+        if limit is not None and text.count(" ") + 1 > limit:
+            text, reason = " ".join(text.split(" ")[:limit]), "length"
+        return replace(self, text=text, finish_reason=reason)
 
 
 def forms(weights: tuple[float, ...]) -> tuple[AnswerForm, ...]:
@@ -165,7 +185,7 @@ class Respondent:
     def serves(self, model: str) -> bool:
         return model in self._edges
 
-    def answer(self, model: str, question: str, seed: int) -> DrawnAnswer:
+    def answer(self, model: str, question: str, seed: int) -> SimulatedAnswer:
         """The answer of a model to a question under a request seed."""
         first, second, third, fourth, noise = self.noise(model, question, seed)
         category = bisect_right(self._edges[model][question], unit_float(first))
@@ -177,7 +197,7 @@ class Respondent:
         length = min(length, latency.longest)
         drawn = form, round(ANSWER_WORDS * length), third, fourth
         text = self._text(self.answers[question], *drawn) if self._own is None else self._own.text(question, *drawn)
-        return DrawnAnswer(category, text, latency.median * length, noise)
+        return SimulatedAnswer(text, latency.median * length, noise, category)
 
     def noise(self, model: str, question: str, seed: int) -> tuple[int, ...]:
         """Five uniform 64-bit integers."""
@@ -209,44 +229,6 @@ def filler(noise: int, words: int) -> str:
     """Filler text with this many words, each followed by a space."""
     start = noise % len(_WORDS)
     return _FILLER[_STARTS[start] : _STARTS[start + max(1, min(words, _LONGEST))]]
-
-
-# -- as sent by a server ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedChoice:
-    """An answer as sent by the server; each word is a token."""
-
-    text: str
-    finish_reason: str
-    seconds: float
-    noise: int
-    slot: tuple[tuple[str, float], ...] = ()
-    """Most likely first tokens with log-probabilities, in descending order."""
-    scored: bool = True
-    """Whether log-probabilities are sent on request."""
-    bits: float | None = None
-    """Mean bits per token, if defined."""
-    reasoning: str = ""
-    """Reasoning, sent separately from the answer."""
-
-    @property
-    def tokens(self) -> int:
-        text = self.text or self.reasoning
-        return text.count(" ") + 1 if text else 0
-
-
-def cut_short(answer: DrawnAnswer, limit: int | None, stop: object) -> SimulatedChoice:
-    """An answer cut by its limit on tokens and by stop sequences."""
-    text, reason = answer.text, "length" if answer.cut_off else "stop"
-    sequences = stop if isinstance(stop, list) else [stop]
-    for sequence in sequences:
-        if isinstance(sequence, str) and sequence:
-            text = text.partition(sequence)[0]
-    if limit is not None and text.count(" ") + 1 > limit:
-        text, reason = " ".join(text.split(" ")[:limit]), "length"
-    return SimulatedChoice(text, reason, answer.seconds, answer.noise, bits=answer.bits)
 
 
 def split_tokens(text: str) -> list[str]:

@@ -9,10 +9,8 @@ from typing import Any
 import orjson
 
 from adaptive_eval.simulate.answering import (
-    DrawnAnswer,
     Respondent,
-    SimulatedChoice,
-    cut_short,
+    SimulatedAnswer,
     draw_logprobs,
     draw_prompt_logprobs,
     split_tokens,
@@ -41,7 +39,7 @@ class ResponseShape:
     count_one: bool
     prompt_bits: float | None
 
-    def payload(self, serial: int, choices: Sequence[SimulatedChoice]) -> dict[str, Any]:
+    def payload(self, serial: int, choices: Sequence[SimulatedAnswer]) -> dict[str, Any]:
         """The response without streaming."""
         payload = self._envelope(serial, "chat.completion" if self.chat else "text_completion")
         write = self._chat_choice if self.chat else self._text_choice
@@ -56,7 +54,7 @@ class ResponseShape:
             payload["timings"] = {"predicted_n": choices[0].tokens}
         return payload
 
-    def stream(self, serial: int, choices: Sequence[SimulatedChoice], seconds: float, hang: bool) -> ApiReply:
+    def stream(self, serial: int, choices: Sequence[SimulatedAnswer], seconds: float, hang: bool) -> ApiReply:
         """Server-sent events: the first piece at the first token, the others evenly spaced until the end."""
         envelope = self._envelope(serial, "chat.completion.chunk" if self.chat else "text_completion")
         piece_count = max(STREAM_PIECES, round(PIECES_PER_SECOND * seconds))
@@ -75,7 +73,7 @@ class ResponseShape:
         return ApiReply(tuple(parts), kind=EVENTS)
 
     def _with_usage(
-        self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[SimulatedChoice]
+        self, envelope: dict[str, Any], ends: list[bytes], choices: Sequence[SimulatedAnswer]
     ) -> list[bytes]:
         """The last events, with the usage if requested: after all choices, or after each (llama-server)."""
         options = self.body.get("stream_options")
@@ -90,12 +88,12 @@ class ResponseShape:
         prefix = "chatcmpl" if self.chat else "cmpl"
         return {"id": f"{prefix}-{serial}", "object": kind, "created": 0, "model": self.body["model"]}
 
-    def _usage(self, choices: Sequence[SimulatedChoice]) -> dict[str, int]:
+    def _usage(self, choices: Sequence[SimulatedAnswer]) -> dict[str, int]:
         counted = choices[:1] if self.count_one else choices
         before, after = len(self.prompt.split()), sum(choice.tokens for choice in counted)
         return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
-    def _chat_tokens(self, choice: SimulatedChoice) -> list[dict[str, Any]]:
+    def _chat_tokens(self, choice: SimulatedAnswer) -> list[dict[str, Any]]:
         words, top_count = split_tokens(choice.text), self.body.get("top_logprobs") or 0
         tokens: list[dict[str, Any]] = [
             {"token": word, "logprob": value, "top_logprobs": [{"token": word, "logprob": value}] * min(1, top_count)}
@@ -107,7 +105,7 @@ class ResponseShape:
             tokens[0] = {**drawn, "top_logprobs": candidates[:top_count]}
         return tokens
 
-    def _chat_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
+    def _chat_choice(self, index: int, choice: SimulatedAnswer) -> dict[str, Any]:
         with_logprobs = self.body.get("logprobs") is True and choice.scored
         logprobs = {"content": self._chat_tokens(choice)} if with_logprobs else None
         message = {"role": "assistant", "content": choice.text}
@@ -115,7 +113,7 @@ class ResponseShape:
             message["reasoning_content"] = choice.reasoning
         return {"index": index, "message": message, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
-    def _text_choice(self, index: int, choice: SimulatedChoice) -> dict[str, Any]:
+    def _text_choice(self, index: int, choice: SimulatedAnswer) -> dict[str, Any]:
         text, logprobs = choice.text, None
         if self.body.get("echo") is True:
             text = self.prompt + text
@@ -124,7 +122,7 @@ class ResponseShape:
             logprobs = {"token_logprobs": [*before, *draw_logprobs(choice.noise, choice.tokens, choice.bits)]}
         return {"index": index, "text": text, "finish_reason": choice.finish_reason, "logprobs": logprobs}
 
-    def _deltas(self, index: int, choice: SimulatedChoice, pieces: int) -> Iterator[dict[str, Any]]:
+    def _deltas(self, index: int, choice: SimulatedAnswer, pieces: int) -> Iterator[dict[str, Any]]:
         """A choice as one event per piece; split at words if they have log-probabilities."""
         tokens = self._chat_tokens(choice) if self.body.get("logprobs") is True and choice.scored else None
         words = None if tokens is None else split_tokens(choice.text)
@@ -158,7 +156,7 @@ TINY = "Say OK."
 _TEXT = "/v1/completions"
 
 
-def _declined(choice: SimulatedChoice, decline: Decline | None) -> SimulatedChoice:
+def _declined(choice: SimulatedAnswer, decline: Decline | None) -> SimulatedAnswer:
     """The answer with a fault of this kind."""
     match decline:
         case Decline.EMPTY:
@@ -336,7 +334,7 @@ class Api:
         self._attempts[request] += 1
         return self._faults.draw(request, attempt)
 
-    def _choices(self, body: dict[str, Any], prompt: str) -> list[SimulatedChoice]:
+    def _choices(self, body: dict[str, Any], prompt: str) -> list[SimulatedAnswer]:
         model = body.get("model")
         judge = self._judge if model == JUDGE else None
         verifier = self._verifier if model == VERIFIER else None
@@ -355,11 +353,12 @@ class Api:
             if body.get("response_format", PLAIN_FORMAT) != PLAIN_FORMAT and not judge.structured:
                 raise BadRequest(400, "response_format is not supported by this engine")
             replies = [judge.reply(prompt, seed + child) for child in range(answers)]
-            return [cut_short(DrawnAnswer(0, text, self._seconds, 0), limit, body.get("stop")) for text in replies]
+            return [SimulatedAnswer(text, self._seconds).cut_short(limit, body.get("stop")) for text in replies]
         if verifier is not None:
             slot = verifier.slot(prompt)
             texts = [verifier.drawn(slot, prompt, seed + child) for child in range(answers)]
-            return [SimulatedChoice(text, "length", self._seconds, 0, slot, verifier.scored) for text in texts]
+            unscored = SimulatedAnswer("", self._seconds, finish_reason="length", slot=slot, scored=verifier.scored)
+            return [replace(unscored, text=text) for text in texts]
         try:
             question = self._respondent.question_in(prompt)
         except KeyError as error:
@@ -367,9 +366,9 @@ class Api:
         if question is None:
             unknown = f"I am a simulated model and answer only {self._respondent.scope}."
             text = "OK." if TINY in prompt else unknown
-            return [cut_short(DrawnAnswer(0, text, 0.0, 0), limit, body.get("stop"))] * answers
+            return [SimulatedAnswer(text, 0.0).cut_short(limit, body.get("stop"))] * answers
         drawn = [self._respondent.answer(model, question, seed + child) for child in range(answers)]
         decline, self._asked = self._faults.declines_as(self._asked), self._asked + answers
         if decline is Decline.CONTEXT:
             raise BadRequest(400, "the prompt exceeds the maximum context length", "context_length_exceeded")
-        return [_declined(cut_short(answer, limit, body.get("stop")), decline) for answer in drawn]
+        return [_declined(answer.cut_short(limit, body.get("stop")), decline) for answer in drawn]

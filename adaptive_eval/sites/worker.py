@@ -18,8 +18,7 @@ from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderEr
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Answer
-from adaptive_eval.graders.attempts import grade_or_error
-from adaptive_eval.graders.pool import GradingPool
+from adaptive_eval.graders.pool import GradingPool, grade_or_error
 from adaptive_eval.graders.types import Marks, WorkerSettings
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint
@@ -213,7 +212,7 @@ class SiteWorker:
         self._reply(SiteReply(request.number, tuple(map(pack_answer, answers, marks))))
 
     async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:
-        """Grade an answer, with as many attempts as on the head; None if the head grades."""
+        """Grade an answer; None if the head grades."""
         if (grading := self._grading) is None:
             return None
         return await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)

@@ -135,7 +135,8 @@ grader: math
         prompt = config.prompt_of(config.models[1], Question("q", "2+2?", "4"))
         assert (prompt.template, prompt.few_shot[0].answer) == ("Own: {prompt}", "2")
         assert "few_shot is not a known key" in only(text.replace('"Own: {prompt}"', "{few_shot: []}"))
-        assert "has year, which prompt.few_shot has not" in str(problems_in(text.replace("Own: ", "{year} ")))
+        for template in ("Own: ", "Run: "):
+            assert "has year, which prompt.few_shot has not" in str(problems_in(text.replace(template, "{year} ")))
 
     def test_examples_fill_the_templates_of_all_benchmarks(self) -> None:
         part = "{name: x, questions: {path: q.jsonl, fields: {metadata: [year]}}, grader: math}"

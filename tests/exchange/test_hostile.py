@@ -20,7 +20,6 @@ from logs import DEFLATED, ZSTANDARD, archive, header, imported, inspect_log, li
 from pyarrow import parquet
 from thoroughness import examples
 
-from adaptive_eval.exchange import log_files
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.detect import read_records
 from adaptive_eval.exchange.importing import import_logs
@@ -123,7 +122,6 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, method: int, claimed: int | None
 
 def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = inspect_log(tmp_path / "log.eval", [sample()])
-    log_files._decompressor.cache_clear()
     monkeypatch.setitem(sys.modules, "zstandard", None)
     assert "need an extra; pip install 'adaptive-eval[import]'" in refusal(log)
     assert imported(inspect_log(log, [sample()], method=DEFLATED), "--to", tmp_path / "run").exit_code == 0

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.exchange.detect import log_files, read_records
-from adaptive_eval.exchange.gather import PlacedRecord, RepeatFilter
+from adaptive_eval.exchange.gather import RepeatFilter
 from adaptive_eval.exchange.log_files import LogError
 from adaptive_eval.exchange.recording import recording_of_run
 from adaptive_eval.exchange.samples import Record, logged_answer
@@ -361,5 +361,5 @@ def test_no_letter_of_an_honest_server_is_left_out(certain: float) -> None:
                 letter = "A" if rng.random() < certain else string.ascii_uppercase[rng.integers(1, 4)]
                 answer = logged_answer(letter, finish_reason="stop")
                 record = Record("", "m", str(question), trial, answer=answer, has_text=True)
-                passed += len(repeats.take(PlacedRecord(record, "", str(question), trial)))
+                passed += len(repeats.take(record))
         assert (passed, repeats.dropped) == (160, {}), seed

@@ -125,6 +125,14 @@ def _raise(text: str) -> bool:
     raise KeyError(text)
 
 
+def _raise_once(marker: str) -> bool:
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return True
+    raise OSError("not yet")
+
+
 DEEDS = {
     "spin": _spin,
     "count": _count,
@@ -141,6 +149,7 @@ DEEDS = {
     "at_exit": _at_exit,
     "print": _print,
     "raise": _raise,
+    "raise_once": _raise_once,
     "light": lambda _: "numpy" not in sys.modules,
     "yes": lambda _: True,
     "no": lambda _: False,

@@ -15,18 +15,17 @@ import pytest
 from patient_time import HANGS, let_pass, until
 
 from adaptive_eval.base.errors import GraderError
-from adaptive_eval.endpoints.types import Answer, RetryGate
+from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders import worker
-from adaptive_eval.graders.attempts import ATTEMPTS
 from adaptive_eval.graders.function import Python, make_marks
 from adaptive_eval.graders.mathematics import Math
-from adaptive_eval.graders.pool import KILL_GRACE, Grading, GradingPool
+from adaptive_eval.graders.pool import KILL_GRACE, GradingPool
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Regex
-from adaptive_eval.graders.types import Grade, GraderOptions, GradingLimits, Marks, WorkerSettings
+from adaptive_eval.graders.types import GraderOptions, GradingLimits, Marks, WorkerSettings
 from adaptive_eval.graders.worker import Worker
 from adaptive_eval.machine.grading import grade_answer
-from adaptive_eval.machine.trial import GRADING, GradeDetails, Trial
+from adaptive_eval.machine.trial import GRADING, Trial
 from adaptive_eval.questions.types import Question
 
 HERE = Path(__file__).parent
@@ -164,19 +163,9 @@ async def test_what_computes_too_long_is_tried_once_and_what_waits_twice(tmp_pat
     assert (tmp_path / "tries").read_text() == "tried\n" * tries
 
 
-@pytest.mark.parametrize(("earlier", "tries"), [(None, ATTEMPTS), (GradeDetails(error="it failed"), 1)])
-async def test_an_answer_that_failed_the_grader_is_tried_once_more(earlier: GradeDetails | None, tries: int) -> None:
-    class FailingGrading(Grading):
-        calls = 0
-
-        async def grade(self, answer: Answer, question: Question, retry_gate: RetryGate | None = None) -> Grade:
-            self.calls += 1
-            raise GraderError("it failed")
-
-    grading = FailingGrading()
-    answer = Answer("yes", finish_reason="stop", seed=0, replica="r", latency=1.0)
-    graded = await grade_answer(grading, Trial(0, 0, 0, 0, GRADING, answer=answer, grade=earlier), QUESTION, None)
-    assert graded.has_failed and grading.calls == tries
+async def test_an_exception_of_a_function_is_tried_once_more(tmp_path: Path) -> None:
+    async with pool(HANGING) as grade:
+        assert (await grade(f"raise_once {tmp_path / 'marker'}")).category == 1
 
 
 @pytest.mark.slow

@@ -269,7 +269,7 @@ def test_partial_credit_is_neither_right_nor_wrong(metrics: Path) -> None:
     assert half["score"] == pytest.approx(2 / 3) and "is_correct" not in half
     with pytest.raises(PartialCredit, match=r"score 0\.66\d+ is neither right nor wrong, but the rubric only has"):
         apply_rubric(half, binary, "0")
-    assert thirds.names[apply_rubric(half, thirds, "0").category or 0] == "half"
+    assert thirds.names[apply_rubric(half, thirds, "0")] == "half"
 
 
 def test_of_a_metric_with_lower_values_better_the_lowest_is_right(metrics: Path) -> None:

@@ -66,8 +66,6 @@ class TestProblems:
     def test_what_a_template_names_must_be_there(self) -> None:
         with pytest.raises(ValidationError, match=r"write \{prompt\} where the question should go"):
             PromptConfig(template="Answer!")
-        with pytest.raises(ValidationError, match="examples have no year"):
-            PromptConfig(template="{prompt} ({year})", few_shot=(FewShotExample(prompt="a", answer="b"),))
         with pytest.raises(ConfigError, match=r"has \{choices\}, but question 'q' has none"):
             render(PromptConfig(template="{prompt} {choices}"), Question("q", "?", "A"))
 

@@ -121,7 +121,7 @@ def test_equal_and_empty_answers_are_decided_without_a_judge() -> None:
     assert decided("It is 7.", "") == ("better",) and decided("", "It is 7.") == ()
     assert decided("It is 7.", "It is 8.") is None
     asked = Question("q", "Which?", "7", metadata={"other": "b"})
-    assert Counter(text.answers["first"] for text in form.shown(asked, "mine")) == {"mine": 1, "b": 1}
+    assert Counter(texts["first"] for texts in form.shown(asked, "mine")) == {"mine": 1, "b": 1}
 
 
 def labelled(site: Site) -> LabelledRun:

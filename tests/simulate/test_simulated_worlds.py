@@ -10,7 +10,7 @@ from known_server import KnownRespondent, answer_at, answer_serial
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.simulate.answering import AnswerForm, Respondent, cut_short, draw_logprobs, forms, right_answer
+from adaptive_eval.simulate.answering import AnswerForm, Respondent, draw_logprobs, forms, right_answer
 from adaptive_eval.simulate.faults import Decline, Fault, Faults, TimeWindow, parse_faults
 from adaptive_eval.simulate.worlds import Latency, World, binary, rubric
 from scorio.categorical import SCHEMATA, Schema, fit_thresholds
@@ -129,7 +129,7 @@ def test_an_answer_is_written_as_it_was_drawn() -> None:
         number_in_text = re.findall(r"\d{3}", drawn.text)[-1]
         assert (number_in_text == str(right_answer("q3"))) == expected.is_correct == bool(drawn.category)
         assert (boxed is not None) == expected.has_box and drawn.bits == expected.bits
-        sent = cut_short(drawn, None, None)
+        sent = drawn.cut_short(None, None)
         assert sent.tokens == expected.words and sent.finish_reason == ("length" if expected.cut_off else "stop")
         values = draw_logprobs(drawn.noise, sent.tokens, sent.bits)
         assert -np.mean(values) / np.log(2) == pytest.approx(expected.bits) and len(set(values)) == len(values)
