@@ -48,8 +48,7 @@ def simulate(
     reset (the connection breaks), hang (no answer). Times START:LENGTH in seconds, as in --fault down=20:10: down (no
     connections), storm (429 to all), stuck (nothing is answered, and /health says 503). retry_after=S: seconds that a
     429 asks to wait. slow=N: answers take N times as long. ignore_n: one answer instead of n. count_one: usage counts
-    one answer of n. decline=KIND:N: after N answers all are empty, cut, reasoning (no other text) or context (refused
-    as too long). seed=N chooses which requests fail.
+    one answer of n. seed=N chooses which requests fail.
 
     Batches: seconds=60 is the time of a batch. Shares of requests: errored, left_out (no result), doubled (two),
     strange (a further result with an unknown id). Shares of batches: expired (halfway), failed. Shares of creations:

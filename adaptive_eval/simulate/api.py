@@ -16,7 +16,7 @@ from adaptive_eval.simulate.answering import (
     split_tokens,
 )
 from adaptive_eval.simulate.batches import CHAT, BatchApi
-from adaptive_eval.simulate.faults import BatchHabits, Decline, Fault, Faults, TimeWindow
+from adaptive_eval.simulate.faults import BatchHabits, Fault, Faults, TimeWindow
 from adaptive_eval.simulate.judging import JUDGE, VERIFIER, SimulatedJudge, SimulatedVerifier
 from adaptive_eval.simulate.replies import EVENTS, ApiReply, ServingSlots, json_reply, whole_reply
 
@@ -156,19 +156,6 @@ TINY = "Say OK."
 _TEXT = "/v1/completions"
 
 
-def _declined(choice: SimulatedAnswer, decline: Decline | None) -> SimulatedAnswer:
-    """The answer with a fault of this kind."""
-    match decline:
-        case Decline.EMPTY:
-            return replace(choice, text="\n")
-        case Decline.REASONING:
-            return replace(choice, text="", reasoning=choice.text)
-        case Decline.CUT:
-            return replace(choice, text=" ".join(choice.text.split(" ")[:8]), finish_reason="length")
-        case _:
-            return choice
-
-
 class BadRequest(Exception):
     """An invalid request; retries fail as well."""
 
@@ -231,8 +218,6 @@ class Api:
         self._places = places
         self._attempts: Counter[object] = Counter()
         self._serial = count()
-        self._asked = 0
-        """Answers to questions so far."""
         self.batches = BatchApi(habits or BatchHabits(), self._complete, now)
         self.counts: Counter[str] = Counter()
         """Numbers of requests by outcome: `answered`, the name of a fault, or `rejected`."""
@@ -368,7 +353,4 @@ class Api:
             text = "OK." if TINY in prompt else unknown
             return [SimulatedAnswer(text, 0.0).cut_short(limit, body.get("stop"))] * answers
         drawn = [self._respondent.answer(model, question, seed + child) for child in range(answers)]
-        decline, self._asked = self._faults.declines_as(self._asked), self._asked + answers
-        if decline is Decline.CONTEXT:
-            raise BadRequest(400, "the prompt exceeds the maximum context length", "context_length_exceeded")
-        return [_declined(answer.cut_short(limit, body.get("stop")), decline) for answer in drawn]
+        return [answer.cut_short(limit, body.get("stop")) for answer in drawn]

@@ -33,19 +33,6 @@ class Fault(StrEnum):
     HANG = "hang"
 
 
-class Decline(StrEnum):
-    """How answers degrade from some request on, without failed requests."""
-
-    CONTEXT = "context"
-    """Every request is refused because it exceeds the context."""
-    EMPTY = "empty"
-    """Answers are empty."""
-    REASONING = "reasoning"
-    """All text is in `reasoning_content`."""
-    CUT = "cut"
-    """Answers are cut off after a few words."""
-
-
 @dataclass(frozen=True, slots=True)
 class Faults:
     """Kinds and shares of a server's faults."""
@@ -70,8 +57,6 @@ class Faults:
     """Times when no request is answered and the health check returns 503."""
     ignore_n: bool = False
     """Whether to send one answer, ignoring `n`."""
-    decline: str = ""
-    """KIND:NUMBER: how answers degrade (`Decline`), and after how many answers."""
     count_one: bool = False
     """Whether to act like llama-server, whose usage covers one of `n` answers, or each answer of a stream."""
     seed: int = 0
@@ -84,11 +69,6 @@ class Faults:
             if at < 0.0:
                 return fault
         return None
-
-    def declines_as(self, answered: int) -> Decline | None:
-        """How the next answer degrades after this many answers; None if it does not."""
-        kind, _, after = self.decline.partition(":")
-        return Decline(kind) if kind and answered >= int(after) else None
 
     @property
     def any_drawn(self) -> bool:
@@ -167,10 +147,6 @@ def parse_faults(settings: Iterable[str]) -> Faults:
     if min(shares) < 0.0 or sum(shares) >= 1.0:
         given = ", ".join(f"{fault.value}={share:g}" for fault, share in zip(Fault, shares, strict=True) if share)
         raise ConfigError(f"the shares of faults must not be negative and must sum to less than 1, but got {given}")
-    kind, _, after = faults.decline.partition(":")
-    if faults.decline and not (kind in set(Decline) and after.isdecimal()):
-        kinds = ", ".join(Decline)
-        raise ConfigError(f"fault decline needs KIND:NUMBER, with KIND one of {kinds}, but got {faults.decline!r}")
     return faults
 
 

@@ -20,7 +20,7 @@ from adaptive_eval.cli import app
 from adaptive_eval.endpoints.load import ServerLoad, parse_load
 from adaptive_eval.simulate.answering import Respondent
 from adaptive_eval.simulate.api import Api
-from adaptive_eval.simulate.faults import BatchHabits, Decline, Faults, TimeWindow, parse_habits
+from adaptive_eval.simulate.faults import BatchHabits, Faults, TimeWindow, parse_habits
 from adaptive_eval.simulate.replies import ServingSlots
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.simulate.worlds import Latency, World, binary
@@ -169,23 +169,6 @@ async def test_answers_are_the_same_whatever_went_wrong_before(client: httpx2.As
     assert stormy.counts["answered"] == 30
     assert stormy.counts["server_error"] > 0
     assert stormy.counts["rate_limited"] > 0
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_server_goes_bad_after_some_answers(client: httpx2.AsyncClient, stream: bool) -> None:
-    replies = {}
-    for kind in Decline:
-        async with SimulatedServer(WORLD, faults=Faults(decline=f"{kind}:1")) as server:
-            first = await ask(client, server, chat(3))
-            replies[kind] = await client.post(server.base_url + "/chat/completions", json=chat(3, stream=stream))
-    full_text = text(first)
-    assert full_text and first["choices"][0]["finish_reason"] == "stop"
-    refused = replies[Decline.CONTEXT]
-    assert refused.status_code == 400 and refused.json()["error"]["code"] == "context_length_exceeded"
-    bodies = {kind: reply.text for kind, reply in replies.items()}
-    assert '"finish_reason":"length"' in bodies[Decline.CUT] and "boxed" not in bodies[Decline.CUT]
-    assert "boxed" not in bodies[Decline.EMPTY] and '"finish_reason":"stop"' in bodies[Decline.EMPTY]
-    assert "boxed" in bodies[Decline.REASONING].partition("reasoning_content")[2]
 
 
 async def test_resets_and_hangs(client: httpx2.AsyncClient) -> None:

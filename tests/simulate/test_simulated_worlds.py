@@ -11,7 +11,7 @@ from known_server import KnownRespondent, answer_at, answer_serial
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.simulate.answering import AnswerForm, Respondent, draw_logprobs, forms, right_answer
-from adaptive_eval.simulate.faults import Decline, Fault, Faults, TimeWindow, parse_faults
+from adaptive_eval.simulate.faults import Fault, Faults, TimeWindow, parse_faults
 from adaptive_eval.simulate.worlds import Latency, World, binary, rubric
 from scorio.categorical import SCHEMATA, Schema, fit_thresholds
 
@@ -184,12 +184,3 @@ def test_faults_are_asked_for_by_name() -> None:
 def test_bad_faults_are_refused(setting: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         parse_faults([setting])
-
-
-def test_answers_go_bad_after_a_number_of_them() -> None:
-    faults = parse_faults(["decline=empty:60"])
-    assert faults.declines_as(59) is None and faults.declines_as(60) is faults.declines_as(999) is Decline.EMPTY
-    assert Faults().declines_as(10**6) is None
-    for wrong in ("empty", "empty:soon", "better:60", ":60"):
-        with pytest.raises(ConfigError, match="fault decline needs KIND:NUMBER, with KIND one of context, empty, "):
-            parse_faults([f"decline={wrong}"])
