@@ -13,7 +13,7 @@ import orjson
 
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
-from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.endpoints.types import Endpoint, Health
 from adaptive_eval.launch.command import is_free
 from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.launch.hosts import OnEvent
@@ -272,7 +272,9 @@ class LaunchedServer:
             )
             await wait_until_ready(spec.root, process.ended, spec.timeout)
             if spec.alternatives:
-                await self._require_served()
+                for replica in (await self.check()).replicas:
+                    if replica.refuses:  # it may lack the model, and another place may have it
+                        raise LaunchFailed(f"is up and refuses requests: {replica.detail}")
             self.version = await read_version(spec.root, spec.redactor)
         except BaseException as error:
             if process is not None:
@@ -282,13 +284,11 @@ class LaunchedServer:
             raise
         return process
 
-    async def _require_served(self) -> None:
-        """Raise `LaunchFailed` if the server refuses requests: it may lack the model, and another place may have it."""
+    async def check(self) -> Health:
+        """Ask the server, which is up, for a tiny answer."""
         endpoint = self._open(self.spec.root)
         try:
-            for replica in (await endpoint.check()).replicas:
-                if replica.refuses:
-                    raise LaunchFailed(f"is up and refuses requests: {replica.detail}")
+            return await endpoint.check()
         finally:
             await endpoint.close()
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, ReplicaHealth, RetryGate
+from adaptive_eval.endpoints.types import Answer, EndpointStats, RetryGate
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.notes import Event
 from adaptive_eval.sites.messages import (
@@ -86,7 +86,7 @@ class _Waiting(NamedTuple):
 
 
 class SiteLink:
-    """An `Endpoint` of one site, with its requests in flight and its reports."""
+    """The client of one site, with its requests in flight and its reports."""
 
     def __init__(
         self,
@@ -138,9 +138,6 @@ class SiteLink:
             raise
         finally:
             self._waiting.pop(number, None)
-
-    async def check(self) -> Health:
-        return Health((ReplicaHealth(self._replica, True, "it serves the model"),))
 
     async def close(self) -> None:
         """Stop all messages; requests in flight get `SiteGone`."""

@@ -7,16 +7,12 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
-from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.launch.endpoint import AskServer, ServedPlace
 from adaptive_eval.launch.types import LaunchConfig, spelled_flag
-from adaptive_eval.machine.trial import Request
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
-from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import TIMEOUTS, SiteData, SiteSecrets, SiteSetup, SiteTimeouts
-from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
-from adaptive_eval.supplies.served import OpenedHosts, ServedClient
+from adaptive_eval.supplies.opening import Models, OpenedHosts, SuppliedModel, SupplyContext, file_name
 
 SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 """Flags of vLLM that split a model among GPUs; their product is the number of GPUs."""
@@ -68,11 +64,7 @@ class RunSites:
     def open(self, context: SupplyContext, models: Models) -> OpenedHosts:
         """Create a host for each site, which has no place yet, and a client for each model with sites."""
         services = SiteServices(context, models)
-        for number, endpoint in services.served.items():
-            endpoint.answered_before = models[number].name in context.answered
-            context.stack.push_async_callback(endpoint.close)
-        clients = {number: _client(services.served[number], model) for number, model in models.items()}
-        return OpenedHosts(self._hosts(context, services), clients)
+        return OpenedHosts(self._hosts(context, services), services.served)
 
     def _hosts(self, context: SupplyContext, services: "SiteServices") -> Sequence[SiteHost]:
         config, hosts = context.config, list[SiteHost]()
@@ -85,11 +77,8 @@ class RunSites:
         return hosts
 
 
-def _client(endpoint: ServedEndpoint, model: SuppliedModel) -> ServedClient:
-    async def ask(link: SiteLink, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
-        return await link.ask(request, model.seed(request.question, request.first), retry_gate)
-
-    return ServedClient(endpoint, ask)
+def _asking(model: SuppliedModel) -> AskServer:
+    return lambda link, request, retry_gate: link.ask(request, model.seed(request.question, request.first), retry_gate)
 
 
 class _Place(NamedTuple):
@@ -121,7 +110,7 @@ class SiteServices:
     """Setups of each model's sites, and the servers of each model."""
 
     def __init__(self, context: SupplyContext, models: Models) -> None:
-        self.served = {number: ServedEndpoint() for number in models}
+        self.served = {number: context.served(model, _asking(model)) for number, model in models.items()}
         self._config, self._logs = context.config, context.logs.resolve()
         self._numbers = {model.name: number for number, model in models.items()}
         self._inputs: dict[int, tuple[SiteSecrets, SiteData]] = {}

@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Answer, Endpoint, RetryGate
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
 from adaptive_eval.graders.types import Marks, WorkerSettings
@@ -60,7 +61,7 @@ class SiteWorker:
         self._host = Host(None, self._servers, ExclusivePlaces((), ""))
         self._server: LaunchedServer | None = None
         """The server that is up."""
-        self._endpoint = ServedEndpoint()
+        self._endpoint = ServedEndpoint(self._sample)
         self._lost_before = 0
         """Lost answers that were already counted in an earlier turn of the model."""
         self._ports = free_ports()
@@ -159,8 +160,8 @@ class SiteWorker:
         try:
             if number not in self._servers:
                 self._servers[number] = self._open_server(setup, site_secrets)
-            self._endpoint = ServedEndpoint([self._servers[number].served])
-            self._endpoint.answered_before = setup.has_answered
+            places = [self._servers[number].served]
+            self._endpoint = ServedEndpoint(self._sample, places, answered_before=setup.has_answered)
             await self._host.load(number, self._record_event)
         except (AdaptiveEvalError, OSError) as error:
             self._setup = None
@@ -201,16 +202,21 @@ class SiteWorker:
 
     async def _answer(self, request: SiteRequest) -> None:
         assert self._server is not None and self._site_data is not None
-        seeds = range(request.first, request.first + request.size)
-        prompt, question = self._site_data.prompts[request.question], self._site_data.questions[request.question]
+        question = self._site_data.questions[request.question]
         retry_gate = partial(self._is_repeat_allowed, request.number) if request.guarded else None
         try:
-            answers = await self._endpoint.sample(prompt, seeds, retry_gate)
+            answers = await self._endpoint.ask(request, retry_gate)
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return
         marks = [await self._grade(answer, question) for answer in answers]
         self._reply(SiteReply(request.number, tuple(map(pack_answer, answers, marks))))
+
+    async def _sample(self, endpoint: Endpoint, request: SiteRequest, retry_gate: RetryGate | None) -> Sequence[Answer]:
+        """Send a request to the endpoint of the server that is up."""
+        assert self._site_data is not None
+        seeds = range(request.first, request.first + request.size)
+        return await endpoint.sample(self._site_data.prompts[request.question], seeds, retry_gate)
 
     async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:
         """Grade an answer, with as many attempts as on the head; None if the head grades."""

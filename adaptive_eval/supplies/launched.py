@@ -1,6 +1,5 @@
 """Models whose servers a run starts: on this machine, or on others."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,15 +13,14 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.endpoints.types import EarlierTimes, Endpoint, Notice
 from adaptive_eval.launch.command import free_ports, server_command, server_environment
-from adaptive_eval.launch.endpoint import ServedEndpoint
+from adaptive_eval.launch.endpoint import AskServer
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.launch.types import place_names, place_variables
 from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post, Supply
-from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
+from adaptive_eval.supplies.opening import Models, OpenedHosts, RunServers, SuppliedModel, SupplyContext, file_name
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
-from adaptive_eval.supplies.served import OpenedHosts, RunServers, ServedClient
 
 
 class LaunchedSupply(EndpointSupply):
@@ -93,21 +91,18 @@ def hosts_here(context: SupplyContext, models: Models) -> OpenedHosts:
     context.stack.callback(places.release)
     opener, hosts = ServerOpener(config, environment, context.logs, free_ports(), context.notices), []
     numbers = {model.name: number for number, model in models.items()}
-    served: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
+    clients = {number: context.served(model, _asking(model)) for number, model in models.items()}
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {numbers[config.models[index].name]: opener.open(index, place) for index in group.models}
             hosts.append(Host(place, servers, places))
             for number, server in servers.items():
-                served[number].add(server.served)
-    for number, endpoint in served.items():
-        endpoint.answered_before = models[number].name in context.answered
-        context.stack.push_async_callback(endpoint.close)
-    return OpenedHosts(hosts, {number: _client(served[number], model) for number, model in models.items()})
+                clients[number].add(server.served)
+    return OpenedHosts(hosts, clients)
 
 
-def _client(served: ServedEndpoint, model: SuppliedModel) -> ServedClient:
-    return ServedClient(served, lambda endpoint, request, again: model.client(endpoint).ask(request, again))
+def _asking(model: SuppliedModel) -> AskServer:
+    return lambda endpoint, request, retry_gate: model.client(endpoint).ask(request, retry_gate)
 
 
 def require_no_cluster(config: RunConfig) -> None:

@@ -37,7 +37,6 @@ from adaptive_eval.sites.messages import (
     pack_answer,
 )
 from adaptive_eval.sites.worker import SiteWorker
-from adaptive_eval.supplies.served import ServedClient
 
 
 class Capitals:
@@ -123,18 +122,18 @@ async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.M
 
 
 async def test_a_request_that_is_dropped_with_the_same_message_is_not_asked() -> None:
-    asked: list[range] = []
+    asked: list[int] = []
 
-    async def sample(prompt: object, seeds: range, again: object) -> list[object]:
-        asked.append(seeds)
+    async def ask(request: SiteRequest, again: object) -> list[object]:
+        asked.append(request.first)
         return []
 
     worker = begun()
-    worker._site_data = SimpleNamespace(prompts=[None], questions=[None])
-    worker._endpoint = SimpleNamespace(sample=sample, stats=EndpointStats())
+    worker._site_data = SimpleNamespace(questions=[None])
+    worker._endpoint = SimpleNamespace(ask=ask, stats=EndpointStats())
     requests = tuple(SiteRequest(number, 0, number, 1, False) for number in range(2))
     assert (await worker.sync(SiteOrder(requests, dropped=(1,)))).replies == (SiteReply(0, ()),)
-    assert asked == [range(1)]
+    assert asked == [0]
 
 
 def fake_cluster() -> RayCluster:
@@ -211,13 +210,11 @@ class PatientSite:
 
 
 async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
-    endpoint = ServedEndpoint()
-
     async def ask(link: SiteLink, request: Request, again: RetryGate | None) -> list[Answer]:
         return await link.ask(request, request.first, again)
 
-    client = ServedClient(endpoint, ask)
-    asked = [asyncio.create_task(client.ask(Request(trial, 0, 7, trial, 1, 0), None)) for trial in range(3)]
+    endpoint = ServedEndpoint(ask)
+    asked = [asyncio.create_task(endpoint.ask(Request(trial, 0, 7, trial, 1, 0), None)) for trial in range(3)]
     site = PatientSite()
     place = ServedPlace()
     endpoint.add(place)
