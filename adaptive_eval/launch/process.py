@@ -16,7 +16,6 @@ from typing import Self
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
 from adaptive_eval.launch import keeper
-from adaptive_eval.launch.types import GRACE_SECONDS
 
 MAX_LAST_LINES = 12
 LAST_BYTES = 8192
@@ -145,48 +144,10 @@ class KeptProcess:
                 return None
 
 
-class ServerProcess(KeptProcess):
-    """The process group of a started server."""
-
-    def __init__(self, keeper: asyncio.subprocess.Process, pid: int) -> None:
-        super().__init__(keeper, pid)
-        self.ended = asyncio.create_task(self._describe_end())
-        """Its result is how the server ended, such as "exited with status 1"."""
-
-    @classmethod
-    async def start_server(
-        cls,
-        command: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        folder: Path,
-        log: Path,
-        holds: Sequence[int] = (),
-    ) -> Self:
-        """Start a command in `folder`, with its output appended to `log`. Raises `LaunchFailed`."""
-        try:
-            output = log.open("ab")
-        except OSError as error:
-            raise LaunchFailed(f"cannot be started: {error}") from error
-        with output:
-            return await cls.start(
-                command,
-                environment=environment,
-                folder=folder,
-                errors=output.fileno(),
-                holds=holds,
-                grace=GRACE_SECONDS,
-            )
-
-    async def _describe_end(self) -> str:
-        status = await self.status
-        if status == 0:
-            return "exited with status 0 (a command must run as long as its server does)"
-        return "was stopped" if status is None else exit_words(status)
-
-
-def exit_words(status: int) -> str:
-    """How a process ended, by its exit status, which is negative for a signal."""
+def exit_words(status: int | None) -> str:
+    """How a process ended, by its exit status, which is negative for a signal; None if it was stopped."""
+    if status is None:
+        return "was stopped"
     return f"was killed by {_signal_name(-status)}" if status < 0 else f"exited with status {status}"
 
 

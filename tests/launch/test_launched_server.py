@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -21,9 +20,8 @@ from thoroughness import first_of
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.types import Answer, EndpointStats, ReplicaStats, RetryGate
 from adaptive_eval.launch import command as command_module
-from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
-from adaptive_eval.launch.command import free_ports, is_free
+from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import MAX_RESTARTS, LaunchedServer, ServerSpec
@@ -135,6 +133,8 @@ async def test_answers_without_end_are_done_without(tmp_path: Path, port: int, m
 
 
 async def test_a_server_that_ends_before_it_is_ready_says_how_and_what_it_said_last(tmp_path: Path, port: int) -> None:
+    with pytest.raises(LaunchFailed, match=r"exited with status 0 \(a command must run as long as its server does\) "):
+        await Bed(tmp_path, port, "exit=0").start()
     bed = Bed(tmp_path, port, "exit=3")
     with pytest.raises(LaunchFailed) as failed:
         await bed.start()
@@ -182,7 +182,7 @@ async def test_a_folder_for_logs_that_cannot_be_made_is_reported(tmp_path: Path,
 async def test_it_is_started_again_when_it_dies_or_hangs_and_asked_again_with_the_same_seeds(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.3 if hangs else process_module.GRACE_SECONDS)
+    monkeypatch.setattr(readiness, "GRACE_SECONDS", 0.3 if hangs else readiness.GRACE_SECONDS)
     bed = Bed(tmp_path, port)
     await bed.start()
     first = bed.pid
@@ -399,40 +399,22 @@ async def test_one_that_was_up_and_does_not_come_up_in_its_next_turn_is_started_
     await bed.server.stop()
 
 
-class Stranger(BaseHTTPRequestHandler):
-    """Another program, which is not ready either."""
-
-    def do_GET(self) -> None:
-        self.send_error(503)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def busy_port(port: int) -> Iterator[int]:
     """A port that another program has."""
-    with HTTPServer(("127.0.0.1", port), Stranger) as stranger:
-        thread = threading.Thread(target=stranger.serve_forever, args=(0.01,))
-        thread.start()
+    with HTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler):
         yield port
-        stranger.shutdown()
-        thread.join()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seen", [True, False], ids=["before it is started", "while it starts"])
-async def test_where_another_program_takes_its_port_it_has_another(
-    tmp_path: Path, busy_port: int, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch, seen: bool
+async def test_where_another_program_has_its_port_it_has_another(
+    tmp_path: Path, busy_port: int, unused_tcp_port: int
 ) -> None:
-    results = iter([] if seen else [True])
-    monkeypatch.setattr(readiness, "is_free", lambda port: next(results, None) or is_free(port))
     other = unused_tcp_port
     bed = Bed(tmp_path, busy_port, others=[other])
     await bed.start()
     launched = bed.server.launched(0.0)
     assert bed.opened == [f"http://127.0.0.1:{other}"] and str(other) in launched.command
-    assert bed.log.read_text().count("--- 20") == (1 if seen else 2)
     await bed.server.stop()
     assert not running(str(other))
 

@@ -72,9 +72,7 @@ def _problem(ended: EndedCommand, timeout: float) -> str | None:
         return f"printed more than {MAX_PRINTED_BYTES / 2**30:g} GiB"
     if ended.is_late:
         return f"did not end within {timeout:g} s"
-    if ended.status is None:
-        return "was stopped"
-    return exit_words(ended.status) if ended.status else None
+    return None if ended.status == 0 else exit_words(ended.status)
 
 
 def make_answer(outcome: CommandOutcome, seed: int, replica: str, attempts: int, *, is_graded: bool) -> Answer:
