@@ -135,8 +135,14 @@ class SiteData:
 
 @dataclass(frozen=True, slots=True)
 class SiteSetup:
-    """Settings of a site."""
+    """What a site serves, and how."""
 
+    model: ModelConfig = field(repr=False)
+    """The model, with its headers, which may be credentials."""
+    keys: Mapping[str, str] = field(repr=False)
+    """The key of the model's server, if it has one."""
+    hidden: frozenset[str]
+    """Environment variables that a grader's processes do not get."""
     run: str
     """Name of the run."""
     site: str
@@ -149,16 +155,6 @@ class SiteSetup:
     """Whether the model has answered a request of the run, here or elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteSecrets:
-    """Secrets of a site: the model with its headers, and its keys."""
-
-    model: ModelConfig = field(repr=False)
-    keys: Mapping[str, str] = field(repr=False)
-    hidden: frozenset[str] = frozenset()
-    """Environment variables that a grader's processes do not get."""
-
-
 class SiteBegun(NamedTuple):
     """Result of `begin`: events so far, and the problem if the site cannot serve."""
 
@@ -169,7 +165,7 @@ class SiteBegun(NamedTuple):
 class SiteHandle(Protocol):
     """Handle of a site; all calls raise `SiteGone` if it is gone."""
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         """Serve a model instead of the previous one."""
 
     async def sync(self, order: SiteOrder) -> SiteReport:

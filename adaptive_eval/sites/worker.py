@@ -41,7 +41,6 @@ from adaptive_eval.sites.messages import (
     SiteReply,
     SiteReport,
     SiteRequest,
-    SiteSecrets,
     SiteSetup,
     encode_error,
     pack_answer,
@@ -90,10 +89,10 @@ class SiteWorker:
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices)
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         try:
             await self._cancel_beginning()
-            self._begin_task = asyncio.create_task(self._begin(setup, site_secrets, site_data))
+            self._begin_task = asyncio.create_task(self._begin(setup, site_data))
             result = await self._begin_task
             self._lost_before = self._endpoint.stats.lost
             return result
@@ -153,13 +152,13 @@ class SiteWorker:
             self._begin_task.cancel()
             await asyncio.gather(self._begin_task, return_exceptions=True)
 
-    async def _begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+    async def _begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         await self._cancel_requests()
         self._setup, self._site_data, self._server = setup, site_data, None
-        number = self._numbers.setdefault(site_secrets.model.name, len(self._numbers))
+        number = self._numbers.setdefault(setup.model.name, len(self._numbers))
         try:
             if number not in self._servers:
-                self._servers[number] = self._open_server(setup, site_secrets)
+                self._servers[number] = self._open_server(setup)
             places = [self._servers[number].served]
             self._endpoint = ServedEndpoint(self._sample, places, answered_before=setup.has_answered)
             await self._host.load(number, self._record_event)
@@ -168,14 +167,14 @@ class SiteWorker:
             self._servers.pop(number, None)
             return SiteBegun(self._take_events(), str(error))
         self._server = self._servers[number]
-        await self._grade_with(site_data, setup, site_secrets)
+        await self._grade_with(site_data, setup)
         return SiteBegun(self._take_events())
 
-    def _open_server(self, setup: SiteSetup, site_secrets: SiteSecrets) -> LaunchedServer:
+    def _open_server(self, setup: SiteSetup) -> LaunchedServer:
         # only the sections needed for serving, which were checked on the head
-        settings: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "pool": setup.pool}
+        settings: dict[str, Any] = {"name": setup.run, "models": (setup.model,), "pool": setup.pool}
         config = RunConfig.model_construct(**settings, folder=setup.folder)
-        environment = {**read_environment(setup.folder), **site_secrets.keys}
+        environment = {**read_environment(setup.folder), **setup.keys}
         require_programs(config, environment)
         config, notices = within_open_files(config, grades=False)
         logs = _writable_logs(setup.logs)
@@ -184,10 +183,10 @@ class SiteWorker:
         place = "" if setup.pool is None else environment.get("CUDA_VISIBLE_DEVICES", "")
         return ServerOpener(config, environment, logs, self._ports, notices).open(0, place)
 
-    async def _grade_with(self, site_data: SiteData, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
+    async def _grade_with(self, site_data: SiteData, setup: SiteSetup) -> None:
         """Create the grading pool for this data, unless it is unchanged."""
         grader, rubric = site_data.grader, site_data.rubric
-        settings = WorkerSettings(site_data.limits, setup.folder, site_secrets.hidden)
+        settings = WorkerSettings(site_data.limits, setup.folder, setup.hidden)
         if (grades := (grader, rubric, settings)) == self._grading_inputs:
             return
         await self._close_grading()

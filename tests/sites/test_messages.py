@@ -31,7 +31,6 @@ from adaptive_eval.sites.messages import (
     SiteReply,
     SiteReport,
     SiteRequest,
-    SiteSecrets,
     SiteSetup,
     listen,
     pack_answer,
@@ -194,7 +193,7 @@ class PatientSite:
         self.requests: list[SiteRequest] = []
         self.reports: asyncio.Queue[SiteReport] = asyncio.Queue()
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteData) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, material: SiteData) -> SiteBegun:
         return SiteBegun()
 
     async def sync(self, order: SiteOrder) -> SiteReport:
