@@ -9,7 +9,6 @@ import os
 import socket
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,17 +57,14 @@ class SiteWorker:
         self._numbers: dict[str, int] = {}
         """Numbers of the servers, by the names of their models."""
         self._host = Host(None, self._servers, ExclusivePlaces((), ""))
-        self._server: LaunchedServer | None = None
-        """The server that is up."""
         self._endpoint = ServedEndpoint(self._sample)
-        self._lost_before = 0
-        """Lost answers that were already counted in an earlier turn of the model."""
         self._ports = free_ports()
         self._begin_task: asyncio.Task[SiteBegun] | None = None
         self._grading: GradingPool | None = None
         self._grading_inputs: tuple[object, ...] = ()
         """Inputs of the grading pool."""
         self._setup: SiteSetup | None = None
+        """That of the model which is served now."""
         self._site_data: SiteData | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._has_news = asyncio.Event()
@@ -93,9 +89,7 @@ class SiteWorker:
         try:
             await self._cancel_beginning()
             self._begin_task = asyncio.create_task(self._begin(setup, site_data))
-            result = await self._begin_task
-            self._lost_before = self._endpoint.stats.lost
-            return result
+            return await self._begin_task
         except asyncio.CancelledError:
             raise SiteGone("it serves another model, or is being ended") from None
 
@@ -119,11 +113,10 @@ class SiteWorker:
             else:
                 if has_news is self._has_news:
                     await asyncio.sleep(GATHERING_SECONDS)
-        if self._setup is not setup or self._server is None:
+        if self._setup is not setup:
             raise SiteGone("it serves another model")
-        stats = self._endpoint.stats
-        stats = replace(stats, lost=stats.lost - self._lost_before)
-        report = SiteReport(tuple(self._replies), tuple(self._retry_requests), self._take_events(), stats)
+        replies, retry_requests = tuple(self._replies), tuple(self._retry_requests)
+        report = SiteReport(replies, retry_requests, self._take_events(), self._endpoint.stats)
         self._replies, self._retry_requests = [], []
         return report
 
@@ -154,20 +147,20 @@ class SiteWorker:
 
     async def _begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         await self._cancel_requests()
-        self._setup, self._site_data, self._server = setup, site_data, None
+        self._setup, self._site_data = None, site_data
         number = self._numbers.setdefault(setup.model.name, len(self._numbers))
         try:
             if number not in self._servers:
                 self._servers[number] = self._open_server(setup)
-            places = [self._servers[number].served]
-            self._endpoint = ServedEndpoint(self._sample, places, answered_before=setup.has_answered)
+            place = self._servers[number].served
+            place.earlier_traffic.clear()  # that of earlier turns was reported then
+            self._endpoint = ServedEndpoint(self._sample, [place], answered_before=setup.has_answered)
             await self._host.load(number, self._record_event)
         except (AdaptiveEvalError, OSError) as error:
-            self._setup = None
             self._servers.pop(number, None)
             return SiteBegun(self._take_events(), str(error))
-        self._server = self._servers[number]
         await self._grade_with(site_data, setup)
+        self._setup = setup
         return SiteBegun(self._take_events())
 
     def _open_server(self, setup: SiteSetup) -> LaunchedServer:
@@ -200,7 +193,7 @@ class SiteWorker:
             await grading.close()
 
     async def _answer(self, request: SiteRequest) -> None:
-        assert self._server is not None and self._site_data is not None
+        assert self._site_data is not None
         question = self._site_data.questions[request.question]
         retry_gate = partial(self._is_repeat_allowed, request.number) if request.guarded else None
         try:
@@ -258,7 +251,7 @@ class SiteWorker:
 
     async def _clear(self, *, at_once: bool) -> None:
         """Stop serving and grading."""
-        self._server = None
+        self._setup = None
         await self._close_grading()
         await self._host.unload(at_once=at_once)
         self._servers.clear()

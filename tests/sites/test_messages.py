@@ -96,16 +96,24 @@ async def test_a_reply_that_nobody_waits_for_any_more_is_not_taken_for_another(a
 def begun() -> Any:
     """A site that serves a model."""
     worker: Any = SiteWorker()
-    worker._server, worker._setup = SimpleNamespace(), SimpleNamespace()
+    worker._setup = SimpleNamespace()
     return worker
 
 
-async def test_answers_that_were_lost_before_it_began_are_not_told_again() -> None:
-    worker = begun()
-    worker._endpoint = SimpleNamespace(stats=EndpointStats(lost=5))
-    worker._lost_before = 3
+async def test_the_traffic_of_an_earlier_turn_is_not_told_again() -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
+    worker: Any = SiteWorker()
+    place = ServedPlace()
+    place.begin(SimpleNamespace(stats=EndpointStats(requests=7, lost=3)))  # type: ignore[arg-type]
+    place.unregister(comes_back=False)
+    worker._numbers, worker._servers = {"m": 0}, {0: SimpleNamespace(served=place)}
+    worker._host, worker._grade_with = SimpleNamespace(load=nothing), nothing
+    setup = SimpleNamespace(model=SimpleNamespace(name="m"), has_answered=True)
+    await worker.begin(setup, SimpleNamespace())
     worker._reply(SiteReply(0, ()))
-    assert (await worker.sync(SiteOrder())).stats.lost == 2
+    assert (await worker.sync(SiteOrder())).stats == EndpointStats()
 
 
 async def test_a_call_that_waits_gives_way_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
