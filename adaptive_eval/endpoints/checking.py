@@ -58,4 +58,4 @@ class ServerCheck:
         reply = await context.caller.ask(url, self._tiny)
         prompt, origin = context.bodies.tiny_prompt, ResponseOrigin(url, reply.latency, None, 1)
         self._replies.answers(reply, prompt, range(1), origin)
-        return ReplicaHealth(url, True, "it answers", server.served, reply.latency, server.notices)
+        return ReplicaHealth(url, True, "it answers", reply.latency, server.notices)

@@ -300,7 +300,6 @@ class ReplicaHealth:
     url: str
     healthy: bool
     detail: str
-    served: tuple[str, ...] = ()
     latency: float | None = None
     notices: tuple[Notice, ...] = ()
     refuses: bool = False

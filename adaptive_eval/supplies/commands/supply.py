@@ -11,9 +11,8 @@ from adaptive_eval.base.errors import ConfigError, LaunchFailed, Rejected, Retry
 from adaptive_eval.config.commands import command_environment, command_line, command_problems
 from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.endpoints import settings
-from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
 from adaptive_eval.endpoints.open_files import limits
-from adaptive_eval.endpoints.traffic import Traffic
+from adaptive_eval.endpoints.traffic import FIRST_ATTEMPTS, FirstAnswers, Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate, Signal
 from adaptive_eval.graders.by_benchmark import find_grader, graders_that_ask
 from adaptive_eval.graders.reported import Reported
