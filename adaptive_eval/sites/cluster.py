@@ -85,12 +85,11 @@ class RayWorker(SiteWorker):
         return result
 
     async def exchange(self, message: bytes) -> bytes:
-        """`sync` with both messages as bytes: Ray's own pickle takes several times the CPU for many small tuples."""
+        """`sync` with both messages as bytes: Ray's own pickle takes several times the CPU for many small values."""
         try:
-            report = await self.sync(SiteOrder(*pickle.loads(message)))
+            return pickle.dumps(await self.sync(pickle.loads(message)), 5)
         except SiteGone as error:
-            return pickle.dumps(str(error))
-        return pickle.dumps((tuple(map(tuple, report.replies)), *report[1:]), 5)
+            return pickle.dumps(error)
 
     async def facts(self) -> SiteFacts:
         """Facts of the site: its node and its address."""
@@ -127,11 +126,10 @@ class RaySite:
 
     async def sync(self, order: SiteOrder) -> SiteReport:
         """Send an order, and return the site's report."""
-        message = pickle.dumps((tuple(map(tuple, order.requests)), *order[1:]), 5)
-        report = pickle.loads(await self._exchange(message))
-        if isinstance(report, str):
-            raise SiteGone(report)
-        return SiteReport(*report)
+        report: SiteReport | SiteGone = pickle.loads(await self._exchange(pickle.dumps(order, 5)))
+        if isinstance(report, SiteGone):
+            raise report
+        return report
 
     async def end(self, at_once: bool) -> None:
         await self._cluster.call(self._actor.end.remote(at_once))

@@ -9,6 +9,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Answer, Endpoint, RetryGate
 from adaptive_eval.graders.attempts import grade_or_error
 from adaptive_eval.graders.pool import GradingPool
-from adaptive_eval.graders.types import Marks, WorkerSettings
+from adaptive_eval.graders.types import Marks, WorkerSettings, with_marks
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
@@ -42,7 +43,6 @@ from adaptive_eval.sites.messages import (
     SiteRequest,
     SiteSetup,
     encode_error,
-    pack_answer,
 )
 from adaptive_eval.supplies.launched import ServerOpener, require_programs
 from adaptive_eval.supplies.opening import file_name, within_open_files
@@ -132,7 +132,7 @@ class SiteWorker:
         """Start requests, and apply permits and cancellations, which may concern requests of the same order."""
         for number, allowed in order.allowed:
             self._permits.give(number, allowed)
-        for request in map(SiteRequest._make, order.requests):
+        for request in order.requests:
             task = self._tasks[request.number] = asyncio.create_task(self._answer(request))
             task.add_done_callback(partial(self._on_end, request))
         for number in order.dropped:
@@ -201,8 +201,7 @@ class SiteWorker:
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return
-        marks = [await self._grade(answer, question) for answer in answers]
-        self._reply(SiteReply(request.number, tuple(map(pack_answer, answers, marks))))
+        self._reply(SiteReply(request.number, tuple([await self._grade(answer, question) for answer in answers])))
 
     async def _sample(self, endpoint: Endpoint, request: SiteRequest, retry_gate: RetryGate | None) -> Sequence[Answer]:
         """Send a request to the endpoint of the server that is up."""
@@ -210,11 +209,14 @@ class SiteWorker:
         seeds = range(request.first, request.first + request.size)
         return await endpoint.sample(self._site_data.prompts[request.question], seeds, retry_gate)
 
-    async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:
-        """Grade an answer, with as many attempts as on the head; None if the head grades."""
+    async def _grade(self, answer: Answer, question: Question) -> Answer:
+        """The answer with its grader's marks, after as many attempts as on the head; as it is if the head grades."""
         if (grading := self._grading) is None:
-            return None
-        return await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)
+            return answer
+        marks = await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)
+        if isinstance(marks, GraderError):
+            return replace(with_marks(answer, Marks({}, None)), marks=None, trouble=marks)
+        return with_marks(answer, Marks(dict(marks.signals), marks.extracted))
 
     def _record_event(self, event: Event) -> None:
         """Record an event of the server."""

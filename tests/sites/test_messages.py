@@ -33,7 +33,6 @@ from adaptive_eval.sites.messages import (
     SiteRequest,
     SiteSetup,
     listen,
-    pack_answer,
 )
 from adaptive_eval.sites.worker import SiteWorker
 
@@ -241,7 +240,7 @@ async def test_what_comes_from_a_site_is_named_by_its_place() -> None:
     (replica,) = endpoint.stats.replicas
     assert replica == ReplicaStats("site 1 on gpu-07", True, 2, 16), "servers of several nodes have one address"
 
-    answer = pack_answer(Answer("42", "stop", 0, "http://127.0.0.1:8000/v1", 0.1), None)
+    answer = Answer("42", "stop", 0, "http://127.0.0.1:8000/v1", 0.1)
     site.reports.put_nowait(SiteReport((SiteReply(site.requests[0].number, (answer,)),), stats=inside))
     (first,) = await asked[0]
     assert (first.text, first.replica) == ("42", "site 1 on gpu-07")
