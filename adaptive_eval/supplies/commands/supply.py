@@ -127,7 +127,7 @@ class CommandClient:
         async with _errors_of_machine(), self._folders.folder() as folder:
             ended = await self._line.run(text, folder, self._folders.holds)
             needs_score = self._takes_score(question)
-            outcome = read_outcome(ended, config.timeout, self._redactor, needs_score=needs_score)
+            outcome = read_outcome(ended, self._redactor, needs_score=needs_score)
             result = outcome.result
             if outcome.problem is None and result is not None:
                 if result.score is not None and not needs_score:
