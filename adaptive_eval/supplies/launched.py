@@ -19,7 +19,7 @@ from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.launch.types import place_names, place_variables
 from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post, Supply
-from adaptive_eval.supplies.opening import Models, OpenedHosts, RunServers, SuppliedModel, SupplyContext, file_name
+from adaptive_eval.supplies.opening import Models, OpenedHosts, SuppliedModel, SupplyContext, file_name
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
 
 
@@ -33,12 +33,10 @@ class LaunchedSupply(EndpointSupply):
         pooled: Mapping[int, PooledModel],
         post: Post,
         on_error: Callable[[BaseException], None],
-        servers: RunServers,
         *,
         is_capped: bool,
     ) -> None:
         super().__init__(models, post, on_error, is_capped=is_capped)
-        servers.hosts += hosts
         self.pool = ServerPool(hosts, pooled, post, self.post_capacity, on_error)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
@@ -60,25 +58,20 @@ class LaunchedSupply(EndpointSupply):
 def open_supply(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
     """Open these models, whose servers are on this machine or elsewhere; raises `ConfigError`."""
     opened = hosts_here(context, models) if context.remote is None else context.remote(context, models)
+    context.servers.hosts += opened.hosts
+    limits = {number: model.config.concurrency for number, model in models.items()}
     supply = LaunchedSupply(
         opened.hosts,
+        {number: model.asked(opened.clients[number], limits[number].in_flight) for number, model in models.items()},
         {
-            number: model.asked(opened.clients[number], model.config.concurrency.in_flight)
+            number: PooledModel(model.name, limits[number].in_flight * limits[number].samples_per_request)
             for number, model in models.items()
         },
-        {number: pooled_model(model) for number, model in models.items()},
         context.post,
         context.on_error,
-        context.servers,
         is_capped=context.is_capped,
     )
     return dict.fromkeys(models, supply)
-
-
-def pooled_model(model: SuppliedModel) -> PooledModel:
-    """A model as one whose servers a pool starts."""
-    limits = model.config.concurrency
-    return PooledModel(model.name, limits.in_flight * limits.samples_per_request)
 
 
 def hosts_here(context: SupplyContext, models: Models) -> OpenedHosts:

@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun
@@ -136,13 +136,6 @@ class OpenedHosts:
     clients: Mapping[int, ServedEndpoint]
 
 
-class OpenSupply(Protocol):
-    """Opens the supplies of some models."""
-
-    def __call__(self, context: "SupplyContext", models: Models) -> Mapping[int, Supply]:
-        """The supply of each of these models; nothing is asked or started yet. Raises `ConfigError`."""
-
-
 @dataclass(frozen=True)
 class SupplyContext:
     """Values that a supply may need to open its models."""
@@ -210,6 +203,8 @@ class SupplyContext:
         return dict.fromkeys(asked, EndpointSupply(asked, self.post, self.on_error, is_capped=self.is_capped))
 
 
+OpenSupply = Callable[[SupplyContext, Models], Mapping[int, Supply]]
+"""Opens the supply of each of these models; nothing is asked or started yet. Raises `ConfigError`."""
 OpenRemote = Callable[[SupplyContext, Models], OpenedHosts]
 """Opens hosts of these models on other machines; nothing is started yet."""
 

@@ -28,7 +28,6 @@ from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServerRests, ServersNoticed
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.supplies.launched import LaunchedSupply
-from adaptive_eval.supplies.opening import RunServers
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
 
 ADA, BOB, CYD = range(3)
@@ -384,9 +383,7 @@ class PooledBed(MachineBed):
         models = {model: AskedModel(served[model], self.slots, cost_of) for model in MODELS}
         pooled = {model: PooledModel(NAMES[model], self.slots * self.samples) for model in MODELS}
         is_capped = self.plan.budget.bought
-        self.supplied = LaunchedSupply(
-            self.places, models, pooled, driver.post, driver.fail, RunServers(), is_capped=is_capped
-        )
+        self.supplied = LaunchedSupply(self.places, models, pooled, driver.post, driver.fail, is_capped=is_capped)
         return self.supplied
 
     def _asking(self, model: int) -> AskServer:
