@@ -10,7 +10,7 @@ from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.launch.endpoint import AskServer, ServedPlace
 from adaptive_eval.launch.types import LaunchConfig, spelled_flag
 from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SiteService
-from adaptive_eval.sites.messages import TIMEOUTS, SiteData, SiteSetup, SiteTimeouts
+from adaptive_eval.sites.messages import SiteData, SiteSetup, SiteTimeouts
 from adaptive_eval.supplies.opening import Models, OpenedHosts, SuppliedModel, SupplyContext, file_name
 
 SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
@@ -54,28 +54,22 @@ def format_resources(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{word} {amount:g}" for word, amount in resources.items()) or "nothing"
 
 
-class RunSites:
-    """Opens the sites of a run on a cluster."""
-
-    def __init__(self, cluster: SitePlacing, timeouts: SiteTimeouts = TIMEOUTS) -> None:
-        self._cluster, self._timeouts = cluster, timeouts
-
-    def open(self, context: SupplyContext, models: Models) -> OpenedHosts:
-        """Create a host for each site, which has no place yet, and a client for each model with sites."""
-        config, hosts = context.config, list[SiteHost]()
-        clients = {number: context.served(model, _asking(model)) for number, model in models.items()}
-        numbers, inputs = {model.name: number for number, model in models.items()}, _site_inputs(context)
-        for group in config.serving_groups:
-            site_group = SiteGroup(self._cluster, resources_of_group(config, group), self._timeouts)
-            for site, name in _group_places(config, group):
-                services = {}
-                for index in group.models:
-                    (setup, site_data), place = inputs[index], ServedPlace()
-                    number = numbers[setup.model.name]
-                    clients[number].add(place)
-                    services[number] = SiteService(replace(setup, site=site), site_data, clients[number], place)
-                hosts.append(SiteHost(site, f"{config.name}/{name}", services, site_group))
-        return OpenedHosts(hosts, clients)
+def open_sites(cluster: SitePlacing, timeouts: SiteTimeouts, context: SupplyContext, models: Models) -> OpenedHosts:
+    """Create a host for each site on a cluster, which has no place yet, and a client for each model with sites."""
+    config, hosts = context.config, list[SiteHost]()
+    clients = {number: context.served(model, _asking(model)) for number, model in models.items()}
+    numbers, inputs = {model.name: number for number, model in models.items()}, _site_inputs(context)
+    for group in config.serving_groups:
+        site_group = SiteGroup(cluster, resources_of_group(config, group), timeouts)
+        for site, name in _group_places(config, group):
+            services = {}
+            for index in group.models:
+                (setup, site_data), place = inputs[index], ServedPlace()
+                number = numbers[setup.model.name]
+                clients[number].add(place)
+                services[number] = SiteService(replace(setup, site=site), site_data, clients[number], place)
+            hosts.append(SiteHost(site, f"{config.name}/{name}", services, site_group))
+    return OpenedHosts(hosts, clients)
 
 
 def _asking(model: SuppliedModel) -> AskServer:

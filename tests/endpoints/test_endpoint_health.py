@@ -249,7 +249,7 @@ async def test_check_does_not_wait_for_a_silent_server(endpoint: Opener, monkeyp
     async def silent(asked: Exchange) -> None:
         await asyncio.sleep(5)
 
-    monkeypatch.setattr("adaptive_eval.endpoints.checking.CHECK_SECONDS", 0.2)
+    monkeypatch.setattr("adaptive_eval.endpoints.endpoint.CHECK_SECONDS", 0.2)
     async with raw_server(silent) as server:
         health = await endpoint(server.base_url, timeout=60.0).check()
     assert health.replicas[0].detail == "no answer within 0.2 s"

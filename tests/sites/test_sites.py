@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +26,8 @@ from adaptive_eval.running.start import execute
 from adaptive_eval.running.watching import Watcher
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
-from adaptive_eval.sites.opening import RunSites, require_sites, site_resources
+from adaptive_eval.sites.messages import TIMEOUTS
+from adaptive_eval.sites.opening import open_sites, require_sites, site_resources
 
 SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
 Kind = TypeVar("Kind", bound=Event)
@@ -52,7 +54,9 @@ def written(site: Site, **changes: object) -> Path:
 def run_at(cluster: NearCluster, config: Path, site: Site, watcher: Watcher = NOBODY) -> ExitCode:
     """The run with these sites, in the directory of its name."""
     prepared = prepare(load_config(config, ()))
-    running = execute(prepared, site.directory(), watcher, lambda ended: None, sites=RunSites(cluster).open)
+    running = execute(
+        prepared, site.directory(), watcher, lambda ended: None, sites=partial(open_sites, cluster, TIMEOUTS)
+    )
     return asyncio.run(running)
 
 
