@@ -89,8 +89,8 @@ class KeptProcess:
         however this process ends. `grace`: seconds between asking the group to end and killing it.
         """
         numbers = "-" if streams is None else ",".join(map(str, streams))
-        try:
-            started = await asyncio.create_subprocess_exec(
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", keeper.__file__, str(grace), numbers, *command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -100,13 +100,17 @@ class KeptProcess:
                 start_new_session=True,
                 pass_fds=(*holds, *(streams or ())),
             )
+        )
+        try:
+            started = await asyncio.shield(starting)
+            word, _, detail = (await _read_line(started)).partition(" ")
         except OSError as error:
             raise LaunchFailed(f"cannot be started: {error}") from error
-        try:
-            word, _, detail = (await _read_line(started)).partition(" ")
         except asyncio.CancelledError:
-            _close_stdin(started, at_once=True)
-            await started.wait()
+            with suppress(OSError):  # asyncio would kill the keeper, and leave what the command has started
+                started = await starting
+                _close_stdin(started, at_once=True)
+                await started.wait()
             raise
         if word != "pid":
             await started.wait()

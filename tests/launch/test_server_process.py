@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from patient_time import HANGS
+from patient_time import HANGS, until
 from processes import SERVER, gone, running
 
 from adaptive_eval.base.errors import LaunchFailed
@@ -131,6 +132,30 @@ async def test_nobody_is_left_when_the_keeper_is_killed(tmp_path: Path, port: in
     os.kill(process._keeper.pid, signal.SIGKILL)
     assert await process.status is None
     assert gone(str(port))
+
+
+async def test_nobody_is_left_when_a_start_is_cancelled_as_soon_as_the_command_runs(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, go_on = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def create_slowly(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await create(*command, **options)
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            process.kill()  # as asyncio does
+            raise
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", create_slowly)
+    starting = asyncio.create_task(server(tmp_path, port, "child"))
+    await until(lambda: (tmp_path / "log").exists() and "child" in (tmp_path / "log").read_text())
+    starting.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait([starting], timeout=HANGS)
+    assert starting.cancelled() and gone(str(port))
 
 
 KILLED_BETWEEN = """
