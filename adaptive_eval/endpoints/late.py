@@ -133,7 +133,7 @@ class LateRequests:
     ) -> None:
         """`stream` turns on streaming for a request and for later ones, if possible."""
         self._replicas, self._stream = replicas, stream
-        self._traffic, self._settings, self._note = context.traffic, context.settings, context.servers.note_first
+        self._traffic, self._settings, self._note = context.traffic, context.settings, context.servers.note
         self.times = ResponseTimes(context.sampling.longest_answer, context.settings, context.earlier or EarlierTimes())
         self._replaced = 0
         """Requests that were late by age, except those whose answer then took as long."""

@@ -180,11 +180,6 @@ class IdentifiedServers:
         if sum(other.kind == notice.kind for other in self._notices) < MAX_LISTED:
             self._notices.setdefault(notice)
 
-    def note_first(self, notice: Notice) -> None:
-        """Add a notice, unless there is one of its kind."""
-        if all(other.kind != notice.kind for other in self._notices):
-            self.note(notice)
-
     @property
     def notices(self) -> tuple[Notice, ...]:
         """The notices so far."""

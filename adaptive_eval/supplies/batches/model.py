@@ -58,7 +58,7 @@ class ModelBatches(Supply):
         self._on_error, self._is_capped = on_error, is_capped
         self._traffic = Traffic(has_answered=has_answered)
         self._calls = BatchCalls(model.name, service, attempts, now, self._note)
-        self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._awaiting_permit))
+        self._gatherer = BatchGatherer(self._calls, self._encode, self._begin)
         self._batches: dict[str, ServiceBatch] = {}
         """Batches that have not ended, by key."""
         self._waiting: dict[int, WaitingRequest] = {}
@@ -66,8 +66,6 @@ class ModelBatches(Supply):
         self._tasks: set[asyncio.Task[object]] = set()
         self._pauses: dict[int, asyncio.TimerHandle] = {}
         """Requests that wait until the service may have room."""
-        self._awaiting_permit: set[int] = set()
-        """Lost requests that the caps have neither allowed nor refused: the next batch waits for them."""
         self._is_stopping = False
         self._has_new = False
         """Whether this start has asked for trials that no earlier start had in flight."""
@@ -102,7 +100,6 @@ class ModelBatches(Supply):
         """Request a lost answer again, or not."""
         if (waiting := self._waiting.get(request)) is None:
             return
-        self._awaiting_permit.discard(request)
         if allowed:
             self._ask(waiting)
         else:
@@ -224,7 +221,6 @@ class ModelBatches(Supply):
             reason = f"given up after {waiting.attempts} batches; in the last one: {outcome.reason}"
             self._fail(waiting, RequestFailure.UNAVAILABLE, reason)
         elif outcome.lost and self._is_capped:
-            self._awaiting_permit.add(waiting.request.id)
             self._post(Wasted(self._number, 0, None, waiting.request.id))
         elif outcome.pause and not self._is_stopping:
             pause = min(calls.longest_poll, calls.retry_pause * 2.0 ** min(waiting.attempts, 10))
@@ -236,7 +232,6 @@ class ModelBatches(Supply):
     def _fail(self, waiting: WaitingRequest, kind: RequestFailure, reason: str = "") -> None:
         request = waiting.request.id
         if self._waiting.pop(request, None) is not None:
-            self._awaiting_permit.discard(request)
             if (pause := self._pauses.pop(request, None)) is not None:
                 pause.cancel()
             self._post(Failed(request, kind, reason))
