@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from math import inf
 
 from adaptive_eval.base.errors import Rejected, Unavailable
@@ -115,7 +114,6 @@ class RequestSender:
         self._context, self._replies = context, replies
         self._caller, self._servers = context.caller, context.servers
         self._traffic, self._clock = context.traffic, context.clock
-        self._limit = context.sampling.timeout
         self.streaming: bool | None = context.config.stream
         """Whether the servers stream; None while unknown."""
         self._streams_since = -inf
@@ -176,7 +174,6 @@ class RequestSender:
                     expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
                 body: Mapping[str, object] = stream_if_several(request.body) if server.llama else request.body
                 attempt.send(self._clock(), bool(body.get("stream")))
-                attempt.timer = asyncio.get_running_loop().call_later(self._limit, self._time_out, attempt)
                 reply = await self._caller.send(replica.url, body, attempt)
             now = self._clock()
             answers = self._read(request, replica, reply, server_share.mean_share(now))
@@ -193,23 +190,12 @@ class RequestSender:
             server_share.leave(self._clock())
             traffic.in_flight -= 1
             del self.replicas.attempts[attempt]
-            if attempt.timer is not None:
-                attempt.timer.cancel()
             self.replicas.release(replica)
         self._learn(request, answers, reply, attempt, now)
         used = traffic.count_answers(answers, request.attempts)
         if expected:
             self._pacer.correct(expected, used)
         return answers
-
-    def _time_out(self, attempt: Attempt, *, is_read: bool = False) -> None:
-        """End an attempt at its time limit; what came while this process did not run `is_read` before."""
-        pause = self._context.settings.longest_tick
-        if not is_read and self._clock() - attempt.sent_at > self._limit + pause:
-            end = partial(self._time_out, attempt, is_read=True)
-            attempt.timer = asyncio.get_running_loop().call_later(pause, end)
-            return
-        attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
 
     def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, share: float) -> list[Answer]:
         """Answers in a reply to a request; `share` is its model's share of the server's time."""

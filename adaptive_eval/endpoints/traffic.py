@@ -71,8 +71,6 @@ class Attempt(CancelScope):
         self.longest_silence = 0.0
         """The longest silence after the first piece."""
         self.streamed = False
-        self.timer: asyncio.TimerHandle | None = None
-        """Ends it at its time limit."""
 
     def send(self, now: float, streamed: bool) -> None:
         """Record that the attempt is sent now."""
