@@ -149,8 +149,7 @@ class LateRequests:
         if now - self._ticked_at > self._settings.longest_tick:
             self._pauses.append((now, now - self._ticked_at - self._settings.tick))
         self._ticked_at = now
-        if not self._pauses or now - self._pauses[-1][0] > self._settings.longest_tick:  # else answers may be unread
-            self._time_out(now)
+        self._time_out(now)
         for late in sorted(self._late(now), key=lambda late: late.seconds, reverse=True):
             request = late.attempt.request
             is_new = late.by_age and not request.late_by_age
@@ -160,9 +159,13 @@ class LateRequests:
                 self._end(late, now)
 
     def _time_out(self, now: float) -> None:
+        """End attempts over their limit, if this process did not run meanwhile after time to read what has come."""
         for attempt in self._replicas.attempts:
-            if attempt.is_sent and now - attempt.sent_at >= self._limit:
-                attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
+            over, to_read = now - attempt.sent_at - self._limit, self._settings.longest_tick
+            if attempt.is_sent and over >= 0.0:
+                attempt.overdue_at = min(attempt.overdue_at, now)
+                if over <= to_read or now - attempt.overdue_at >= to_read:
+                    attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
 
     def _end(self, late: LateAttempt, now: float) -> None:
         """End an attempt, so that its request is sent again."""

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.replica import FailureRounds, Replica
@@ -71,6 +72,8 @@ class Attempt(CancelScope):
         self.longest_silence = 0.0
         """The longest silence after the first piece."""
         self.streamed = False
+        self.overdue_at = inf
+        """When it was found to be over its time limit."""
 
     def send(self, now: float, streamed: bool) -> None:
         """Record that the attempt is sent now."""

@@ -1,8 +1,8 @@
 """Messages between the head of a run and its sites, and the connections that carry them.
 
-Requests and answers are sent many in one message: a message costs as much as fifty of them. Each
-connection carries one message in bytes at a time, and its reply: a Ray call takes many times the CPU. A site listens on
-its node's address, and accepts only clients with a secret that is sent by a Ray call.
+Requests and answers are sent many in one message: a message costs as much as fifty of them. Each connection carries one
+message in bytes at a time, and its reply: a Ray call takes many times the CPU. A site listens on its node's address,
+and accepts only clients with a secret that is sent by a Ray call.
 """
 
 import asyncio
