@@ -35,6 +35,9 @@ class WellEndpoint:
     async def check(self) -> Health:
         return Health(())
 
+    async def unreachable(self) -> str | None:
+        return None
+
     async def close(self) -> None:
         return None
 

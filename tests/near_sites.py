@@ -9,7 +9,7 @@ from patient_time import until
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.sites.host import PlaceWait, SiteOrigin
+from adaptive_eval.sites.host import PlaceWait
 from adaptive_eval.sites.messages import (
     SiteBegun,
     SiteData,
@@ -17,7 +17,6 @@ from adaptive_eval.sites.messages import (
     SiteGone,
     SiteOrder,
     SiteReport,
-    SiteSecrets,
     SiteSetup,
 )
 from adaptive_eval.sites.worker import SiteWorker
@@ -35,8 +34,8 @@ class NearSite:
         self.orders: list[SiteOrder] = []
         self.sent_reports: list[SiteReport] = []
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, material: SiteData) -> SiteBegun:
-        return _sent(await self._worker.begin(*_sent((setup, site_secrets, material))))
+    async def begin(self, setup: SiteSetup, material: SiteData) -> SiteBegun:
+        return _sent(await self._worker.begin(*_sent((setup, material))))
 
     async def sync(self, order: SiteOrder) -> SiteReport:
         self._require()
@@ -88,7 +87,7 @@ class NearCluster:
     def _here(self) -> int:
         return sum(not site.gone for _, site in self.placed)
 
-    async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> SiteOrigin:
+    async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> tuple[NearSite, SiteFacts]:
         life = self.lives.pop(0) if self.lives else None
         if life == "nowhere":
             awaited.report_missing("GPU 8", "the cluster has none")
@@ -98,7 +97,7 @@ class NearCluster:
         self.peak = max(self.peak, self._here + 1)
         site = NearSite(life)
         self.placed.append((name, site))
-        return SiteOrigin(site, SiteFacts(f"node{len(self.placed)}", 1, __version__, "0,1", "ab12"))
+        return site, SiteFacts(f"node{len(self.placed)}", 1, __version__, "0,1", "ab12")
 
     def of(self, words: Iterable[str]) -> list[NearSite]:
         """The sites whose names have all of these words in them."""

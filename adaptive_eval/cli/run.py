@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -168,8 +169,8 @@ def _open_sites(address: str | None, config: RunConfig) -> Iterator[OpenRemote |
     from adaptive_eval.sites import messages
     from adaptive_eval.sites.cluster import RayCluster
     from adaptive_eval.sites.nodes import join_cluster
-    from adaptive_eval.sites.opening import RunSites, require_sites
+    from adaptive_eval.sites.opening import open_sites, require_sites
 
     require_sites(config)
     with join_cluster(address) as ray:
-        yield RunSites(RayCluster(ray), messages.TIMEOUTS).open
+        yield partial(open_sites, RayCluster(ray), messages.TIMEOUTS)

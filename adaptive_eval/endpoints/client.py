@@ -183,7 +183,7 @@ class Caller:
     ) -> tuple[Incoming, bytes]:
         """Send one request and read its response; returns it with the part of its body that was not fed to `reader`."""
         content = orjson.dumps(body)
-        response = await self._posters[base_url].post(content, longest_response(body, len(content)))
+        response = await self._posters[base_url](content, longest_response(body, len(content)))
         return response, await read_to_end(response, reader, attempt)
 
     async def models(self, base_url: str) -> Reply:

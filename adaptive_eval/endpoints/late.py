@@ -133,8 +133,9 @@ class LateRequests:
     ) -> None:
         """`stream` turns on streaming for a request and for later ones, if possible."""
         self._replicas, self._stream = replicas, stream
-        self._traffic, self._settings, self._note = context.traffic, context.settings, context.servers.note_first
+        self._traffic, self._settings, self._note = context.traffic, context.settings, context.servers.note
         self.times = ResponseTimes(context.sampling.longest_answer, context.settings, context.earlier or EarlierTimes())
+        self._limit = context.sampling.timeout
         self._replaced = 0
         """Requests that were late by age, except those whose answer then took as long."""
         self._helped_at = self._next_at = -inf
@@ -144,10 +145,11 @@ class LateRequests:
         """When this process did not run: the end of each pause, and its seconds."""
 
     def tick(self, now: float) -> None:
-        """End late attempts, the latest first."""
+        """End attempts at their time limit, and late ones, the latest first."""
         if now - self._ticked_at > self._settings.longest_tick:
             self._pauses.append((now, now - self._ticked_at - self._settings.tick))
         self._ticked_at = now
+        self._time_out(now)
         for late in sorted(self._late(now), key=lambda late: late.seconds, reverse=True):
             request = late.attempt.request
             is_new = late.by_age and not request.late_by_age
@@ -155,6 +157,15 @@ class LateRequests:
                 self._note(Notice("many_late", TOO_MANY_LATE.format(1 / self._settings.late_replaced)))
             elif late.since < self._helped_at or now >= self._next_at:
                 self._end(late, now)
+
+    def _time_out(self, now: float) -> None:
+        """End attempts over their limit, if this process did not run meanwhile after time to read what has come."""
+        for attempt in self._replicas.attempts:
+            over, to_read = now - attempt.sent_at - self._limit, self._settings.longest_tick
+            if attempt.is_sent and over >= 0.0:
+                attempt.overdue_at = min(attempt.overdue_at, now)
+                if over <= to_read or now - attempt.overdue_at >= to_read:
+                    attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
 
     def _end(self, late: LateAttempt, now: float) -> None:
         """End an attempt, so that its request is sent again."""

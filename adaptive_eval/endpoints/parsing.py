@@ -163,78 +163,6 @@ class _Choice:
         return choice | ({"message": {"content": None} | texts} if chat else {"text": ""} | texts)
 
 
-class StreamedResponse:
-    """The response that the request would get without streaming, assembled from the events so far; `clock` dates the
-    first token.
-
-    There is one difference: llama-server sends the usage after each choice, and each choice keeps its own.
-    """
-
-    def __init__(self, chat: bool, clock: Callable[[], float]) -> None:
-        self._chat = chat
-        self._clock = clock
-        self._choices: dict[int, _Choice] = {}
-        self._usage: dict[str, Any] | None = None
-        self._last_ended: _Choice | None = None
-        """The choice that ended last."""
-        self._fields: dict[str, object] = {"model": None, "timings": None, "id": None}
-        """Value of each field in the newest event that has it; the first value for `id`."""
-        self.first_token_at: float | None = None
-
-    def add(self, event: dict[str, Any]) -> None:
-        """Add one event."""
-        fields = self._fields
-        if isinstance(model := event.get("model"), str) and model:
-            fields["model"] = model
-        event_id = event.get("id") or fields["id"]
-        if fields["id"] is None:
-            fields["id"] = event_id
-        if "timings" in event:
-            fields["timings"] = event["timings"]
-        choices = event.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if not isinstance(choice, dict):
-                continue
-            if isinstance(index := 0 if choice.get("index") is None else choice["index"], int):
-                self._add_part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice, event_id)
-        if isinstance(usage := event.get("usage"), dict):
-            self._usage = usage
-            if self._last_ended is not None:
-                self._last_ended.usage = usage
-
-    def _add_part(self, choice: _Choice, part: dict[str, Any], event_id: object) -> None:
-        """Add one event's part of a choice."""
-        if choice.add(part, event_id) and self.first_token_at is None:
-            self.first_token_at = self._clock()
-        if isinstance(part.get("finish_reason"), str):
-            self._last_ended = choice
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether there are choices, and all have ended."""
-        return bool(self._choices) and all(choice.finish_reason for choice in self._choices.values())
-
-    def payload(self) -> dict[str, Any]:
-        """The assembled response. A choice without a finish reason has none here, for the reader to interpret.
-
-        Raises `Failure` if several answers share an index.
-        """
-        if any(choice.resumed for choice in self._choices.values()):
-            raise Failure(FailureKind.BAD_RESPONSE, "the stream continues a choice that has ended")
-        if any(choice.is_spliced for choice in self._choices.values()):
-            raise Failure(FailureKind.BAD_RESPONSE, "the stream goes on with another response, by its ids")
-        # without usage, a server sends about one token per event
-        steps = sum(choice.steps for choice in self._choices.values())
-        has_usage_each = len(self._choices) > 1 and all(choice.usage for choice in self._choices.values())
-        payload: dict[str, Any] = {
-            "choices": [
-                choice.payload(index, self._chat, has_usage_each) for index, choice in sorted(self._choices.items())
-            ],
-            "usage": self._usage or {"completion_tokens": steps},
-        }
-        return payload | {name: value for name, value in self._fields.items() if value is not None}
-
-
 def parse_server_json(body: bytes) -> object:
     """Parse JSON, with `?` or U+FFFD for invalid characters; raises `ValueError` if it is still invalid."""
     body = strip_byte_order_mark(body)
@@ -264,10 +192,21 @@ def is_comment(chunk: bytes) -> bool:
 
 
 class StreamReader:
-    """Turns the bytes of an event stream into the whole response; `clock` dates the first token."""
+    """Turns the bytes of an event stream into the response that the request would get without streaming.
+
+    There is one difference: llama-server sends the usage after each choice, and each choice keeps its own.
+    """
 
     def __init__(self, chat: bool, clock: Callable[[], float]) -> None:
-        self._response = StreamedResponse(chat, clock)
+        """`clock` dates the first token."""
+        self._chat, self._clock = chat, clock
+        self.first_token_at: float | None = None
+        self._choices: dict[int, _Choice] = {}
+        self._usage: dict[str, Any] | None = None
+        self._last_ended: _Choice | None = None
+        """The choice that ended last."""
+        self._fields: dict[str, object] = {"model": None, "timings": None, "id": None}
+        """Value of each field in the newest event that has it; the first value for `id`."""
         self._partial_line = b""
         self._is_done = False
         self._name = b""
@@ -278,11 +217,6 @@ class StreamReader:
         self._start = b""
         """Bytes so far, while they do not show the kind of response."""
         self._size = 0
-
-    @property
-    def first_token_at(self) -> float | None:
-        """Time of the first token."""
-        return self._response.first_token_at
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes, split anywhere."""
@@ -343,7 +277,35 @@ class StreamReader:
             raise Failure(FailureKind.BAD_RESPONSE, f"an event of the stream is of type {type(event).__name__}")
         if find_error(event) is not None:
             self._record_error(data)
-        self._response.add(event)
+        self._add(event)
+
+    def _add(self, event: dict[str, Any]) -> None:
+        """Add one event."""
+        fields = self._fields
+        if isinstance(model := event.get("model"), str) and model:
+            fields["model"] = model
+        event_id = event.get("id") or fields["id"]
+        if fields["id"] is None:
+            fields["id"] = event_id
+        if "timings" in event:
+            fields["timings"] = event["timings"]
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict):
+                continue
+            if isinstance(index := 0 if choice.get("index") is None else choice["index"], int):
+                self._add_part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice, event_id)
+        if isinstance(usage := event.get("usage"), dict):
+            self._usage = usage
+            if self._last_ended is not None:
+                self._last_ended.usage = usage
+
+    def _add_part(self, choice: _Choice, part: dict[str, Any], event_id: object) -> None:
+        """Add one event's part of a choice."""
+        if choice.add(part, event_id) and self.first_token_at is None:
+            self.first_token_at = self._clock()
+        if isinstance(part.get("finish_reason"), str):
+            self._last_ended = choice
 
     def replacement(self) -> bytes | None:
         """The error as JSON, or the whole response, that arrived instead of a stream; None for a stream."""
@@ -355,7 +317,22 @@ class StreamReader:
         return self._error
 
     def payload(self) -> dict[str, Any]:
-        """The response; raises `Failure` if the stream stopped early."""
-        if not (self._is_done or self._response.has_ended):
+        """The assembled response. A choice without a finish reason has none here, for the reader to interpret.
+
+        Raises `Failure` if the stream stopped early, or if several answers share an index.
+        """
+        choices = self._choices
+        if not (self._is_done or (choices and all(choice.finish_reason for choice in choices.values()))):
             raise Failure(FailureKind.RESET, "the stream ended before the answer was complete")
-        return self._response.payload()
+        if any(choice.resumed for choice in choices.values()):
+            raise Failure(FailureKind.BAD_RESPONSE, "the stream continues a choice that has ended")
+        if any(choice.is_spliced for choice in choices.values()):
+            raise Failure(FailureKind.BAD_RESPONSE, "the stream goes on with another response, by its ids")
+        # without usage, a server sends about one token per event
+        steps = sum(choice.steps for choice in choices.values())
+        has_usage_each = len(choices) > 1 and all(choice.usage for choice in choices.values())
+        payload: dict[str, Any] = {
+            "choices": [choice.payload(index, self._chat, has_usage_each) for index, choice in sorted(choices.items())],
+            "usage": self._usage or {"completion_tokens": steps},
+        }
+        return payload | {name: value for name, value in self._fields.items() if value is not None}

@@ -43,7 +43,6 @@ class ReplicaSet:
         self._given_up_reason: str | None = None
         self._lost_since: float | None = None
         """When the last replica was suspended."""
-        self._timer: asyncio.TimerHandle | None = None
         self._probes: Tasks = {}
         self._readings: Tasks = {}
 
@@ -58,7 +57,6 @@ class ReplicaSet:
             return replica
         place: asyncio.Future[Replica] = asyncio.get_running_loop().create_future()
         self._waiting.append((place, avoid))
-        self._await_pause()
         try:
             return await place
         except asyncio.CancelledError:
@@ -72,27 +70,16 @@ class ReplicaSet:
         self.assign_places()
 
     def assign_places(self) -> None:
-        """Assign free places to waiting attempts; called whenever a replica may have become usable."""
+        """Assign free places to waiting attempts; called at each tick, and when a replica may have become usable."""
         while self._waiting:
             place, avoid = self._waiting[0]
             if not place.done():
                 replica = self._choose(avoid)
                 if replica is None:
-                    self._await_pause()
                     return
                 replica.send(self._clock())
                 place.set_result(replica)
             self._waiting.popleft()
-
-    def _await_pause(self) -> None:
-        """Assign places when the next pause of a replica ends."""
-        now = self._clock()
-        ends = [replica.free_at for replica in self.replicas if replica.healthy and replica.free_at > now]
-        if ends:
-            if self._timer is not None:
-                self._timer.cancel()
-            # slightly later, since a timer may fire just before its time
-            self._timer = asyncio.get_running_loop().call_later(min(ends) - now + 0.001, self.assign_places)
 
     def _choose(self, avoid: Replica | None) -> Replica | None:
         now = self._clock()

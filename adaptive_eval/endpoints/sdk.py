@@ -14,7 +14,6 @@ import orjson
 
 from adaptive_eval.endpoints.client import Caller, read_to_end
 from adaptive_eval.endpoints.parsing import StreamReader
-from adaptive_eval.endpoints.server_access import ServerAccess
 from adaptive_eval.endpoints.traffic import Attempt
 from adaptive_eval.endpoints.transport import (
     MAX_BYTES_EXTENSION,
@@ -36,16 +35,14 @@ class SdkCaller(Caller):
     def __init__(self, config: EndpointConfig, sampling: Sampling, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(config, sampling, keys, folder)
         self._health_urls = {base_url: f"{base_url}/models" for base_url in config.replicas}
-        # httpx2 adds this header to the SDK's own, for compressions that it may not support
-        self._sdk_http = ServerAccess(config, folder).client({"Accept-Encoding": "identity"})
-        self._sdk_http.event_hooks = {"request": [_bound]}
+        self._http.event_hooks = {"request": [_bound]}
         self._clients = {
             base_url: openai.AsyncOpenAI(
                 api_key=NO_KEY,
                 base_url=base_url,
                 default_headers=self._headers,
                 max_retries=0,
-                http_client=self._sdk_http,
+                http_client=self._http,
             )
             for base_url in config.replicas
         }
@@ -76,11 +73,6 @@ class SdkCaller(Caller):
     async def fetch_outside_api(self, base_url: str, path: str) -> bytes:
         """Nothing: the SDK is for gateways and proxies, which hide their servers."""
         return b""
-
-    async def close(self) -> None:
-        """Close every connection."""
-        await super().close()
-        await self._sdk_http.aclose()
 
 
 async def _bound(request: httpx2.Request) -> None:

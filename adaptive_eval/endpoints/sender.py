@@ -1,8 +1,7 @@
 """Makes single attempts: takes a place at a replica, sends the request, reads the reply, returns the place."""
 
 import asyncio
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 
 from adaptive_eval.base.errors import Rejected, Unavailable
@@ -20,7 +19,6 @@ from adaptive_eval.endpoints.failures import (
     error_signal,
 )
 from adaptive_eval.endpoints.late import LateRequests
-from adaptive_eval.endpoints.pacing import RateLimits
 from adaptive_eval.endpoints.replica import Replica
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
@@ -28,6 +26,57 @@ from adaptive_eval.endpoints.retry import believed_wait
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
 from adaptive_eval.endpoints.types import Answer, Notice, Prompt
 from adaptive_eval.endpoints.wire import stream_if_several, unstreamed
+
+
+class RateLimit:
+    """One limit per minute, or none: the generic cell rate algorithm.
+
+    A reservation takes the next free stretch of time, of length amount / rate: in any window of T seconds, at most
+    rate * T + one reservation pass.
+    """
+
+    def __init__(self, per_minute: float | None, clock: Callable[[], float]) -> None:
+        self._seconds_each = 60.0 / per_minute if per_minute else 0.0
+        self._clock = clock
+        self._free_at = -inf
+
+    def reserve(self, amount: float) -> float:
+        """Reserve an amount and return the seconds to wait for it."""
+        now = self._clock()
+        start = max(self._free_at, now)
+        self._free_at = start + amount * self._seconds_each
+        return max(0.0, start - now)
+
+    def correct(self, by: float) -> None:
+        """Correct past reservations by the difference to actual use."""
+        self._free_at += by * self._seconds_each
+
+
+class RateLimits:
+    """One model's limits on requests and on tokens; a request waits for the later of the two."""
+
+    def __init__(
+        self,
+        requests_per_minute: float | None,
+        tokens_per_minute: float | None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._sleep = sleep
+        self._requests, self._tokens = RateLimit(requests_per_minute, clock), RateLimit(tokens_per_minute, clock)
+        self.unlimited = not (requests_per_minute or tokens_per_minute)
+
+    async def wait(self, tokens: float) -> float:
+        """Wait until a request may be sent; returns the tokens it is expected to use, 0 without limits."""
+        if self.unlimited:
+            return 0.0
+        if (delay := max(self._requests.reserve(1.0), self._tokens.reserve(tokens))) > 0.0:
+            await self._sleep(delay)
+        return tokens
+
+    def correct(self, expected: float, used: float) -> None:
+        """Replace a request's expected tokens by its actual ones."""
+        self._tokens.correct(used - expected)
 
 
 class ReplyReader:
@@ -65,7 +114,6 @@ class RequestSender:
         self._context, self._replies = context, replies
         self._caller, self._servers = context.caller, context.servers
         self._traffic, self._clock = context.traffic, context.clock
-        self._limit = context.sampling.timeout
         self.streaming: bool | None = context.config.stream
         """Whether the servers stream; None while unknown."""
         self._streams_since = -inf
@@ -126,7 +174,6 @@ class RequestSender:
                     expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
                 body: Mapping[str, object] = stream_if_several(request.body) if server.llama else request.body
                 attempt.send(self._clock(), bool(body.get("stream")))
-                attempt.timer = asyncio.get_running_loop().call_later(self._limit, self._time_out, attempt)
                 reply = await self._caller.send(replica.url, body, attempt)
             now = self._clock()
             answers = self._read(request, replica, reply, server_share.mean_share(now))
@@ -143,23 +190,12 @@ class RequestSender:
             server_share.leave(self._clock())
             traffic.in_flight -= 1
             del self.replicas.attempts[attempt]
-            if attempt.timer is not None:
-                attempt.timer.cancel()
             self.replicas.release(replica)
         self._learn(request, answers, reply, attempt, now)
         used = traffic.count_answers(answers, request.attempts)
         if expected:
             self._pacer.correct(expected, used)
         return answers
-
-    def _time_out(self, attempt: Attempt, *, is_read: bool = False) -> None:
-        """End an attempt at its time limit; what came while this process did not run `is_read` before."""
-        pause = self._context.settings.longest_tick
-        if not is_read and self._clock() - attempt.sent_at > self._limit + pause:
-            end = partial(self._time_out, attempt, is_read=True)
-            attempt.timer = asyncio.get_running_loop().call_later(pause, end)
-            return
-        attempt.end(Failure(FailureKind.TIMED_OUT, f"no answer within {self._limit:g} s"))
 
     def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, share: float) -> list[Answer]:
         """Answers in a reply to a request; `share` is its model's share of the server's time."""

@@ -6,7 +6,7 @@ plug-in: these use the client's transport directly, that of the proxy if the env
 
 import ssl
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_interface
 from pathlib import Path
@@ -17,7 +17,7 @@ from yarl import URL
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.base.imports import load_attribute
-from adaptive_eval.endpoints.transport import ClientPoster, DirectPoster, Poster, Transport
+from adaptive_eval.endpoints.transport import Post, Transport, httpx_timeouts, post_through, sent_headers
 from adaptive_eval.endpoints.types import EndpointConfig
 
 _LOOPBACK = ("all://localhost", "all://127.0.0.0/8", "all://[::1]")
@@ -46,14 +46,15 @@ class ServerAccess:
             trust_env=False,  # True would also read ~/.netrc
         )
 
-    def poster(self, client: httpx2.AsyncClient, url: str, headers: httpx2.Headers, limit: float) -> Poster:
-        """The fastest poster for one URL of this client; a request may take `limit` seconds."""
+    def poster(self, client: httpx2.AsyncClient, url: str, headers: httpx2.Headers, limit: float) -> Post:
+        """The fastest way to send bodies to one URL of this client; a request may take `limit` seconds."""
         request = httpx2.Request("POST", url, headers=headers)
         # httpx2 has no public way to find a URL's transport
         transport = client._transport_for_url(request.url)
         if self._auth is None and isinstance(transport, Transport):
-            return DirectPoster(transport, request, limit)
-        return ClientPoster(client, request, limit)
+            target, connect = URL(str(request.url), encoded=True), httpx_timeouts(limit)["connect"]
+            return partial(transport.exchange, "POST", target, sent_headers(request), connect=connect)
+        return partial(post_through, client, url, headers, limit)
 
 
 def direct_transport(client: httpx2.AsyncClient, url: httpx2.URL) -> Transport | None:

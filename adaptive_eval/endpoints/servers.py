@@ -7,7 +7,7 @@ only one answer if there are several (`wire`).
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -41,8 +41,6 @@ _DATED = re.compile(r"(?:[-_@:.]?(?:\d{2,}|latest|preview|free))*|\.gguf")
 class ServerIdentity(NamedTuple):
     """Facts that a server reports about itself."""
 
-    served: tuple[str, ...] = ()
-    """Names of its models; empty if it has no list."""
     llama: bool = False
     notices: tuple[Notice, ...] = ()
 
@@ -182,11 +180,6 @@ class IdentifiedServers:
         if sum(other.kind == notice.kind for other in self._notices) < MAX_LISTED:
             self._notices.setdefault(notice)
 
-    def note_first(self, notice: Notice) -> None:
-        """Add a notice, unless there is one of its kind."""
-        if all(other.kind != notice.kind for other in self._notices):
-            self.note(notice)
-
     @property
     def notices(self) -> tuple[Notice, ...]:
         """The notices so far."""
@@ -224,15 +217,16 @@ class IdentifiedServers:
         except WebPage:  # a web page instead of a list
             return ServerIdentity()
         matching = [entry for entry in entries if self._model in _names(entry)]
-        served = tuple(safe_excerpt(str(entry["id"]), self._caller.redactor) for entry in entries)
         if entries and not matching:
-            await self._require_answer(url, served)
+            await self._require_answer(
+                url, [safe_excerpt(str(entry["id"]), self._caller.redactor) for entry in entries]
+            )
         self.answer_names.own.update(*map(_names, matching))
         if not any(entry.get("owned_by") == LLAMA_OWNER for entry in matching or entries):
-            return ServerIdentity(served)
-        return ServerIdentity(served, True, tuple(_cuts(self._sampling, await _llama_settings(self._caller, url))))
+            return ServerIdentity()
+        return ServerIdentity(True, tuple(_cuts(self._sampling, await _llama_settings(self._caller, url))))
 
-    async def _require_answer(self, url: str, served: tuple[str, ...]) -> None:
+    async def _require_answer(self, url: str, served: Sequence[str]) -> None:
         """Accept a server whose list lacks the model only if its answer names the model."""
         hint = "set `model` to one of these, or base_url to another server"
         problem = f"its server has no model {self._model!r}, only {first_few(served, MAX_LISTED)}: {hint}"

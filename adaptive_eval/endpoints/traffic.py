@@ -1,8 +1,11 @@
-"""One request, one attempt at it, and the totals of a model's requests."""
+"""One request, one attempt at it, the totals of a model's requests, and its first trials."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Failure, FailureKind, Refusal
 from adaptive_eval.endpoints.replica import FailureRounds, Replica
@@ -69,8 +72,8 @@ class Attempt(CancelScope):
         self.longest_silence = 0.0
         """The longest silence after the first piece."""
         self.streamed = False
-        self.timer: asyncio.TimerHandle | None = None
-        """Ends it at its time limit."""
+        self.overdue_at = inf
+        """When it was found to be over its time limit."""
 
     def send(self, now: float, streamed: bool) -> None:
         """Record that the attempt is sent now."""
@@ -165,3 +168,48 @@ class Traffic:
             prompt_tokens=self.prompt_tokens,
             completion_tokens=self.completion_tokens,
         )
+
+
+MAX_FAILURES = 8
+"""Trials that may fail for good before one is answered."""
+FIRST_ATTEMPTS = 2
+"""Attempts at a trial that fails, until any trial is answered."""
+
+
+@dataclass
+class FirstAnswers:
+    """Whether a model answers at all, where only a trial can tell: its trials in this start of the run.
+
+    With several benchmarks, those of one.
+    """
+
+    running: int = 0
+    failed: int = 0
+    """Trials that failed at every attempt."""
+    refused: int = 0
+    """Failed trials that the provider refused."""
+    answered: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever a trial ends."""
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """A context in which a trial is running."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self.changed.set()
+
+    async def is_any_answered(self, *, before: bool) -> bool:
+        """Count a failed trial, wait until one is answered or all others have failed, and return whether one is.
+
+        If the model answered `before` this start, that counts too, unless `MAX_FAILURES` trials have failed.
+        """
+        self.failed += 1
+        self.changed.set()
+        while not self.answered and self.running and self.failed < MAX_FAILURES:
+            self.changed.clear()
+            await self.changed.wait()
+        return self.answered or (before and self.failed < MAX_FAILURES)

@@ -1,7 +1,7 @@
 """Sends requests and reads responses, over a session of aiohttp.
 
-Most requests go straight to the session (`DirectPoster`). A client of httpx2 over the same session sends those that a
-plug-in signs (`ClientPoster`) and those of the SDK, at up to twice the CPU. httpx2's own pool would cost far more
+Most requests go straight to the session. A client of httpx2 over the same session sends those that a plug-in signs
+(`post_through`) and those of the SDK, at up to twice the CPU. httpx2's own pool would cost far more
 (`benchmarks/throughput.md`): it walks over all connections at every request.
 """
 
@@ -271,7 +271,7 @@ NOT_TRUSTED = (
 )
 
 
-# -- requests that differ only in their bodies -------------------------------------------------------------------
+# -- requests through httpx2 -------------------------------------------------------------------------------------
 
 
 def httpx_timeouts(limit: float) -> dict[str, float | None]:
@@ -279,41 +279,17 @@ def httpx_timeouts(limit: float) -> dict[str, float | None]:
     return {"connect": min(CONNECT_SECONDS, limit / 2), "read": None, "write": None, "pool": None}
 
 
-class DirectPoster:
-    """Sends request bodies without a client of httpx2."""
-
-    def __init__(self, transport: Transport, request: httpx2.Request, limit: float) -> None:
-        """`request` is a template of the requests to send; each may take `limit` seconds."""
-        self._transport = transport
-        self._url = URL(str(request.url), encoded=True)
-        self._headers = sent_headers(request)
-        self._connect = httpx_timeouts(limit)["connect"]
-
-    def post(self, content: bytes, max_bytes: int) -> Awaitable[Incoming]:
-        """Send a body; at most `max_bytes` bytes of the response are read."""
-        return self._transport.exchange("POST", self._url, self._headers, content, max_bytes, self._connect)
+Post = Callable[[bytes, int], Awaitable[Incoming]]
+"""Sends a body to one URL; reads at most this many bytes of the response."""
 
 
-class ClientPoster:
-    """Sends request bodies through a client of httpx2."""
-
-    def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request, limit: float) -> None:
-        """`request` is a template of the requests to send; each may take `limit` seconds."""
-        self._client = client
-        self._template = request
-        self._timeout = httpx_timeouts(limit)
-
-    async def post(self, content: bytes, max_bytes: int) -> Incoming:
-        """Build a request that differs only in its body, and send it."""
-        template = self._template
-        headers = [pair for pair in template.headers.raw if pair[0].lower() != b"content-length"]
-        extensions = {"timeout": self._timeout, MAX_BYTES_EXTENSION: max_bytes}
-        request = httpx2.Request(template.method, template.url, headers=headers, content=content, extensions=extensions)
-        return incoming_response(await self._client.send(request, stream=True))
-
-
-Poster = DirectPoster | ClientPoster
-"""Sends request bodies to one URL, and limits the bytes read of each response."""
+async def post_through(
+    client: httpx2.AsyncClient, url: str, headers: httpx2.Headers, limit: float, content: bytes, max_bytes: int
+) -> Incoming:
+    """Send a body through a client of httpx2; the request may take `limit` seconds."""
+    extensions = {"timeout": httpx_timeouts(limit), MAX_BYTES_EXTENSION: max_bytes}
+    request = httpx2.Request("POST", url, headers=headers, content=content, extensions=extensions)
+    return incoming_response(await client.send(request, stream=True))
 
 
 def incoming_response(response: httpx2.Response) -> Incoming:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Annotated, Literal, NamedTuple, Protocol, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
@@ -300,7 +300,6 @@ class ReplicaHealth:
     url: str
     healthy: bool
     detail: str
-    served: tuple[str, ...] = ()
     latency: float | None = None
     notices: tuple[Notice, ...] = ()
     refuses: bool = False
@@ -393,14 +392,6 @@ RetryGate = Callable[[], Awaitable[bool]]
 """Returns whether a lost request, which may have cost something, may be repeated; may take a while."""
 
 
-@runtime_checkable
-class Reachable(Protocol):
-    """An `Endpoint` whose servers are not started by the run, and may be down when it starts."""
-
-    async def unreachable(self) -> str | None:
-        """Why no connection can be made to any of its servers; None if one can, or if it is unknown."""
-
-
 class Endpoint(Protocol):
     """One model that answers prompts, with all its replicas."""
 
@@ -413,6 +404,9 @@ class Endpoint(Protocol):
 
     async def check(self) -> Health:
         """Ask every replica for its models and for one tiny answer."""
+
+    async def unreachable(self) -> str | None:
+        """Why no connection can be made to any of its servers; None if one can, or if it is unknown."""
 
     async def close(self) -> None:
         """Close every connection."""

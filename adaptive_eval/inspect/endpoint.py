@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from adaptive_eval.base.errors import ConfigError, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.answers import NO_USAGE, text_signals
-from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
-from adaptive_eval.endpoints.traffic import Traffic
+from adaptive_eval.endpoints.traffic import FIRST_ATTEMPTS, FirstAnswers, Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Message, Notice, Prompt, RetryGate, Signal
 from adaptive_eval.graders.types import INSPECT_LETTERS, NEEDS_RUBRIC, Marks, SampleAnswer
 from adaptive_eval.inspect.process import InspectProcess

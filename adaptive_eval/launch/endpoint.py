@@ -1,6 +1,6 @@
-"""The endpoint of a model whose servers start and stop, at one or several places.
+"""The client of a model whose servers start and stop, at one or several places.
 
-Each running server has its own endpoint, which is closed when the server has ended. A request goes to the server with
+Each running server has its own client, which is closed when the server has ended. A request goes to the server with
 the fewest requests, and waits if no server is up. If a server ends, its requests in flight are repeated, with the same
 seeds, as soon as a server is up, since a restart may take longer than the timeouts for external servers. If a request
 times out at a running server, the server hangs, and is restarted too.
@@ -13,14 +13,11 @@ from typing import Any, Protocol
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
 from adaptive_eval.endpoints.time_limit import CancelScope
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Prompt, RetryGate, summed_stats
+from adaptive_eval.endpoints.types import Answer, EndpointStats, RetryGate, summed_stats
 
 
 class ServerClient(Protocol):
-    """Client of a running server; an `Ask` calls it."""
-
-    async def check(self) -> Health:
-        """Check the server."""
+    """Client of a running server; an `AskServer` calls it."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -30,8 +27,8 @@ class ServerClient(Protocol):
         """The traffic so far."""
 
 
-Ask = Callable[[Any], Awaitable[Sequence[Answer]]]
-"""Sends a request to the endpoint of a running server."""
+AskServer = Callable[[Any, Any, RetryGate | None], Awaitable[Sequence[Answer]]]
+"""Sends a request to the client of a running server."""
 
 
 class ServerGone(Exception):
@@ -59,7 +56,7 @@ class ServedPlace:
         """Set when the current server has ended."""
         self._scopes: set[CancelScope] = set()
         """Requests in flight."""
-        self._earlier_traffic: list[EndpointStats] = []
+        self.earlier_traffic: list[EndpointStats] = []
         """Summed traffic of earlier servers; empty, or one entry."""
 
     def begin(self, endpoint: ServerClient) -> None:
@@ -75,8 +72,8 @@ class ServedPlace:
         if endpoint is not None:
             self.expected = comes_back
             self._end_event.set()
-            self._earlier_traffic = [
-                replace(summed_stats([*self._earlier_traffic, endpoint.stats]), in_flight=0, oldest=0.0, replicas=())
+            self.earlier_traffic = [
+                replace(summed_stats([*self.earlier_traffic, endpoint.stats]), in_flight=0, oldest=0.0, replicas=())
             ]
             blocks, self._scopes = self._scopes, set()
             for block in blocks:
@@ -102,9 +99,9 @@ class ServedPlace:
     @property
     def traffic(self) -> list[EndpointStats]:
         """Traffic so far, to be summed; without replicas while no server is up."""
-        return self._earlier_traffic if self.endpoint is None else [*self._earlier_traffic, self.endpoint.stats]
+        return self.earlier_traffic if self.endpoint is None else [*self.earlier_traffic, self.endpoint.stats]
 
-    async def run(self, ask: Ask) -> Sequence[Answer] | None:
+    async def run(self, ask: Callable[[Any], Awaitable[Sequence[Answer]]]) -> Sequence[Answer] | None:
         """Send a request while the server is up; None if it hung and was ended. Raises `ServerGone` if it ended.
 
         Raises `LaunchFailed` if the endpoint reports that the server will not be restarted.
@@ -127,7 +124,9 @@ class ServedPlace:
         finally:
             self.in_flight -= 1
 
-    async def _run_while_up(self, endpoint: ServerClient, ask: Ask) -> Sequence[Answer]:
+    async def _run_while_up(
+        self, endpoint: ServerClient, ask: Callable[[Any], Awaitable[Sequence[Answer]]]
+    ) -> Sequence[Answer]:
         scope = CancelScope()
         try:
             async with scope:
@@ -138,14 +137,14 @@ class ServedPlace:
 
 
 class ServedEndpoint:
-    """An `Endpoint` over all places of a model's servers."""
+    """The client of a model over all places of its servers."""
 
-    def __init__(self, places: Sequence[ServedPlace] = ()) -> None:
-        self.answered_before = False
-        """Whether the model has answered at an earlier start of the run."""
+    def __init__(
+        self, ask_server: AskServer, places: Sequence[ServedPlace] = (), *, answered_before: bool = False
+    ) -> None:
+        """`answered_before`: the model has answered at an earlier start of the run."""
+        self._ask_server, self._answered_before = ask_server, answered_before
         self.places: list[ServedPlace] = []
-        self._up: list[ServedPlace] = []
-        """Places where a server is up, cached because each request needs them."""
         self._changed = asyncio.Event()
         self._lost_answers = 0
         """Answers that were in flight when a server ended."""
@@ -163,22 +162,16 @@ class ServedEndpoint:
         for place in self.places:
             place.expected = place.endpoint is not None
 
-    # -- the protocol --------------------------------------------------------------------------------------------
-
-    async def sample(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None = None) -> list[Answer]:
-        """One answer per seed, in their order."""
-        return list(await self.run(lambda endpoint: endpoint.sample(prompt, seeds, retry_gate), len(seeds), retry_gate))
-
-    async def run(self, ask: Ask, size: int, retry_gate: RetryGate | None) -> Sequence[Answer]:
-        """Ask one server after another, until one has returned this many answers."""
+    async def ask(self, request: Any, retry_gate: RetryGate | None) -> Sequence[Answer]:
+        """Ask one server after another, until one has answered."""
         while True:
             place = await self._least_busy()
             try:
-                answers = await place.run(ask)
+                answers = await place.run(lambda client: self._ask_server(client, request, retry_gate))
             except ServerGone:
-                self._lost_answers += size
+                self._lost_answers += request.size
             except LaunchFailed:
-                if not self._up:
+                if not any(other.up for other in self.places):
                     self.expect_none()
                     raise
             else:
@@ -187,12 +180,8 @@ class ServedEndpoint:
             if retry_gate is not None and not await retry_gate():
                 raise RetryNotAllowed("its server has ended, and the budget does not allow asking for the answer again")
 
-    async def check(self) -> Health:
-        place = await self._least_busy()
-        assert place.endpoint is not None
-        return await place.endpoint.check()
-
     async def close(self) -> None:
+        """Close the clients of all servers."""
         await asyncio.gather(*(place.end() for place in self.places))
 
     @property
@@ -204,20 +193,19 @@ class ServedEndpoint:
     @property
     def has_answered(self) -> bool:
         """Whether the model has answered a request of the run."""
-        return self.answered_before or self.stats.completion_tokens > 0
+        return self._answered_before or self.stats.completion_tokens > 0
 
     async def _least_busy(self) -> ServedPlace:
         """Wait for a server, and return the place with the fewest requests; raises `LaunchFailed` if none will
         start."""
-        while not self._up:
+        while not (up := [place for place in self.places if place.up]):
             reason = next((place.gone_reason for place in self.places if place.gone_reason is not None), None)
             if reason is not None and not any(place.expected for place in self.places):
                 raise LaunchFailed(reason)
             await self._changed.wait()
-        return min(self._up, key=lambda place: place.in_flight)
+        return min(up, key=lambda place: place.in_flight)
 
     def _notify(self) -> None:
         """Wake all requests that wait for a server."""
-        self._up = [place for place in self.places if place.up]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -16,7 +16,6 @@ from typing import Self
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
 from adaptive_eval.launch import keeper
-from adaptive_eval.launch.types import GRACE_SECONDS
 
 MAX_LAST_LINES = 12
 LAST_BYTES = 8192
@@ -90,8 +89,8 @@ class KeptProcess:
         however this process ends. `grace`: seconds between asking the group to end and killing it.
         """
         numbers = "-" if streams is None else ",".join(map(str, streams))
-        try:
-            started = await asyncio.create_subprocess_exec(
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", keeper.__file__, str(grace), numbers, *command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -101,13 +100,17 @@ class KeptProcess:
                 start_new_session=True,
                 pass_fds=(*holds, *(streams or ())),
             )
+        )
+        try:
+            started = await asyncio.shield(starting)
+            word, _, detail = (await _read_line(started)).partition(" ")
         except OSError as error:
             raise LaunchFailed(f"cannot be started: {error}") from error
-        try:
-            word, _, detail = (await _read_line(started)).partition(" ")
         except asyncio.CancelledError:
-            _close_stdin(started, at_once=True)
-            await started.wait()
+            with suppress(OSError):  # asyncio would kill the keeper, and leave what the command has started
+                started = await starting
+                _close_stdin(started, at_once=True)
+                await started.wait()
             raise
         if word != "pid":
             await started.wait()
@@ -145,48 +148,10 @@ class KeptProcess:
                 return None
 
 
-class ServerProcess(KeptProcess):
-    """The process group of a started server."""
-
-    def __init__(self, keeper: asyncio.subprocess.Process, pid: int) -> None:
-        super().__init__(keeper, pid)
-        self.ended = asyncio.create_task(self._describe_end())
-        """Its result is how the server ended, such as "exited with status 1"."""
-
-    @classmethod
-    async def start_server(
-        cls,
-        command: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        folder: Path,
-        log: Path,
-        holds: Sequence[int] = (),
-    ) -> Self:
-        """Start a command in `folder`, with its output appended to `log`. Raises `LaunchFailed`."""
-        try:
-            output = log.open("ab")
-        except OSError as error:
-            raise LaunchFailed(f"cannot be started: {error}") from error
-        with output:
-            return await cls.start(
-                command,
-                environment=environment,
-                folder=folder,
-                errors=output.fileno(),
-                holds=holds,
-                grace=GRACE_SECONDS,
-            )
-
-    async def _describe_end(self) -> str:
-        status = await self.status
-        if status == 0:
-            return "exited with status 0 (a command must run as long as its server does)"
-        return "was stopped" if status is None else exit_words(status)
-
-
-def exit_words(status: int) -> str:
-    """How a process ended, by its exit status, which is negative for a signal."""
+def exit_words(status: int | None) -> str:
+    """How a process ended, by its exit status, which is negative for a signal; None if it was stopped."""
+    if status is None:
+        return "was stopped"
     return f"was killed by {_signal_name(-status)}" if status < 0 else f"exited with status {status}"
 
 

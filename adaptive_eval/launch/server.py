@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import orjson
 
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
-from adaptive_eval.endpoints.types import Endpoint
+from adaptive_eval.endpoints.types import Endpoint, Health
 from adaptive_eval.launch.command import is_free
 from adaptive_eval.launch.endpoint import ServedPlace
 from adaptive_eval.launch.hosts import OnEvent
-from adaptive_eval.launch.process import ServerLog, ServerProcess
-from adaptive_eval.launch.types import HOST
+from adaptive_eval.launch.process import KeptProcess, ServerLog, exit_words
+from adaptive_eval.launch.types import GRACE_SECONDS, HOST
 from adaptive_eval.notes import ServerDied, ServerLaunched, ServerLaunching
 
 POLL_SECONDS = 0.25
@@ -47,12 +48,12 @@ HEALTH, MODELS = "/health", "/v1/models"
 """Health check paths; the first one that a server supports returns 200 when it is ready."""
 
 
-async def wait_until_ready(root: str, ended: "asyncio.Future[str]", seconds: float) -> None:
+async def wait_until_ready(root: str, exited: "asyncio.Future[int | None]", seconds: float) -> None:
     """Wait until a server is ready; raises `LaunchFailed` if it ends before, or takes too long."""
     state, path = "it did not answer", HEALTH
     try:
         async with asyncio.timeout(seconds), _client(root) as client:
-            while not ended.done():
+            while not exited.done():
                 with suppress(httpx2.HTTPError):
                     # the body is not read, since it might be endless
                     async with client.stream("GET", path) as answer:
@@ -65,11 +66,17 @@ async def wait_until_ready(root: str, ended: "asyncio.Future[str]", seconds: flo
                             hint = f"{HEALTH} or {MODELS} must return 200 when it is ready"
                             raise LaunchFailed(f"has no health check: {state}; {hint}")
                         path = MODELS
-                await asyncio.wait([ended], timeout=POLL_SECONDS)
+                await asyncio.wait([exited], timeout=POLL_SECONDS)
     except TimeoutError:
         hint = "raise launch.timeout if that is too short"
         raise LaunchFailed(f"was not ready within {seconds:g} s: {state}; {hint}") from None
-    raise LaunchFailed(f"{ended.result()} before it was ready")
+    raise LaunchFailed(f"{_end_words(exited.result())} before it was ready")
+
+
+def _end_words(status: int | None) -> str:
+    """How a server has ended."""
+    hint = " (a command must run as long as its server does)" if status == 0 else ""
+    return exit_words(status) + hint
 
 
 async def read_version(root: str, redactor: Redactor = EMPTY_REDACTOR) -> str | None:
@@ -103,9 +110,6 @@ def _client(root: str) -> httpx2.AsyncClient:
 
 MAX_RESTARTS = 3
 """Restarts of a server in one start of the run, after deaths or failed restarts, before it is given up."""
-
-MAX_PORTS = 5
-"""Number of ports to try, if other programs take them before the server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ class LaunchedServer:
         self.version: str | None = None
         self._spec_at, self._ports = spec_at, ports
         self._log = ServerLog(self.spec.log, self.spec.redactor)
-        self._process: ServerProcess | None = None
+        self._process: KeptProcess | None = None
         self._watch: asyncio.Task[None] | None = None
         self._was_up = False
         self._deaths = 0
@@ -191,7 +195,7 @@ class LaunchedServer:
             await process.stop(at_once=at_once)
             self._process, self.asleep = None, False
 
-    async def _withdraw(self, reason: str) -> ServerProcess | None:
+    async def _withdraw(self, reason: str) -> KeptProcess | None:
         """Send no more requests, and do not restart it; returns its process, if it is up."""
         process = self._process
         try:
@@ -206,14 +210,14 @@ class LaunchedServer:
             raise
         return self._process
 
-    async def _wake_up(self) -> ServerProcess | None:
+    async def _wake_up(self) -> KeptProcess | None:
         """Wake it up, and return its process; None if it was not asleep, or did not wake up and was stopped."""
         process, asleep, self.asleep = self._process, self.asleep, False
         if process is None or not asleep:
             return None
         if await self._restore():
             with suppress(LaunchFailed):
-                await wait_until_ready(self.spec.root, process.ended, self.spec.timeout)
+                await wait_until_ready(self.spec.root, process.status, self.spec.timeout)
                 self.served.begin(self._open(self.spec.root))
                 return process
         await process.stop(at_once=True)
@@ -243,36 +247,34 @@ class LaunchedServer:
         if self._process is not None:
             self._process.kill()
 
-    async def _bring_up(self) -> ServerProcess:
-        """Start it at a free port; raises `LaunchFailed`.
-
-        Before the server listens at its port, another program may take it, and would be mistaken for the server.
-        """
-        for ports_left in reversed(range(MAX_PORTS)):
-            if not is_free(self.spec.port):
-                self.spec = self._spec_at(next(self._ports))
-            try:
-                process = await self._start_process()
-            except LaunchFailed:
-                if not ports_left or is_free(self.spec.port):
-                    raise
-            else:
-                break
+    async def _bring_up(self) -> KeptProcess:
+        """Start it at a free port; raises `LaunchFailed`."""
+        if not is_free(self.spec.port):
+            self.spec = self._spec_at(next(self._ports))
+        process = await self._start_process()
         self._process, self._was_up = process, True
         self.served.begin(self._open(self.spec.root))
         return process
 
-    async def _start_process(self) -> ServerProcess:
+    async def _start_process(self) -> KeptProcess:
         """Start the process and wait until it is ready; on `LaunchFailed` it is gone."""
         spec, process = self.spec, None
         try:
             self._log.begin(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}")
-            process = await ServerProcess.start_server(
-                spec.command, environment=spec.environment, folder=spec.folder, log=spec.log, holds=self._holds
-            )
-            await wait_until_ready(spec.root, process.ended, spec.timeout)
+            with spec.log.open("ab") as output:
+                process = await KeptProcess.start(
+                    spec.command,
+                    environment=spec.environment,
+                    folder=spec.folder,
+                    errors=output.fileno(),
+                    holds=self._holds,
+                    grace=GRACE_SECONDS,
+                )
+            await wait_until_ready(spec.root, process.status, spec.timeout)
             if spec.alternatives:
-                await self._require_served()
+                for replica in (await self.check()).replicas:
+                    if replica.refuses:  # it may lack the model, and another place may have it
+                        raise LaunchFailed(f"is up and refuses requests: {replica.detail}")
             self.version = await read_version(spec.root, spec.redactor)
         except BaseException as error:
             if process is not None:
@@ -282,22 +284,21 @@ class LaunchedServer:
             raise
         return process
 
-    async def _require_served(self) -> None:
-        """Raise `LaunchFailed` if the server refuses requests: it may lack the model, and another place may have it."""
+    async def check(self) -> Health:
+        """Ask the server, which is up, for a tiny answer."""
         endpoint = self._open(self.spec.root)
         try:
-            for replica in (await endpoint.check()).replicas:
-                if replica.refuses:
-                    raise LaunchFailed(f"is up and refuses requests: {replica.detail}")
+            return await endpoint.check()
         finally:
             await endpoint.close()
 
-    async def _keep_up(self, process: ServerProcess, on_event: OnEvent) -> None:
+    async def _keep_up(self, process: KeptProcess, on_event: OnEvent) -> None:
         while True:
             silence = self.served.silence
-            await asyncio.wait([process.ended, silence], return_when=asyncio.FIRST_COMPLETED)
-            hangs = not process.ended.done()
-            reason = f"no longer answers: {silence.result()}" if hangs else process.ended.result()
+            ends: set[asyncio.Future[Any]] = {process.status, silence}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            hangs = not process.status.done()
+            reason = f"no longer answers: {silence.result()}" if hangs else _end_words(process.status.result())
             reason = self._with_last_lines(reason)
             await self.served.end()
             await process.stop()  # remaining processes may hold memory that the next one needs
@@ -306,7 +307,7 @@ class LaunchedServer:
             process = await self._restart(reason, on_event)
             on_event(self.launched(time.monotonic() - started))
 
-    async def _restart(self, reason: str, on_event: OnEvent) -> ServerProcess:
+    async def _restart(self, reason: str, on_event: OnEvent) -> KeptProcess:
         """Restart a server that was up; raises `LaunchFailed` after `MAX_RESTARTS` attempts."""
         while self._deaths < MAX_RESTARTS:
             self._deaths += 1

@@ -117,16 +117,11 @@ class LaunchConfig(Section):
 
     @field_validator("flags")
     @classmethod
-    def _goes_with_vllm(cls, flags: Mapping[str, FlagValue], info: ValidationInfo) -> Mapping[str, FlagValue]:
+    def _are_flags_of_vllm(cls, flags: Mapping[str, FlagValue], info: ValidationInfo) -> Mapping[str, FlagValue]:
         if info.data.get("command") is not None and flags:
             raise config_error(
                 "is for vLLM, which `command` replaces", "write it into the command, or remove the command"
             )
-        return flags
-
-    @field_validator("flags")
-    @classmethod
-    def _are_flags(cls, flags: Mapping[str, FlagValue]) -> Mapping[str, FlagValue]:
         for name in flags:
             if not re.fullmatch(FLAG, name):
                 raise config_error(f"must hold names of flags, but got {name!r}", "leave the dashes out: max-model-len")

@@ -15,7 +15,7 @@ from typing import Protocol
 from adaptive_eval.base.errors import Copied, EndpointError, Rejected, RetryNotAllowed
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt, Reachable, RetryGate
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt, RetryGate
 from adaptive_eval.machine.events import Answered, Capacity, Event, Failed, Received, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.permits import Permits
@@ -229,9 +229,7 @@ class EndpointSupply(Supply):
     async def unreachable(self, model: int) -> str | None:
         """Why no server of a model can be reached; None if one can, or its client cannot tell."""
         client = self._models[model].client
-        if isinstance(client, EndpointClient) and isinstance(client.endpoint, Reachable):
-            return await client.endpoint.unreachable()
-        return None
+        return await client.endpoint.unreachable() if isinstance(client, EndpointClient) else None
 
     async def close(self) -> None:
         """Cancel all requests."""

@@ -18,7 +18,6 @@ from adaptive_eval.endpoints.types import Health, ReplicaHealth
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.launch.command import server_command
-from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import Host, find_holder
 from adaptive_eval.report.lines import several
 from adaptive_eval.running.simulator import with_simulator
@@ -145,7 +144,7 @@ async def _check_launched(host: Host, asked: set[int]) -> dict[int, Health]:
         asked.add(number)
         try:
             await host.load(number, lambda event: None)
-            results[number] = await ServedEndpoint([server.served]).check()
+            results[number] = await server.check()
         except LaunchFailed as error:
             results[number] = Health((ReplicaHealth(server.spec.root, False, str(error)),))
     await host.unload()

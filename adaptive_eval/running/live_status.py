@@ -26,7 +26,7 @@ from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
 from adaptive_eval.running.watching import Watcher
-from adaptive_eval.supplies.served import RunServers
+from adaptive_eval.supplies.opening import RunServers
 
 
 class LiveStatus:

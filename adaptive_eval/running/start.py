@@ -81,12 +81,12 @@ from adaptive_eval.store.write import OpenedStore, RunStore
 from adaptive_eval.supplies.opening import (
     Models,
     OpenRemote,
+    RunServers,
     SuppliedModel,
     SupplyContext,
     open_supplies,
     within_open_files,
 )
-from adaptive_eval.supplies.served import RunServers
 
 OTHER_MODELS = "\nTo test all models, add --dry-run to the command."
 """Ends an error about some models when not all others have answered yet."""

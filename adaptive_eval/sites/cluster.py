@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.sites.host import PlaceWait, SiteOrigin
+from adaptive_eval.sites.host import PlaceWait
 from adaptive_eval.sites.messages import (
     CONNECTION_ERRORS,
     SiteAddress,
@@ -36,7 +36,6 @@ from adaptive_eval.sites.messages import (
     SiteGone,
     SiteOrder,
     SiteReport,
-    SiteSecrets,
     SiteSetup,
     listen,
 )
@@ -55,6 +54,7 @@ MIN_RESOURCES = {"memory": 1}
 SAME_VERSION_HINT = "install the same on all nodes"
 
 Reply = TypeVar("Reply")
+PlacedSite = tuple["RaySite", SiteFacts]
 
 
 def end_with_parent() -> None:
@@ -77,20 +77,19 @@ class RayWorker(SiteWorker):
         self._address: SiteAddress | None = None
         end_with_parent()
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         """Serve the model; modules that are loaded by then are excluded from garbage collection."""
-        result = await super().begin(setup, site_secrets, site_data)
+        result = await super().begin(setup, site_data)
         gc.freeze()
         gc.set_threshold(10_000)
         return result
 
     async def exchange(self, message: bytes) -> bytes:
-        """`sync` with both messages as bytes: Ray's own pickle takes several times the CPU for many small tuples."""
+        """`sync` with both messages as bytes: Ray's own pickle takes several times the CPU for many small values."""
         try:
-            report = await self.sync(SiteOrder(*pickle.loads(message)))
+            return pickle.dumps(await self.sync(pickle.loads(message)), 5)
         except SiteGone as error:
-            return pickle.dumps(str(error))
-        return pickle.dumps((tuple(map(tuple, report.replies)), *report[1:]), 5)
+            return pickle.dumps(error)
 
     async def facts(self) -> SiteFacts:
         """Facts of the site: its node and its address."""
@@ -121,17 +120,16 @@ class RaySite:
                 self._connections = connections
         return facts
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         shared = self._cluster.share(site_data)
-        return SiteBegun(*await self._cluster.call(self._actor.begin.remote(setup, site_secrets, shared)))
+        return SiteBegun(*await self._cluster.call(self._actor.begin.remote(setup, shared)))
 
     async def sync(self, order: SiteOrder) -> SiteReport:
         """Send an order, and return the site's report."""
-        message = pickle.dumps((tuple(map(tuple, order.requests)), *order[1:]), 5)
-        report = pickle.loads(await self._exchange(message))
-        if isinstance(report, str):
-            raise SiteGone(report)
-        return SiteReport(*report)
+        report: SiteReport | SiteGone = pickle.loads(await self._exchange(pickle.dumps(order, 5)))
+        if isinstance(report, SiteGone):
+            raise report
+        return report
 
     async def end(self, at_once: bool) -> None:
         await self._cluster.call(self._actor.end.remote(at_once))
@@ -180,7 +178,7 @@ class RayCluster:
         with suppress(self.ray.exceptions.RayError):
             self.ray.util.remove_placement_group(group)
 
-    async def place(self, name: str, resources: dict[str, float], wait_limit: PlaceWait) -> SiteOrigin:
+    async def place(self, name: str, resources: dict[str, float], wait_limit: PlaceWait) -> PlacedSite:
         """Place a new site; raises `LaunchFailed`."""
         until = time.monotonic() + wait_limit.seconds
         while True:
@@ -191,7 +189,7 @@ class RayCluster:
                     raise LaunchFailed(f"its site ended before it began: {error}") from None
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _new(self, name: str, resources: Mapping[str, float], wait_limit: PlaceWait) -> SiteOrigin:
+    async def _new(self, name: str, resources: Mapping[str, float], wait_limit: PlaceWait) -> PlacedSite:
         """Create a site, and wait for its place; raises `LaunchFailed`, or `SiteGone` if it ended before."""
         try:
             site = self._create(name, resources)
@@ -205,7 +203,7 @@ class RayCluster:
         except BaseException:
             site.kill()
             raise
-        return SiteOrigin(site, facts)
+        return site, facts
 
     def _create(self, name: str, resources: Mapping[str, float]) -> RaySite:
         """Create the actor of a site, which gets its place when these resources are free on one node.

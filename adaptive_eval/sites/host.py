@@ -27,22 +27,16 @@ from adaptive_eval.notes import (
     SitePlaced,
 )
 from adaptive_eval.sites.link import SiteLink
-from adaptive_eval.sites.messages import SiteData, SiteFacts, SiteGone, SiteHandle, SiteSecrets, SiteSetup
-
-
-@dataclass(frozen=True, slots=True)
-class SiteOrigin:
-    """A site that has a place."""
-
-    handle: SiteHandle
-    facts: SiteFacts
+from adaptive_eval.sites.messages import SiteData, SiteFacts, SiteGone, SiteHandle, SiteSetup, SiteTimeouts
 
 
 class SitePlacing(Protocol):
     """Places sites."""
 
-    async def place(self, name: str, resources: dict[str, float], wait_limit: "PlaceWait") -> SiteOrigin:
-        """Wait for a place with these resources for a site of that name.
+    async def place(
+        self, name: str, resources: dict[str, float], wait_limit: "PlaceWait"
+    ) -> tuple[SiteHandle, SiteFacts]:
+        """Wait for a place with these resources for a site of that name, and return the site.
 
         Raises `LaunchFailed`, with the missing resources, if it takes longer than `wait_limit` allows.
         """
@@ -64,7 +58,6 @@ class SiteService:
     """A model that may be served at a site."""
 
     setup: SiteSetup
-    site_secrets: SiteSecrets
     site_data: SiteData
     endpoint: ServedEndpoint
     place: ServedPlace
@@ -73,30 +66,15 @@ class SiteService:
     @property
     def name(self) -> str:
         """The model's name."""
-        return self.site_secrets.model.name
-
-
-@dataclass(frozen=True, slots=True)
-class SitePlan:
-    """Plan of one site."""
-
-    site: str
-    """Name of the site in the run, such as "site 1"."""
-    name: str
-    """Name of the site in the cluster."""
-    resources: dict[str, float]
-    services: Mapping[int, SiteService]
-    """Models that may be served there, by number in the run."""
-    silence: float
-    """Seconds of silence after which a site counts as lost."""
+        return self.setup.model.name
 
 
 class SiteGroup:
     """Sites of the same models: while one of them has a place, or had one recently, the others keep waiting."""
 
-    def __init__(self, wait: float) -> None:
-        """`wait` limits the wait for a place, in seconds, if no site of the group has one."""
-        self.wait = wait
+    def __init__(self, cluster: SitePlacing, resources: dict[str, float], timeouts: SiteTimeouts) -> None:
+        """`timeouts.resources` limits the wait for a place if no site of the group has one."""
+        self.cluster, self.resources, self.timeouts = cluster, resources, timeouts
         self._placed = 0
         self._last_gone_at = -float("inf")
         self._was_reported = False
@@ -113,7 +91,7 @@ class SiteGroup:
 
     def may_wait_longer(self) -> bool:
         """Whether sites keep waiting for further places."""
-        return self._placed > 0 or time.monotonic() - self._last_gone_at < self.wait
+        return self._placed > 0 or time.monotonic() - self._last_gone_at < self.timeouts.resources
 
     def should_report(self) -> bool:
         """Whether to report that a site waits: once, until a site has its place."""
@@ -124,8 +102,10 @@ class SiteGroup:
 class SiteHost(ServerHost):
     """One site: a host whose servers run on a node of the cluster, one at a time."""
 
-    def __init__(self, plan: SitePlan, cluster: SitePlacing, group: SiteGroup) -> None:
-        self._plan, self._cluster, self._group = plan, cluster, group
+    def __init__(self, site: str, name: str, services: Mapping[int, SiteService], group: SiteGroup) -> None:
+        """`site` is its name in the run, such as "site 1", and `name` that in the cluster; `services` are the models
+        that may be served there, by number."""
+        self._site, self._name, self._services, self._group = site, name, services, group
         self._handle: SiteHandle | None = None
         self._ending: SiteHandle | None = None
         """The site while it is being ended."""
@@ -140,7 +120,7 @@ class SiteHost(ServerHost):
 
     @property
     def models(self) -> Sequence[int]:
-        return tuple(self._plan.services)
+        return tuple(self._services)
 
     @property
     def has_place(self) -> bool:
@@ -155,17 +135,16 @@ class SiteHost(ServerHost):
     async def acquire(self, model: int, on_event: OnEvent, on_lost: OnLost) -> None:
         """Wait for its place; raises `LaunchFailed`. `on_lost` is called when the place is lost."""
         self._on_event, self._on_lost, self._serves = on_event, on_lost, model
-        plan, started = self._plan, time.monotonic()
-        wait_limit = PlaceWait(self._group.wait, self._group.may_wait_longer, self._announce_waiting)
-        origin = await self._cluster.place(plan.name, plan.resources, wait_limit)
-        facts = origin.facts
-        self._handle, self._node = origin.handle, facts.node
+        group, started = self._group, time.monotonic()
+        wait_limit = PlaceWait(group.timeouts.resources, self._group.may_wait_longer, self._announce_waiting)
+        self._handle, facts = await group.cluster.place(self._name, group.resources, wait_limit)
+        self._node = facts.node
         self._group.count_placed()
         placed = SitePlaced(
             model=self._model_name,
-            on=plan.site,
+            on=self._site,
             node=facts.node,
-            resources=plan.resources,
+            resources=group.resources,
             seconds=time.monotonic() - started,
             pid=facts.pid,
             node_id=facts.node_id or None,
@@ -178,17 +157,17 @@ class SiteHost(ServerHost):
         self._on_event = on_event
         await self._close_link()
         self._serves = model
-        service, handle = self._plan.services[model], self._handle
+        service, handle = self._services[model], self._handle
         if handle is None:
             raise PlaceLost("it is gone")
-        launch = service.site_secrets.model.launch
-        seconds = (0.0 if launch is None else launch.timeout) + self._plan.silence
+        launch = service.setup.model.launch
+        seconds = (0.0 if launch is None else launch.timeout) + self._group.timeouts.heartbeat
         # the site reports its own events only after loading
-        on_event(ServerLaunching(service.name, log=str(service.setup.logs), on=self._plan.site))
+        on_event(ServerLaunching(service.name, log=str(service.setup.logs), on=self._site))
         setup = replace(service.setup, has_answered=service.endpoint.has_answered)
         try:
             async with asyncio.timeout(seconds):
-                result = await handle.begin(setup, service.site_secrets, service.site_data)
+                result = await handle.begin(setup, service.site_data)
         except TimeoutError:
             raise self._lose_while_loading(model, f"it did not begin within {seconds:g} s") from None
         except SiteGone as error:
@@ -197,12 +176,12 @@ class SiteHost(ServerHost):
             if not isinstance(event, ServerLaunching):
                 self._forward_event(event)
         if result.problem is not None:
-            on_event(ServerReleased(service.name, self._plan.site))
+            on_event(ServerReleased(service.name, self._site))
             if len(self.models) == 1:
                 await self.unload(at_once=True)
             raise LaunchFailed(f"on {self._node}: {result.problem}")
-        replica = f"{self._plan.site} on {self._node}"
-        silence = self._plan.silence
+        replica = f"{self._site} on {self._node}"
+        silence = self._group.timeouts.heartbeat
         self._link = SiteLink(handle, replica, silence, self._forward_event, self._on_gone)
         service.endpoint.expect_none()  # requests lost with another site are repeated here
         service.place.begin(self._link)
@@ -213,10 +192,10 @@ class SiteHost(ServerHost):
         if self.has_place:
             await self.unload()
             if was_served:
-                on_event(ServerReleased(self._plan.services[model].name, self._plan.site))
+                on_event(ServerReleased(self._services[model].name, self._site))
 
     def abandon(self, model: int, error: EndpointError) -> None:
-        place = self._plan.services[model].place
+        place = self._services[model].place
         place.unregister(comes_back=False)
         place.give_up(str(error))
 
@@ -226,7 +205,7 @@ class SiteHost(ServerHost):
         if (handle := self._forget_place()) is None:
             return
         try:
-            async with asyncio.timeout(self._plan.silence):
+            async with asyncio.timeout(self._group.timeouts.heartbeat):
                 await handle.end(at_once)
         except (SiteGone, TimeoutError):
             pass  # its server ends with it
@@ -242,7 +221,7 @@ class SiteHost(ServerHost):
         """Stop sending requests to the model that it serves."""
         link, self._link = self._link, None
         if link is not None and self._serves is not None:
-            self._plan.services[self._serves].place.unregister(comes_back=False)
+            self._services[self._serves].place.unregister(comes_back=False)
             await link.close()
 
     def _forget_place(self) -> SiteHandle | None:
@@ -266,33 +245,33 @@ class SiteHost(ServerHost):
             return
         self._link = None
         self._losses[model] = 0 if link.answers else self._losses[model] + 1
-        self._plan.services[model].place.unregister(comes_back=True)
+        self._services[model].place.unregister(comes_back=True)
         self._report_lost(model, reason)
         self._on_lost(self._loss_error(model, reason))
 
     def _report_lost(self, model: int, reason: str) -> None:
         if (handle := self._forget_place()) is not None:
             handle.kill()
-        self._on_event(SiteLost(self._plan.services[model].name, self._plan.site, self._node, reason))
+        self._on_event(SiteLost(self._services[model].name, self._site, self._node, reason))
 
     def _loss_error(self, model: int, reason: str) -> LaunchFailed | None:
         """Error that ends serving the model here; None if it was not lost too often."""
         times = self._losses[model]
-        message = f"its {self._plan.site} was lost {times} times without an answer: {reason}"
+        message = f"its {self._site} was lost {times} times without an answer: {reason}"
         return LaunchFailed(message) if times > MAX_RESTARTS else None
 
     @property
     def _model_name(self) -> str:
         """Name of the model that it serves, or was placed for."""
         assert self._serves is not None
-        return self._plan.services[self._serves].name
+        return self._services[self._serves].name
 
     def _announce_waiting(self, requested: str, missing: str) -> None:
         if self._group.should_report():
-            self._on_event(SiteAwaited(self._model_name, self._plan.site, requested, missing))
+            self._on_event(SiteAwaited(self._model_name, self._site, requested, missing))
 
     def _forward_event(self, event: Event) -> None:
         """Pass on an event of the site's servers, with the site's name."""
         if isinstance(event, ServerLaunching | ServerLaunched | ServerDied | ServerReleased):
-            event = replace(event, on=self._plan.site)
+            event = replace(event, on=self._site)
         self._on_event(event)

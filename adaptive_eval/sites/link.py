@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, ReplicaHealth, RetryGate
+from adaptive_eval.endpoints.types import Answer, EndpointStats, RetryGate
 from adaptive_eval.machine.trial import Request
 from adaptive_eval.notes import Event
 from adaptive_eval.sites.messages import (
@@ -25,57 +25,7 @@ from adaptive_eval.sites.messages import (
     SiteReport,
     SiteRequest,
     decode_error,
-    unpack_answer,
 )
-
-
-class _Outbox:
-    """Gathers messages to one site for a moment before it sends them."""
-
-    def __init__(self, send: Callable[[SiteOrder], None]) -> None:
-        self._send = send
-        self._numbers = count(1)
-        self._requests: list[SiteRequest] = []
-        self._allowed: list[tuple[int, bool]] = []
-        self._dropped: list[int] = []
-        self._timer: asyncio.TimerHandle | None = None
-
-    def request(self, request: Request, seed: int, *, guarded: bool) -> int:
-        """Queue a request for answers, and return its number."""
-        number = next(self._numbers)
-        self._requests.append(SiteRequest(number, request.question, seed, request.size, guarded))
-        self.flush_soon()
-        return number
-
-    def allow(self, number: int, allowed: bool) -> None:
-        """Queue the reply on whether a lost request may be repeated."""
-        self._allowed.append((number, allowed))
-        self.flush_soon()
-
-    def drop(self, number: int) -> None:
-        """Queue the cancellation of a request."""
-        self._dropped.append(number)
-        self.flush_soon()
-
-    def close(self) -> None:
-        """Send nothing more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def flush_soon(self) -> None:
-        """Send a message in a moment, or at once if it is full."""
-        if len(self._requests) >= MAX_PER_MESSAGE:
-            self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self.flush)
-
-    def flush(self) -> None:
-        """Send everything that is queued."""
-        self.close()
-        self._timer = None
-        order = SiteOrder(tuple(self._requests), tuple(self._allowed), tuple(self._dropped))
-        self._requests, self._allowed, self._dropped = [], [], []
-        self._send(order)
 
 
 class _Waiting(NamedTuple):
@@ -86,7 +36,7 @@ class _Waiting(NamedTuple):
 
 
 class SiteLink:
-    """An `Endpoint` of one site, with its requests in flight and its reports."""
+    """The client of one site, with its requests in flight and its reports."""
 
     def __init__(
         self,
@@ -101,7 +51,12 @@ class SiteLink:
         self._handle, self._replica, self._silence = handle, replica, silence
         self._on_event, self._on_gone = on_event, on_gone
         self._waiting: dict[int, _Waiting] = {}
-        self._outbox = _Outbox(self._send)
+        self._numbers = count(1)
+        self._requests: list[SiteRequest] = []
+        self._allowed: list[tuple[int, bool]] = []
+        self._dropped: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+        """Sends what was gathered of these."""
         self._stats = EndpointStats()
         self._tasks: set[asyncio.Task[None]] = set()
         self.answers = 0
@@ -109,7 +64,7 @@ class SiteLink:
         self._is_closed = False
         self._pending = 0
         """Messages without a reply; the site replies to the last one when it has something to report."""
-        self._outbox.flush()
+        self._flush()
 
     @property
     def in_flight(self) -> int:
@@ -128,19 +83,19 @@ class SiteLink:
         if self._is_closed:
             raise SiteGone("it is gone")
         waiting = _Waiting(asyncio.get_running_loop().create_future(), retry_gate)
-        number = self._outbox.request(request, seed, guarded=retry_gate is not None)
+        number = next(self._numbers)
         self._waiting[number] = waiting
+        self._requests.append(SiteRequest(number, request.question, seed, request.size, retry_gate is not None))
+        self._flush_soon()
         try:
             return await waiting.answers
         except asyncio.CancelledError:
             if not self._is_closed:
-                self._outbox.drop(number)
+                self._dropped.append(number)
+                self._flush_soon()
             raise
         finally:
             self._waiting.pop(number, None)
-
-    async def check(self) -> Health:
-        return Health((ReplicaHealth(self._replica, True, "it serves the model"),))
 
     async def close(self) -> None:
         """Stop all messages; requests in flight get `SiteGone`."""
@@ -151,10 +106,26 @@ class SiteLink:
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def _send(self, order: SiteOrder) -> None:
+    def _flush_soon(self) -> None:
+        """Send a message in a moment, or at once if it is full."""
+        if len(self._requests) >= MAX_PER_MESSAGE:
+            self._flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        """Send everything that was gathered."""
+        self._stop_timer()
+        order = SiteOrder(tuple(self._requests), tuple(self._allowed), tuple(self._dropped))
+        self._requests, self._allowed, self._dropped = [], [], []
         if not self._is_closed:
             self._pending += 1
             self._start(self._exchange(order))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
 
     async def _exchange(self, order: SiteOrder) -> None:
         """Send a message and apply the report; if no other message is pending, send another."""
@@ -170,7 +141,7 @@ class SiteLink:
             if not self._is_closed:
                 self._apply(report)
                 if not self._pending:  # requests that follow from the report are included
-                    self._outbox.flush_soon()
+                    self._flush_soon()
 
     def _apply(self, report: SiteReport) -> None:
         self._stats = report.stats
@@ -179,7 +150,7 @@ class SiteLink:
         for number in report.retry_requests:
             self._start(self._ask_head(number))
         for reply in report.replies:
-            self._deliver(SiteReply(*reply))
+            self._deliver(reply)
 
     def _deliver(self, reply: SiteReply) -> None:
         """Deliver a reply, unless its request was cancelled."""
@@ -190,12 +161,14 @@ class SiteLink:
             waiting.answers.set_exception(decode_error(reply.error))
         else:
             self.answers += len(reply.answers)
-            waiting.answers.set_result([unpack_answer(values, self._replica) for values in reply.answers])
+            waiting.answers.set_result([replace(answer, replica=self._replica) for answer in reply.answers])
 
     async def _ask_head(self, number: int) -> None:
         """Ask whether a lost request may be repeated, and send the reply to the site."""
         waiting = self._waiting.get(number)
-        self._outbox.allow(number, waiting is None or waiting.retry_gate is None or await waiting.retry_gate())
+        is_allowed = waiting is None or waiting.retry_gate is None or await waiting.retry_gate()
+        self._allowed.append((number, is_allowed))
+        self._flush_soon()
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -216,7 +189,7 @@ class SiteLink:
 
     def _shut_down(self, reason: str) -> None:
         self._is_closed = True
-        self._outbox.close()
+        self._stop_timer()
         for waiting in self._waiting.values():
             if not waiting.answers.done():
                 waiting.answers.set_exception(SiteGone(reason))

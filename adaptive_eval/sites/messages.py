@@ -1,24 +1,22 @@
 """Messages between the head of a run and its sites, and the connections that carry them.
 
-Requests and answers are sent as plain tuples, many in one message: a message costs as much as fifty of them. Each
-connection carries one message in bytes at a time, and its reply: a Ray call takes many times the CPU. A site listens on
-its node's address, and accepts only clients with a secret that is sent by a Ray call.
+Requests and answers are sent many in one message: a message costs as much as fifty of them. Each connection carries one
+message in bytes at a time, and its reply: a Ray call takes many times the CPU. A site listens on its node's address,
+and accepts only clients with a secret that is sent by a Ray call.
 """
 
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from hmac import compare_digest
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from adaptive_eval.base.errors import (
     Copied,
     EndpointError,
-    GraderError,
     LaunchFailed,
     Rejected,
     RetryNotAllowed,
@@ -28,7 +26,7 @@ from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt
 from adaptive_eval.graders.registry import GraderConfig
 from adaptive_eval.graders.rubric import Rubric
-from adaptive_eval.graders.types import GradingLimits, MarkedAnswer, Marks
+from adaptive_eval.graders.types import GradingLimits
 from adaptive_eval.launch.endpoint import ServerGone
 from adaptive_eval.launch.types import Pool
 from adaptive_eval.notes import Event
@@ -88,10 +86,10 @@ class SiteOrder(NamedTuple):
 
 
 class SiteReply(NamedTuple):
-    """Reply to a request: the packed answers in the order of their seeds, or the error."""
+    """Reply to a request: the answers in the order of their seeds, graded if the site grades, or the error."""
 
     number: int
-    answers: tuple[tuple[Any, ...], ...] = ()
+    answers: tuple[Answer, ...] = ()
     error: tuple[str, str] | None = None
 
 
@@ -135,8 +133,14 @@ class SiteData:
 
 @dataclass(frozen=True, slots=True)
 class SiteSetup:
-    """Settings of a site."""
+    """What a site serves, and how."""
 
+    model: ModelConfig = field(repr=False)
+    """The model, with its headers, which may be credentials."""
+    keys: Mapping[str, str] = field(repr=False)
+    """The key of the model's server, if it has one."""
+    hidden: frozenset[str]
+    """Environment variables that a grader's processes do not get."""
     run: str
     """Name of the run."""
     site: str
@@ -149,16 +153,6 @@ class SiteSetup:
     """Whether the model has answered a request of the run, here or elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteSecrets:
-    """Secrets of a site: the model with its headers, and its keys."""
-
-    model: ModelConfig = field(repr=False)
-    keys: Mapping[str, str] = field(repr=False)
-    hidden: frozenset[str] = frozenset()
-    """Environment variables that a grader's processes do not get."""
-
-
 class SiteBegun(NamedTuple):
     """Result of `begin`: events so far, and the problem if the site cannot serve."""
 
@@ -169,7 +163,7 @@ class SiteBegun(NamedTuple):
 class SiteHandle(Protocol):
     """Handle of a site; all calls raise `SiteGone` if it is gone."""
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         """Serve a model instead of the previous one."""
 
     async def sync(self, order: SiteOrder) -> SiteReport:
@@ -181,28 +175,6 @@ class SiteHandle(Protocol):
 
     def kill(self) -> None:
         """Kill the site and its server."""
-
-
-_NAMES = tuple(item.name for item in fields(Answer))
-_REPLICA = _NAMES.index("replica")
-_fields_of = attrgetter(*_NAMES)
-
-
-def pack_answer(answer: Answer, marks: Marks | GraderError | None) -> tuple[Any, ...]:
-    """Convert an answer with its grader's marks to a tuple."""
-    if isinstance(marks, GraderError):
-        return (*_fields_of(answer), None, marks)
-    return (*_fields_of(answer), None if marks is None else (dict(marks.signals), marks.extracted), None)
-
-
-def unpack_answer(values: tuple[Any, ...], replica: str) -> Answer:
-    """Convert a tuple to an answer with replica `replica`, since all sites have servers of the same address."""
-    *fields, marks, error = values
-    fields[_REPLICA] = replica
-    if marks is None and error is None:
-        return Answer(*fields)
-    arguments = [*fields, None if marks is None else Marks(*marks), error]
-    return MarkedAnswer(*arguments)
 
 
 _ERRORS: dict[str, type[EndpointError]] = {

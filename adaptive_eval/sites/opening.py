@@ -1,22 +1,17 @@
 """Opens the sites of a run: which models have sites, and the settings, data and secrets of each site."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
 
 from adaptive_eval.base.errors import ConfigError
-from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import ModelConfig, RunConfig, ServingGroup
-from adaptive_eval.endpoints.types import Answer, RetryGate
 from adaptive_eval.graders.by_benchmark import graders_that_ask
-from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.launch.endpoint import AskServer, ServedPlace
 from adaptive_eval.launch.types import LaunchConfig, spelled_flag
-from adaptive_eval.machine.trial import Request
-from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SitePlan, SiteService
-from adaptive_eval.sites.link import SiteLink
-from adaptive_eval.sites.messages import TIMEOUTS, SiteData, SiteSecrets, SiteSetup, SiteTimeouts
-from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
-from adaptive_eval.supplies.served import OpenedHosts, ServedClient
+from adaptive_eval.sites.host import SiteGroup, SiteHost, SitePlacing, SiteService
+from adaptive_eval.sites.messages import SiteData, SiteSetup, SiteTimeouts
+from adaptive_eval.supplies.opening import Models, OpenedHosts, SuppliedModel, SupplyContext, file_name
 
 SPLIT_FLAGS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 """Flags of vLLM that split a model among GPUs; their product is the number of GPUs."""
@@ -59,53 +54,35 @@ def format_resources(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{word} {amount:g}" for word, amount in resources.items()) or "nothing"
 
 
-class RunSites:
-    """Opens the sites of a run on a cluster."""
-
-    def __init__(self, cluster: SitePlacing, timeouts: SiteTimeouts = TIMEOUTS) -> None:
-        self._cluster, self._timeouts = cluster, timeouts
-
-    def open(self, context: SupplyContext, models: Models) -> OpenedHosts:
-        """Create a host for each site, which has no place yet, and a client for each model with sites."""
-        services = SiteServices(context, models)
-        for number, endpoint in services.served.items():
-            endpoint.answered_before = models[number].name in context.answered
-            context.stack.push_async_callback(endpoint.close)
-        clients = {number: _client(services.served[number], model) for number, model in models.items()}
-        return OpenedHosts(self._hosts(context, services), clients)
-
-    def _hosts(self, context: SupplyContext, services: "SiteServices") -> Sequence[SiteHost]:
-        config, hosts = context.config, list[SiteHost]()
-        for group in config.serving_groups:
-            site_group = SiteGroup(self._timeouts.resources)
-            for place in _group_places(config, group):
-                name, resources = f"{config.name}/{place.name}", resources_of_group(config, group)
-                plan = SitePlan(place.site, name, resources, services.at(group, place), self._timeouts.heartbeat)
-                hosts.append(SiteHost(plan, self._cluster, site_group))
-        return hosts
+def open_sites(cluster: SitePlacing, timeouts: SiteTimeouts, context: SupplyContext, models: Models) -> OpenedHosts:
+    """Create a host for each site on a cluster, which has no place yet, and a client for each model with sites."""
+    config, hosts = context.config, list[SiteHost]()
+    clients = {number: context.served(model, _asking(model)) for number, model in models.items()}
+    numbers, inputs = {model.name: number for number, model in models.items()}, _site_inputs(context)
+    for group in config.serving_groups:
+        site_group = SiteGroup(cluster, resources_of_group(config, group), timeouts)
+        for site, name in _group_places(config, group):
+            services = {}
+            for index in group.models:
+                (setup, site_data), place = inputs[index], ServedPlace()
+                number = numbers[setup.model.name]
+                clients[number].add(place)
+                services[number] = SiteService(replace(setup, site=site), site_data, clients[number], place)
+            hosts.append(SiteHost(site, f"{config.name}/{name}", services, site_group))
+    return OpenedHosts(hosts, clients)
 
 
-def _client(endpoint: ServedEndpoint, model: SuppliedModel) -> ServedClient:
-    async def ask(link: SiteLink, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
-        return await link.ask(request, model.seed(request.question, request.first), retry_gate)
-
-    return ServedClient(endpoint, ask)
+def _asking(model: SuppliedModel) -> AskServer:
+    return lambda link, request, retry_gate: link.ask(request, model.seed(request.question, request.first), retry_gate)
 
 
-class _Place(NamedTuple):
-    """A place where the models of a group may be served."""
-
-    site: str
-    name: str
-
-
-def _group_places(config: RunConfig, group: ServingGroup) -> list[_Place]:
-    """Places where the models of a group may be served."""
+def _group_places(config: RunConfig, group: ServingGroup) -> list[tuple[str, str]]:
+    """Places where the models of a group may be served: the name of each in the run, and in the cluster."""
     model = config.models[group.models[0]]
     assert model.launch is not None
     if not group.places:
-        return [_Place(f"site {at}", f"{file_name(model.name)}/{at}") for at in range(1, model.launch.sites + 1)]
-    return [_Place(word, f"pool:{file_name(word)}") for word in group.places]
+        return [(f"site {at}", f"{file_name(model.name)}/{at}") for at in range(1, model.launch.sites + 1)]
+    return [(word, f"pool:{file_name(word)}") for word in group.places]
 
 
 def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, float]:
@@ -117,40 +94,27 @@ def resources_of_group(config: RunConfig, group: ServingGroup) -> dict[str, floa
     return maxima
 
 
-class SiteServices:
-    """Setups of each model's sites, and the servers of each model."""
-
-    def __init__(self, context: SupplyContext, models: Models) -> None:
-        self.served = {number: ServedEndpoint() for number in models}
-        self._config, self._logs = context.config, context.logs.resolve()
-        self._numbers = {model.name: number for number, model in models.items()}
-        self._inputs: dict[int, tuple[SiteSecrets, SiteData]] = {}
-        keys, prepared = read_environment(self._config.folder), context.prepared
-        assert prepared is not None, "sites serve runs"
-        materials: dict[int, SiteData] = {}
-        for index in self._config.launched:
-            model, prompts = self._config.models[index], prepared.prompts[index]
-            if id(prompts) not in materials:
-                materials[id(prompts)] = _site_data(prepared, index)
-            site_secrets = SiteSecrets(model, _model_keys(model, keys), self._config.keys)
-            self._inputs[index] = site_secrets, materials[id(prompts)]
-
-    def at(self, group: ServingGroup, place: _Place) -> dict[int, SiteService]:
-        """Models that a site at this place may serve."""
-        config, services = self._config, {}
-        for index in group.models:
-            site_secrets, site_data = self._inputs[index]
-            setup = SiteSetup(
-                run=config.name,
-                site=place.site,
-                pool=config.pool,
-                folder=config.folder.resolve(),
-                logs=self._logs,
-            )
-            number, place_served = self._numbers[site_secrets.model.name], ServedPlace()
-            self.served[number].add(place_served)
-            services[number] = SiteService(setup, site_secrets, site_data, self.served[number], place_served)
-        return services
+def _site_inputs(context: SupplyContext) -> dict[int, tuple[SiteSetup, SiteData]]:
+    """What the sites of each launched model need, except their names."""
+    config, prepared, inputs = context.config, context.prepared, {}
+    assert prepared is not None, "sites serve runs"
+    shared: dict[int, SiteData] = {}
+    for index in config.launched:
+        model, prompts = config.models[index], prepared.prompts[index]
+        if id(prompts) not in shared:
+            shared[id(prompts)] = _site_data(prepared, index)
+        setup = SiteSetup(
+            model=model,
+            keys=_model_keys(model, context.keys),
+            hidden=config.keys,
+            run=config.name,
+            site="",
+            pool=config.pool,
+            folder=config.folder.resolve(),
+            logs=context.logs.resolve(),
+        )
+        inputs[index] = setup, shared[id(prompts)]
+    return inputs
 
 
 def _site_data(prepared: PreparedRun, number: int) -> SiteData:

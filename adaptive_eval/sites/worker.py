@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,9 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.types import Answer
+from adaptive_eval.endpoints.types import Answer, Endpoint, RetryGate
 from adaptive_eval.graders.pool import GradingPool, grade_or_error
-from adaptive_eval.graders.types import Marks, WorkerSettings
+from adaptive_eval.graders.types import Marks, WorkerSettings, with_marks
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
@@ -39,10 +40,8 @@ from adaptive_eval.sites.messages import (
     SiteReply,
     SiteReport,
     SiteRequest,
-    SiteSecrets,
     SiteSetup,
     encode_error,
-    pack_answer,
 )
 from adaptive_eval.supplies.launched import ServerOpener, require_programs
 from adaptive_eval.supplies.opening import file_name, within_open_files
@@ -57,17 +56,14 @@ class SiteWorker:
         self._numbers: dict[str, int] = {}
         """Numbers of the servers, by the names of their models."""
         self._host = Host(None, self._servers, ExclusivePlaces((), ""))
-        self._server: LaunchedServer | None = None
-        """The server that is up."""
-        self._endpoint = ServedEndpoint()
-        self._lost_before = 0
-        """Lost answers that were already counted in an earlier turn of the model."""
+        self._endpoint = ServedEndpoint(self._sample)
         self._ports = free_ports()
         self._begin_task: asyncio.Task[SiteBegun] | None = None
         self._grading: GradingPool | None = None
         self._grading_inputs: tuple[object, ...] = ()
         """Inputs of the grading pool."""
         self._setup: SiteSetup | None = None
+        """That of the model which is served now."""
         self._site_data: SiteData | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._has_news = asyncio.Event()
@@ -88,13 +84,11 @@ class SiteWorker:
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         return SiteFacts(socket.gethostname(), os.getpid(), __version__, devices)
 
-    async def begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+    async def begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         try:
             await self._cancel_beginning()
-            self._begin_task = asyncio.create_task(self._begin(setup, site_secrets, site_data))
-            result = await self._begin_task
-            self._lost_before = self._endpoint.stats.lost
-            return result
+            self._begin_task = asyncio.create_task(self._begin(setup, site_data))
+            return await self._begin_task
         except asyncio.CancelledError:
             raise SiteGone("it serves another model, or is being ended") from None
 
@@ -118,11 +112,10 @@ class SiteWorker:
             else:
                 if has_news is self._has_news:
                     await asyncio.sleep(GATHERING_SECONDS)
-        if self._setup is not setup or self._server is None:
+        if self._setup is not setup:
             raise SiteGone("it serves another model")
-        stats = self._endpoint.stats
-        stats = replace(stats, lost=stats.lost - self._lost_before)
-        report = SiteReport(tuple(self._replies), tuple(self._retry_requests), self._take_events(), stats)
+        replies, retry_requests = tuple(self._replies), tuple(self._retry_requests)
+        report = SiteReport(replies, retry_requests, self._take_events(), self._endpoint.stats)
         self._replies, self._retry_requests = [], []
         return report
 
@@ -138,7 +131,7 @@ class SiteWorker:
         """Start requests, and apply permits and cancellations, which may concern requests of the same order."""
         for number, allowed in order.allowed:
             self._permits.give(number, allowed)
-        for request in map(SiteRequest._make, order.requests):
+        for request in order.requests:
             task = self._tasks[request.number] = asyncio.create_task(self._answer(request))
             task.add_done_callback(partial(self._on_end, request))
         for number in order.dropped:
@@ -151,29 +144,29 @@ class SiteWorker:
             self._begin_task.cancel()
             await asyncio.gather(self._begin_task, return_exceptions=True)
 
-    async def _begin(self, setup: SiteSetup, site_secrets: SiteSecrets, site_data: SiteData) -> SiteBegun:
+    async def _begin(self, setup: SiteSetup, site_data: SiteData) -> SiteBegun:
         await self._cancel_requests()
-        self._setup, self._site_data, self._server = setup, site_data, None
-        number = self._numbers.setdefault(site_secrets.model.name, len(self._numbers))
+        self._setup, self._site_data = None, site_data
+        number = self._numbers.setdefault(setup.model.name, len(self._numbers))
         try:
             if number not in self._servers:
-                self._servers[number] = self._open_server(setup, site_secrets)
-            self._endpoint = ServedEndpoint([self._servers[number].served])
-            self._endpoint.answered_before = setup.has_answered
+                self._servers[number] = self._open_server(setup)
+            place = self._servers[number].served
+            place.earlier_traffic.clear()  # that of earlier turns was reported then
+            self._endpoint = ServedEndpoint(self._sample, [place], answered_before=setup.has_answered)
             await self._host.load(number, self._record_event)
         except (AdaptiveEvalError, OSError) as error:
-            self._setup = None
             self._servers.pop(number, None)
             return SiteBegun(self._take_events(), str(error))
-        self._server = self._servers[number]
-        await self._grade_with(site_data, setup, site_secrets)
+        await self._grade_with(site_data, setup)
+        self._setup = setup
         return SiteBegun(self._take_events())
 
-    def _open_server(self, setup: SiteSetup, site_secrets: SiteSecrets) -> LaunchedServer:
+    def _open_server(self, setup: SiteSetup) -> LaunchedServer:
         # only the sections needed for serving, which were checked on the head
-        settings: dict[str, Any] = {"name": setup.run, "models": (site_secrets.model,), "pool": setup.pool}
+        settings: dict[str, Any] = {"name": setup.run, "models": (setup.model,), "pool": setup.pool}
         config = RunConfig.model_construct(**settings, folder=setup.folder)
-        environment = {**read_environment(setup.folder), **site_secrets.keys}
+        environment = {**read_environment(setup.folder), **setup.keys}
         require_programs(config, environment)
         config, notices = within_open_files(config, grades=False)
         logs = _writable_logs(setup.logs)
@@ -182,10 +175,10 @@ class SiteWorker:
         place = "" if setup.pool is None else environment.get("CUDA_VISIBLE_DEVICES", "")
         return ServerOpener(config, environment, logs, self._ports, notices).open(0, place)
 
-    async def _grade_with(self, site_data: SiteData, setup: SiteSetup, site_secrets: SiteSecrets) -> None:
+    async def _grade_with(self, site_data: SiteData, setup: SiteSetup) -> None:
         """Create the grading pool for this data, unless it is unchanged."""
         grader, rubric = site_data.grader, site_data.rubric
-        settings = WorkerSettings(site_data.limits, setup.folder, site_secrets.hidden)
+        settings = WorkerSettings(site_data.limits, setup.folder, setup.hidden)
         if (grades := (grader, rubric, settings)) == self._grading_inputs:
             return
         await self._close_grading()
@@ -199,23 +192,30 @@ class SiteWorker:
             await grading.close()
 
     async def _answer(self, request: SiteRequest) -> None:
-        assert self._server is not None and self._site_data is not None
-        seeds = range(request.first, request.first + request.size)
-        prompt, question = self._site_data.prompts[request.question], self._site_data.questions[request.question]
+        assert self._site_data is not None
+        question = self._site_data.questions[request.question]
         retry_gate = partial(self._is_repeat_allowed, request.number) if request.guarded else None
         try:
-            answers = await self._endpoint.sample(prompt, seeds, retry_gate)
+            answers = await self._endpoint.ask(request, retry_gate)
         except EndpointError as error:
             self._reply(SiteReply(request.number, error=encode_error(error)))
             return
-        marks = [await self._grade(answer, question) for answer in answers]
-        self._reply(SiteReply(request.number, tuple(map(pack_answer, answers, marks))))
+        self._reply(SiteReply(request.number, tuple([await self._grade(answer, question) for answer in answers])))
 
-    async def _grade(self, answer: Answer, question: Question) -> Marks | GraderError | None:
-        """Grade an answer; None if the head grades."""
+    async def _sample(self, endpoint: Endpoint, request: SiteRequest, retry_gate: RetryGate | None) -> Sequence[Answer]:
+        """Send a request to the endpoint of the server that is up."""
+        assert self._site_data is not None
+        seeds = range(request.first, request.first + request.size)
+        return await endpoint.sample(self._site_data.prompts[request.question], seeds, retry_gate)
+
+    async def _grade(self, answer: Answer, question: Question) -> Answer:
+        """The answer with its grader's marks; as it is if the head grades."""
         if (grading := self._grading) is None:
-            return None
-        return await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)
+            return answer
+        marks = await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)
+        if isinstance(marks, GraderError):
+            return replace(with_marks(answer, Marks({}, None)), marks=None, trouble=marks)
+        return with_marks(answer, Marks(dict(marks.signals), marks.extracted))
 
     def _record_event(self, event: Event) -> None:
         """Record an event of the server."""
@@ -252,7 +252,7 @@ class SiteWorker:
 
     async def _clear(self, *, at_once: bool) -> None:
         """Stop serving and grading."""
-        self._server = None
+        self._setup = None
         await self._close_grading()
         await self._host.unload(at_once=at_once)
         self._servers.clear()

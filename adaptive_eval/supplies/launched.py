@@ -1,6 +1,5 @@
 """Models whose servers a run starts: on this machine, or on others."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,15 +13,14 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
 from adaptive_eval.endpoints.types import EarlierTimes, Endpoint, Notice
 from adaptive_eval.launch.command import free_ports, server_command, server_environment
-from adaptive_eval.launch.endpoint import ServedEndpoint
+from adaptive_eval.launch.endpoint import AskServer
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.launch.server import LaunchedServer, ServerSpec
 from adaptive_eval.launch.types import place_names, place_variables
 from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Post, Supply
-from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext, file_name
+from adaptive_eval.supplies.opening import Models, OpenedHosts, SuppliedModel, SupplyContext, file_name
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
-from adaptive_eval.supplies.served import OpenedHosts, RunServers, ServedClient
 
 
 class LaunchedSupply(EndpointSupply):
@@ -35,12 +33,10 @@ class LaunchedSupply(EndpointSupply):
         pooled: Mapping[int, PooledModel],
         post: Post,
         on_error: Callable[[BaseException], None],
-        servers: RunServers,
         *,
         is_capped: bool,
     ) -> None:
         super().__init__(models, post, on_error, is_capped=is_capped)
-        servers.hosts += hosts
         self.pool = ServerPool(hosts, pooled, post, self.post_capacity, on_error)
 
     def serve(self, demand: Mapping[int, Demand]) -> None:
@@ -62,25 +58,20 @@ class LaunchedSupply(EndpointSupply):
 def open_supply(context: SupplyContext, models: Models) -> Mapping[int, Supply]:
     """Open these models, whose servers are on this machine or elsewhere; raises `ConfigError`."""
     opened = hosts_here(context, models) if context.remote is None else context.remote(context, models)
+    context.servers.hosts += opened.hosts
+    limits = {number: model.config.concurrency for number, model in models.items()}
     supply = LaunchedSupply(
         opened.hosts,
+        {number: model.asked(opened.clients[number], limits[number].in_flight) for number, model in models.items()},
         {
-            number: model.asked(opened.clients[number], model.config.concurrency.in_flight)
+            number: PooledModel(model.name, limits[number].in_flight * limits[number].samples_per_request)
             for number, model in models.items()
         },
-        {number: pooled_model(model) for number, model in models.items()},
         context.post,
         context.on_error,
-        context.servers,
         is_capped=context.is_capped,
     )
     return dict.fromkeys(models, supply)
-
-
-def pooled_model(model: SuppliedModel) -> PooledModel:
-    """A model as one whose servers a pool starts."""
-    limits = model.config.concurrency
-    return PooledModel(model.name, limits.in_flight * limits.samples_per_request)
 
 
 def hosts_here(context: SupplyContext, models: Models) -> OpenedHosts:
@@ -93,21 +84,18 @@ def hosts_here(context: SupplyContext, models: Models) -> OpenedHosts:
     context.stack.callback(places.release)
     opener, hosts = ServerOpener(config, environment, context.logs, free_ports(), context.notices), []
     numbers = {model.name: number for number, model in models.items()}
-    served: defaultdict[int, ServedEndpoint] = defaultdict(ServedEndpoint)
+    clients = {number: context.served(model, _asking(model)) for number, model in models.items()}
     for group in config.serving_groups:
         for place in group.places or (None,):
             servers = {numbers[config.models[index].name]: opener.open(index, place) for index in group.models}
             hosts.append(Host(place, servers, places))
             for number, server in servers.items():
-                served[number].add(server.served)
-    for number, endpoint in served.items():
-        endpoint.answered_before = models[number].name in context.answered
-        context.stack.push_async_callback(endpoint.close)
-    return OpenedHosts(hosts, {number: _client(served[number], model) for number, model in models.items()})
+                clients[number].add(server.served)
+    return OpenedHosts(hosts, clients)
 
 
-def _client(served: ServedEndpoint, model: SuppliedModel) -> ServedClient:
-    return ServedClient(served, lambda endpoint, request, again: model.client(endpoint).ask(request, again))
+def _asking(model: SuppliedModel) -> AskServer:
+    return lambda endpoint, request, retry_gate: model.client(endpoint).ask(request, retry_gate)
 
 
 def require_no_cluster(config: RunConfig) -> None:

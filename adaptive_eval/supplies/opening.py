@@ -3,6 +3,7 @@
 To add one, write its `open_supply`, and name the module in `SUPPLIES`: it is imported if a model has the key.
 """
 
+import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from functools import cached_property
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.prepare import PreparedRun
@@ -27,9 +28,10 @@ from adaptive_eval.endpoints.types import Answer, EarlierTimes, Endpoint, Notice
 from adaptive_eval.graders.asked import AskedGrader
 from adaptive_eval.graders.by_benchmark import ByBenchmark, graders_that_ask
 from adaptive_eval.graders.types import GraderOptions
+from adaptive_eval.launch.endpoint import AskServer, ServedEndpoint
+from adaptive_eval.launch.hosts import ServerHost
 from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, ModelClient, Post, Supply
 from adaptive_eval.notes import Event
-from adaptive_eval.supplies.served import OpenedHosts, RunServers
 
 SUPPLIES = {
     "inspect": "adaptive_eval.supplies.inspected",
@@ -99,11 +101,39 @@ def request_limits(model: ModelConfig) -> RequestLimits:
     return RequestLimits(limits.in_flight * len(model.replicas), limits.samples_per_request, own_grades=has_grades)
 
 
-class OpenSupply(Protocol):
-    """Opens the supplies of some models."""
+class RunServers:
+    """The places of all servers that a run starts, from the beginning to the end."""
 
-    def __call__(self, context: "SupplyContext", models: Models) -> Mapping[int, Supply]:
-        """The supply of each of these models; nothing is asked or started yet. Raises `ConfigError`."""
+    def __init__(self) -> None:
+        self.hosts: list[ServerHost] = []
+        self._is_ending = False
+        self.is_hurried = False
+        """Whether servers get no time to end."""
+
+    @property
+    def up(self) -> int:
+        """How many places serve a model, or are held for one."""
+        return sum(host.up for host in self.hosts)
+
+    def hurry(self) -> None:
+        """Give servers no more time to end."""
+        self.is_hurried = True
+        if self._is_ending:
+            for host in self.hosts:
+                host.kill()
+
+    async def end(self) -> None:
+        """Stop all servers."""
+        self._is_ending = True
+        await asyncio.gather(*(host.unload(at_once=self.is_hurried) for host in self.hosts))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedHosts:
+    """Hosts, and the client of each model that they serve, by its number; nothing is started yet."""
+
+    hosts: Sequence[ServerHost]
+    clients: Mapping[int, ServedEndpoint]
 
 
 @dataclass(frozen=True)
@@ -162,11 +192,19 @@ class SupplyContext:
             independent=model.sampled is not None,
         )
 
+    def served(self, model: SuppliedModel, ask_server: AskServer) -> ServedEndpoint:
+        """The client of a model whose servers come and go."""
+        client = ServedEndpoint(ask_server, answered_before=model.name in self.answered)
+        self.stack.push_async_callback(client.close)
+        return client
+
     def supply(self, asked: Mapping[int, AskedModel]) -> Mapping[int, Supply]:
         """One supply of these models, which are asked request by request."""
         return dict.fromkeys(asked, EndpointSupply(asked, self.post, self.on_error, is_capped=self.is_capped))
 
 
+OpenSupply = Callable[[SupplyContext, Models], Mapping[int, Supply]]
+"""Opens the supply of each of these models; nothing is asked or started yet. Raises `ConfigError`."""
 OpenRemote = Callable[[SupplyContext, Models], OpenedHosts]
 """Opens hosts of these models on other machines; nothing is started yet."""
 

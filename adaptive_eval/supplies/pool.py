@@ -28,8 +28,6 @@ from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.supply import Demand, Post
 from adaptive_eval.notes import Event, ServerRests, ServersNoticed
 
-_Task = asyncio.Task[None]
-
 
 class PooledModel(NamedTuple):
     """A model whose servers are started here."""
@@ -48,7 +46,7 @@ class _Place:
         """The model that is served or being loaded."""
         self.is_up = False
         """Whether the model is served."""
-        self.move: _Task | None = None
+        self.move: asyncio.Task[None] | None = None
         """Acquires the place, or starts or stops its server; None if nothing is in progress."""
         self.acquiring = False
         self.acquired = False
@@ -159,14 +157,22 @@ class ServerPool:
         previous, place.model, place.is_up = place.served, model, False
         if previous is not None:
             self._on_change(previous)
-        place.move = asyncio.create_task(place.host.load(model, self._note))
-        place.move.add_done_callback(partial(self._on_load_end, place, model))
+        self._move(place, place.host.load(model, self._note), partial(self._on_load_end, place, model))
 
-    def _on_load_end(self, place: _Place, model: int, load: _Task) -> None:
-        place.move = None
-        if load.cancelled():
-            return
-        error = load.exception()
+    def _move(
+        self, place: _Place, work: Coroutine[Any, Any, None], on_end: Callable[[BaseException | None], None]
+    ) -> None:
+        """Begin to change a place; `on_end` gets the error, if any, unless the pool is closed meanwhile."""
+
+        def on_done(task: asyncio.Task[None]) -> None:
+            place.move, place.acquiring = None, False
+            if not task.cancelled():
+                on_end(task.exception())
+
+        place.move = asyncio.create_task(work)
+        place.move.add_done_callback(on_done)
+
+    def _on_load_end(self, place: _Place, model: int, error: BaseException | None) -> None:
         if isinstance(error, PlaceLost):
             self._on_place_lost(place, model, error.for_good)
         elif isinstance(error, EndpointError):
@@ -194,14 +200,10 @@ class ServerPool:
         """Stop a server; it is started again if its model is needed later."""
         place.empty()
         self._on_change(model)
-        place.move = asyncio.create_task(stopping)
-        place.move.add_done_callback(partial(self._on_stopped, place, model))
+        self._move(place, stopping, partial(self._on_stopped, model))
 
-    def _on_stopped(self, place: _Place, model: int, ended: _Task) -> None:
-        place.move = None
-        if ended.cancelled():
-            return
-        if (error := ended.exception()) is not None:
+    def _on_stopped(self, model: int, error: BaseException | None) -> None:
+        if error is not None:
             self._on_error(error)
         self._on_change(model)
 
@@ -242,14 +244,9 @@ class ServerPool:
     def _acquire(self, place: _Place, model: int) -> None:
         place.acquiring = True
         on_lost = partial(self._on_served_lost, place)
-        place.move = asyncio.create_task(place.host.acquire(model, self._note, on_lost))
-        place.move.add_done_callback(partial(self._on_acquired, place, model))
+        self._move(place, place.host.acquire(model, self._note, on_lost), partial(self._on_acquired, place, model))
 
-    def _on_acquired(self, place: _Place, model: int, acquiring: _Task) -> None:
-        place.move, place.acquiring = None, False
-        if acquiring.cancelled():
-            return
-        error = acquiring.exception()
+    def _on_acquired(self, place: _Place, model: int, error: BaseException | None) -> None:
         if error is None:
             place.acquired = True
         elif not isinstance(error, EndpointError):

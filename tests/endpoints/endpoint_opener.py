@@ -1,6 +1,7 @@
 """How the endpoints of the tests are opened (the fixture `endpoint` does it)."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,7 +13,7 @@ from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.endpoint import ModelEndpoint
 from adaptive_eval.endpoints.sdk import SdkCaller
 from adaptive_eval.endpoints.server_access import ServerAccess
-from adaptive_eval.endpoints.transport import ClientPoster
+from adaptive_eval.endpoints.transport import Post, post_through
 from adaptive_eval.endpoints.types import EndpointConfig, Sampling
 
 Opener = Callable[..., ModelEndpoint]
@@ -59,5 +60,5 @@ def opened_caller(
 
 def _through_httpx2(
     self: ServerAccess, client: httpx2.AsyncClient, url: str, headers: httpx2.Headers, limit: float
-) -> ClientPoster:
-    return ClientPoster(client, httpx2.Request("POST", url, headers=headers), limit)
+) -> Post:
+    return partial(post_through, client, url, headers, limit)

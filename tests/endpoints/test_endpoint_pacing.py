@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_eval.endpoints.endpoint import open_endpoint
-from adaptive_eval.endpoints.pacing import RateLimit, RateLimits
+from adaptive_eval.endpoints.sender import RateLimit, RateLimits
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.time_limit import CancelScope
 from adaptive_eval.endpoints.types import EndpointConfig, Limits, Message, Prompt, Sampling, gpu_share

@@ -11,7 +11,7 @@ from live_runs import Site, stored
 from typer.testing import Result
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS
+from adaptive_eval.endpoints.traffic import FIRST_ATTEMPTS
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
 from adaptive_eval.report.reader import RunReader

@@ -4,12 +4,12 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx2
 import pytest
@@ -18,17 +18,24 @@ from processes import SERVER, running
 from thoroughness import first_of
 
 from adaptive_eval.base.errors import LaunchFailed, RetryNotAllowed, Unavailable
-from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Message, Prompt, ReplicaStats, RetryGate
+from adaptive_eval.endpoints.types import Answer, EndpointStats, ReplicaStats, RetryGate
 from adaptive_eval.launch import command as command_module
-from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch import server as readiness
-from adaptive_eval.launch.command import free_ports, is_free
+from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
 from adaptive_eval.launch.host import ExclusivePlaces, Host
 from adaptive_eval.launch.server import MAX_RESTARTS, LaunchedServer, ServerSpec
 from adaptive_eval.notes import Event, ServerDied, ServerLaunched, ServerLaunching, ServerReleased
 
-PROMPT = Prompt(messages=(Message("user", "1 + 1 = ?"),))
+
+class Asked(NamedTuple):
+    """A request."""
+
+    seeds: range
+
+    @property
+    def size(self) -> int:
+        return len(self.seeds)
 
 
 class Inner:
@@ -40,15 +47,12 @@ class Inner:
         self.error: Exception | None = None
         self.closed = False
 
-    async def sample(self, prompt: Prompt, seeds: range, again: RetryGate | None = None) -> list[Answer]:
+    async def ask(self, seeds: range) -> list[Answer]:
         self.asked.append(seeds)
         await self.answers.wait()
         if self.error is not None:
             raise self.error
         return [Answer("2", "stop", seed, "fake", 0.1) for seed in seeds]
-
-    async def check(self) -> Health:
-        return Health(())
 
     async def close(self) -> None:
         self.closed = True
@@ -57,6 +61,10 @@ class Inner:
     def stats(self) -> EndpointStats:
         replica = ReplicaStats("fake", True, 0, 1)
         return EndpointStats(requests=len(self.asked), errors={"reset": 1}, replicas=(replica,))
+
+
+async def ask_server(inner: Inner, asked: Asked, again: RetryGate | None) -> list[Answer]:
+    return await inner.ask(asked.seeds)
 
 
 class Bed:
@@ -83,7 +91,7 @@ class Bed:
             return ServerSpec("m", port, command, os.environ, folder, self.log, timeout, place, sleep_level)
 
         self.server = LaunchedServer(spec_at, chain((port,), others), self._open)
-        self.endpoint = ServedEndpoint([self.server.served])
+        self.endpoint = ServedEndpoint(ask_server, [self.server.served])
 
     def _open(self, root: str, has_answered: bool) -> Inner:
         self.opened.append(root)
@@ -125,6 +133,8 @@ async def test_answers_without_end_are_done_without(tmp_path: Path, port: int, m
 
 
 async def test_a_server_that_ends_before_it_is_ready_says_how_and_what_it_said_last(tmp_path: Path, port: int) -> None:
+    with pytest.raises(LaunchFailed, match=r"exited with status 0 \(a command must run as long as its server does\) "):
+        await Bed(tmp_path, port, "exit=0").start()
     bed = Bed(tmp_path, port, "exit=3")
     with pytest.raises(LaunchFailed) as failed:
         await bed.start()
@@ -172,13 +182,13 @@ async def test_a_folder_for_logs_that_cannot_be_made_is_reported(tmp_path: Path,
 async def test_it_is_started_again_when_it_dies_or_hangs_and_asked_again_with_the_same_seeds(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.3 if hangs else process_module.GRACE_SECONDS)
+    monkeypatch.setattr(readiness, "GRACE_SECONDS", 0.3 if hangs else readiness.GRACE_SECONDS)
     bed = Bed(tmp_path, port)
     await bed.start()
     first = bed.pid
     if hangs:
         os.kill(first, signal.SIGSTOP)
-    asked = [asyncio.create_task(bed.endpoint.sample(PROMPT, range(n, n + 2))) for n in (10, 20)]
+    asked = [asyncio.create_task(bed.endpoint.ask(Asked(range(n, n + 2)), None)) for n in (10, 20)]
     await until(lambda: len(bed.inners[0].asked) == 2)
     if hangs:
         bed.inners[0].error = Unavailable("no replica is left (no answer within 10 s)")
@@ -203,7 +213,7 @@ async def test_it_is_started_again_when_it_dies_or_hangs_and_asked_again_with_th
 async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: int) -> None:
     bed = Bed(tmp_path, port)
     await bed.start()
-    asked = asyncio.create_task(bed.endpoint.sample(PROMPT, range(1)))
+    asked = asyncio.create_task(bed.endpoint.ask(Asked(range(1)), None))
     for start in range(MAX_RESTARTS + 1):
         await until(lambda start=start: len(bed.inners) > start and bed.inners[start].asked)
         os.kill(bed.pid, signal.SIGKILL)
@@ -218,8 +228,8 @@ async def test_one_that_dies_again_and_again_is_given_up(tmp_path: Path, port: i
 
 async def test_what_the_endpoint_of_a_dead_server_says_last_is_no_word_on_the_next(tmp_path: Path) -> None:
     inners, place = [Inner(), Inner()], ServedPlace()
-    endpoint = ServedEndpoint([place])
-    asked = asyncio.create_task(endpoint.sample(PROMPT, range(1)))
+    endpoint = ServedEndpoint(ask_server, [place])
+    asked = asyncio.create_task(endpoint.ask(Asked(range(1)), None))
     await asyncio.sleep(0)
     place.begin(inners[0])
     await until(lambda: inners[0].asked)
@@ -242,9 +252,9 @@ async def test_what_was_in_flight_when_a_server_ended_is_lost_and_asked_again_wi
         assert endpoint.stats.lost == 3
         return leave
 
-    endpoint = ServedEndpoint([place])
+    endpoint = ServedEndpoint(ask_server, [place])
     place.begin(inners[0])
-    asked = asyncio.create_task(endpoint.sample(PROMPT, range(3), again))
+    asked = asyncio.create_task(endpoint.ask(Asked(range(3)), again))
     await until(lambda: inners[0].asked)
     await place.end()
     place.begin(inners[1])
@@ -360,7 +370,7 @@ async def test_a_host_serves_one_at_a_time(tmp_path: Path, port: int) -> None:
     up = [ServerLaunching.KIND, ServerLaunched.KIND]
     assert [event.kind for event in events] == [*up, *([ServerReleased.KIND, *up] * 2)]
     assert {event.on for event in events} == {"gpu0"}
-    waiting = asyncio.create_task(beds[0].endpoint.sample(PROMPT, range(1)))
+    waiting = asyncio.create_task(beds[0].endpoint.ask(Asked(range(1)), None))
     await until(lambda: beds[0].inners[-1].asked)
     await host.load(1, events.append)
     with pytest.raises(LaunchFailed, match="its server was stopped"):
@@ -389,40 +399,22 @@ async def test_one_that_was_up_and_does_not_come_up_in_its_next_turn_is_started_
     await bed.server.stop()
 
 
-class Stranger(BaseHTTPRequestHandler):
-    """Another program, which is not ready either."""
-
-    def do_GET(self) -> None:
-        self.send_error(503)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def busy_port(port: int) -> Iterator[int]:
     """A port that another program has."""
-    with HTTPServer(("127.0.0.1", port), Stranger) as stranger:
-        thread = threading.Thread(target=stranger.serve_forever, args=(0.01,))
-        thread.start()
+    with HTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler):
         yield port
-        stranger.shutdown()
-        thread.join()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seen", [True, False], ids=["before it is started", "while it starts"])
-async def test_where_another_program_takes_its_port_it_has_another(
-    tmp_path: Path, busy_port: int, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch, seen: bool
+async def test_where_another_program_has_its_port_it_has_another(
+    tmp_path: Path, busy_port: int, unused_tcp_port: int
 ) -> None:
-    results = iter([] if seen else [True])
-    monkeypatch.setattr(readiness, "is_free", lambda port: next(results, None) or is_free(port))
     other = unused_tcp_port
     bed = Bed(tmp_path, busy_port, others=[other])
     await bed.start()
     launched = bed.server.launched(0.0)
     assert bed.opened == [f"http://127.0.0.1:{other}"] and str(other) in launched.command
-    assert bed.log.read_text().count("--- 20") == (1 if seen else 2)
     await bed.server.stop()
     assert not running(str(other))
 

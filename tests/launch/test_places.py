@@ -17,7 +17,7 @@ from patient_time import HANGS, until
 from processes import SERVER, running
 
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.launch import command, process
+from adaptive_eval.launch import command, server
 from adaptive_eval.launch import host as module
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.host import ExclusivePlaces, Host
@@ -123,12 +123,12 @@ import asyncio, os, sys
 from pathlib import Path
 from adaptive_eval.launch import process
 from adaptive_eval.launch.host import ExclusivePlaces
-process.GRACE_SECONDS = 3600.0
 async def main():
     folder, command = Path(sys.argv[1]), sys.argv[2:]
     holds = [await ExclusivePlaces(["gpu0"], "killed").take("gpu0", print)]
-    start = process.ServerProcess.start_server
-    await start(command, environment=os.environ, folder=folder, log=folder / "l", holds=holds)
+    with (folder / "l").open("ab") as log:
+        options = {"environment": os.environ, "folder": folder, "errors": log.fileno(), "holds": holds}
+        await process.KeptProcess.start(command, **options, grace=3600.0)
     print("started", flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
@@ -182,7 +182,7 @@ async def test_a_server_that_is_being_stopped_when_the_run_ends_has_its_time_to_
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command like `docker run` that is killed leaves the server behind."""
-    monkeypatch.setattr(process, "GRACE_SECONDS", 3600.0)
+    monkeypatch.setattr(server, "GRACE_SECONDS", 3600.0)
     places, events = ExclusivePlaces(["gpu0"], "run"), list[Event]()
     host = host_of(tmp_path, port, places, f"until={tmp_path / 'over'}")
     async with asyncio.timeout(HANGS):

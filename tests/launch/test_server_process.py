@@ -6,35 +6,45 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from patient_time import HANGS
+from patient_time import HANGS, until
 from processes import SERVER, gone, running
 
 from adaptive_eval.base.errors import LaunchFailed
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.secrets import secret_values
-from adaptive_eval.launch import process as process_module
 from adaptive_eval.launch.process import (
     LAST_BYTES,
     MAX_LAST_LINES,
     MAX_LINE_CHARS,
     KeptProcess,
     ServerLog,
-    ServerProcess,
+    exit_words,
 )
+from adaptive_eval.launch.types import GRACE_SECONDS
 
 PYTHON = (sys.executable, "-S")
 
 
-async def started(command: Sequence[str], folder: Path) -> ServerProcess:
-    return await ServerProcess.start_server(command, environment=os.environ, folder=folder, log=folder / "log")
+async def started(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    grace: float = GRACE_SECONDS,
+    environment: Mapping[str, str] = os.environ,
+) -> KeptProcess:
+    with (folder / "log").open("ab") as log:
+        return await KeptProcess.start(
+            command, environment=environment, folder=folder, errors=log.fileno(), grace=grace
+        )
 
 
-async def server(folder: Path, port: int, *what: str) -> ServerProcess:
-    return await started([*PYTHON, str(SERVER), str(port), *what], folder)
+async def server(folder: Path, port: int, *what: str, grace: float = GRACE_SECONDS) -> KeptProcess:
+    return await started([*PYTHON, str(SERVER), str(port), *what], folder, grace=grace)
 
 
 def wait_for(log: Path, word: str) -> None:
@@ -44,11 +54,8 @@ def wait_for(log: Path, word: str) -> None:
         time.sleep(0.01)
 
 
-async def test_what_ignores_sigterm_is_killed_after_the_grace(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.4)
-    process = await server(tmp_path, port, "stubborn", "child", "says=ready")
+async def test_what_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path, port: int) -> None:
+    process = await server(tmp_path, port, "stubborn", "child", "says=ready", grace=0.4)
     wait_for(tmp_path / "log", "child")
     began = time.monotonic()
     await process.stop()
@@ -58,11 +65,10 @@ async def test_what_ignores_sigterm_is_killed_after_the_grace(
 
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_stopped_at_once_or_cancelled_while_it_is_stopped_it_has_no_grace(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, cancelled: bool
+    tmp_path: Path, port: int, cancelled: bool
 ) -> None:
     """Cancelled with its keeper, which nobody else may know of: as where it did not start, and the run ends."""
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 3600.0)
-    process = await server(tmp_path, port, "stubborn", "child")
+    process = await server(tmp_path, port, "stubborn", "child", grace=3600.0)
     wait_for(tmp_path / "log", "child")
     stopping = asyncio.create_task(process.stop(at_once=not cancelled))
     await asyncio.sleep(0)
@@ -76,14 +82,14 @@ async def test_stopped_at_once_or_cancelled_while_it_is_stopped_it_has_no_grace(
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        ("", "exited with status 0 (a command must run as long as its server does)"),
+        ("", "exited with status 0"),
         ("import sys; sys.exit(7)", "exited with status 7"),
         ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
     ],
 )
 async def test_the_exit_of_a_process_is_described(tmp_path: Path, end: str, expected: str) -> None:
     process = await started([*PYTHON, "-c", end], tmp_path)
-    assert await process.ended == expected
+    assert exit_words(await process.status) == expected
     await process.stop()
 
 
@@ -92,7 +98,7 @@ async def test_what_a_dead_server_leaves_behind_follows_it(tmp_path: Path, port:
     process = await server(tmp_path, port, "child")
     wait_for(tmp_path / "log", "child")
     os.kill(process.pid, signal.SIGKILL)
-    assert await process.ended == "was killed by SIGKILL"
+    assert await process.status == -signal.SIGKILL
     await process.stop()
     assert not running(str(port))
 
@@ -111,10 +117,10 @@ signal.pause() if sys.argv[1] == "stays" else sys.exit(0)
 @pytest.mark.parametrize("stays", ["stays", "leaves"])
 @pytest.mark.parametrize("what", [(), ("stubborn", "child")])
 async def test_a_server_in_a_session_of_its_own_does_not_escape(
-    tmp_path: Path, port: int, stays: str, what: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, port: int, stays: str, what: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(process_module, "GRACE_SECONDS", 0.4)
-    process = await started([*PYTHON, "-c", SESSIONS, stays, *PYTHON, str(SERVER), str(port), *what], tmp_path)
+    command = [*PYTHON, "-c", SESSIONS, stays, *PYTHON, str(SERVER), str(port), *what]
+    process = await started(command, tmp_path, grace=0.4)
     wait_for(tmp_path / "log", "forked")
     await process.stop()
     assert not running(str(port))
@@ -124,8 +130,32 @@ async def test_nobody_is_left_when_the_keeper_is_killed(tmp_path: Path, port: in
     process = await server(tmp_path, port, "child")
     wait_for(tmp_path / "log", "child")
     os.kill(process._keeper.pid, signal.SIGKILL)
-    assert await process.ended == "was stopped"
+    assert await process.status is None
     assert gone(str(port))
+
+
+async def test_nobody_is_left_when_a_start_is_cancelled_as_soon_as_the_command_runs(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, go_on = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def create_slowly(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await create(*command, **options)
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            process.kill()  # as asyncio does
+            raise
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", create_slowly)
+    starting = asyncio.create_task(server(tmp_path, port, "child"))
+    await until(lambda: (tmp_path / "log").exists() and "child" in (tmp_path / "log").read_text())
+    starting.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait([starting], timeout=HANGS)
+    assert starting.cancelled() and gone(str(port))
 
 
 KILLED_BETWEEN = """
@@ -154,10 +184,12 @@ STARTS_AND_WAITS = """
 import asyncio, os, sys
 from pathlib import Path
 from adaptive_eval.launch import process
-process.GRACE_SECONDS = 0.5  # the child ignores SIGTERM, so that all of it goes by
+grace = 0.5  # the child ignores SIGTERM, so that all of it goes by
 async def main():
     folder = Path(sys.argv[1])
-    await process.ServerProcess.start_server(sys.argv[2:], environment=os.environ, folder=folder, log=folder / "log")
+    with (folder / "log").open("ab") as log:
+        options = {"environment": os.environ, "folder": folder, "errors": log.fileno(), "grace": grace}
+        await process.KeptProcess.start(sys.argv[2:], **options)
     print("started", flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
@@ -181,15 +213,13 @@ async def test_a_command_that_cannot_be_run_says_why(tmp_path: Path) -> None:
     with pytest.raises(LaunchFailed, match="cannot be started: .*No such file.*'no-such-program'"):
         await started(["no-such-program", "--port", "1"], tmp_path)
     with pytest.raises(LaunchFailed, match="cannot be started: .*No such file"):
-        await ServerProcess.start_server(["true"], environment={}, folder=tmp_path / "nowhere", log=tmp_path / "log")
+        await KeptProcess.start(["true"], environment={}, folder=tmp_path / "nowhere", errors=2, grace=1.0)
 
 
 async def test_it_sees_its_environment_and_folder_and_no_input(tmp_path: Path) -> None:
     look = "import os, sys; print(os.environ['SEEN'], os.getcwd(), repr(sys.stdin.read()))"
-    process = await ServerProcess.start_server(
-        [*PYTHON, "-c", look], environment={"SEEN": "this"}, folder=tmp_path, log=tmp_path / "log"
-    )
-    assert (await process.ended).startswith("exited with status 0")
+    process = await started([*PYTHON, "-c", look], tmp_path, environment={"SEEN": "this"})
+    assert await process.status == 0
     await process.stop()
     seen = (tmp_path / "log").read_text().split()
     assert (seen[0], Path(seen[1]).name, seen[2]) == ("this", tmp_path.name, "''")

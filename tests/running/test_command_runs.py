@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
-from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS
+from adaptive_eval.endpoints.traffic import FIRST_ATTEMPTS
 from adaptive_eval.machine.follow_up import FIRST_IN_FLIGHT
 from adaptive_eval.notes import ModelSetAside
 from adaptive_eval.report.reader import RunReader

@@ -135,8 +135,8 @@ def test_no_server_is_left_when_the_run_is_killed_or_stopped(site: Site, number:
 
 
 AN_HOUR_OF_GRACE = """
-from adaptive_eval.launch import process
-process.GRACE_SECONDS = 3600.0
+from adaptive_eval.launch import server
+server.GRACE_SECONDS = 3600.0
 from adaptive_eval.cli import main
 main()
 """

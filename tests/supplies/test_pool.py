@@ -16,7 +16,7 @@ from patient_time import HANGS, until
 from adaptive_eval.base.errors import EndpointError, LaunchFailed
 from adaptive_eval.core import Budget, Plan
 from adaptive_eval.core.types import Reason
-from adaptive_eval.launch.endpoint import ServedEndpoint, ServedPlace
+from adaptive_eval.launch.endpoint import AskServer, ServedEndpoint, ServedPlace
 from adaptive_eval.launch.hosts import OnEvent, OnLost, PlaceLost, ServerHost
 from adaptive_eval.machine.charges import Charge
 from adaptive_eval.machine.driver import Aborted, Driver
@@ -29,7 +29,6 @@ from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServerRe
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.supplies.launched import LaunchedSupply
 from adaptive_eval.supplies.pool import PooledModel, ServerPool
-from adaptive_eval.supplies.served import RunServers, ServedClient
 
 ADA, BOB, CYD = range(3)
 NAMES = ["ada", "bob", "cyd"]
@@ -376,23 +375,19 @@ class PooledBed(MachineBed):
         return self
 
     def supply(self, driver: Driver) -> Supply:
-        served = self.served = {model: ServedEndpoint() for model in MODELS}
+        served = self.served = {model: ServedEndpoint(self._asking(model)) for model in MODELS}
         for place in self.places:
             place.served = {model: ServedPlace() for model in place.models}
             for model, endpoint in place.served.items():
                 served[model].add(endpoint)
-        models = {model: AskedModel(self._served(model, served[model]), self.slots, cost_of) for model in MODELS}
+        models = {model: AskedModel(served[model], self.slots, cost_of) for model in MODELS}
         pooled = {model: PooledModel(NAMES[model], self.slots * self.samples) for model in MODELS}
         is_capped = self.plan.budget.bought
-        self.supplied = LaunchedSupply(
-            self.places, models, pooled, driver.post, driver.fail, RunServers(), is_capped=is_capped
-        )
+        self.supplied = LaunchedSupply(self.places, models, pooled, driver.post, driver.fail, is_capped=is_capped)
         return self.supplied
 
-    def _served(self, model: int, served: ServedEndpoint) -> ServedClient:
-        return ServedClient(
-            served, lambda server, request, again: self.client(NAMES[model], server).ask(request, again)
-        )
+    def _asking(self, model: int) -> AskServer:
+        return lambda server, request, again: self.client(NAMES[model], server).ask(request, again)
 
     def looks_without_reports(self) -> list[object]:
         """The looks; how many trials were asked ahead of the last one depends on the time."""

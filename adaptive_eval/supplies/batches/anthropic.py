@@ -62,10 +62,11 @@ class AnthropicBatches:
         return _state(await self._wire.post_once("/messages/batches", b'{"requests":[%b]}' % b",".join(requests)))
 
     async def state(self, batch: str) -> BatchState:
+        """The state of a batch."""
         return _state(await self._wire.get(f"/messages/batches/{batch}"))
 
     async def listed(self, since: float) -> list[BatchState]:
-        """The newest batches of the workspace."""
+        """The newest batches of the workspace, whenever they were created."""
         return [_state(entry) for entry in list_entries(await self._wire.get("/messages/batches?limit=100"))]
 
     async def cancel(self, batch: str) -> None:

@@ -11,7 +11,6 @@ recognised by the ids in its results.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -128,12 +127,6 @@ class BatchCalls:
         """Wait until a batch has ended; returns its state, or why it has no results."""
         state = await self._taken_state(batch)
         return state if isinstance(state, NoBatchAnswer) else await self._polled(state)
-
-    async def request_cancel(self, batch: ServiceBatch) -> None:
-        """Ask the service to cancel the batch; it may have just ended."""
-        assert batch.record.batch is not None
-        with suppress(EndpointError, Failure):
-            await self.service.format.cancel(batch.record.batch)
 
     # -- the start of a batch --------------------------------------------------------------------------------------
 

@@ -20,10 +20,9 @@ class BatchGatherer:
         calls: BatchCalls,
         encode: Callable[[str, WaitingRequest], bytes],
         hand_in: Callable[[ServiceBatch], None],
-        is_held: Callable[[], bool],
     ) -> None:
-        """`encode` makes the body of a request with a custom id; `is_held`: whether more requests are expected."""
-        self._calls, self._encode, self._hand_in, self._is_held = calls, encode, hand_in, is_held
+        """`encode` makes the body of a request with a custom id."""
+        self._calls, self._encode, self._hand_in = calls, encode, hand_in
         self._task: asyncio.Task[None] | None = None
         self._reset()
 
@@ -65,7 +64,7 @@ class BatchGatherer:
 
     async def _flush_when_quiet(self) -> None:
         previous = ("", 0)
-        while self._bodies and (self._is_held() or previous != (self._key, len(self._bodies))):
+        while self._bodies and previous != (self._key, len(self._bodies)):
             previous = self._key, len(self._bodies)
             await asyncio.sleep(GATHER_SECONDS)
         self._flush()

@@ -9,9 +9,9 @@ next batch.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, Refusal, UnknownFinish, safe_excerpt
@@ -35,8 +35,6 @@ GIVE_UP_SECONDS = 432_000.0
 """Time after which a request is given up whose batches expire or are not accepted."""
 HAND_IN_SECONDS = 10.0
 """How long an ending run waits for a batch that is being submitted."""
-CANCEL_SECONDS = 10.0
-"""How long an ending run waits for the service to cancel a batch."""
 STOPPING = "the run is stopping"
 
 
@@ -60,16 +58,14 @@ class ModelBatches(Supply):
         self._on_error, self._is_capped = on_error, is_capped
         self._traffic = Traffic(has_answered=has_answered)
         self._calls = BatchCalls(model.name, service, attempts, now, self._note)
-        self._gatherer = BatchGatherer(self._calls, self._encode, self._begin, lambda: bool(self._awaiting_permit))
+        self._gatherer = BatchGatherer(self._calls, self._encode, self._begin)
         self._batches: dict[str, ServiceBatch] = {}
         """Batches that have not ended, by key."""
         self._waiting: dict[int, WaitingRequest] = {}
         """Requests without an answer."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._pauses: dict[int, asyncio.TimerHandle] = {}
         """Requests that wait until the service may have room."""
-        self._awaiting_permit: set[int] = set()
-        """Lost requests that the caps have neither allowed nor refused: the next batch waits for them."""
         self._is_stopping = False
         self._has_new = False
         """Whether this start has asked for trials that no earlier start had in flight."""
@@ -104,7 +100,6 @@ class ModelBatches(Supply):
         """Request a lost answer again, or not."""
         if (waiting := self._waiting.get(request)) is None:
             return
-        self._awaiting_permit.discard(request)
         if allowed:
             self._ask(waiting)
         else:
@@ -226,7 +221,6 @@ class ModelBatches(Supply):
             reason = f"given up after {waiting.attempts} batches; in the last one: {outcome.reason}"
             self._fail(waiting, RequestFailure.UNAVAILABLE, reason)
         elif outcome.lost and self._is_capped:
-            self._awaiting_permit.add(waiting.request.id)
             self._post(Wasted(self._number, 0, None, waiting.request.id))
         elif outcome.pause and not self._is_stopping:
             pause = min(calls.longest_poll, calls.retry_pause * 2.0 ** min(waiting.attempts, 10))
@@ -238,7 +232,6 @@ class ModelBatches(Supply):
     def _fail(self, waiting: WaitingRequest, kind: RequestFailure, reason: str = "") -> None:
         request = waiting.request.id
         if self._waiting.pop(request, None) is not None:
-            self._awaiting_permit.discard(request)
             if (pause := self._pauses.pop(request, None)) is not None:
                 pause.cancel()
             self._post(Failed(request, kind, reason))
@@ -262,11 +255,14 @@ class ModelBatches(Supply):
 
     def _begin(self, batch: ServiceBatch) -> None:
         self._batches[batch.record.key], batch.is_begun = batch, True
-        task = asyncio.create_task(self._carry_out(batch))
+        self._start(self._carry_out(batch))
+
+    def _start(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_end)
 
-    def _on_end(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:  # a bug of this program
             self._on_error(error)
@@ -356,14 +352,7 @@ class ModelBatches(Supply):
         """End a batch whose answers are no longer needed: they count as paid."""
         self._drop(batch, "abandoned", missing=unused, lost=unused)
         if batch.record.batch is not None:
-            task = asyncio.create_task(self._request_cancel(batch))
-            self._tasks.add(task)
-            task.add_done_callback(self._on_end)
-
-    async def _request_cancel(self, batch: ServiceBatch) -> None:
-        with suppress(TimeoutError):  # then it ends by itself
-            async with asyncio.timeout(CANCEL_SECONDS):
-                await self._calls.request_cancel(batch)
+            self._start(self._calls.service.cancel(batch.record.batch))  # if that fails, it ends by itself
 
     def _drop(self, batch: ServiceBatch, status: str, *, missing: int = 0, lost: int = 0) -> None:
         """Forget a batch without results."""

@@ -48,12 +48,13 @@ class OpenAiBatches:
         self._endpoint = endpoint
 
     def encode(self, custom_id: str, body: Mapping[str, object]) -> bytes:
-        """A request as a line of the file to upload."""
+        """A request, whose body is that of the chat or completions API, as a line of the file to upload."""
         line = {"custom_id": custom_id, "method": "POST", "url": self._endpoint, "body": body}
         return orjson.dumps(line) + b"\n"
 
     async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
-        """Upload the file, which costs nothing, and create a batch from it."""
+        """Upload the file, which costs nothing, and create a batch from it, once: if that reply is lost, it is unknown
+        whether there is a batch."""
         uploaded = await self._wire.upload("/files", f"{key}.jsonl", b"".join(requests), {"purpose": "batch"})
         file = identifier(require_object(uploaded, "the uploaded file").get("id"), "that of the uploaded file")
         body = {
@@ -65,10 +66,11 @@ class OpenAiBatches:
         return parse_state(await self._wire.post_once("/batches", body))
 
     async def state(self, batch: str) -> BatchState:
+        """The state of a batch."""
         return parse_state(await self._wire.get(f"/batches/{batch}"))
 
     async def listed(self, since: float) -> list[BatchState]:
-        """The newest batches of the account."""
+        """The batches created since then, and perhaps earlier ones, newest first."""
         listed_states: list[BatchState] = []
         after = ""
         for _ in range(MAX_PAGES):

@@ -1,22 +1,29 @@
 """Opens a model's batch service, and reads its results as answers."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 
+from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
 from adaptive_eval.endpoints.batching import BATCHED, BatchKind
 from adaptive_eval.endpoints.client import RequestHeaders
-from adaptive_eval.endpoints.failures import error_signal, error_status, find_error
+from adaptive_eval.endpoints.failures import Failure, Refusal, error_signal, error_status, find_error
 from adaptive_eval.endpoints.servers import AnswerNames
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
 from adaptive_eval.supplies.batches import anthropic
 from adaptive_eval.supplies.batches.anthropic import AnthropicBatches
 from adaptive_eval.supplies.batches.openai import OpenAiBatches
-from adaptive_eval.supplies.batches.types import BatchFormat, BatchResult
+from adaptive_eval.supplies.batches.types import BatchResult
 from adaptive_eval.supplies.batches.wire import BatchWire
+
+CANCEL_SECONDS = 10.0
+"""How long a run waits for the service to cancel a batch."""
+DENIED = frozenset({401, 403})
+"""Statuses that say nothing of a batch."""
 
 
 class BatchService:
@@ -25,7 +32,7 @@ class BatchService:
     def __init__(self, config: EndpointConfig, sampling: Sampling, kind: BatchKind, wire: BatchWire) -> None:
         self.wire = wire
         self.kind = kind
-        self.format = _format(config, kind, wire)
+        self.format = AnthropicBatches(wire) if kind == "anthropic" else OpenAiBatches(wire, "/v1" + PATHS[config.api])
         self._bodies = BodyBuilder(config, sampling)
         self._sampling = sampling
         reply_config = config if kind != "anthropic" else config.model_copy(update={"api": "chat"})
@@ -36,6 +43,17 @@ class BatchService:
     def encode(self, custom_id: str, prompt: Prompt, seed: int) -> bytes:
         """The request for one answer, in the service's format."""
         return self.format.encode(custom_id, self._bodies.body(prompt, range(seed, seed + 1), may_stream=False))
+
+    async def cancel(self, batch: str) -> bool:
+        """Ask the service to cancel a batch; returns whether it is over, or will be."""
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                await self.format.cancel(batch)
+        except Refusal as refusal:  # it has ended, or the service does not know it
+            return refusal.status not in DENIED
+        except (TimeoutError, EndpointError, Failure):
+            return False
+        return True
 
     def answer(self, result: BatchResult, prompt: Prompt, seed: int, seconds: float, attempts: int) -> Answer:
         """Convert a result into an answer; raises `Failure` or `Rejected` if it is not one."""
@@ -66,9 +84,3 @@ def open_batches(
     """The batch service of one model; needs a running event loop. For `keys` and errors see `RequestHeaders`."""
     own = (anthropic.HEADERS, anthropic.KEY_HEADER) if kind == "anthropic" else ()
     return BatchService(config, sampling, kind, BatchWire(config, limits, RequestHeaders(config, keys, *own), folder))
-
-
-def _format(config: EndpointConfig, kind: BatchKind, wire: BatchWire) -> BatchFormat:
-    if kind == "anthropic":
-        return AnthropicBatches(wire)
-    return OpenAiBatches(wire, "/v1" + PATHS[config.api])

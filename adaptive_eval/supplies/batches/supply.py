@@ -1,23 +1,17 @@
 """Opens models at batch services, with the batches that earlier starts have left."""
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-from adaptive_eval.base.errors import EndpointError
 from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.batching import MAX_REQUESTS, BatchKind
-from adaptive_eval.endpoints.failures import Failure, Refusal
 from adaptive_eval.machine.trial import Key
 from adaptive_eval.notes import BatchEnded, BatchTaken, Event, events_of_kind
 from adaptive_eval.notes.batches import PendingBatch, pending_batches
 from adaptive_eval.supplies.batches.calls import trial_id
-from adaptive_eval.supplies.batches.model import CANCEL_SECONDS, ModelBatches
+from adaptive_eval.supplies.batches.model import ModelBatches
 from adaptive_eval.supplies.batches.service import BatchService, open_batches
 from adaptive_eval.supplies.batches.types import ID
 from adaptive_eval.supplies.opening import Models, SuppliedModel, SupplyContext
-
-DENIED = frozenset({401, 403})
-"""Statuses that say nothing of a batch."""
 
 
 def open_supply(context: SupplyContext, models: Models) -> Mapping[int, ModelBatches]:
@@ -76,12 +70,6 @@ async def _cancel(context: SupplyContext, model: SuppliedModel, batch: PendingBa
         return False
     service = _open_service(context, model, kind)
     try:
-        async with asyncio.timeout(CANCEL_SECONDS):
-            await service.format.cancel(batch.batch)
-    except Refusal as refusal:  # it has ended, or the service does not know it
-        return refusal.status not in DENIED
-    except (TimeoutError, EndpointError, Failure):
-        return False
+        return await service.cancel(batch.batch)
     finally:
         await service.wire.close()
-    return True

@@ -1,4 +1,4 @@
-"""Batches, requests and results common to all services, the protocol of a format, and safe fields of replies.
+"""Batches, requests and results common to all services, and safe fields of replies.
 
 A batch is found again by its key. The key is in its metadata, if the service supports that, and at the start of each
 request's id (`custom_id`), which is returned with the result. An unexpected value in a reply is a `Failure`, or
@@ -6,10 +6,9 @@ ignored.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 
@@ -65,30 +64,6 @@ class BatchResult:
     """The response in the form of the chat or completions API."""
     error: Mapping[str, object] = field(default_factory=dict)
     """The body of an error."""
-
-
-class BatchFormat(Protocol):
-    """A service's format of batches; it raises `Failure` or `Rejected`."""
-
-    max_bytes: int
-
-    def encode(self, custom_id: str, body: Mapping[str, object]) -> bytes:
-        """The request as sent, so that its size is known; `body` is that of the chat or completions API."""
-
-    async def create(self, key: str, requests: Sequence[bytes]) -> BatchState:
-        """Submit a batch once: if the reply is lost, it is unknown whether the batch was created."""
-
-    async def state(self, batch: str) -> BatchState:
-        """The state of a batch."""
-
-    async def listed(self, since: float) -> list[BatchState]:
-        """Batches created since then, and perhaps earlier ones, newest first."""
-
-    async def cancel(self, batch: str) -> None:
-        """Ask for a batch to end; its results include what was answered by then."""
-
-    async def results(self, state: BatchState) -> list[BatchResult]:
-        """All valid results."""
 
 
 # -- fields of replies -------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer, Prompt
 from adaptive_eval.graders.reported import ReportedResult, UnusableResult, result_of, split_output
 from adaptive_eval.graders.types import with_marks
-from adaptive_eval.launch.process import exit_words, last_lines
+from adaptive_eval.launch.process import last_lines
 from adaptive_eval.questions.types import Question
-from adaptive_eval.supplies.commands.process import MAX_PRINTED_BYTES, EndedCommand
+from adaptive_eval.supplies.commands.process import EndedCommand
 
 SHOWN_LINES, SHOWN_CHARS = 4, 160
 """Last lines of standard error in a message, and characters of each."""
@@ -45,14 +45,14 @@ def question_text(question: Question, prompt: Prompt, trial: int, seed: int, nam
     return json.dumps(values).encode() + b"\n"
 
 
-def read_outcome(ended: EndedCommand, timeout: float, redactor: Redactor, *, needs_score: bool) -> CommandOutcome:
+def read_outcome(ended: EndedCommand, redactor: Redactor, *, needs_score: bool) -> CommandOutcome:
     """Read the result of a process that has ended; `needs_score`: its score is the grade."""
     unusable, result, body = None, None, ended.output.rstrip()
     try:
         body, result = split_output(ended.output)
     except UnusableResult as error:
         unusable = f"printed a result that cannot be used: {error}"
-    problem = _problem(ended, timeout) or unusable
+    problem = ended.problem or unusable
     if problem is None and needs_score and (result is None or result.score is None):
         last = "".join(last_lines(ended.output, redactor)[-1:])[:SHOWN_CHARS]
         problem = f"reported no score: its last line is {last!r}, and must be like {ReportedResult(score=1).line}"
@@ -65,16 +65,6 @@ def read_outcome(ended: EndedCommand, timeout: float, redactor: Redactor, *, nee
             problem += f"; its standard error ends with: {words[-1]}"
             problem += "\n  ".join(["", *words]) if len(words) > 1 else ""
     return CommandOutcome(body, result, problem, ended.seconds)
-
-
-def _problem(ended: EndedCommand, timeout: float) -> str | None:
-    if ended.is_flood:
-        return f"printed more than {MAX_PRINTED_BYTES / 2**30:g} GiB"
-    if ended.is_late:
-        return f"did not end within {timeout:g} s"
-    if ended.status is None:
-        return "was stopped"
-    return exit_words(ended.status) if ended.status else None
 
 
 def make_answer(outcome: CommandOutcome, seed: int, replica: str, attempts: int, *, is_graded: bool) -> Answer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from adaptive_eval.graders.reported import MAX_LINE_CHARS
-from adaptive_eval.launch.process import KeptProcess
+from adaptive_eval.launch.process import KeptProcess, exit_words
 
 GRACE_SECONDS = 5.0
 """Time between asking a command to end and killing it."""
@@ -55,16 +55,12 @@ class BoundedOutput:
 class EndedCommand(NamedTuple):
     """A command that has ended."""
 
-    status: int | None
-    """Its exit status, negative for a signal; None if it was ended."""
     output: str
     errors: str
     """The end of what it has printed to standard error."""
     seconds: float
-    is_late: bool
-    """Whether its time was over."""
-    is_flood: bool
-    """Whether it printed too much."""
+    problem: str | None
+    """How it has failed, after "it"; None if it exited with status 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +79,22 @@ class CommandLine:
         started = time.monotonic()
         with _Stream(HEAD_BYTES, TAIL_BYTES) as output, _Stream(0, ERROR_TAIL_BYTES) as errors:
             process = await self._start(asked, folder, holds, output.writing_end, errors.writing_end)
-            has_ended = is_cut_off = True
+            is_cut_off = True
             try:
                 ends: set[asyncio.Future[Any]] = {process.status, output.flood, errors.flood}
                 done, _ = await asyncio.wait(ends, timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
-                has_ended, is_late, is_cut_off = process.status in done, not done, False
-                seconds = time.monotonic() - started
+                seconds, is_cut_off = time.monotonic() - started, False
             finally:
                 await process.stop(at_once=is_cut_off)
                 await asyncio.wait([output.ended, errors.ended], timeout=DRAIN_SECONDS)
-        status = process.status.result() if has_ended else None
-        return EndedCommand(status, output.kept.text, errors.kept.text, seconds, is_late, not has_ended and not is_late)
+        problem: str | None = None
+        if not done:
+            problem = f"did not end within {self.timeout:g} s"
+        elif process.status not in done:
+            problem = f"printed more than {MAX_PRINTED_BYTES / 2**30:g} GiB"
+        elif (status := process.status.result()) != 0:
+            problem = exit_words(status)
+        return EndedCommand(output.kept.text, errors.kept.text, seconds, problem)
 
     async def _start(self, asked: bytes, folder: Path, holds: Sequence[int], output: int, errors: int) -> KeptProcess:
         """Start it, and close the writing ends of its streams here."""

@@ -11,9 +11,8 @@ from adaptive_eval.base.errors import ConfigError, LaunchFailed, Rejected, Retry
 from adaptive_eval.config.commands import command_environment, command_line, command_problems
 from adaptive_eval.core.objectives import CHEAPEST
 from adaptive_eval.endpoints import settings
-from adaptive_eval.endpoints.first_answers import FIRST_ATTEMPTS, FirstAnswers
 from adaptive_eval.endpoints.open_files import limits
-from adaptive_eval.endpoints.traffic import Traffic
+from adaptive_eval.endpoints.traffic import FIRST_ATTEMPTS, FirstAnswers, Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Notice, RetryGate, Signal
 from adaptive_eval.graders.by_benchmark import find_grader, graders_that_ask
 from adaptive_eval.graders.reported import Reported
@@ -128,7 +127,7 @@ class CommandClient:
         async with _errors_of_machine(), self._folders.folder() as folder:
             ended = await self._line.run(text, folder, self._folders.holds)
             needs_score = self._takes_score(question)
-            outcome = read_outcome(ended, config.timeout, self._redactor, needs_score=needs_score)
+            outcome = read_outcome(ended, self._redactor, needs_score=needs_score)
             result = outcome.result
             if outcome.problem is None and result is not None:
                 if result.score is not None and not needs_score:
