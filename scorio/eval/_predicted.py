@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from scorio import _validate
 
-PSEUDO = 0.5
-"""Of one squared span: an error that has not been seen in few labels may be there all the same."""
+PSEUDO = 2.0
+"""Errors of one span, z^2/2 of a 95% interval (Agresti and Coull 1998): few labels may not show a rare error at all."""
 MIN_VARIANCE_SHARE = 0.1
 """The sampling variance that is left at least, whatever an estimated covariance takes off it."""
 
@@ -74,7 +74,7 @@ def corrected(
         >>> from scorio.eval import corrected
         >>> perfect = corrected((0.5, 0.1), [1, 0] * 50, [1, 0] * 50, [0, 1] * 50, means=[1.0, 0.0], trials=[100, 100])
         >>> perfect.mu, round(perfect.shift_sigma, 3)
-        (0.5, 0.007)
+        (0.5, 0.014)
     """
     grades, labels = _validate.floats(graded, "graded"), _validate.floats(labelled, "labelled")
     where = np.asarray(questions, dtype=np.int64)
