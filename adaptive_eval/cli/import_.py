@@ -9,7 +9,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import report_errors
+from adaptive_eval.cli.shared import report_errors, typed_command
 from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.detect import LOGS
@@ -120,26 +120,28 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
     if done.compared.grader is None:
         yield from _missing_grader_note(done, done.compared, config)
     elif config is not None:
-        yield f"for more  adaptive-eval run {config} --run-dir {done.path}"
+        yield f"for more  {typed_command('run', config, None, '--run-dir', str(done.path))}"
     elif done.runnable and not finished:
         file = done.path / CONFIG_FILE
-        yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
+        command = typed_command("run", file, None, "--run-dir", str(done.path))
+        yield f"for more  fill in the addresses in {file}, then: {command}"
 
 
 def _missing_grader_note(done: ImportResult, compared: GraderComparison, config: Path | None) -> Iterator[str]:
     """Why the run has no grader, and how to continue it."""
     assert compared.agreement is not None
+    file = config or done.path / CONFIG_FILE
+    regrade = typed_command("regrade", done.path, None, "--config", str(file))
     if not compared.agreement.tried:
         yield f"grades    {compared.agreement.summary}"
         yield "          to go on, have it grade all answers again:"
-        yield f"          adaptive-eval regrade {done.path} --config {config}"
+        yield f"          {regrade}"
         return
     yield f"grades    {compared.agreement.summary}, for example"
     yield from (f"          {safe_line(example, 400)}" for example in compared.agreement.examples)
-    file = config or done.path / CONFIG_FILE
     yield f"          name a grader in {file} that gives these grades"
     yield "          or grade all answers by another one:"
-    yield f"          adaptive-eval regrade {done.path} --config {file}"
+    yield f"          {regrade}"
 
 
 def _import_notes(done: ImportResult) -> Iterator[str]:

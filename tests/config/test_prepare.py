@@ -163,8 +163,8 @@ def test_a_regrade_is_advised_only_where_all_answers_are_here(is_regradable: boo
     stored = replace(HEADER, meaning=MEANING)
     now = replace(stored, meaning=MEANING | {"grader": {"kind": "math"}})
     with pytest.raises(RunChanged) as changed:
-        require_same_meaning(stored, now, "runs/one", is_regradable=is_regradable)
-    assert ("adaptive-eval regrade" in str(changed.value)) == is_regradable
+        require_same_meaning(stored, now, "runs/my run", is_regradable=is_regradable)
+    assert ("adaptive-eval regrade 'runs/my run' --config" in str(changed.value)) == is_regradable
 
 
 OPTIMAL = "stopping.rule=optimal"
