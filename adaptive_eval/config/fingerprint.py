@@ -83,7 +83,8 @@ def require_same_meaning(
     counts = [f"{_listed(names)} {what}" for names, what in ((missing, "missing now"), (new, "new")) if names]
     if changes or counts:
         lines = [*counts, *(_description(change, stored.meaning) for change in changes)]
-        advice = f"Undo the change, give a changed model another name, or {NEW_RUN}."
+        is_of_models = not counts and all(change.path.startswith("models.") for change in changes)
+        advice = f"Undo the change, {'give a changed model another name, ' if is_of_models else ''}or {NEW_RUN}."
         if not counts and all(map(_concerns_grades, changes)) and is_regradable:
             regrade = f"adaptive-eval regrade {shlex.quote(str(directory))} --config CONFIG"
             advice = f"Undo the change, or {NEW_RUN}. This grades the stored answers again:\n  {regrade}"
