@@ -24,7 +24,7 @@ from adaptive_eval.notes import BatchPlanned, BatchTaken, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.results import CallRow, Caution, OtherCostRow
+from adaptive_eval.report.results import CallRow, Caution, GradingCost, OtherCostRow, WastedCost
 from adaptive_eval.report.view import RunView, event_view, read_report, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, questions_digest, ranking_csv, summary
 from adaptive_eval.show.text import (
@@ -257,11 +257,18 @@ def test_names_cannot_be_formulas_in_a_spreadsheet(view: RunView, name: str) -> 
 def test_every_value_of_the_table_stands_in_its_column(run: Path) -> None:
     view = read_view(run)
     assert view.results is not None
-    models = tuple(replace(model, signals={"truncated": 3, "empty": model.rank}) for model in view.results.models)
+    grading = GradingCost(answers=4, tokens=90, usd=0.5, gpu_seconds=0.0, in_vain=WastedCost(1, 20, 0.1, 0.0))
+    models = tuple(
+        replace(model, signals={"truncated": 3, "empty": model.rank}, grading=grading if model.rank == 1 else None)
+        for model in view.results.models
+    )
     text = ranking_csv(replace(view, results=replace(view.results, models=models)))
     for row, model in zip(csv.DictReader(io.StringIO(text), strict=True), models, strict=True):
         assert None not in row and row["name"] == model.name
         assert (float(row["score"]), int(row["trials"])) == (model.score, model.trials)
+        judged = model.grading is not None
+        assert (row["grading_tokens"], row["grading_usd"]) == (("90", "0.5") if judged else ("", ""))
+        assert not any("(" in value for value in row.values()), "no value of the program as Python shows it"
         for signal, times in model.signals.items():
             assert int(row[signal]) == times
         for setting, value in model.sampling.items():
