@@ -82,13 +82,14 @@ def _score_table(results: Results) -> Table:
 
 def _column_notes(results: Results) -> str:
     drawn = draws_questions(results.decisions)
+    weighted = ", weighted by benchmark" if any(row.by == BENCHMARK for row in results.groups) else ""
     notes = (
         "avg@N: the average over all questions, estimated from the questions that were asked."
         if drawn
-        else "avg@N: the mean over questions of each question's mean. σ here: its standard error on these questions. "
-        "σ like these: its standard error on other questions of this kind. Bayes@N starts each question with one "
-        "imagined answer of every category, which pulls it to the middle of the scale, more so with fewer trials. "
-        f"Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
+        else f"avg@N: the mean over questions of each question's mean{weighted}. σ here: its standard error on these "
+        "questions. σ like these: its standard error on other questions of this kind. Bayes@N starts each question "
+        "with one imagined answer of every category, which pulls it to the middle of the scale, more so with fewer "
+        f"trials. Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
     )
     if has_tiers(results):
         notes += (

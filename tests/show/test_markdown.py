@@ -24,7 +24,7 @@ from adaptive_eval.notes import BatchPlanned, BatchTaken, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.results import CallRow, Caution, GradingCost, OtherCostRow, WastedCost
+from adaptive_eval.report.results import CallRow, Caution, GradingCost, GroupRow, OtherCostRow, WastedCost
 from adaptive_eval.report.view import RunView, event_view, read_report, read_view
 from adaptive_eval.show.markdown import markdown, pull_request, questions_digest, ranking_csv, summary
 from adaptive_eval.show.text import (
@@ -243,6 +243,14 @@ def test_every_format_is_written_completely_and_to_the_right_place(run: Path) ->
     (empty := run / "no run").mkdir()
     ended = CliRunner().invoke(app, ["report", str(empty)])
     assert ended.exit_code == 1 and "has no run" in ended.stderr and list(empty.iterdir()) == []
+
+
+@pytest.mark.parametrize(("by", "weighted"), [("benchmark", True), ("topic", False)])
+def test_the_scores_say_whether_benchmarks_have_weights(view: RunView, by: str, weighted: bool) -> None:
+    assert view.results is not None
+    groups = tuple(GroupRow(by, "easy", 0.5, 3, row.name, 9, 0.5, 0.1, 0.3, 0.7) for row in view.results.models)
+    text = markdown(replace(view, results=replace(view.results, groups=groups)))
+    assert ("avg@N: the mean over questions of each question's mean, weighted by benchmark." in text) is weighted
 
 
 @pytest.mark.parametrize("name", ["=1+1", " =1+1", "\t@SUM(A1)", "＝1+1", "\n-2"])
