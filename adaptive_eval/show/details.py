@@ -294,23 +294,31 @@ def batch_blocks(view: RunView) -> Iterator[Block]:
         )
 
 
+OTHER_SAMPLING = {
+    "recorded": "For recorded models see the reports of their runs.",
+    "inspect": "Inspect samples as its task and the models in the configuration say.",
+    "command": "Commands sample as they choose.",
+}
+"""Where the settings of models are that are not sent those of `sampling`, by the key that such a model has."""
+
+
 def recipe_blocks(view: RunView) -> Iterator[Block]:
     """The rubric, and how answers were sampled; models that were asked alike share a row."""
     rubric = ([name, f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield Table("Rubric", ("category", "weight"), tuple(map(tuple, rubric)))
-    recorded = {row.name for row in (() if view.results is None else view.results.models) if row.recorded is not None}
     keys = [key for key in Sampling.model_fields if key != "timeout"]
     alike: dict[tuple[str, ...], list[str]] = {}
     models = cast(Sequence[Mapping[str, Any]], view.configuration["models"])
+    others = {source: note for source, note in OTHER_SAMPLING.items() if any(model.get(source) for model in models)}
     for model in models:
-        if model["name"] not in recorded:
+        if not any(map(model.get, others)):
             values = (model["sampling"][key] for key in keys)
             alike.setdefault(tuple("" if value in UNSENT else str(value) for value in values), []).append(model["name"])
     everyone = f"all {len(models)} models" if len(models) > 1 else models[0]["name"]
     rows = ([everyone if len(names) == len(models) else ", ".join(names), *values] for values, names in alike.items())
     yield Table.of("Sampling", ["model", *(key.replace("_", " ") for key in keys)], rows)
-    others = " For recorded models see the reports of their runs." if recorded else ""
-    yield f"Empty settings were not sent: the server's defaults applied.{others}"
+    unsent = ["Empty settings were not sent: the server's defaults applied."] if alike else []
+    yield " ".join([*unsent, *others.values()])
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------

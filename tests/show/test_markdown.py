@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.trial import JUDGING, Trial
@@ -25,7 +26,9 @@ from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.results import CallRow, Caution, GradingCost, GroupRow, OtherCostRow, WastedCost
+from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.report.view import RunView, event_view, read_report, read_view
+from adaptive_eval.show.details import recipe_blocks
 from adaptive_eval.show.markdown import markdown, pull_request, questions_digest, ranking_csv, summary
 from adaptive_eval.show.text import (
     Table,
@@ -251,6 +254,16 @@ def test_the_scores_say_whether_benchmarks_have_weights(view: RunView, by: str, 
     groups = tuple(GroupRow(by, "easy", 0.5, 3, row.name, 9, 0.5, 0.1, 0.3, 0.7) for row in view.results.models)
     text = markdown(replace(view, results=replace(view.results, groups=groups)))
     assert ("avg@N: the mean over questions of each question's mean, weighted by benchmark." in text) is weighted
+
+
+def test_no_model_is_said_to_have_settings_that_its_requests_did_not_have(view: RunView) -> None:
+    """Inspect and commands do not know `sampling`, so that what it lacks is no default of a server."""
+    sources = {"inspect": {"model": "x/y", "temperature": 0.7, "args": {"device": 0}}}, {"command": "agent"}
+    models = [{"name": str(at), "model": "m", "base_url": ["http://a/v1"], **keys} for at, keys in enumerate(sources)]
+    config = RunConfig.model_validate_json(json.dumps({**view.configuration, "models": models}))
+    assert run_subject(config, (), 0.0).sampling == ({"temperature": 0.7}, {})
+    *_, table, note = recipe_blocks(replace(view, configuration=config.model_dump(mode="json")))
+    assert str(table) == "" and "Inspect samples as" in note and "Commands" in note and "default" not in note
 
 
 @pytest.mark.parametrize("name", ["=1+1", " =1+1", "\t@SUM(A1)", "＝1+1", "\n-2"])
