@@ -20,7 +20,7 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.lines import Scale, amount, count, duration, minute, several
-from adaptive_eval.report.needs import UNDECIDED, needed_in_words
+from adaptive_eval.report.needs import UNDECIDED, need_of, needed_in_words
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.report_rows import BENCHMARK
@@ -202,6 +202,7 @@ def comparison_blocks(results: Results) -> Iterator[Block]:
 
 def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
     open_, scale = pair.verdict in UNDECIDED, Scale.of(results.weights)
+    needed = need_of(results, pair).trials if open_ else None
     gate = next((row for row in results.gate if row.model in (pair.first, pair.second)), None)
     model, over, other = (pair.first, "over", pair.second) if gate is None else (gate.model, "against", gate.baseline)
     return [
@@ -212,7 +213,7 @@ def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
         number_or_dash(pair.boundary) if open_ else "",
         number_or_dash(pair.rho, 4) if gate is None else "",
         _call_text(pair),
-        needed_in_words(results, pair.trials_needed)[0] if open_ and pair.trials_needed is not None else "",
+        "" if needed is None else needed_in_words(results, needed)[0],
         scale.rounded_points(pair.certifiable_delta) if gate is None and open_ and pair.certifiable_delta else "",
     ]
 

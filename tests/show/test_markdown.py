@@ -256,6 +256,15 @@ def test_the_scores_say_whether_benchmarks_have_weights(view: RunView, by: str, 
     assert ("avg@N: the mean over questions of each question's mean, weighted by benchmark." in text) is weighted
 
 
+def test_the_table_needs_as_many_trials_as_the_headline(view: RunView) -> None:
+    assert view.results is not None
+    *others, last = view.results.pairs
+    given_up = replace(last, verdict="out_of_reach", called=None, trials_needed=71.0, deciding_max=637.0)
+    text = markdown(replace(view, results=replace(view.results, pairs=(*others, given_up))))
+    assert "about 637 trials per question" in text
+    assert re.search(rf"^\| {last.first} over {last.second} .* 637 \|", text, re.MULTILINE) and " 71 |" not in text
+
+
 def test_no_model_is_said_to_have_settings_that_its_requests_did_not_have(view: RunView) -> None:
     """Inspect and commands do not know `sampling`, so that what it lacks is no default of a server."""
     sources = {"inspect": {"model": "x/y", "temperature": 0.7, "args": {"device": 0}}}, {"command": "agent"}
