@@ -68,7 +68,6 @@ def worked_example() -> str:
         gap_a=[points(pair.difference) for pair in a.pairs],
         sigma_a=[points(pair.sigma) for pair in a.pairs],
         certifiable_b=points(b.pairs[4].certifiable_delta),
-        gap_b=[points(pair.difference) for pair in b.pairs],
         horizon=round(a.cost.max_trials / len(a.models) / len(world.questions)),
         looks_a=len(a.looks),
         truth=[truth[model.name] for model in a.models],
@@ -78,7 +77,8 @@ def worked_example() -> str:
         details_a=tables(report_a)[2],
         comparisons_a=tables(report_a)[3],
         undecided_b=undecided_rows(tables(report_b)[3]),
-        needed_b=ceil(b.pairs[-1].trials_needed or 0),
+        needed_b=ceil(b.pairs[4].deciding_max or 0),
+        fresh_b=ceil(b.pairs[1].trials_needed or 0),
     )
     return fill_paragraphs(text)
 

@@ -9,7 +9,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.cli.progress import Progress
-from adaptive_eval.cli.shared import report_errors
+from adaptive_eval.cli.shared import report_errors, typed_command
 from adaptive_eval.config.load import load_config
 from adaptive_eval.exchange.configure import CONFIG_FILE, ImportRequest
 from adaptive_eval.exchange.detect import LOGS
@@ -121,25 +121,27 @@ def _report_lines(done: ImportResult, config: Path | None, finished: bool) -> It
     if done.disagreement is not None:
         yield from _missing_grader_note(done, done.disagreement, config)
     elif config is not None:
-        yield f"for more  adaptive-eval run {config} --run-dir {done.path}"
+        yield f"for more  {typed_command('run', config, None, '--run-dir', str(done.path))}"
     elif done.runnable and not finished:
         file = done.path / CONFIG_FILE
-        yield f"for more  fill in the addresses in {file}, then: adaptive-eval run {file} --run-dir {done.path}"
+        command = typed_command("run", file, None, "--run-dir", str(done.path))
+        yield f"for more  fill in the addresses in {file}, then: {command}"
 
 
 def _missing_grader_note(done: ImportResult, disagreement: Agreement, config: Path | None) -> Iterator[str]:
     """Why the run has no grader, and how to continue it."""
+    file = config or done.path / CONFIG_FILE
+    regrade = typed_command("regrade", done.path, None, "--config", str(file))
     if not disagreement.tried:
         yield f"grades    {disagreement.summary}"
         yield "          to go on, have it grade all answers again:"
-        yield f"          adaptive-eval regrade {done.path} --config {config}"
+        yield f"          {regrade}"
         return
     yield f"grades    {disagreement.summary}, for example"
     yield from (f"          {safe_line(example, 400)}" for example in disagreement.examples)
-    file = config or done.path / CONFIG_FILE
     yield f"          name a grader in {file} that gives these grades"
     yield "          or grade all answers by another one:"
-    yield f"          adaptive-eval regrade {done.path} --config {file}"
+    yield f"          {regrade}"
 
 
 def _import_notes(done: ImportResult) -> Iterator[str]:

@@ -6,6 +6,7 @@ by name, so the other trials stay valid, and the looks are taken again over toda
 every score is a mean over all questions.
 """
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from adaptive_eval.base.errors import NEW_RUN, RunChanged, first_lines
@@ -82,9 +83,10 @@ def require_same_meaning(
     counts = [f"{_listed(names)} {what}" for names, what in ((missing, "missing now"), (new, "new")) if names]
     if changes or counts:
         lines = [*counts, *(_description(change, stored.meaning) for change in changes)]
-        advice = f"Undo the change, give a changed model another name, or {NEW_RUN}."
+        is_of_models = not counts and all(change.path.startswith("models.") for change in changes)
+        advice = f"Undo the change, {'give a changed model another name, ' if is_of_models else ''}or {NEW_RUN}."
         if not counts and all(map(_concerns_grades, changes)) and is_regradable:
-            regrade = f"adaptive-eval regrade {directory} --config CONFIG"
+            regrade = f"adaptive-eval regrade {shlex.quote(str(directory))} --config CONFIG"
             advice = f"Undo the change, or {NEW_RUN}. This grades the stored answers again:\n  {regrade}"
         raise RunChanged(
             f"{directory} has a run with other settings, so its answers cannot be used for this one:\n"

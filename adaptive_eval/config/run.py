@@ -138,6 +138,11 @@ class ModelConfig(EndpointConfig, CommandKeys):
         return not any(source.hint is not None and getattr(self, key) is not None for key, source in SOURCES.items())
 
     @property
+    def gets_sampling(self) -> bool:
+        """Whether its requests have the settings of `sampling`."""
+        return self.recorded is None and self.inspect is None and self.command is None
+
+    @property
     def sampled(self) -> Sampled | None:
         """How its answers are sampled; None if equal ones are normal, as of a command."""
         return None if self.command is not None else Sampled.how(self.sampling, self.concurrency.samples_per_request)

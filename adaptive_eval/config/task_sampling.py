@@ -78,9 +78,7 @@ def _with_settings(config: RunConfig, options: dict[str, Any], *, has_several: b
     options.pop("limit", None)
     with chdir(config.folder):
         settings = generation_settings(**options)
-    asked = [
-        model for model in config.models if model.recorded is None and model.inspect is None and model.command is None
-    ]
+    asked = [model for model in config.models if model.gets_sampling]
     task_settings = _mapped(settings)
     greedy = settings.get("do_sample") is False or task_settings.get("temperature") == 0
     drawn = [name for name in ("do_sample", *DRAWING) if name in settings] if greedy else []

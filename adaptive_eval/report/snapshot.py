@@ -314,7 +314,10 @@ def run_subject(config: RunConfig, questions: Sequence[Question], created: float
         sampled=tuple(model.sampled for model in config.models),
         created=created,
         decisions=config.stated(),
-        sampling=tuple({} if model.recorded else sent_sampling(model, model.sampling) for model in config.models),
+        sampling=tuple(
+            sent_sampling(model, model.sampling) if model.gets_sampling else model.inspect_options
+            for model in config.models
+        ),
         launched=frozenset(config.launched),
         metrics=config.report.metrics,
         groups=question_groups(config, questions),

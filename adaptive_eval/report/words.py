@@ -304,7 +304,8 @@ def optimizing_in_words(config: RunConfig) -> str:
 
 
 def _prior(config: RunConfig) -> str:
-    scale = "The score is the mean over questions of each question's mean. Bayes@N has a uniform prior."
+    weighted = ", weighted by benchmark" if config.benchmarks else ""
+    scale = f"The score is the mean over questions of each question's mean{weighted}. Bayes@N has a uniform prior."
     if config.trials.draw is not None:
         return (
             "Questions were drawn at random, and scores estimate those on all questions. Two models are compared on "

@@ -1,5 +1,6 @@
 """Going on with imported trials whose grades no known grader gives: with one that does, or after grading all anew."""
 
+import shlex
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +48,7 @@ async def require_agreement(prepared: PreparedRun, directory: Path) -> Agreement
         examples = [f"  {example}" for example in comparison.examples]
         hint = (
             "Choose a grader that gives these grades, or have all stored answers graded by this one: "
-            f"adaptive-eval regrade {directory} --config CONFIG"
+            f"adaptive-eval regrade {shlex.quote(str(directory))} --config CONFIG"
         )
         raise RunChanged("\n".join([head, *examples, hint]))
     return comparison

@@ -20,7 +20,7 @@ from adaptive_eval.report.finding import (
 from adaptive_eval.report.gate import gate_terms
 from adaptive_eval.report.glossary import GLOSSARY
 from adaptive_eval.report.lines import Scale, amount, count, duration, minute, several
-from adaptive_eval.report.needs import UNDECIDED, needed_in_words
+from adaptive_eval.report.needs import UNDECIDED, need_of, needed_in_words
 from adaptive_eval.report.other_costs import summarize_other_costs
 from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.report_rows import BENCHMARK
@@ -82,13 +82,14 @@ def _score_table(results: Results) -> Table:
 
 def _column_notes(results: Results) -> str:
     drawn = draws_questions(results.decisions)
+    weighted = ", weighted by benchmark" if any(row.by == BENCHMARK for row in results.groups) else ""
     notes = (
         "avg@N: the average over all questions, estimated from the questions that were asked."
         if drawn
-        else "avg@N: the mean over questions of each question's mean. σ here: its standard error on these questions. "
-        "σ like these: its standard error on other questions of this kind. Bayes@N starts each question with one "
-        "imagined answer of every category, which pulls it to the middle of the scale, more so with fewer trials. "
-        f"Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
+        else f"avg@N: the mean over questions of each question's mean{weighted}. σ here: its standard error on these "
+        "questions. σ like these: its standard error on other questions of this kind. Bayes@N starts each question "
+        "with one imagined answer of every category, which pulls it to the middle of the scale, more so with fewer "
+        f"trials. Decisions use {'Bayes@N' if compares_bayes(results.decisions) else 'avg@N'}."
     )
     if has_tiers(results):
         notes += (
@@ -201,6 +202,7 @@ def comparison_blocks(results: Results) -> Iterator[Block]:
 
 def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
     open_, scale = pair.verdict in UNDECIDED, Scale.of(results.weights)
+    needed = need_of(results, pair).trials if open_ else None
     gate = next((row for row in results.gate if row.model in (pair.first, pair.second)), None)
     model, over, other = (pair.first, "over", pair.second) if gate is None else (gate.model, "against", gate.baseline)
     return [
@@ -211,7 +213,7 @@ def _comparison_cells(results: Results, pair: PairRow) -> list[str]:
         number_or_dash(pair.boundary) if open_ else "",
         number_or_dash(pair.rho, 4) if gate is None else "",
         _call_text(pair),
-        needed_in_words(results, pair.trials_needed)[0] if open_ and pair.trials_needed is not None else "",
+        "" if needed is None else needed_in_words(results, needed)[0],
         scale.rounded_points(pair.certifiable_delta) if gate is None and open_ and pair.certifiable_delta else "",
     ]
 
@@ -293,23 +295,31 @@ def batch_blocks(view: RunView) -> Iterator[Block]:
         )
 
 
+OTHER_SAMPLING = {
+    "recorded": "For recorded models see the reports of their runs.",
+    "inspect": "Inspect samples as its task and the models in the configuration say.",
+    "command": "Commands sample as they choose.",
+}
+"""Where the settings of models are that are not sent those of `sampling`, by the key that such a model has."""
+
+
 def recipe_blocks(view: RunView) -> Iterator[Block]:
     """The rubric, and how answers were sampled; models that were asked alike share a row."""
     rubric = ([name, f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield Table("Rubric", ("category", "weight"), tuple(map(tuple, rubric)))
-    recorded = {row.name for row in (() if view.results is None else view.results.models) if row.recorded is not None}
     keys = [key for key in Sampling.model_fields if key != "timeout"]
     alike: dict[tuple[str, ...], list[str]] = {}
     models = cast(Sequence[Mapping[str, Any]], view.configuration["models"])
+    others = {source: note for source, note in OTHER_SAMPLING.items() if any(model.get(source) for model in models)}
     for model in models:
-        if model["name"] not in recorded:
+        if not any(map(model.get, others)):
             values = (model["sampling"][key] for key in keys)
             alike.setdefault(tuple("" if value in UNSENT else str(value) for value in values), []).append(model["name"])
     everyone = f"all {len(models)} models" if len(models) > 1 else models[0]["name"]
     rows = ([everyone if len(names) == len(models) else ", ".join(names), *values] for values, names in alike.items())
     yield Table.of("Sampling", ["model", *(key.replace("_", " ") for key in keys)], rows)
-    others = " For recorded models see the reports of their runs." if recorded else ""
-    yield f"Empty settings were not sent: the server's defaults applied.{others}"
+    unsent = ["Empty settings were not sent: the server's defaults applied."] if alike else []
+    yield " ".join([*unsent, *others.values()])
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------

@@ -40,25 +40,28 @@ from adaptive_eval.show.text import (
     markdown_table,
 )
 
-MAPPING_FIELDS = ("signals", "sampling")
-"""Fields that are mappings; their keys become columns."""
+NESTED_FIELDS = ("signals", "sampling", "grading")
+"""Fields with values of their own, which become columns."""
+GRADING = ("answers", "tokens", "usd", "gpu_seconds")
 
 
 def ranking_csv(view: RunView) -> str:
     """Write everything about the models in results.json as CSV."""
     models = () if view.results is None else view.results.models
-    columns = [field.name for field in fields(ModelRow) if field.name not in MAPPING_FIELDS]
+    columns = [field.name for field in fields(ModelRow) if field.name not in NESTED_FIELDS]
     signals = sorted({signal for row in models for signal in row.signals})
     settings = list(dict.fromkeys(setting for row in models for setting in row.sampling))
+    grading = GRADING if any(row.grading is not None for row in models) else ()
     rows = (
         [
             *(getattr(row, name) for name in columns),
+            *(getattr(row.grading, name, None) for name in grading),
             *(row.signals.get(signal, 0) for signal in signals),
             *map(row.sampling.get, settings),
         ]
         for row in models
     )
-    return csv_text([*columns, *signals, *settings], rows)
+    return csv_text([*columns, *(f"grading_{name}" for name in grading), *signals, *settings], rows)
 
 
 SHOWN_EVENTS = 30

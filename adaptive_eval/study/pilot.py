@@ -5,6 +5,7 @@ longer and only sums over a run matter. Seconds are log-normal around their mean
 answer.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -280,7 +281,8 @@ def _require_same_rubric(directory: Path, header: RunHeader, prepared: PreparedR
     if changes:
         raise ConfigError(
             f"the pilot {directory} was graded with another rubric ({changes[0]}), so that its categories have other "
-            f"meanings; `adaptive-eval regrade {directory} --config CONFIG` grades it again, or plan without it"
+            f"meanings; `adaptive-eval regrade {shlex.quote(str(directory))} --config CONFIG` grades it again, or plan "
+            "without it"
         )
 
 

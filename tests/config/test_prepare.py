@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,8 +164,23 @@ def test_a_regrade_is_advised_only_where_all_answers_are_here(is_regradable: boo
     stored = replace(HEADER, meaning=MEANING)
     now = replace(stored, meaning=MEANING | {"grader": {"kind": "math"}})
     with pytest.raises(RunChanged) as changed:
-        require_same_meaning(stored, now, "runs/one", is_regradable=is_regradable)
-    assert ("adaptive-eval regrade" in str(changed.value)) == is_regradable
+        require_same_meaning(stored, now, "runs/my run", is_regradable=is_regradable)
+    assert ("adaptive-eval regrade 'runs/my run' --config" in str(changed.value)) == is_regradable
+
+
+@pytest.mark.parametrize(
+    ("change", "helps"),
+    [
+        ({"models": {**HEADER.models, "small": {"model": "s-2"}}}, True),
+        ({"questions": {**HEADER.questions, "q3": {"prompt": "3+3?", "answer": "6"}}}, False),
+        ({"questions": {**HEADER.questions, "q1": {"prompt": "1 + 1?", "answer": "2"}}}, False),
+        ({"models": {**HEADER.models, "small": {"model": "s-2"}}, "meaning": {**HEADER.meaning, "seed": 8}}, False),
+    ],
+)
+def test_another_name_is_advised_only_where_it_lets_the_run_go_on(change: dict[str, Any], helps: bool) -> None:
+    with pytest.raises(RunChanged) as changed:
+        require_same_meaning(HEADER, replace(HEADER, **change), "runs/one")
+    assert ("give a changed model another name" in str(changed.value)) == helps
 
 
 OPTIMAL = "stopping.rule=optimal"

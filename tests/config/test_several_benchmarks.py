@@ -19,6 +19,7 @@ from adaptive_eval.graders.mathematics import Math
 from adaptive_eval.graders.numeric import Numeric
 from adaptive_eval.graders.types import GradingLimits
 from adaptive_eval.questions.types import Question
+from adaptive_eval.report.words import decisions_in_words
 
 MODELS = """\
 models:
@@ -97,6 +98,10 @@ def test_ids_clusters_prompts_and_weights_are_those_of_the_benchmark(tmp_path: P
     assert bench.benchmark_of is not None
     assert bench.question_weights is not None
     assert bench.benchmark_of.tolist() == [0, 0, 1, 1, 1]
+    words = decisions_in_words(prepared.config, {}, began_at=80, imported=False)
+    assert words.prior.startswith(
+        "The score is the mean over questions of each question's mean, weighted by benchmark."
+    )
     np.testing.assert_allclose(bench.question_weights / 5, [3 / 8, 3 / 8, 1 / 12, 1 / 12, 1 / 12])
     read = stored_setup(prepared.header)
     assert (read.config, read.questions) == (prepared.config, prepared.questions), "a stored run is read as written"

@@ -301,7 +301,7 @@ def test_an_alarm_names_all_kinds_of_incomplete_answers_and_counts_no_others() -
     controller = told(plan, lambda ask: (0, int(kinds[ask.trial]) if ask.model == 1 and ask.trial < 4 else 0))
     (alarm,) = controller.alarms
     assert alarm.kind == AnswerKind.TRUNCATED | AnswerKind.TIMED_OUT and (alarm.answers, alarm.of) == (3, 20)
-    assert alarm.reason.startswith("3 of its 20 answers (15%) were cut off at a limit or timed out at every attempt")
+    assert alarm.reason.startswith("3 of its 20 answers (15%) timed out at every attempt or were cut off at a limit")
     empty = told(plan, lambda ask: (0, int(AnswerKind.EMPTY) if ask.model == 1 and ask.trial < 9 else 0))
     assert not empty.alarms and empty.result() is not None
 

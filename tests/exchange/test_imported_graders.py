@@ -211,6 +211,7 @@ def test_grades_are_those_of_the_logs_until_a_grader_has_given_or_compared_them(
     for number, (rows, unchecked) in enumerate([(graded_rows(), True), (both, True), (graded_rows(text=prose), False)]):
         run = tmp_path / f"run {number}"
         done = taken(lines(tmp_path / "log.jsonl", rows), "--to", run, "--config", config)
+        assert f" --run-dir '{run}'" in done.stdout, "a command to paste"
         assert ("nobody knows whether the grader gives the same" in " ".join(done.stdout.split())) is unchecked
         with open_run(run) as stored:
             assert is_graded_by_logs(stored) is unchecked

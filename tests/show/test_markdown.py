@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
 from adaptive_eval.config.load import load_config
+from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import Cost
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.trial import JUDGING, Trial
@@ -24,8 +25,10 @@ from adaptive_eval.notes import BatchPlanned, BatchTaken, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
-from adaptive_eval.report.results import CallRow, Caution, OtherCostRow
+from adaptive_eval.report.results import CallRow, Caution, GradingCost, GroupRow, OtherCostRow, WastedCost
+from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.report.view import RunView, event_view, read_report, read_view
+from adaptive_eval.show.details import recipe_blocks
 from adaptive_eval.show.markdown import markdown, pull_request, questions_digest, ranking_csv, summary
 from adaptive_eval.show.text import (
     Table,
@@ -245,6 +248,33 @@ def test_every_format_is_written_completely_and_to_the_right_place(run: Path) ->
     assert ended.exit_code == 1 and "has no run" in ended.stderr and list(empty.iterdir()) == []
 
 
+@pytest.mark.parametrize(("by", "weighted"), [("benchmark", True), ("topic", False)])
+def test_the_scores_say_whether_benchmarks_have_weights(view: RunView, by: str, weighted: bool) -> None:
+    assert view.results is not None
+    groups = tuple(GroupRow(by, "easy", 0.5, 3, row.name, 9, 0.5, 0.1, 0.3, 0.7) for row in view.results.models)
+    text = markdown(replace(view, results=replace(view.results, groups=groups)))
+    assert ("avg@N: the mean over questions of each question's mean, weighted by benchmark." in text) is weighted
+
+
+def test_the_table_needs_as_many_trials_as_the_headline(view: RunView) -> None:
+    assert view.results is not None
+    *others, last = view.results.pairs
+    given_up = replace(last, verdict="out_of_reach", called=None, trials_needed=71.0, deciding_max=637.0)
+    text = markdown(replace(view, results=replace(view.results, pairs=(*others, given_up))))
+    assert "about 637 trials per question" in text
+    assert re.search(rf"^\| {last.first} over {last.second} .* 637 \|", text, re.MULTILINE) and " 71 |" not in text
+
+
+def test_no_model_is_said_to_have_settings_that_its_requests_did_not_have(view: RunView) -> None:
+    """Inspect and commands do not know `sampling`, so that what it lacks is no default of a server."""
+    sources = {"inspect": {"model": "x/y", "temperature": 0.7, "args": {"device": 0}}}, {"command": "agent"}
+    models = [{"name": str(at), "model": "m", "base_url": ["http://a/v1"], **keys} for at, keys in enumerate(sources)]
+    config = RunConfig.model_validate_json(json.dumps({**view.configuration, "models": models}))
+    assert run_subject(config, (), 0.0).sampling == ({"temperature": 0.7}, {})
+    *_, table, note = recipe_blocks(replace(view, configuration=config.model_dump(mode="json")))
+    assert str(table) == "" and "Inspect samples as" in note and "Commands" in note and "default" not in note
+
+
 @pytest.mark.parametrize("name", ["=1+1", " =1+1", "\t@SUM(A1)", "＝1+1", "\n-2"])
 def test_names_cannot_be_formulas_in_a_spreadsheet(view: RunView, name: str) -> None:
     assert view.results is not None
@@ -257,11 +287,18 @@ def test_names_cannot_be_formulas_in_a_spreadsheet(view: RunView, name: str) -> 
 def test_every_value_of_the_table_stands_in_its_column(run: Path) -> None:
     view = read_view(run)
     assert view.results is not None
-    models = tuple(replace(model, signals={"truncated": 3, "empty": model.rank}) for model in view.results.models)
+    grading = GradingCost(answers=4, tokens=90, usd=0.5, gpu_seconds=0.0, in_vain=WastedCost(1, 20, 0.1, 0.0))
+    models = tuple(
+        replace(model, signals={"truncated": 3, "empty": model.rank}, grading=grading if model.rank == 1 else None)
+        for model in view.results.models
+    )
     text = ranking_csv(replace(view, results=replace(view.results, models=models)))
     for row, model in zip(csv.DictReader(io.StringIO(text), strict=True), models, strict=True):
         assert None not in row and row["name"] == model.name
         assert (float(row["score"]), int(row["trials"])) == (model.score, model.trials)
+        judged = model.grading is not None
+        assert (row["grading_tokens"], row["grading_usd"]) == (("90", "0.5") if judged else ("", ""))
+        assert not any("(" in value for value in row.values()), "no value of the program as Python shows it"
         for signal, times in model.signals.items():
             assert int(row[signal]) == times
         for setting, value in model.sampling.items():

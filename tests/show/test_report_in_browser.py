@@ -172,6 +172,9 @@ def test_a_run_that_stopped_says_how_many_more_it_would_need_and_why_it_ended(ta
     count = len(view.questions)
     assert "Questions needed" in needed and f"\t{round(2.5 * count)} (there are {count})\t" in needed
     assert "Bayes@N" in tabs.report(report_page(view)).inner_text("#details")
+    given_up = replace(open_, verdict="out_of_reach", deciding_max=637.0)
+    page = tabs.report(report_page(replace(view, results=replace(view.results, pairs=(given_up,)))))
+    assert "\t637\t" in page.inner_text("#stopping"), "as in the sentence above"
     page = tabs.report(report_page(replace(view, looks=())))  # it was graded again
     assert "The looks are taken anew when the run goes on." in page.inner_text("#stopping")
     assert MODELS[0] in page.inner_text("#ranking")

@@ -97,7 +97,8 @@ function withWord(pair, gate) {
 export function needs({ drawnFrom }) {
   return {
     label: drawnFrom === null ? "Trials per question needed" : "Questions needed",
-    of: (/** @type {PairRow} */ { trials_needed: trials }) => {
+    of: (/** @type {PairRow} */ { verdict, trials_needed, deciding_max }) => {
+      const trials = verdict === "out_of_reach" ? (deciding_max ?? trials_needed) : trials_needed;
       if (trials === null) return "–";
       const needed = Math.ceil(trials * (drawnFrom ?? 1));
       return count(needed) + (drawnFrom !== null && needed > drawnFrom ? ` (there are ${count(drawnFrom)})` : "");
