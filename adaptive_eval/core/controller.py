@@ -19,8 +19,9 @@ from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, Opening, clock_seconds
-from adaptive_eval.core.look import AvailableTrials, JudgedLook
+from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.result import Result, conclude
@@ -84,6 +85,8 @@ class Controller:
         """The number of the first look under this plan."""
         self.set_aside: dict[int, Lost] = {}
         """Models that the run continues without, and why; silent and ungradable models are added here."""
+        self.void = np.zeros(plan.bench.models, dtype=bool)
+        """(L,): those of them whose answers are no samples, so that nothing is decided about them."""
         self._tally = self.taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget, plan.objective.gpu_hour)
         self._changes = ChangeFinder(plan.bench, drawn=not plan.source.asks_all)
@@ -364,7 +367,9 @@ class Controller:
         affordable, before = self._flight.account.affordable(), self._tally.prior_outcomes
         reserved = self._flight.issued.sum(axis=1) - committed
         costs = self._flight.account.first_costs
-        return AvailableTrials(trials, remaining, affordable, ~self._in_play(), before, ~bench.asked, reserved, costs)
+        return AvailableTrials(
+            trials, remaining, affordable, ~self._in_play(), before, ~bench.asked, reserved, self.void, costs
+        )
 
     def needed_models(self) -> NDArray[np.bool_]:
         """(L,): models that may still need trials. The servers of all others can be released."""
@@ -550,11 +555,11 @@ class Controller:
             return False
         judged = over_categories(self._tally.counts) + self._tally.ungraded
         asked = np.flatnonzero(self.plan.bench.asked).tolist()
-        in_play = [model for model in asked if model not in self.set_aside or self.taker.void[model]]
+        in_play = [model for model in asked if model not in self.set_aside or self.void[model]]
         void = self._find_void({model: judged[model] for model in asked}, in_play, is_last)
-        new = [model for model in void if not self.taker.void[model]]
+        new = [model for model in void if not self.void[model]]
         for model in new:
-            self.taker.void[model] = True
+            self.void[model] = True
             if model not in self.set_aside:
                 self._drop_for_answers(model, Lost(Cause.ANSWERS, void[model]))
         return bool(new)

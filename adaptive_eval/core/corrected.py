@@ -30,13 +30,14 @@ from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, cautiou
 from adaptive_eval.core.gates import SeveralGates, deciding_parts
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, judge
 from adaptive_eval.core.look import (
-    AvailableTrials,
     JudgedLook,
     VerdictsOf,
     comparisons_of,
     models_in_order,
     reversed_by_unknown,
+    without_void,
 )
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.rules import Correctable, Rule, calls, is_correctable, is_lenient
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import VERDICTS, Verdict
@@ -133,21 +134,19 @@ def corrected_look(
     sides, grades = correction.corrected_sides(evidence), graded_look.memory
     corrected, rule, boundary = judge_corrected(grades, corrected_readings, criteria, decided)
     memory = _merge(grades, corrected, sides if anew else np.minimum(sides, 1))
+    reversible = reversed_by_unknown(corrected_readings, memory)
+    memory = without_void(memory, evidence, available.void)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, graded_look.forecast))
     estimates = correction.estimates(graded_look.estimates)
-    order = models_in_order(estimates.on(criteria.estimator))
+    order = models_in_order(estimates.on(criteria.estimator), available.void)
     by_labels = partial(_verdicts, graded_look.verdicts_of, memory)
-    reversible = reversed_by_unknown(corrected_readings, memory)
-    evidence, pairs, verdicts, choice = comparisons_of(
-        criteria.objective, order, evidence, memory, available, by_labels, reversible
-    )
+    compared = comparisons_of(criteria.objective, order, evidence, memory, available, by_labels, reversible)
     with np.errstate(invalid="ignore"):
         sampled_share = (1.0 - graded_look.fixed) * graded_look.evidence.sigma**2 / evidence.sigma**2
     return replace(
         graded_look,
         estimates=estimates,
-        evidence=evidence,
         cautious=cautious(corrected_readings),
         by_grades=graded_look.cautious,
         fixed=np.clip(1.0 - np.nan_to_num(sampled_share, nan=1.0), 0.0, 1.0),
@@ -155,11 +154,9 @@ def corrected_look(
         rule=rule,
         boundary=np.where(sides > 0, boundary, rule.boundary(evidence)),
         order=order,
-        pairs=pairs,
-        verdicts=verdicts,
         verdicts_of=by_labels,
         reversible=reversible,
-        choice=choice,
+        **compared._asdict(),
     )
 
 

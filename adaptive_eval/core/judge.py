@@ -179,10 +179,6 @@ class DecidingLooks:
         blank = DecidingLooks.blank(len(places.old_places))
         return DecidingLooks(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
 
-    def without(self, memory: LatchedVerdicts) -> "DecidingLooks":
-        """The same without pairs that are no longer decided."""
-        return replace(self, latched=np.where((memory.call != 0) | memory.tie, self.latched, 0).astype(np.int8))
-
     def with_look(self, look: int, memory: LatchedVerdicts, evidence: Evidence, rule: Rule) -> "DecidingLooks":
         """The decisions including those of look number `look`, without those that a rule without latch takes back."""
         latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)

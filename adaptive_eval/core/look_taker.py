@@ -9,13 +9,12 @@ from adaptive_eval.core.corrected import ScoreCorrection, corrected_look, decidi
 from adaptive_eval.core.evidence import Evidence, weigh_evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import (
-    AvailableTrials,
     JudgedLook,
     evidence_readings,
     judge_look,
     make_look,
-    without_verdicts,
 )
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import has_error_left, is_giving_up
 from adaptive_eval.core.stages import (
@@ -54,8 +53,6 @@ class LookTaker:
         a new delta."""
         pairs = len(plan.judged_pairs[0])
         self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
-        self.void = np.zeros(plan.bench.models, dtype=bool)
-        """(L,): models whose answers are no samples, so that nothing is decided about them."""
         if before is not None:
             self._take_over(before.run.taker, before)
 
@@ -67,8 +64,7 @@ class LookTaker:
         if self.keep:
             self.evidence.append(look.evidence)
             self.looks.append(self.describe(look, available))
-            decided = self._decided_by(look, self.decided)
-            self.decided = decided.with_look(self.taken, look.memory, look.evidence, look.rule)
+            self.decided = self.decided.with_look(self.taken, look.memory, look.evidence, look.rule)
 
     def describe(self, look: JudgedLook, available: AvailableTrials) -> Look:
         """The latest look as plain values."""
@@ -121,20 +117,11 @@ class LookTaker:
         `corrected_look`."""
         criteria, readings = self._read_evidence(self.tally)
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
-        look = self._without_void(look, available)
-        return look, self._decided_by(look, deciding_looks(self.decided, look, self.taken))
+        return look, deciding_looks(self.decided, look, self.taken)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         criteria, readings = self._read_evidence(self.tally)
-        estimates = self.tally.estimates
-        look = judge_look(estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
-        return self._without_void(look, available)
-
-    def _without_void(self, look: JudgedLook, available: AvailableTrials) -> JudgedLook:
-        return without_verdicts(look, self.void, self.plan.objective, available) if self.void.any() else look
-
-    def _decided_by(self, look: JudgedLook, decided: DecidingLooks) -> DecidingLooks:
-        return decided.without(look.memory) if self.void.any() else decided
+        return judge_look(self.tally.estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
 
     def _read_evidence(self, tally: Tally) -> tuple[Criteria, list[Evidence]]:
         """The criteria of a look, and the readings of the evidence so far."""

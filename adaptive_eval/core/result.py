@@ -14,8 +14,9 @@ from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.horizons import deciding_horizons
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers
+from adaptive_eval.core.look import JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.tally import ScoreBounds
