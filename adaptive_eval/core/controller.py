@@ -146,55 +146,44 @@ class Controller:
 
         `costs` has the cost of a trial for each category; the default is free. `seconds` is the total of all answers.
         """
-        require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
-        self._check(counts, batch.slots.extra)
         return self._tell_counts([(batch, counts, costs)], seconds)
-
-    def tell_time(self, batch: Batch, seconds: float) -> list[Look]:
-        """Record the seconds of a batch's answers so far, for a shell that will tell the batch as a whole: the first
-        round's seconds set the clocks before all its answers are there."""
-        old_looks = len(self.looks)
-        batch.take_time(seconds)
-        self._advance()
-        return self.looks[old_looks:]
 
     def tell_round(
         self, told_round: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None
     ) -> list[Look]:
         """Take in all batches of a round at once, as counts (L, M, K)."""
         require(counts.shape == self.counts.shape, "counts are (L, M, K)", counts.shape)
-        self._check(counts, told_round.extra)
-        return self._tell_counts(
+        told = [
             (batch, counts[model], None if costs is None else costs[model])
             for model, batch in told_round.batches.items()
             if model not in self.set_aside
-        )
+        ]
+        return self._tell_counts(told)
 
     def _tell_counts(
-        self, batches: Iterable[tuple[Batch, IntArray, Sequence[Cost] | None]], seconds: float = 0.0
+        self, told: Sequence[tuple[Batch, IntArray, Sequence[Cost] | None]], seconds: float = 0.0
     ) -> list[Look]:
         old_looks = len(self.looks)
-        for batch, counts, costs in batches:
-            self._take(batch, counts, costs, seconds)
+        for batch, counts, _ in told:
+            self._check_counts(batch, counts)
+        for batch, counts, costs in told:
+            batch.take(counts, (NO_COST,) * self.plan.bench.categories if costs is None else costs, seconds)
+            self.arrived[batch.model] += counts.astype(np.int32)
         if self._flight.in_parts and not self._flight.account.is_open:
             self._end_beyond_caps()  # a first round that was opened in parts, told as a whole, may have cost too much
         self._advance()
         self._end_once_spent()
         return self.looks[old_looks:]
 
-    def _take(self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None, seconds: float) -> None:
+    def _check_counts(self, batch: Batch, counts: IntArray) -> None:
         require(not self.plan.coupled, "trials with shared seeds are told one by one, not in counts", batch.round_index)
         require(batch in self._flight.expected(batch.model), "counts are told of a batch in flight", batch.round_index)
         is_untouched = batch.missing == batch.size
         require(is_untouched, "a batch is told in counts or trial by trial, not both", batch.size - batch.missing)
-        batch.take(counts, (NO_COST,) * self.plan.bench.categories if costs is None else costs, seconds)
-        arrived = self.arrived[batch.model]
-        np.add(arrived, counts, out=arrived, casting="unsafe")
-
-    def _check(self, counts: IntArray, extra: IntArray) -> None:
-        is_complete = np.array_equal(over_categories(counts), extra)
+        require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
+        is_complete = np.array_equal(over_categories(counts), batch.slots.extra)
         require(is_complete, "counts must add up to the trials of their batch", counts.shape)
-        require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
+        require(int(counts.min()) >= 0, "counts must not be negative", counts.min())
 
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
         """Count the cost of models no longer in the run, or of answers that no round has requested and that cannot be

@@ -441,7 +441,7 @@ class Opening:
         if not complete:
             return
         questions = flight.issued.shape[1]
-        slowest = max(batches, key=attrgetter("whole_seconds"))  # all have the same size
+        slowest = max(batches, key=attrgetter("seconds"))
         last = slowest.size / questions * clock_seconds(slowest)
         newly_complete = [batch for batch in complete if batch.model not in self._clocks_set]
         if newly_complete:

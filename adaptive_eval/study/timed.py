@@ -1,8 +1,8 @@
 """A replay on simulated servers in simulated time: busy slots, and answers in their own order.
 
 Nothing waits in real time. Each model has its own slots, unless it takes turns with others (`study.servers`). Decisions
-depend on complete batches only. So the controller gets a batch's outcomes together as counts, at the end of its last
-trial: whole arrays take a tenth of the time.
+depend on complete batches only, and after the first round not on times. So the controller gets a batch's outcomes
+together as counts, at the end of its last trial: whole arrays take a tenth of the time.
 
 The time of a judge's verdicts is left out.
 """
@@ -86,8 +86,8 @@ ServiceTimes = Callable[[TrialArrays, IntArray], FloatArray]
 class _BatchInFlight:
     """An issued batch: its load, and its outcomes.
 
-    The controller is told all of it at once. In the `opening`, whose times matter before it is complete, it is also
-    told the seconds so far: after each answer, from the end of the first batch on.
+    The controller is told all of it at once. The `opening`, whose times matter before it is complete, is told answer by
+    answer from the end of the first batch on.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class _BatchInFlight:
         if opening is not None:
             opening.append(self.load)
         self._told = 0
-        """Number of answers whose time was told."""
+        """Number of answers that were told."""
 
     @property
     def next(self) -> float:
@@ -132,9 +132,10 @@ class _BatchInFlight:
 
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
         """Tell the controller what comes next."""
-        self._told = self.batch.size if self._opening is None else self._until()
-        if not self.is_complete:
-            return controller.tell_time(self.batch, float(self._takes[self.load.in_order[1][: self._told]].sum()))
+        if self._opening is not None:
+            told, self._told = self._told, self._until()
+            return controller.tell(self._outcomes(told, self._told, costs))
+        self._told = self.batch.size
         model_costs = None if costs is None else costs[self.batch.model]
         return controller.tell_batch(self.batch, self._drawn.counts, model_costs, float(self._takes.sum()))
 
@@ -149,11 +150,13 @@ class _BatchInFlight:
         return np.bincount(self._drawn.categories[begun], minlength=categories)
 
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
-        """Outcomes that arrive before the cap."""
-        values, arrived = (*self._drawn.trials, self._drawn.categories, self._takes), self.load.ends < cap
-        for model, question, trial, category, seconds in zip(
-            *(value[arrived].tolist() for value in values), strict=True
-        ):
+        """Outcomes that arrive before the cap, and were not told."""
+        return self._outcomes(self._told, bisect_left(self.load.in_order[0], cap), costs)
+
+    def _outcomes(self, start: int, end: int, costs: CostTable | None) -> Iterator[Outcome]:
+        """The outcomes from one number to another, in the order of their ends."""
+        values, which = (*self._drawn.trials, self._drawn.categories, self._takes), self.load.in_order[1][start:end]
+        for model, question, trial, category, seconds in zip(*(value[which].tolist() for value in values), strict=True):
             cost = NO_COST if costs is None else costs[model][category]
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
 
