@@ -306,6 +306,7 @@ class BatchesInFlight:
             self.now = max(self.now, batch.due)
             self.account.take_first_costs(batch)
             self.account.settle(batch, batch.size, batch.total_cost())
+            batch.used = None  # costs of single trials are not needed any more
 
     def drop(self, model: int) -> list[Batch]:
         """Remove and return a model's batches; their reservation stays."""

@@ -136,8 +136,15 @@ class TrialSlots:
 
     def questions(self) -> IntArray:
         """The question of each slot."""
+        return self._cells() % len(self.extra)
+
+    def passes(self) -> IntArray:
+        """The number of the pass in which each slot is asked."""
+        return self._cells() // len(self.extra)
+
+    def _cells(self) -> IntArray:
         sizes = np.diff(self._offset)
-        return np.repeat(np.arange(len(sizes)) % len(self.extra), sizes)
+        return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def pass_width(extra: NDArray[np.integer], together: int) -> int:
