@@ -50,7 +50,7 @@ class DrawnRound(NamedTuple):
     def of(cls, asked: Round, tape: Tape, categories: int) -> "DrawnRound":
         """The tape's outcomes for a round, one by one and as counts."""
         trials, shape = TrialArrays.from_round(asked.first, asked.extra), asked.extra.shape
-        outcomes = tape.categories(trials)
+        outcomes = tape.look_up(trials)
         cells = (trials.model * shape[1] + trials.question) * categories + outcomes
         counts = np.bincount(cells, minlength=math.prod(shape) * categories)
         return cls(trials, outcomes, counts.reshape(*shape, categories))

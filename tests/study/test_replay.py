@@ -18,7 +18,7 @@ from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Budget, Controller, Judging, Optimal, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking, Threshold, TopK
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.tape import Tape
+from adaptive_eval.core.tape import Tape, without_gaps
 from adaptive_eval.core.tape import TrialArrays as Cells
 from adaptive_eval.core.types import Cost, Outcome, PairVerdict, SetAside, Verdict
 from adaptive_eval.exchange.recording import count_outcomes
@@ -140,7 +140,7 @@ FOUR = np.array([0.0, 0.0, 0.5, 1.0])
 
 def draw(tape: Tape, shape: tuple[int, int], depth: int) -> np.ndarray:
     cells = itertools.product(range(shape[0]), range(shape[1]), range(depth))
-    return np.array([tape.category(*cell) for cell in cells]).reshape(*shape, depth)
+    return np.array([tape.at(*cell) for cell in cells]).reshape(*shape, depth)
 
 
 @given(arrays(np.int64, (2, 3, 4), elements=st.integers(0, 6)), st.integers(0, 2**31))
@@ -171,7 +171,9 @@ def test_counts_come_in_random_order_and_beyond_them_by_their_shares() -> None:
 
 def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     outcomes = np.array([[[0, 1, -1, 1], [-1, -1, 1, -1], [2, -1, 0, 3]]], dtype=np.int8)
-    tape = Tape.from_trials(outcomes, count_outcomes(outcomes), FOUR, np.random.default_rng(2))
+    counts = count_outcomes(outcomes)
+    shares = counts / counts.sum(axis=-1, keepdims=True)
+    tape = Tape.continued(without_gaps(outcomes), shares, FOUR, np.random.default_rng(2))
     rows = draw(tape, (1, 3), 60)[0]
     assert rows[0, :3].tolist() == [0, 1, 1]
     assert rows[1].tolist() == [1] * 60, "the share of a cell that was right once of once"
@@ -184,11 +186,11 @@ def test_a_trial_is_the_same_whatever_was_asked_before(order: int) -> None:
     counts = np.array([[[2, 5], [1, 1]], [[4, 0], [3, 9]]])
     cells = list(itertools.product(range(2), range(2), range(20)))[::order]
     tape = Tape.from_counts(counts, BINARY, np.random.default_rng(4))
-    asked = {cell: tape.category(*cell) for cell in cells}
+    asked = {cell: tape.at(*cell) for cell in cells}
     again = Tape.from_counts(counts, BINARY, np.random.default_rng(4))
-    assert {cell: again.category(*cell) for cell in sorted(cells)} == asked
+    assert {cell: again.at(*cell) for cell in sorted(cells)} == asked
     other = Tape.from_counts(counts, BINARY, np.random.default_rng(5))
-    assert {cell: other.category(*cell) for cell in sorted(cells)} != asked
+    assert {cell: other.at(*cell) for cell in sorted(cells)} != asked
 
 
 MODELS, QUESTIONS = 4, 7
@@ -211,7 +213,7 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
     """The run asked and told in chunks, with an object for each outcome."""
     controller = Controller(plan)
     while controller.finished is None:
-        outcome_rows = [(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(chunk)]
+        outcome_rows = [(*ask[:3], outcomes.at(*ask[:3])) for ask in controller.ask(chunk)]
         controller.tell(Outcome(*row, COSTS[row[0]][row[3]]) for row in outcome_rows)
     return controller
 
@@ -286,7 +288,7 @@ def test_batched_tape_values_equal_single_ones() -> None:
         for question in range(QUESTIONS)
         for number in range(extra[model, question])
     ]
-    assert outcomes.categories(cells).tolist() == [tape(3).category(*place) for place in places]
+    assert outcomes.look_up(cells).tolist() == [tape(3).at(*place) for place in places]
 
 
 @pytest.mark.parametrize("budget", [Budget(trials=250), Budget(tokens=5000), Budget(usd=20.0)])
