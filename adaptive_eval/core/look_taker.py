@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from adaptive_eval.core.corrected import ScoreCorrection, corrected_look, deciding_looks
-from adaptive_eval.core.evidence import Evidence, weigh_evidence
+from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import (
     JudgedLook,
@@ -38,7 +38,7 @@ class LookTaker:
         self.plan, self.keep = plan, keep
         before = plan.before
         issued = 0 if before is None else before.run.most_issued
-        self.tally = self._empty_tally(max(plan.trials.max, issued))  # it may be lowered to less than what is in flight
+        self.tally = Tally(plan, max(plan.trials.max, issued))  # it may be lowered to less than what is in flight
         self.rule = plan.deciding_rule
         self.extensions: Sequence[Extension] = ()
         """Changes of the horizon so far."""
@@ -82,7 +82,7 @@ class LookTaker:
         places = PairPlaces(before.models, plan.judged_pairs, then.judged_pairs, then.bench.models)
         self._memory = earlier._memory.carried_over(places)
         self.decided = earlier.decided.carried_over(places)
-        now = self._weigh(self.tally)
+        _, (now,) = self._read_evidence(bounded=False)
         rule, raised = earlier.rule, then.trials.max != plan.trials.max
         kept_spacing = then.spacing is not None and then.spacing.allows(plan.spacing)
         if raised or (is_giving_up(rule) and not kept_spacing):
@@ -115,35 +115,17 @@ class LookTaker:
     ) -> tuple[JudgedLook, DecidingLooks]:
         """The latest look judged by corrected scores, and the looks that decided its pairs; `anew` as in
         `corrected_look`."""
-        criteria, readings = self._read_evidence(self.tally)
+        criteria, readings = self._read_evidence()
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
         return look, deciding_looks(self.decided, look, self.taken)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
-        criteria, readings = self._read_evidence(self.tally)
+        criteria, readings = self._read_evidence()
         return judge_look(self.tally.estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
 
-    def _read_evidence(self, tally: Tally) -> tuple[Criteria, list[Evidence]]:
-        """The criteria of a look, and the readings of the evidence so far."""
-        plan, bounds = self.plan, tally.bounds()
+    def _read_evidence(self, *, bounded: bool = True) -> tuple[Criteria, list[Evidence]]:
+        """The criteria of a look, and the readings of the evidence so far; unless `bounded`, only as graded."""
+        plan, bounds = self.plan, self.tally.bounds() if bounded else None
         criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)
-        paired = plan.source.paired(tally, plan.judged_pairs, bounded=bounds is not None)
-        return criteria, evidence_readings(tally.estimates, criteria, bounds, paired)
-
-    def _weigh(self, tally: Tally) -> Evidence:
-        """The evidence as graded."""
-        plan, objective = self.plan, self.plan.objective
-        paired = plan.source.paired(tally, plan.judged_pairs)
-        estimates = tally.estimates.on(plan.estimator)
-        return weigh_evidence(estimates, objective.reference, objective.margin, paired=paired[0] if paired else None)
-
-    def _empty_tally(self, max_trials: int) -> Tally:
-        plan = self.plan
-        return Tally(
-            plan.bench,
-            plan.prior,
-            max_trials,
-            source=plan.source,
-            coupled=plan.coupled,
-            unsure=plan.unsure,
-        )
+        paired = plan.source.paired(self.tally, plan.judged_pairs, bounded=bounds is not None)
+        return criteria, evidence_readings(self.tally.estimates, criteria, bounds, paired)
