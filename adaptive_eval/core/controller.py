@@ -18,7 +18,7 @@ from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, Opening, clock_seconds
+from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, clock_seconds
 from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.pair_trials import AvailableTrials
@@ -228,7 +228,7 @@ class Controller:
         flight = self._flight
         for batch in (*flight.batches(), *flight.parked_batches()):
             batch.forget()
-        flight.early, flight.may_be_unasked = EarlyOutcomes(), True
+        flight.early = EarlyOutcomes()
 
     def end_over_budget(self) -> None:
         """End the run as it stands, because the caps do not cover the remaining cost of trials that are there.
@@ -481,7 +481,7 @@ class Controller:
                 if self._flight.in_parts or self.finished is not None:
                     return
             if self.plan.pace.dedicated_servers and self.plan.first is None and not self.taker.taken:
-                for extra in self._opening.start_clocks(self._flight, self.set_aside):
+                for extra in self._flight.start_clocks(self.plan.trials.max):
                     self._issue(extra)
             complete = self._flight.complete_and_due()
             if not complete and self._flight.batches():
@@ -662,7 +662,6 @@ class Controller:
             flight.open_in_parts()
             if imported is None:  # else when those trials have told their cost
                 flight.release_more()
-        self._opening = Opening(flight.batches(), plan.trials.max)
         round_of_all = plan.bench.questions * int(plan.bench.asked.sum())
         ahead = plan.pace.rounds_ahead(flight.account.affordable(), round_of_all)
         for _ in range(ahead if imported is None else 0):

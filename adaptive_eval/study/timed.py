@@ -212,13 +212,14 @@ def drive_in_time(
     flying = _BatchesInFlight(shared)
     cap = controller.plan.budget.wall_seconds
     now, looks, asking, all_issued = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
-    seen = -1
+    seen, rounds = -1, -1
     while controller.finished is None:
         if controller.taker.taken != seen:  # only looks pause models
             flying.pause(controller, hosts, now)
             seen = controller.taker.taken
-        for asked in controller.ask_rounds():
+        for asked in controller.ask_rounds() if controller.rounds_issued != rounds else ():
             asking += _round_batches(asked, tape, times, recorded, controller)
+        rounds = controller.rounds_issued
         # recorded trials take no time, and are told before anything is asked
         stored = [batch for batch in asking if batch.is_recorded]
         issued = stored if stored or flying.has_recorded else asking
@@ -261,19 +262,16 @@ class _BatchesInFlight:
         self._shared = shared
         self._heap: list[tuple[float, int, _BatchInFlight]] = []
         self._added = 0
-        self._recorded = 0
-        """How many of the batches are recorded, and take no time."""
 
     def add(self, batch: _BatchInFlight) -> None:
         """Add a batch that was issued."""
         heapq.heappush(self._heap, (batch.next, self._added, batch))
         self._added += 1
-        self._recorded += batch.is_recorded
 
     @property
     def has_recorded(self) -> bool:
         """Whether some batches are recorded, and take no time."""
-        return self._recorded > 0
+        return any(batch.is_recorded for _, _, batch in self._heap)
 
     def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
         """Pause the trials of paused models."""
@@ -305,4 +303,3 @@ class _BatchesInFlight:
         """Remove the first batch if it was told completely."""
         if due.is_complete:
             heapq.heappop(self._heap)
-            self._recorded -= due.is_recorded
