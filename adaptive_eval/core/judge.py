@@ -38,6 +38,7 @@ from scorio.sinf.futility import predictive_power, smallest_delta, trials_needed
 from scorio.sinf.multiplicity import holm
 
 if TYPE_CHECKING:
+    from adaptive_eval.core.optimal import Optimal
     from adaptive_eval.core.stages import PairPlaces
 
 
@@ -74,7 +75,7 @@ def first_call(objective: Objective, models: int, rule: Correctable) -> Rule:
     return rule_shared_among(family if isinstance(family, int) else 2 * len(family), rule)
 
 
-def rule_shared_among(hypotheses: int, rule: Correctable) -> Rule:
+def rule_shared_among(hypotheses: int, rule: "Correctable | Optimal") -> Rule:
     """The rule at an equal share of its error probability for each of this many one-sided hypotheses."""
     return rule.at_level((1.0 - rule.confidence) / max(hypotheses, 1))
 

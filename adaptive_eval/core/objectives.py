@@ -179,28 +179,20 @@ class Cheapest(Best):
     """
 
     delta: float = MARGIN
-    price_of_gpu_hour: float = 0.0
+    gpu_hour: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.delta > 0.0, "delta must be positive", self.delta)
-        require(self.price_of_gpu_hour >= 0.0, "a GPU hour must not have a negative price", self.price_of_gpu_hour)
+        require(self.gpu_hour >= 0.0, "a GPU hour must not have a negative price", self.gpu_hour)
 
     @property
     def margin(self) -> Margin:
         return Margin(None, self.delta)
 
-    @property
-    def gpu_hour(self) -> float:
-        return self.price_of_gpu_hour
-
-
-def _cheapest(delta: float = MARGIN, gpu_hour: float = 0.0) -> Cheapest:
-    return Cheapest(delta, gpu_hour)
-
 
 CHEAPEST = ObjectiveEntry(
     name="cheapest",
-    make=_cheapest,
+    make=Cheapest,
     summary="the cheapest model that will do",
     description="The cheapest model that is not more than {delta} behind any other is chosen.",
     options=(
