@@ -100,8 +100,6 @@ class _BatchInFlight:
     ) -> None:
         """`durations` are the seconds of its answers; `recorded` ones exist already."""
         self.batch, self._takes, self._recorded = batch, durations, recorded
-        self.is_recorded = bool(recorded.all())
-        """Whether the whole batch is recorded, and takes no time."""
         self.load = TrialLoad(batch.model, np.where(recorded, 0.0, durations))
         self._drawn = drawn
         self._opening = opening
@@ -202,8 +200,7 @@ def drive_in_time(
     """Run the controller with `slots` requests at a time for each model; a cap on wall time applies to simulated time.
 
     `shared` are hosts of models that take turns; every other model has a host of its own. Without `costs` trials are
-    free. `recorded` trials (L, M, N), -1 for none, exist at once;
-    clocks count their original seconds.
+    free. `recorded` trials (L, M, N), -1 for none, take no time; clocks count their original seconds.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
@@ -211,28 +208,20 @@ def drive_in_time(
     hosts = [places.get(model) or SimulatedHost((model,), model_slots) for model, model_slots in enumerate(width)]
     flying = _BatchesInFlight(shared)
     cap = controller.plan.budget.wall_seconds
-    now, looks, asking, all_issued = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
+    now, looks, all_issued = 0.0, list[float](), list[_BatchInFlight]()
     seen, rounds = -1, -1
     while controller.finished is None:
         if controller.taker.taken != seen:  # only looks pause models
             flying.pause(controller, hosts, now)
             seen = controller.taker.taken
         for asked in controller.ask_rounds() if controller.rounds_issued != rounds else ():
-            asking += _round_batches(asked, tape, times, recorded, controller)
-        rounds = controller.rounds_issued
-        # recorded trials take no time, and are told before anything is asked
-        stored = [batch for batch in asking if batch.is_recorded]
-        issued = stored if stored or flying.has_recorded else asking
-        asking = [batch for batch in asking if batch not in issued]
-        for batch in issued:
-            if batch.is_recorded:  # no server has to be there
-                at_once = np.full(batch.batch.size, now)
-                batch.load.set_times(at_once, at_once, now)
-            else:
+            issued = list(_round_batches(asked, tape, times, recorded, controller))
+            for batch in issued:
                 hosts[batch.load.model].issue(batch.load, now)
-        for batch in issued:
-            flying.add(batch)
-        all_issued += issued
+            for batch in issued:  # now it is known when each batch of the opening ends
+                flying.add(batch)
+            all_issued += issued
+        rounds = controller.rounds_issued
         due = flying.next_due()
         now = max(now, due.next)
         if cap is not None and now >= cap:
@@ -267,11 +256,6 @@ class _BatchesInFlight:
         """Add a batch that was issued."""
         heapq.heappush(self._heap, (batch.next, self._added, batch))
         self._added += 1
-
-    @property
-    def has_recorded(self) -> bool:
-        """Whether some batches are recorded, and take no time."""
-        return any(batch.is_recorded for _, _, batch in self._heap)
 
     def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
         """Pause the trials of paused models."""
