@@ -14,7 +14,7 @@ confidence): 2.05 at 0.95. That the run may have stopped at a look that suited t
 boundary. A new call, or one in the other direction, needs the boundary of the rule at this look, as any call does.
 Simulated for all amounts of bias of a grader and of noise of labels, at 6 and at 40 looks, a confidence of 0.95 then
 gives the wrong order in at most 4.6% of runs, and a call between equal models in at most 8.0%: both are within the
-promise, which is 5% and 10% (`tests/core/test_core_corrected.py`). Labels should be given once: looking at them
+promise, which is 5% and 10% (`tests/core/test_core_result.py`). Labels should be given once: looking at them
 again and again until something is decided causes more errors.
 """
 
@@ -231,16 +231,3 @@ def _verdicts(
     verdict = np.where(lapsed, VERDICTS.index(Verdict.UNDECIDED_BY_LABELS), by_grades)
     verdict = np.where(memory.tie[at], VERDICTS.index(Verdict.TIED), verdict)
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
-
-
-def deciding_looks(grades: DecidingLooks, corrected: JudgedLook, look_number: int) -> DecidingLooks:
-    """The looks that decided each pair: those by the grades where the verdict is the same, else the latest."""
-    memory, evidence = corrected.memory, corrected.evidence
-    latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)
-    same = latched == grades.latched
-    return DecidingLooks(
-        latched,
-        np.where(same, grades.look, look_number),
-        np.where(same, grades.z, np.abs(evidence.z)),
-        np.where(same, grades.boundary, corrected.least_z()),
-    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from adaptive_eval.core.corrected import ScoreCorrection, corrected_look, deciding_looks
+from adaptive_eval.core.corrected import ScoreCorrection, corrected_look
 from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import (
@@ -64,7 +64,7 @@ class LookTaker:
         if self.keep:
             self.evidence.append(look.evidence)
             self.looks.append(self.describe(look, available))
-            self.decided = self.decided.with_look(self.taken, look.memory, look.evidence, look.rule)
+            self.decided = self.decided.with_look(self.taken, look)
 
     def describe(self, look: JudgedLook, available: AvailableTrials) -> Look:
         """The latest look as plain values."""
@@ -117,7 +117,7 @@ class LookTaker:
         `corrected_look`."""
         criteria, readings = self._read_evidence()
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
-        return look, deciding_looks(self.decided, look, self.taken)
+        return look, self.decided.with_look(self.taken, look)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         criteria, readings = self._read_evidence()
