@@ -25,7 +25,7 @@ from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.result import Result, conclude
-from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.stages import Extension, StageBefore
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
@@ -135,39 +135,28 @@ class Controller:
         self._end_once_spent()
         return self.looks[old_looks:]
 
-    def ask_rounds(self) -> list[Round]:
-        """Rounds that were not asked for yet, oldest first: for a shell of whole arrays, which never calls `ask`."""
-        return self._flight.ask_rounds() if self.finished is None else []
+    def ask_batches(self) -> list[Batch]:
+        """Batches that were not asked for yet, oldest first: for a shell of whole arrays, which never calls `ask`."""
+        return self._flight.ask_batches() if self.finished is None else []
 
-    def tell_batch(
-        self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None = None, seconds: float = 0.0
+    def tell_counts(
+        self,
+        told: Iterable[tuple[Batch, IntArray]],
+        costs: Sequence[Sequence[Cost]] | None = None,
+        seconds: float = 0.0,
     ) -> list[Look]:
-        """Take in a whole batch of `ask_rounds` as counts (M, K), instead of trial by trial.
+        """Take in whole batches of `ask_batches` as counts (M, K), instead of trial by trial; those of models that were
+        set aside since are left out.
 
-        `costs` has the cost of a trial for each category; the default is free. `seconds` is the total of all answers.
+        `costs` has the cost of a trial by model and category; the default is free. `seconds` is the total of all
+        answers of a batch.
         """
-        return self._tell_counts([(batch, counts, costs)], seconds)
-
-    def tell_round(
-        self, told_round: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None
-    ) -> list[Look]:
-        """Take in all batches of a round at once, as counts (L, M, K)."""
-        require(counts.shape == self.counts.shape, "counts are (L, M, K)", counts.shape)
-        told = [
-            (batch, counts[model], None if costs is None else costs[model])
-            for model, batch in told_round.batches.items()
-            if model not in self.set_aside
-        ]
-        return self._tell_counts(told)
-
-    def _tell_counts(
-        self, told: Sequence[tuple[Batch, IntArray, Sequence[Cost] | None]], seconds: float = 0.0
-    ) -> list[Look]:
         old_looks = len(self.looks)
-        for batch, counts, _ in told:
+        told = [(batch, counts) for batch, counts in told if batch.model not in self.set_aside]
+        for batch, counts in told:
             self._check_counts(batch, counts)
-        for batch, counts, costs in told:
-            batch.take(counts, (NO_COST,) * self.plan.bench.categories if costs is None else costs, seconds)
+        for batch, counts in told:
+            batch.take(counts, (NO_COST,) * len(counts.T) if costs is None else costs[batch.model], seconds)
             self.arrived[batch.model] += counts.astype(np.int32)
         if self._flight.in_parts and not self._flight.account.is_open:
             self._end_beyond_caps()  # a first round that was opened in parts, told as a whole, may have cost too much

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.rounds import Batch, BatchPart, Round, rounds_of
+from adaptive_eval.core.rounds import Batch, BatchPart
 from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget
 from adaptive_eval.core.types import NO_COST, Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
@@ -270,10 +270,10 @@ class BatchesInFlight:
             trials.extend(batch.next_asks(slots - len(trials)))
         return trials
 
-    def ask_rounds(self) -> list[Round]:
-        """Rounds of which nothing was asked for yet, as they were issued."""
-        not_asked = [batch for batch in chain(self._batches, self.parked_batches()) if batch.ask_all()]
-        return rounds_of(not_asked, self.issued.shape)
+    def ask_batches(self) -> list[Batch]:
+        """Batches of which nothing was asked for yet, in the order of their rounds."""
+        not_asked = (batch for batch in chain(self._batches, self.parked_batches()) if batch.ask_all())
+        return sorted(not_asked, key=attrgetter("round_index", "model"))
 
     def place(self, outcome: Outcome) -> bool | None:
         """Give an outcome to its batch: True if it was new, False if it had arrived before, None if unexpected."""

@@ -9,12 +9,9 @@ and after the change (`answer_alarms`).
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from math import ceil
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -362,31 +359,3 @@ class Batch:
     def places(self) -> tuple[IntArray, IntArray]:
         """Question and trial number of each trial of the batch, in the order in which they are asked."""
         return self.slots.trials_at(np.arange(self.size))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Round:
-    """Trials issued at one look: a batch for each model that continues.
-
-    As arrays (L, M), there are `extra` further trials of each question, numbered from `first`.
-    """
-
-    index: int
-    first: IntArray
-    extra: IntArray
-    batches: dict[int, Batch]
-    """By model, in rising order."""
-
-
-def rounds_of(batches: Iterable[Batch], shape: tuple[int, int]) -> list[Round]:
-    """The rounds of these batches of a run of this shape (L, M), oldest first."""
-    by_round: defaultdict[int, dict[int, Batch]] = defaultdict(dict)
-    for batch in sorted(batches, key=attrgetter("round_index", "model")):
-        by_round[batch.round_index][batch.model] = batch
-    rounds = []
-    for index, by_model in by_round.items():
-        first, extra = np.zeros((2, *shape), dtype=np.int32)
-        for model, batch in by_model.items():
-            first[model], extra[model] = batch.slots.first, batch.slots.extra
-        rounds.append(Round(index, first, extra, by_model))
-    return rounds

@@ -19,19 +19,11 @@ Value = TypeVar("Value", int, float)
 
 
 class TrialArrays(NamedTuple):
-    """Trials by model, question and number: arrays of one length."""
+    """Trials by model, question and number: arrays of one shape."""
 
     model: IntArray
     question: IntArray
     trial: IntArray
-
-    @classmethod
-    def from_round(cls, first: IntArray, extra: IntArray) -> "TrialArrays":
-        """`extra` (L, M) trials of each question, numbered from `first`: model by model, question by question."""
-        cell = np.repeat(np.arange(extra.size), extra.ravel())
-        begins = np.cumsum(extra.ravel()) - extra.ravel()
-        trial = np.arange(len(cell)) - begins[cell] + first.ravel()[cell]
-        return cls(*np.divmod(cell, extra.shape[1]), trial)
 
 
 class Layers(Generic[Value]):

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Look, Outcome
-from adaptive_eval.study.drive import CostTable, DrawnRound
+from adaptive_eval.study.drive import CostTable, DrawnBatch
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from scorio.moments import FloatArray, IntArray
 
@@ -93,17 +93,16 @@ class _BatchInFlight:
     def __init__(
         self,
         batch: Batch,
-        drawn: DrawnRound,
+        drawn: DrawnBatch,
         durations: FloatArray,
-        recorded: NDArray[np.bool_],
-        opening: "list[TrialLoad] | None",
+        recorded: IntArray | None,
+        opening: list[TrialLoad] | None,
     ) -> None:
-        """`durations` are the seconds of its answers; `recorded` ones exist already."""
-        self.batch, self._takes, self._recorded = batch, durations, recorded
-        self.load = TrialLoad(batch.model, np.where(recorded, 0.0, durations))
-        self._drawn = drawn
-        self._opening = opening
-        """The loads of all batches of the opening."""
+        """`durations` are the seconds of its answers; `recorded` ones (L, M, N) exist already."""
+        self.batch, self._takes, self._drawn, self._opening = batch, durations, drawn, opening
+        self._recorded = np.zeros(batch.size, bool) if recorded is None else _is_recorded(recorded, drawn.trials)
+        self.load = TrialLoad(batch.model, np.where(self._recorded, 0.0, durations))
+        """The loads of all batches of the first round, if servers are held: these set the clocks."""
         if opening is not None:
             opening.append(self.load)
         self._told = 0
@@ -134,8 +133,7 @@ class _BatchInFlight:
             told, self._told = self._told, self._until()
             return controller.tell(self._outcomes(told, self._told, costs))
         self._told = self.batch.size
-        model_costs = None if costs is None else costs[self.batch.model]
-        return controller.tell_batch(self.batch, self._drawn.counts, model_costs, float(self._takes.sum()))
+        return controller.tell_counts([(self.batch, self._drawn.counts)], costs, float(self._takes.sum()))
 
     @property
     def last(self) -> float:
@@ -157,28 +155,6 @@ class _BatchInFlight:
         for model, question, trial, category, seconds in zip(*(value[which].tolist() for value in values), strict=True):
             cost = NO_COST if costs is None else costs[model][category]
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
-
-
-def _round_batches(
-    asked: Round,
-    tape: Tape,
-    times: ServiceTimes,
-    recorded: IntArray | None,
-    controller: Controller,
-) -> Iterator[_BatchInFlight]:
-    """The batches of a round; if servers are held, those of the first round set the clocks."""
-    drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
-    durations = times(drawn.trials, drawn.categories)
-    is_recorded = np.zeros(len(durations), dtype=bool) if recorded is None else _is_recorded(recorded, drawn.trials)
-    opening: list[TrialLoad] | None = [] if controller.plan.pace.dedicated_servers and asked.index == 0 else None
-    end = 0
-    for model, batch in sorted(asked.batches.items()):
-        start, end = end, end + batch.size
-        slots = batch.slots.slots(drawn.trials.question[start:end], drawn.trials.trial[start:end])
-        rows = start + np.argsort(slots)  # in the order in which they are asked
-        trials = TrialArrays(*(column[rows] for column in drawn.trials))
-        part = DrawnRound(trials, drawn.categories[rows], drawn.counts[model])
-        yield _BatchInFlight(batch, part, durations[rows], is_recorded[rows], opening)
 
 
 def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
@@ -208,19 +184,21 @@ def drive_in_time(
     hosts = [places.get(model) or SimulatedHost((model,), model_slots) for model, model_slots in enumerate(width)]
     flying = _BatchesInFlight(shared)
     cap = controller.plan.budget.wall_seconds
-    now, looks, all_issued = 0.0, list[float](), list[_BatchInFlight]()
+    now, looks, opening, all_issued = 0.0, list[float](), list[TrialLoad](), list[_BatchInFlight]()
     seen, rounds = -1, -1
     while controller.finished is None:
         if controller.taker.taken != seen:  # only looks pause models
             flying.pause(controller, hosts, now)
             seen = controller.taker.taken
-        for asked in controller.ask_rounds() if controller.rounds_issued != rounds else ():
-            issued = list(_round_batches(asked, tape, times, recorded, controller))
-            for batch in issued:
-                hosts[batch.load.model].issue(batch.load, now)
-            for batch in issued:  # now it is known when each batch of the opening ends
-                flying.add(batch)
-            all_issued += issued
+        issued = list[_BatchInFlight]()
+        for batch in controller.ask_batches() if controller.rounds_issued != rounds else ():
+            drawn = DrawnBatch.of(batch, tape)
+            loads = opening if controller.plan.pace.dedicated_servers and batch.round_index == 0 else None
+            issued.append(_BatchInFlight(batch, drawn, times(drawn.trials, drawn.categories), recorded, loads))
+            hosts[batch.model].issue(issued[-1].load, now)
+        for flying_batch in issued:  # now it is known when each batch of the opening ends
+            flying.add(flying_batch)
+        all_issued += issued
         rounds = controller.rounds_issued
         due = flying.next_due()
         now = max(now, due.next)
@@ -239,8 +217,8 @@ def drive_in_time(
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     of_servers = np.zeros((bench.models, bench.categories), dtype=np.int64)
-    for batch in all_issued:
-        of_servers[batch.load.model] += batch.requested(bench.categories)
+    for served_batch in all_issued:
+        of_servers[served_batch.batch.model] += served_batch.requested(bench.categories)
     return Timeline(now, np.array(looks), served, of_servers, swaps, controller.plan.pace.dedicated_servers)
 
 

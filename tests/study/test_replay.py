@@ -17,13 +17,13 @@ from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Budget, Controller, Judging, Optimal, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking, Threshold, TopK
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.tape import Tape, without_gaps
-from adaptive_eval.core.tape import TrialArrays as Cells
 from adaptive_eval.core.types import Cost, Outcome, PairVerdict, SetAside, Verdict
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.simulate.worlds import World, binary, coins
-from adaptive_eval.study.drive import DrawnRound, drive, drive_rounds
+from adaptive_eval.study.drive import DrawnBatch, drive, drive_rounds
 from adaptive_eval.study.judged import is_wrong, judge_replay
 from scorio.moments import FloatArray
 
@@ -249,46 +249,44 @@ def test_looks_decide_alike_whether_or_not_they_are_kept(seed: int, lookahead: i
 
 def test_counts_that_do_not_fit_the_round_are_refused() -> None:
     controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(min=3, max=20)))
-    (asked,) = controller.ask_rounds()
-    assert controller.ask_rounds() == [] and controller.in_flight == asked.extra.sum()
+    batches = controller.ask_batches()
+    assert controller.ask_batches() == [] and controller.in_flight == sum(batch.size for batch in batches)
     right = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
-    right[..., 1] = asked.extra
+    right[..., 1] = 3
     short, shape = right.copy(), right[:, :, :2]
     short[1, 2, 1] -= 1
     for wrong in (short, shape):
-        with pytest.raises(ValueError, match=r"must add up to the trials of their batch|counts are \(L, M, K\)"):
-            controller.tell_round(asked, wrong)
+        with pytest.raises(ValueError, match=r"must add up to the trials of their batch|must be those of their batch"):
+            controller.tell_counts(zip(batches, wrong, strict=True))
     negative = right.copy()
     negative[0, 0] = (-1, 4, 0)
     with pytest.raises(ValueError, match="must not be negative"):
-        controller.tell_round(asked, negative)
+        controller.tell_counts(zip(batches, negative, strict=True))
     controller.tell([Outcome(0, 0, 0, 1)])
     with pytest.raises(ValueError, match="in counts or trial by trial"):
-        controller.tell_round(asked, right)
+        controller.tell_counts(zip(batches, right, strict=True))
 
 
 def test_a_model_that_is_set_aside_has_no_counts_to_tell() -> None:
     controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(min=3, max=20)))
-    (asked,) = controller.ask_rounds()
+    batches = controller.ask_batches()
     counts = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
-    counts[..., 1] = asked.extra
+    counts[..., 1] = 3
     controller.tell([SetAside(2, "gone")])
-    (look,) = controller.tell_round(asked, counts)
+    (look,) = controller.tell_counts(zip(batches, counts, strict=True))
     assert look.trials == (21, 21, 0, 21) and controller.arrived[2].sum() == 0
 
 
 def test_batched_tape_values_equal_single_ones() -> None:
-    first = np.random.default_rng(1).integers(0, 5, (MODELS, QUESTIONS))
-    extra = np.random.default_rng(2).integers(0, 4, (MODELS, QUESTIONS))
-    cells, outcomes = Cells.from_round(first, extra), tape(3)
-    places = list(zip(*(column.tolist() for column in cells), strict=True))
-    assert places == [
-        (model, question, first[model, question] + number)
-        for model in range(MODELS)
-        for question in range(QUESTIONS)
-        for number in range(extra[model, question])
+    first = np.random.default_rng(1).integers(0, 5, QUESTIONS)
+    extra = np.random.default_rng(2).integers(0, 4, QUESTIONS)
+    drawn = DrawnBatch.of(Batch(2, 0, first, extra), tape(3))
+    places = list(zip(*(column.tolist() for column in drawn.trials), strict=True))
+    assert sorted(places) == [
+        (2, question, first[question] + number) for question in range(QUESTIONS) for number in range(extra[question])
     ]
-    assert outcomes.look_up(cells).tolist() == [tape(3).at(*place) for place in places]
+    assert drawn.categories.tolist() == [tape(3).at(*place) for place in places]
+    assert drawn.counts.sum(axis=1).tolist() == extra.tolist()
 
 
 @pytest.mark.parametrize("budget", [Budget(trials=250), Budget(tokens=5000), Budget(usd=20.0)])
@@ -300,8 +298,8 @@ def test_trials_to_go_never_exceed_what_the_caps_pay_for(budget: Budget) -> None
     )
     results = []
     for controller in (free, capped):
-        (asked,) = controller.ask_rounds()
-        controller.tell_round(asked, DrawnRound.of(asked, tape(5), 3).counts, COSTS)
+        batches = controller.ask_batches()
+        controller.tell_counts([(batch, DrawnBatch.of(batch, tape(5)).counts) for batch in batches], COSTS)
         results.append(controller.result())
     unbound, bound = results
     assert unbound is not None and bound is not None
@@ -318,4 +316,4 @@ def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
     for _ in range(4):
         controller.tell([Outcome(*ask[:3], category=ask.trial % 2) for ask in controller.ask(1000)])
     assert controller.finished is None and len(controller.looks) == 4
-    assert [asked.index for asked in controller.ask_rounds()] == [controller.rounds_issued - 1]
+    assert {batch.round_index for batch in controller.ask_batches()} == {controller.rounds_issued - 1}
