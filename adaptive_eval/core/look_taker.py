@@ -82,7 +82,7 @@ class LookTaker:
         places = PairPlaces(before.models, plan.judged_pairs, then.judged_pairs, then.bench.models)
         self._memory = earlier._memory.carried_over(places)
         self.decided = earlier.decided.carried_over(places)
-        _, (now,) = self._read_evidence(bounded=False)
+        _, (now,) = self.read_evidence(bounded=False)
         rule, raised = earlier.rule, then.trials.max != plan.trials.max
         kept_spacing = then.spacing is not None and then.spacing.allows(plan.spacing)
         if raised or (is_giving_up(rule) and not kept_spacing):
@@ -115,15 +115,15 @@ class LookTaker:
     ) -> tuple[JudgedLook, DecidingLooks]:
         """The latest look judged by corrected scores, and the looks that decided its pairs; `anew` as in
         `corrected_look`."""
-        criteria, readings = self._read_evidence()
+        criteria, readings = self.read_evidence()
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
         return look, self.decided.with_look(self.taken, look)
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
-        criteria, readings = self._read_evidence()
+        criteria, readings = self.read_evidence()
         return judge_look(self.tally.estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
 
-    def _read_evidence(self, *, bounded: bool = True) -> tuple[Criteria, list[Evidence]]:
+    def read_evidence(self, *, bounded: bool = True) -> tuple[Criteria, list[Evidence]]:
         """The criteria of a look, and the readings of the evidence so far; unless `bounded`, only as graded."""
         plan, bounds = self.plan, self.tally.bounds() if bounded else None
         criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)

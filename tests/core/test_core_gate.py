@@ -425,7 +425,8 @@ def test_incomplete_answers_hinder_only_the_gates_of_their_benchmarks() -> None:
     assert controller.last_look is not None
     evidence = controller.last_look.evidence
     assert evidence.gate is not None
-    moved, trials = horizons._moved_by_unknown(controller.taker, evidence), controller.counts[1].sum(axis=-1)
+    _, readings = controller.taker.read_evidence()
+    moved, trials = horizons._moved_by_unknown(readings), controller.counts[1].sum(axis=-1)
     shares = {part: moved[evidence.gate == part].tolist() for part in (0, 1, 2)}
     share = (1.0 / trials[:5]).sum() / SIZES[0]
     assert shares == {0: [pytest.approx(share / 3)], 1: [pytest.approx(share)], 2: [0.0]}
