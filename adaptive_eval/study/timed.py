@@ -98,11 +98,11 @@ class _BatchInFlight:
         recorded: IntArray | None,
         opening: list[TrialLoad] | None,
     ) -> None:
-        """`durations` are the seconds of its answers; `recorded` ones (L, M, N) exist already."""
+        """`durations` are the seconds of its answers; `recorded` ones (L, M, N) exist already; `opening` has the loads
+        of the first round's batches, if servers are held: these set the clocks."""
         self.batch, self._takes, self._drawn, self._opening = batch, durations, drawn, opening
         self._recorded = np.zeros(batch.size, bool) if recorded is None else _is_recorded(recorded, drawn.trials)
         self.load = TrialLoad(batch.model, np.where(self._recorded, 0.0, durations))
-        """The loads of all batches of the first round, if servers are held: these set the clocks."""
         if opening is not None:
             opening.append(self.load)
         self._told = 0
