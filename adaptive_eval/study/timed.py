@@ -102,6 +102,8 @@ class _BatchInFlight:
         of the first round's batches, if servers are held: these set the clocks."""
         self.batch, self._takes, self._drawn, self._opening = batch, durations, drawn, opening
         self._recorded = np.zeros(batch.size, bool) if recorded is None else _is_recorded(recorded, drawn.trials)
+        self.is_recorded = bool(self._recorded.all())
+        """Whether the whole batch is recorded, and takes no time."""
         self.load = TrialLoad(batch.model, np.where(self._recorded, 0.0, durations))
         if opening is not None:
             opening.append(self.load)
@@ -176,7 +178,7 @@ def drive_in_time(
     """Run the controller with `slots` requests at a time for each model; a cap on wall time applies to simulated time.
 
     `shared` are hosts of models that take turns; every other model has a host of its own. Without `costs` trials are
-    free. `recorded` trials (L, M, N), -1 for none, take no time; clocks count their original seconds.
+    free. `recorded` trials (L, M, N), -1 for none, exist at once; clocks count their original seconds.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
@@ -184,22 +186,31 @@ def drive_in_time(
     hosts = [places.get(model) or SimulatedHost((model,), model_slots) for model, model_slots in enumerate(width)]
     flying = _BatchesInFlight(shared)
     cap = controller.plan.budget.wall_seconds
-    now, looks, opening, all_issued = 0.0, list[float](), list[TrialLoad](), list[_BatchInFlight]()
+    now, looks, opening = 0.0, list[float](), list[TrialLoad]()
+    asking, all_issued = list[_BatchInFlight](), list[_BatchInFlight]()
     seen, rounds = -1, -1
     while controller.finished is None:
         if controller.taker.taken != seen:  # only looks pause models
             flying.pause(controller, hosts, now)
             seen = controller.taker.taken
-        issued = list[_BatchInFlight]()
         for batch in controller.ask_batches() if controller.rounds_issued != rounds else ():
             drawn = DrawnBatch.of(batch, tape)
             loads = opening if controller.plan.pace.dedicated_servers and batch.round_index == 0 else None
-            issued.append(_BatchInFlight(batch, drawn, times(drawn.trials, drawn.categories), recorded, loads))
-            hosts[batch.model].issue(issued[-1].load, now)
-        for flying_batch in issued:  # now it is known when each batch of the opening ends
-            flying.add(flying_batch)
-        all_issued += issued
+            asking.append(_BatchInFlight(batch, drawn, times(drawn.trials, drawn.categories), recorded, loads))
         rounds = controller.rounds_issued
+        # recorded trials take no time, and are told before anything is asked
+        stored = [each for each in asking if each.is_recorded]
+        issued = stored if stored or flying.has_recorded else asking
+        asking = [each for each in asking if each not in issued]
+        for each in issued:
+            if each.is_recorded:  # no server has to be there
+                at_once = np.full(each.batch.size, now)
+                each.load.set_times(at_once, at_once, now)
+            else:
+                hosts[each.batch.model].issue(each.load, now)
+        for each in issued:  # now it is known when each batch of the opening ends
+            flying.add(each)
+        all_issued += issued
         due = flying.next_due()
         now = max(now, due.next)
         if cap is not None and now >= cap:
@@ -234,6 +245,11 @@ class _BatchesInFlight:
         """Add a batch that was issued."""
         heapq.heappush(self._heap, (batch.next, self._added, batch))
         self._added += 1
+
+    @property
+    def has_recorded(self) -> bool:
+        """Whether some batches are recorded, and take no time."""
+        return any(batch.is_recorded for _, _, batch in self._heap)
 
     def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
         """Pause the trials of paused models."""
