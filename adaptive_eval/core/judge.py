@@ -38,7 +38,6 @@ from scorio.sinf.futility import predictive_power, smallest_delta, trials_needed
 from scorio.sinf.multiplicity import holm
 
 if TYPE_CHECKING:
-    from adaptive_eval.core.look import JudgedLook
     from adaptive_eval.core.optimal import Optimal
     from adaptive_eval.core.stages import PairPlaces
 
@@ -181,9 +180,10 @@ class DecidingLooks:
         blank = DecidingLooks.blank(len(places.old_places))
         return DecidingLooks(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
 
-    def with_look(self, number: int, look: "JudgedLook") -> "DecidingLooks":
+    def with_look(
+        self, number: int, memory: LatchedVerdicts, evidence: Evidence, boundary: FloatArray
+    ) -> "DecidingLooks":
         """The decisions including those of this look, without those that a rule without latch or labels take back."""
-        memory = look.memory
         latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)
         new = latched != self.latched
         if not new.any():
@@ -191,8 +191,8 @@ class DecidingLooks:
         return DecidingLooks(
             latched,
             np.where(new, number, self.look),
-            np.where(new, np.abs(look.evidence.z), self.z),
-            np.where(new, look.least_z(), self.boundary),
+            np.where(new, np.abs(evidence.z), self.z),
+            np.where(new, boundary, self.boundary),
         )
 
 

@@ -64,7 +64,7 @@ class LookTaker:
         if self.keep:
             self.evidence.append(look.evidence)
             self.looks.append(self.describe(look, available))
-            self.decided = self.decided.with_look(self.taken, look)
+            self.decided = self._decided_by(look)
 
     def describe(self, look: JudgedLook, available: AvailableTrials) -> Look:
         """The latest look as plain values."""
@@ -117,7 +117,10 @@ class LookTaker:
         `corrected_look`."""
         criteria, readings = self.read_evidence()
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
-        return look, self.decided.with_look(self.taken, look)
+        return look, self._decided_by(look)
+
+    def _decided_by(self, look: JudgedLook) -> DecidingLooks:
+        return self.decided.with_look(self.taken, look.memory, look.evidence, look.least_z())
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
         criteria, readings = self.read_evidence()

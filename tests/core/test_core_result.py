@@ -440,7 +440,7 @@ def paths(
         call = np.where(over, memory.call, judged.call).astype(np.int8)
         ended = chosen(over, ended, now)
         memory = replace(judged, call=call)
-        decided = decided.with_look(look + 1, memory, ended, level)
+        decided = decided.with_look(look + 1, memory, ended, level.boundary(ended))
         over = (call != 0) | judged.given_up
     return ended, memory, decided
 
