@@ -121,10 +121,10 @@ def carried_out(p: FloatArray, block: int, cap: int, seed: int) -> Run:
     two = replace(plan, bench=Bench(2, cap, BINARY))  # makes the table of the rule, once a process
     drive_rounds(Controller(two, keep_looks=False), Tape.from_chances(np.full((2, cap, 2), 0.5), BINARY, rng))
     while controller.finished is None:
-        for asked in controller.ask_rounds():
-            counts = outcomes * asked.extra[..., None]
+        for batch in controller.ask_batches():
+            counts = outcomes[batch.model] * batch.slots.extra[:, None]
             begun = time.process_time()
-            controller.tell_round(asked, counts)
+            controller.tell_counts([(batch, counts)])
             slowest = max(slowest, time.process_time() - begun)
     standing = controller.last_look
     assert standing is not None

@@ -40,6 +40,7 @@ from adaptive_eval.simulate.worlds import (
     with_mean,
 )
 from adaptive_eval.study.drive import drive
+from adaptive_eval.study.fixed import first_outcomes
 from adaptive_eval.study.pilot import GUESSED_WRONG_FACTOR, AnswerUsage
 from adaptive_eval.study.scenario import Scenario, ServiceCosts
 from adaptive_eval.study.simulated import simulate_run, tape_of_world
@@ -163,12 +164,11 @@ def _half_way(scenario: Scenario, world: World) -> Scenario:
     tape = tape_of_world(plan, world.chances, scenario.served, (scenario.seed, REAL - 1))
     controller = drive(Controller(plan), tape)
     arrived = controller.arrived.sum(axis=2)
-    layers = [np.where(trial < arrived, tape.layer(trial).astype(np.int8), -1) for trial in range(int(arrived.max()))]
+    outcomes = first_outcomes(tape, MODELS, arrived.shape[1], int(arrived.max()))
+    recorded = np.where(np.arange(outcomes.shape[2]) < arrived[..., None], outcomes, -1)
     controller.forget_arrivals()  # they are among the recorded outcomes
-    before = StageBefore(controller, tuple(range(MODELS)))
-    served = scenario.served._replace(recorded=np.stack(layers, axis=-1))
-    facts = RunFacts(before=before, capped_opening=plan.has_capped_opening)
-    return replace(scenario, served=served, facts=facts)
+    facts = RunFacts(before=StageBefore(controller, tuple(range(MODELS))), capped_opening=plan.has_capped_opening)
+    return replace(scenario, served=scenario.served._replace(recorded=recorded), facts=facts)
 
 
 def _served(weights: FloatArray, wrong: float) -> ServiceCosts:

@@ -106,9 +106,9 @@ def _ended(plan: Plan, chances: FloatArray, seed: int) -> Controller:
     """A run of models with these chances, to its end."""
     rng, controller = np.random.default_rng(seed), Controller(plan, keep_looks=False)
     while controller.finished is None:
-        for asked in controller.ask_rounds():
-            right = rng.binomial(asked.extra, chances)
-            controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
+        for batch in controller.ask_batches():
+            right = rng.binomial(batch.slots.extra, chances[batch.model])
+            controller.tell_counts([(batch, np.stack([batch.slots.extra - right, right], axis=-1))])
     return controller
 
 

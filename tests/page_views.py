@@ -67,7 +67,7 @@ def simulated(
         controller.tell([SetAside(drawn_from.models.index(set_aside), "no replica is left")])
     while controller.finished is None and (looks is None or len(controller.looks) < max(looks, 1)):
         requests = controller.ask(AT_ONCE)
-        controller.tell([Outcome(*ask[:3], tape.category(*ask[:3]), COST) for ask in requests])
+        controller.tell([Outcome(*ask[:3], tape.at(*ask[:3]), COST) for ask in requests])
         used = spent(used, len(requests))
         if looks == 0:
             break

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_kinds import INCOMPLETE, AnswerKind, UnsureGrades
-from adaptive_eval.core.rounds import PASSES, UNGRADED, Batch, pass_sizes
+from adaptive_eval.core.rounds import PASSES, UNGRADED, Batch
 from adaptive_eval.core.settings import Bench
 from adaptive_eval.core.types import ModelNumbers
 from scorio.moments import FloatArray, IntArray
@@ -109,21 +109,13 @@ class AskedTrials(NamedTuple):
     """Bits of `AnswerKind`."""
 
 
-class _CommittedBatch(NamedTuple):
-    extra: IntArray
-    width: int
-    categories: NDArray[np.uint8]
-    kinds: NDArray[np.uint8] | None
-    """None if all answers are plain."""
-    look: int
-
-
 class AnswerHistory:
     """The committed trials of one model."""
 
     def __init__(self, questions: int, *, drawn: bool = False) -> None:
         self._questions, self._drawn = questions, drawn
-        self._batches: list[_CommittedBatch] = []
+        self._batches: list[tuple[Batch, int]] = []
+        """Each with the number of the look that was the first to see it."""
         self.answers = 0
         self._of_kind = dict.fromkeys(AnswerKind, 0)
 
@@ -138,20 +130,16 @@ class AnswerHistory:
 
     def add(self, batch: Batch, look: int) -> None:
         """Add a committed batch, which the look of this number is the first to see."""
-        extra = batch.slots.extra
-        small = extra.astype(np.min_scalar_type(int(extra.max(initial=0))))
-        kinds = batch.kinds.copy() if batch.kinds.any() else None
-        categories = batch.categories_by_place().copy()
-        self._batches.append(_CommittedBatch(small, batch.slots.width, categories, kinds, look))
-        self.answers += len(categories)
-        for kind in () if kinds is None else AnswerKind:
+        self._batches.append((batch, look))
+        self.answers += batch.size
+        for kind in AnswerKind if batch.kinds.any() else ():
             self._of_kind[kind] += int(np.count_nonzero(batch.kinds & kind))
 
     @property
     def kinds(self) -> AnswerKind:
         """The kinds of the answers in the latest batch."""
-        kinds = self._batches[-1].kinds
-        return AnswerKind(0 if kinds is None else int(np.bitwise_or.reduce(kinds)))
+        batch, _ = self._batches[-1]
+        return AnswerKind(int(np.bitwise_or.reduce(batch.kinds)))
 
     def count(self, kinds: AnswerKind) -> int:
         """How many answers are of these kinds; one that is of several counts for each."""
@@ -165,22 +153,16 @@ class AnswerHistory:
     def trials(self) -> AskedTrials:
         """All trials."""
         parts, passes = [], 0
-        for batch in self._batches:
-            sizes = pass_sizes(batch.extra, batch.width)
-            questions = np.repeat(np.arange(sizes.size) % self._questions, sizes.ravel())
-            if self._drawn:
-                number = np.arange(len(questions)) * PASSES // max(len(questions), 1)
-            else:
-                number = np.repeat(np.arange(len(sizes)), sizes.sum(axis=1))
-            kinds = np.zeros_like(batch.categories) if batch.kinds is None else batch.kinds
-            parts.append((questions, passes + number, batch.categories, kinds))
+        for batch, _ in self._batches:
+            number = np.arange(batch.size) * PASSES // max(batch.size, 1) if self._drawn else batch.slots.passes()
+            parts.append((batch.slots.questions(), passes + number, batch.categories_by_place(), batch.kinds))
             passes += int(number.max(initial=-1)) + 1
         return AskedTrials(*map(np.concatenate, zip(*parts, strict=True)))
 
     def first_look_at(self, trial: int) -> int:
         """The number of the first look that saw the trial at this place among all."""
-        ends = np.cumsum([len(batch.categories) for batch in self._batches])
-        return self._batches[int(np.searchsorted(ends, trial, side="right"))].look
+        ends = np.cumsum([batch.size for batch, _ in self._batches])
+        return self._batches[int(np.searchsorted(ends, trial, side="right"))][1]
 
     def find_change(self, kind: AnswerKind, log_limit: float) -> "ServerChange | None":
         """The change since which this kind is more frequent; None if none has a chance within the limit, given as its

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.cheapest import NOBODY
 from adaptive_eval.core.judge import BoolArray
-from adaptive_eval.core.look import AvailableTrials, JudgedLook
+from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.objectives import Objective
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.types import VERDICTS, Cause, Lost, Reason, Verdict
 
 SILENT = (

@@ -18,13 +18,14 @@ from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, Opening, clock_seconds
-from adaptive_eval.core.look import AvailableTrials, JudgedLook
+from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, clock_seconds
+from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.policies import asks_only_open
 from adaptive_eval.core.result import Result, conclude
-from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.settings import require
 from adaptive_eval.core.stages import Extension, StageBefore
 from adaptive_eval.core.types import NO_COST, Ask, Cause, Cost, Look, Lost, Outcome, Reason, SetAside
@@ -84,6 +85,8 @@ class Controller:
         """The number of the first look under this plan."""
         self.set_aside: dict[int, Lost] = {}
         """Models that the run continues without, and why; silent and ungradable models are added here."""
+        self.void = np.zeros(plan.bench.models, dtype=bool)
+        """(L,): those of them whose answers are no samples, so that nothing is decided about them."""
         self._tally = self.taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget, plan.objective.gpu_hour)
         self._changes = ChangeFinder(plan.bench, drawn=not plan.source.asks_all)
@@ -132,66 +135,44 @@ class Controller:
         self._end_once_spent()
         return self.looks[old_looks:]
 
-    def ask_rounds(self) -> list[Round]:
-        """Rounds that were not asked for yet, oldest first: for a shell of whole arrays, which never calls `ask`."""
-        return self._flight.ask_rounds() if self.finished is None else []
+    def ask_batches(self) -> list[Batch]:
+        """Batches that were not asked for yet, oldest first: for a shell of whole arrays, which never calls `ask`."""
+        return self._flight.ask_batches() if self.finished is None else []
 
-    def tell_batch(
-        self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None = None, seconds: float = 0.0
+    def tell_counts(
+        self,
+        told: Iterable[tuple[Batch, IntArray]],
+        costs: Sequence[Sequence[Cost]] | None = None,
+        seconds: float = 0.0,
     ) -> list[Look]:
-        """Take in a whole batch of `ask_rounds` as counts (M, K), instead of trial by trial.
+        """Take in whole batches of `ask_batches` as counts (M, K), instead of trial by trial; those of models that were
+        set aside since are left out.
 
-        `costs` has the cost of a trial for each category; the default is free. `seconds` is the total of all answers.
+        `costs` has the cost of a trial by model and category; the default is free. `seconds` is the total of all
+        answers of a batch.
         """
-        require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
-        self._check(counts, batch.slots.extra)
-        return self._tell_counts([(batch, counts, costs)], seconds)
-
-    def tell_time(self, batch: Batch, seconds: float) -> list[Look]:
-        """Record the seconds of a batch's answers so far, for a shell that will tell the batch as a whole: the first
-        round's seconds set the clocks before all its answers are there."""
         old_looks = len(self.looks)
-        batch.take_time(seconds)
-        self._advance()
-        return self.looks[old_looks:]
-
-    def tell_round(
-        self, told_round: Round, counts: IntArray, costs: Sequence[Sequence[Cost]] | None = None
-    ) -> list[Look]:
-        """Take in all batches of a round at once, as counts (L, M, K)."""
-        require(counts.shape == self.counts.shape, "counts are (L, M, K)", counts.shape)
-        self._check(counts, told_round.extra)
-        return self._tell_counts(
-            (batch, counts[model], None if costs is None else costs[model])
-            for model, batch in told_round.batches.items()
-            if model not in self.set_aside
-        )
-
-    def _tell_counts(
-        self, batches: Iterable[tuple[Batch, IntArray, Sequence[Cost] | None]], seconds: float = 0.0
-    ) -> list[Look]:
-        old_looks = len(self.looks)
-        for batch, counts, costs in batches:
-            self._take(batch, counts, costs, seconds)
+        told = [(batch, counts) for batch, counts in told if batch.model not in self.set_aside]
+        for batch, counts in told:
+            self._check_counts(batch, counts)
+        for batch, counts in told:
+            batch.take(counts, (NO_COST,) * len(counts.T) if costs is None else costs[batch.model], seconds)
+            self.arrived[batch.model] += counts.astype(np.int32)
         if self._flight.in_parts and not self._flight.account.is_open:
             self._end_beyond_caps()  # a first round that was opened in parts, told as a whole, may have cost too much
         self._advance()
         self._end_once_spent()
         return self.looks[old_looks:]
 
-    def _take(self, batch: Batch, counts: IntArray, costs: Sequence[Cost] | None, seconds: float) -> None:
+    def _check_counts(self, batch: Batch, counts: IntArray) -> None:
         require(not self.plan.coupled, "trials with shared seeds are told one by one, not in counts", batch.round_index)
         require(batch in self._flight.expected(batch.model), "counts are told of a batch in flight", batch.round_index)
         is_untouched = batch.missing == batch.size
         require(is_untouched, "a batch is told in counts or trial by trial, not both", batch.size - batch.missing)
-        batch.take(counts, (NO_COST,) * self.plan.bench.categories if costs is None else costs, seconds)
-        arrived = self.arrived[batch.model]
-        np.add(arrived, counts, out=arrived, casting="unsafe")
-
-    def _check(self, counts: IntArray, extra: IntArray) -> None:
-        is_complete = np.array_equal(over_categories(counts), extra)
+        require(counts.shape == self.counts.shape[1:], "counts (M, K) must be those of their batch", counts.shape)
+        is_complete = np.array_equal(over_categories(counts), batch.slots.extra)
         require(is_complete, "counts must add up to the trials of their batch", counts.shape)
-        require(int(counts.min(initial=0)) >= 0, "counts must not be negative", counts.min())
+        require(int(counts.min()) >= 0, "counts must not be negative", counts.min())
 
     def spend_outside_plan(self, trials: int, cost: Cost) -> None:
         """Count the cost of models no longer in the run, or of answers that no round has requested and that cannot be
@@ -236,7 +217,7 @@ class Controller:
         flight = self._flight
         for batch in (*flight.batches(), *flight.parked_batches()):
             batch.forget()
-        flight.early, flight.may_be_unasked = EarlyOutcomes(), True
+        flight.early = EarlyOutcomes()
 
     def end_over_budget(self) -> None:
         """End the run as it stands, because the caps do not cover the remaining cost of trials that are there.
@@ -367,7 +348,9 @@ class Controller:
         affordable, before = self._flight.account.affordable(), self._tally.prior_outcomes
         reserved = self._flight.issued.sum(axis=1) - committed
         costs = self._flight.account.first_costs
-        return AvailableTrials(trials, remaining, affordable, ~self._in_play(), before, ~bench.asked, reserved, costs)
+        return AvailableTrials(
+            trials, remaining, affordable, ~self._in_play(), before, ~bench.asked, reserved, self.void, costs
+        )
 
     def needed_models(self) -> NDArray[np.bool_]:
         """(L,): models that may still need trials. The servers of all others can be released."""
@@ -490,7 +473,7 @@ class Controller:
                 if self._flight.in_parts or self.finished is not None:
                     return
             if self.plan.pace.dedicated_servers and self.plan.first is None and not self.taker.taken:
-                for extra in self._opening.start_clocks(self._flight, self.set_aside):
+                for extra in self._flight.start_clocks(self.plan.trials.max):
                     self._issue(extra)
             complete = self._flight.complete_and_due()
             if not complete and self._flight.batches():
@@ -553,11 +536,11 @@ class Controller:
             return False
         judged = over_categories(self._tally.counts) + self._tally.ungraded
         asked = np.flatnonzero(self.plan.bench.asked).tolist()
-        in_play = [model for model in asked if model not in self.set_aside or self.taker.void[model]]
+        in_play = [model for model in asked if model not in self.set_aside or self.void[model]]
         void = self._find_void({model: judged[model] for model in asked}, in_play, is_last)
-        new = [model for model in void if not self.taker.void[model]]
+        new = [model for model in void if not self.void[model]]
         for model in new:
-            self.taker.void[model] = True
+            self.void[model] = True
             if model not in self.set_aside:
                 self._drop_for_answers(model, Lost(Cause.ANSWERS, void[model]))
         return bool(new)
@@ -671,7 +654,6 @@ class Controller:
             flight.open_in_parts()
             if imported is None:  # else when those trials have told their cost
                 flight.release_more()
-        self._opening = Opening(flight.batches(), plan.trials.max)
         round_of_all = plan.bench.questions * int(plan.bench.asked.sum())
         ahead = plan.pace.rounds_ahead(flight.account.affordable(), round_of_all)
         for _ in range(ahead if imported is None else 0):

@@ -14,9 +14,9 @@ confidence): 2.05 at 0.95. That the run may have stopped at a look that suited t
 boundary. A new call, or one in the other direction, needs the boundary of the rule at this look, as any call does.
 Simulated for all amounts of bias of a grader and of normal noise of labels, at 6 and at 40 looks, a confidence of 0.95
 then gives the wrong order in at most 4.6% of runs, and a call between equal models in at most 8.0%: both are within the
-promise, which is 5% and 10%. Where errors are so rare that labels may not show them, and the scores themselves are
-exact, it is 3.1% for the order, and 5.5% against a fixed value. Labels should be given once: looking at them again and
-again until something is decided causes more errors.
+promise, which is 5% and 10% (`tests/core/test_core_result.py`). Where errors are so rare that labels may not show them,
+and the scores themselves are exact, it is 3.1% for the order, and 5.5% against a fixed value. Labels should be given
+once: looking at them again and again until something is decided causes more errors.
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,14 @@ from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, cautiou
 from adaptive_eval.core.gates import SeveralGates, deciding_parts
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, judge
 from adaptive_eval.core.look import (
-    AvailableTrials,
     JudgedLook,
     VerdictsOf,
     comparisons_of,
     models_in_order,
     reversed_by_unknown,
+    without_void,
 )
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.rules import Correctable, Rule, calls, is_correctable, is_lenient
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import VERDICTS, Verdict
@@ -134,21 +135,19 @@ def corrected_look(
     sides, grades = correction.corrected_sides(evidence), graded_look.memory
     corrected, rule, boundary = judge_corrected(grades, corrected_readings, criteria, decided)
     memory = _merge(grades, corrected, sides if anew else np.minimum(sides, 1))
+    reversible = reversed_by_unknown(corrected_readings, memory)
+    memory = without_void(memory, evidence, available.void)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, graded_look.forecast))
     estimates = correction.estimates(graded_look.estimates)
-    order = models_in_order(estimates.on(criteria.estimator))
+    order = models_in_order(estimates.on(criteria.estimator), available.void)
     by_labels = partial(_verdicts, graded_look.verdicts_of, memory)
-    reversible = reversed_by_unknown(corrected_readings, memory)
-    evidence, pairs, verdicts, choice = comparisons_of(
-        criteria.objective, order, evidence, memory, available, by_labels, reversible
-    )
+    compared = comparisons_of(criteria.objective, order, evidence, memory, available, by_labels, reversible)
     with np.errstate(invalid="ignore"):
         sampled_share = (1.0 - graded_look.fixed) * graded_look.evidence.sigma**2 / evidence.sigma**2
     return replace(
         graded_look,
         estimates=estimates,
-        evidence=evidence,
         cautious=cautious(corrected_readings),
         by_grades=graded_look.cautious,
         fixed=np.clip(1.0 - np.nan_to_num(sampled_share, nan=1.0), 0.0, 1.0),
@@ -156,11 +155,9 @@ def corrected_look(
         rule=rule,
         boundary=np.where(sides > 0, boundary, rule.boundary(evidence)),
         order=order,
-        pairs=pairs,
-        verdicts=verdicts,
         verdicts_of=by_labels,
         reversible=reversible,
-        choice=choice,
+        **compared._asdict(),
     )
 
 
@@ -235,16 +232,3 @@ def _verdicts(
     verdict = np.where(lapsed, VERDICTS.index(Verdict.UNDECIDED_BY_LABELS), by_grades)
     verdict = np.where(memory.tie[at], VERDICTS.index(Verdict.TIED), verdict)
     return np.where(memory.call[at] != 0, VERDICTS.index(Verdict.RESOLVED), verdict)
-
-
-def deciding_looks(grades: DecidingLooks, corrected: JudgedLook, look_number: int) -> DecidingLooks:
-    """The looks that decided each pair: those by the grades where the verdict is the same, else the latest."""
-    memory, evidence = corrected.memory, corrected.evidence
-    latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)
-    same = latched == grades.latched
-    return DecidingLooks(
-        latched,
-        np.where(same, grades.look, look_number),
-        np.where(same, grades.z, np.abs(evidence.z)),
-        np.where(same, grades.boundary, corrected.least_z()),
-    )

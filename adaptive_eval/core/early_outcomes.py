@@ -3,9 +3,10 @@
 A round asks for most of them as soon as the looks are repeated. The others were bought under other settings: before a
 model joined or came back, the others may have had many rounds. They are paid for, so caps count them.
 
-Resuming a run of millions of trials keeps each as a record of 46 bytes; a batch takes all of its outcomes at once.
+Resuming a run of millions of trials keeps each as a record of 42 bytes; a batch takes all of its outcomes at once.
 """
 
+from collections import defaultdict
 from struct import Struct
 
 import numpy as np
@@ -16,32 +17,33 @@ from adaptive_eval.core.types import Cost, ModelNumbers, Outcome
 
 _TRIALS = 2**32
 """A trial's place is its question's number times this, plus its own number."""
-_CHUNK_RECORDS = 2**16
-_RECORD = Struct("<qqdddBBI")
-_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "kinds", "model")
-_KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1", "<u4"), strict=True)))
+_RECORD = Struct("<qqdddBB")
+_FIELDS = ("place", "tokens", "usd", "gpu_seconds", "seconds", "category", "kinds")
+_KINDS = np.dtype(list(zip(_FIELDS, ("<i8", "<i8", "<f8", "<f8", "<f8", "u1", "u1"), strict=True)))
 Records = NDArray[np.void]
 
 
 class _ModelOutcomes:
     """The outcomes of one model, sorted by place, and those added since they were sorted."""
 
-    def __init__(self) -> None:
-        self._sorted: Records = np.empty(0, _KINDS)
-        self._new: list[Records] = []
+    def __init__(self, records: Records | None = None) -> None:
+        self._sorted: Records = np.empty(0, _KINDS) if records is None else records
+        self._new = bytearray()
         self._cost: tuple[int, int, int] | None = None
 
     def __len__(self) -> int:
-        return len(self._sorted) + sum(map(len, self._new))
+        return len(self._sorted) + len(self._new) // _RECORD.size
 
-    def keep(self, records: Records) -> None:
-        self._new.append(records)
+    def keep(self, outcome: Outcome) -> None:
+        _, question, trial, category, cost, kinds, seconds = outcome
+        grade = UNGRADED if category is None else category
+        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, kinds)
 
     def ordered(self) -> Records:
         """All kept outcomes by place; the latest one if a place has several."""
         if self._new:
-            records = np.concatenate([self._sorted, *self._new])
-            self._new, self._cost = [], None
+            records = np.concatenate([self._sorted, np.frombuffer(self._new, _KINDS)])
+            self._new, self._cost = bytearray(), None
             order = np.argsort(records["place"], kind="stable")
             places = records["place"][order]
             self._sorted = np.asarray(records[order[np.append(places[1:] != places[:-1], True)]])
@@ -50,6 +52,8 @@ class _ModelOutcomes:
     def take(self, places: NDArray[np.int64]) -> Records:
         """Remove and return the kept outcomes among these places."""
         records = self.ordered()
+        if not len(records):
+            return records
         at = np.minimum(np.searchsorted(records["place"], places), len(records) - 1)
         at = at[records["place"][at] == places]
         if len(at):
@@ -78,58 +82,31 @@ class EarlyOutcomes:
     """Outcomes by model and place; costs are summed in whole trillionths, so that taking all leaves exactly 0."""
 
     def __init__(self) -> None:
-        self._by_model: dict[int, _ModelOutcomes] = {}
-        self._new = bytearray()
-        """Records of any model, in order of arrival."""
+        self._by_model: defaultdict[int, _ModelOutcomes] = defaultdict(_ModelOutcomes)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_model.values())) + len(self._new) // _RECORD.size
+        return sum(map(len, self._by_model.values()))
 
     def for_models(self, models: ModelNumbers) -> "EarlyOutcomes":
         """The kept outcomes of models that stay, under their new numbers."""
-        renumbered, by_model = EarlyOutcomes(), self._kept_by_model()
+        renumbered = EarlyOutcomes()
         for model, old_number in enumerate(models):
-            if old_number is not None and old_number in by_model:
-                records = by_model[old_number].ordered().copy()
-                records["model"] = model
-                renumbered._by_model.setdefault(model, _ModelOutcomes()).keep(records)
+            if old_number is not None and old_number in self._by_model:
+                renumbered._by_model[model] = _ModelOutcomes(self._by_model[old_number].ordered())
         return renumbered
 
     def kept_outcomes(self, model: int) -> int:
         """How many outcomes of a model are kept."""
-        return len(self._kept_by_model().get(model, ()))
+        return len(self._by_model[model])
 
     def keep(self, outcome: Outcome) -> None:
         """Keep an outcome until a round asks for it."""
-        model, question, trial, category, cost, kinds, seconds = outcome
-        grade = UNGRADED if category is None else category
-        self._new += _RECORD.pack(question * _TRIALS + trial, *cost, seconds, grade, kinds, model)
-        if len(self._new) >= _CHUNK_RECORDS * _RECORD.size:
-            self._split_by_model()
-
-    def _kept_by_model(self) -> dict[int, _ModelOutcomes]:
-        if self._new:
-            self._split_by_model()
-        return self._by_model
-
-    def _split_by_model(self) -> None:
-        """Sort the new records by model."""
-        records = np.frombuffer(self._new, _KINDS)
-        self._new = bytearray()
-        order = np.argsort(records["model"], kind="stable")
-        models, starts = np.unique(records["model"][order], return_index=True)
-        for model, rows in zip(models.tolist(), np.split(order, starts[1:]), strict=True):
-            self._by_model.setdefault(model, _ModelOutcomes()).keep(records[rows])
+        self._by_model[outcome.model].keep(outcome)
 
     def take(self, batch: Batch) -> BatchPart | None:
         """Remove and return the kept outcomes of a batch; None if there are none."""
-        outcomes = self._kept_by_model().get(batch.model)
-        if outcomes is None:
-            return None
         questions, trials = batch.places()
-        records = outcomes.take(questions * _TRIALS + trials)
-        if not len(outcomes):
-            del self._by_model[batch.model]
+        records = self._by_model[batch.model].take(questions * _TRIALS + trials)
         if not len(records):
             return None
         questions, trials = np.divmod(records["place"], _TRIALS)
@@ -144,12 +121,12 @@ class EarlyOutcomes:
     @property
     def graded(self) -> int:
         """How many of the kept outcomes are graded."""
-        return sum(outcomes.graded() for outcomes in self._kept_by_model().values())
+        return sum(outcomes.graded() for outcomes in self._by_model.values())
 
     @property
     def cost(self) -> Cost:
         """Cost of the kept outcomes."""
         tokens, usd, gpu_seconds = map(
-            sum, zip((0, 0, 0), *(outcomes.cost() for outcomes in self._kept_by_model().values()), strict=True)
+            sum, zip((0, 0, 0), *(outcomes.cost() for outcomes in self._by_model.values()), strict=True)
         )
         return Cost(tokens, usd / PER_UNIT, gpu_seconds / PER_UNIT)

@@ -158,8 +158,6 @@ def update(
     bench: Bench,
     prior: Prior,
     max_trials: int,
-    *,
-    bayes: bool = True,
 ) -> Estimates:
     """`old`, with the estimates of the models `rows` recomputed from the tally `counts` of all models plus R0."""
     merged = {name: getattr(old, name).copy() for name in old.__slots__}
@@ -172,7 +170,7 @@ def update(
             part_counts = part_counts + bench.prior_counts[part]
             further = np.where(bench.asked[part], further, 0)[:, None]
             prior_trials = bench.prior_counts[part].sum(axis=-1)
-        new = estimate(part_counts, bench.weights, prior, further + prior_trials, bayes=bayes, g=g, groups=groups)
+        new = estimate(part_counts, bench.weights, prior, further + prior_trials, g=g, groups=groups)
         if bench.gates:
             new = replace(new, parts=_estimate_parts(part_counts, bench, prior, further, prior_trials))
         for name, values in merged.items():

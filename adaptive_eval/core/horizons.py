@@ -4,13 +4,14 @@ A larger horizon spends only the error that a pair has left, and makes its bound
 the rule as it would go on (`stages.extended`), not from the boundary of this horizon.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, side
+from adaptive_eval.core.evidence import Evidence, IndexArray
 from adaptive_eval.core.judge import forecast_power
 from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.pair_trials import information_from, trials_for
@@ -40,7 +41,8 @@ def deciding_horizons(taker: "LookTaker", look: JudgedLook, at: IndexArray) -> F
         return np.full(len(at), np.inf)
     rule, looks, fixed = look.rule, taker.evidence, look.fixed
     state = replace(look.evidence, unknown=look.cautious.unknown)
-    unknown = _moved_by_unknown(taker, state)
+    _, readings = taker.read_evidence()
+    unknown = _moved_by_unknown(readings)
     if judges_by_pair(rule):
         looks, state = [each.at_positions(at) for each in looks], state.at_positions(at)
         fixed, unknown, at = fixed[at], unknown[at], np.arange(len(at))
@@ -62,23 +64,10 @@ def deciding_horizons(taker: "LookTaker", look: JudgedLook, at: IndexArray) -> F
     return np.where(reachable, np.ceil(plan.trials.max * high), np.inf)[at]
 
 
-def _moved_by_unknown(taker: "LookTaker", evidence: Evidence) -> FloatArray:
-    """How far ungraded and incomplete answers could move each difference."""
-    if (bounds := taker.tally.bounds()) is None:
-        return np.zeros(len(evidence.z))
-
-    def score(estimates: Estimates, members: IndexArray) -> FloatArray:
-        return side(estimates, taker.plan.objective.reference, members, evidence.gate).score
-
-    lowest, now, highest = (
-        score(each, evidence.first) - score(other, evidence.second)
-        for each, other in (
-            (bounds.lowest, bounds.highest),
-            (taker.tally.estimates, taker.tally.estimates),
-            (bounds.highest, bounds.lowest),
-        )
-    )
-    return np.asarray(np.maximum(highest - now, now - lowest))
+def _moved_by_unknown(readings: Sequence[Evidence]) -> FloatArray:
+    """How far ungraded and incomplete answers could move each difference, by the readings of the evidence."""
+    differences = np.stack([reading.difference for reading in readings])
+    return np.asarray(np.abs(differences - differences[0]).max(axis=0))
 
 
 def _under_horizon(evidence: Evidence, fixed: FloatArray, times: FloatArray) -> Evidence:

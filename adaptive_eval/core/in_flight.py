@@ -19,7 +19,7 @@ answers can only make it longer.
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.rounds import Batch, BatchPart, Round, rounds_of
+from adaptive_eval.core.rounds import Batch, BatchPart
 from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget
 from adaptive_eval.core.types import NO_COST, Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
@@ -77,10 +77,6 @@ class BatchesInFlight:
         """The batches in flight by model."""
         self._parked: list[list[Batch]] = [[] for _ in range(bench.models)]
         """Batches in their order, of models that no open comparison wants now."""
-        self._may_be_in_parts = False
-        """False only if all batches are fully open."""
-        self.may_be_unasked = True
-        """False only if `ask_rounds` has returned all batches, so that it need not search them."""
         self.ticks_per_trial: FloatArray = np.ones(bench.models)
         """(L,): ticks of the logical clock that one trial per question of each model takes."""
         self.last_due = np.zeros(bench.models)
@@ -169,10 +165,9 @@ class BatchesInFlight:
         return self._known_parts(batches)
 
     def _add_batch(self, batch: Batch) -> None:
-        self.last_due[batch.model], self.may_be_unasked = batch.due, True
+        self.last_due[batch.model] = batch.due
         insort(self._batches, batch, key=_order)
         self._by_model[batch.model].append(batch)
-        self._may_be_in_parts |= batch.open < batch.size
 
     def may_park(self, needed: NDArray[np.bool_]) -> bool:
         """Whether the batches of all models but these (L,) may be parked. They stay reserved, since they may have been
@@ -214,17 +209,40 @@ class BatchesInFlight:
         """A model's batches that may still get outcomes, parked or not."""
         return [*self._by_model[model], *self._parked[model]]
 
-    def set_clocks(self, openings: Iterable[Batch]) -> None:
-        """Set models' clocks by their complete first rounds."""
+    def start_clocks(self, max_trials: int) -> Iterator[TrialArray]:
+        """Set the clocks of models whose first round is complete, while others' are in flight; yields further rounds of
+        these models, each to be issued at once.
+
+        `max_trials` is the horizon, in trials per question. There are none if the caps might not allow all of it.
+        """
+        openings = [batches[0] for batches in self._by_model if batches]
+        complete = [batch for batch in openings if batch.missing == 0]
+        if not complete:
+            return
+        slowest = max(openings, key=attrgetter("seconds"))
+        last = self._trials_per_question(slowest) * clock_seconds(slowest)
+        self._set_clocks(complete)
+        left = max_trials * self.issued.shape[1] - self.issued.sum(axis=1)
+        if any(self.last_due[batch.model] < last for batch in complete) and self.account.fits(left):
+            for model in [batch.model for batch in complete]:
+                while self.last_due[model] < last and (self.issued[model] < max_trials).any():
+                    extra = np.zeros_like(self.issued)
+                    extra[model] = self.issued[model] < max_trials
+                    yield extra
+        if len(complete) == len(openings):
+            self.now = last
+
+    def _set_clocks(self, openings: Iterable[Batch]) -> None:
+        """Set models' clocks by their complete first rounds, and when their other batches are due."""
         for opening in openings:
-            model = opening.model
-            self.ticks_per_trial[model] = clock_seconds(opening)
-            until = self._trials_per_question(opening) * self.ticks_per_trial[model]
-            for batch in self._by_model[model]:
-                if batch is not opening:
-                    until = batch.due = until + self._trials_per_question(batch) * self.ticks_per_trial[model]
+            model, ticks = opening.model, clock_seconds(opening)
+            if self.ticks_per_trial[model] == ticks:
+                continue
+            self.ticks_per_trial[model], until = ticks, self._trials_per_question(opening) * ticks
+            for batch in self._by_model[model][1:]:
+                until = batch.due = until + self._trials_per_question(batch) * ticks
             self.last_due[model] = until
-        self._batches.sort(key=_order)
+            self._batches.sort(key=_order)
 
     def _trials_per_question(self, batch: Batch) -> float:
         """Trials per question of a batch."""
@@ -252,13 +270,10 @@ class BatchesInFlight:
             trials.extend(batch.next_asks(slots - len(trials)))
         return trials
 
-    def ask_rounds(self) -> list[Round]:
-        """Rounds of which nothing was asked for yet, as they were issued."""
-        if not self.may_be_unasked:
-            return []
-        self.may_be_unasked = False
-        not_asked = [batch for batch in chain(self._batches, self.parked_batches()) if batch.ask_all()]
-        return rounds_of(not_asked, self.issued.shape)
+    def ask_batches(self) -> list[Batch]:
+        """Batches of which nothing was asked for yet, in the order of their rounds."""
+        not_asked = (batch for batch in chain(self._batches, self.parked_batches()) if batch.ask_all())
+        return sorted(not_asked, key=attrgetter("round_index", "model"))
 
     def place(self, outcome: Outcome) -> bool | None:
         """Give an outcome to its batch: True if it was new, False if it had arrived before, None if unexpected."""
@@ -306,6 +321,7 @@ class BatchesInFlight:
             self.now = max(self.now, batch.due)
             self.account.take_first_costs(batch)
             self.account.settle(batch, batch.size, batch.total_cost())
+            batch.used = None  # costs of single trials are not needed any more
 
     def drop(self, model: int) -> list[Batch]:
         """Remove and return a model's batches; their reservation stays."""
@@ -363,7 +379,6 @@ class BatchesInFlight:
         not cover their worst case."""
         for batch in self._batches if model is None else self._by_model[model]:
             batch.open = 0
-        self._may_be_in_parts = True
 
     @property
     def in_parts(self) -> bool:
@@ -371,9 +386,7 @@ class BatchesInFlight:
         return bool(self._partly_open())
 
     def _partly_open(self) -> list[Batch]:
-        partly_open = [batch for batch in self._batches if batch.open < batch.size] if self._may_be_in_parts else []
-        self._may_be_in_parts = bool(partly_open)
-        return partly_open
+        return [batch for batch in self._batches if batch.open < batch.size]
 
     def release_more(self) -> bool:
         """Release more trials of partly opened batches; False if the caps allow no more.
@@ -420,44 +433,3 @@ class BatchesInFlight:
         ahead = {batch.model for batch in self._batches if not batch.missing and batch.model not in late}
         waiting = [model for model in ahead if self.early.kept_outcomes(model) >= self.issued.shape[1]]
         return late if len(waiting) >= others else []
-
-
-class Opening:
-    """The first round, while it is in flight and servers are dedicated."""
-
-    def __init__(self, batches: Sequence[Batch], max_trials: int) -> None:
-        """`max_trials` is the horizon, in trials per question."""
-        self._batches, self._most = tuple(batches), max_trials
-        self._clocks_set: set[int] = set()
-        """Models whose first round is complete."""
-
-    def start_clocks(self, flight: BatchesInFlight, set_aside: Collection[int]) -> Iterator[TrialArray]:
-        """Set the clocks of models whose first round is complete; yields further rounds, each to be issued at once.
-
-        There are none if the caps might not allow all of it.
-        """
-        batches = [batch for batch in self._batches if batch.model not in set_aside] if set_aside else self._batches
-        complete = [batch for batch in batches if batch.missing == 0]
-        if not complete:
-            return
-        questions = flight.issued.shape[1]
-        slowest = max(batches, key=attrgetter("whole_seconds"))  # all have the same size
-        last = slowest.size / questions * clock_seconds(slowest)
-        newly_complete = [batch for batch in complete if batch.model not in self._clocks_set]
-        if newly_complete:
-            self._clocks_set.update(batch.model for batch in newly_complete)
-            flight.set_clocks(newly_complete)
-        if any(flight.last_due[batch.model] < last for batch in complete) and flight.account.fits(
-            self._most * questions - flight.issued.sum(axis=1)
-        ):
-            for batch in complete:
-                while flight.last_due[batch.model] < last and (extra := self._next_round(flight, batch.model)).any():
-                    yield extra
-        if len(complete) == len(batches):
-            flight.now = last
-
-    def _next_round(self, flight: BatchesInFlight, model: int) -> TrialArray:
-        """(L, M): a model's next round, as far as its horizon allows."""
-        extra = np.zeros_like(flight.issued)
-        extra[model] = np.minimum(1, self._most - flight.issued[model])
-        return extra

@@ -38,6 +38,7 @@ from scorio.sinf.futility import predictive_power, smallest_delta, trials_needed
 from scorio.sinf.multiplicity import holm
 
 if TYPE_CHECKING:
+    from adaptive_eval.core.optimal import Optimal
     from adaptive_eval.core.stages import PairPlaces
 
 
@@ -74,7 +75,7 @@ def first_call(objective: Objective, models: int, rule: Correctable) -> Rule:
     return rule_shared_among(family if isinstance(family, int) else 2 * len(family), rule)
 
 
-def rule_shared_among(hypotheses: int, rule: Correctable) -> Rule:
+def rule_shared_among(hypotheses: int, rule: "Correctable | Optimal") -> Rule:
     """The rule at an equal share of its error probability for each of this many one-sided hypotheses."""
     return rule.at_level((1.0 - rule.confidence) / max(hypotheses, 1))
 
@@ -179,21 +180,19 @@ class DecidingLooks:
         blank = DecidingLooks.blank(len(places.old_places))
         return DecidingLooks(*(places.carry(getattr(self, name), getattr(blank, name)) for name in self.__slots__))
 
-    def without(self, memory: LatchedVerdicts) -> "DecidingLooks":
-        """The same without pairs that are no longer decided."""
-        return replace(self, latched=np.where((memory.call != 0) | memory.tie, self.latched, 0).astype(np.int8))
-
-    def with_look(self, look: int, memory: LatchedVerdicts, evidence: Evidence, rule: Rule) -> "DecidingLooks":
-        """The decisions including those of look number `look`, without those that a rule without latch takes back."""
+    def with_look(
+        self, number: int, memory: LatchedVerdicts, evidence: Evidence, boundary: FloatArray
+    ) -> "DecidingLooks":
+        """The decisions including those of this look, without those that a rule without latch or labels take back."""
         latched = np.where(memory.call != 0, memory.call, 2 * memory.tie).astype(np.int8)
         new = latched != self.latched
         if not new.any():
             return self
         return DecidingLooks(
             latched,
-            np.where(new, look, self.look),
+            np.where(new, number, self.look),
             np.where(new, np.abs(evidence.z), self.z),
-            np.where(new, rule.boundary(evidence), self.boundary),
+            np.where(new, boundary, self.boundary),
         )
 
 

@@ -40,7 +40,7 @@ from adaptive_eval.core.judge import (
     times_needed,
 )
 from adaptive_eval.core.objectives import Objective
-from adaptive_eval.core.pair_trials import PairTrials, information_from, lowerable, trials_for
+from adaptive_eval.core.pair_trials import AvailableTrials, PairTrials, information_from, lowerable, trials_for
 from adaptive_eval.core.rules import Rule, calls, has_error_left, is_giving_up, is_lenient
 from adaptive_eval.core.shared_trials import PairedEvidence
 from adaptive_eval.core.tally import ScoreBounds
@@ -49,35 +49,6 @@ from scorio.moments import FloatArray
 from scorio.rank.letters import letter_display
 
 VerdictsOf = Callable[[IndexArray, IndexArray], NDArray[np.intp]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AvailableTrials:
-    """Trials still available: those of each model before its horizon, and those that the budget would pay for."""
-
-    trials: NDArray[np.int64]
-    """(L,): trials each model has had."""
-    remaining: NDArray[np.int64]
-    """(L,): trials until its horizon."""
-    affordable: float
-    set_aside: NDArray[np.bool_]
-    prior_outcomes: NDArray[np.int64]
-    """(L,): outcomes of each model known beforehand (R0)."""
-    recorded: NDArray[np.bool_]
-    """(L,): models that are never asked."""
-    reserved: NDArray[np.int64]
-    """(L,): trials of each model in rounds that no look has seen; the budget pays for them already."""
-    costs: FloatArray | None = None
-    """(L, 2): mean cost of each model's answers in its first round, with its standard error; nan before it. None if the
-    objective is not about costs."""
-
-    def known_outcomes(self) -> NDArray[np.int64]:
-        """(L + 1,): outcomes of each model that is asked, including those known beforehand; 0 for all others."""
-        return np.append(np.where(self.recorded, 0, self.trials + self.prior_outcomes), 0)
-
-    def trials_of(self, evidence: Evidence, balance: FloatArray) -> PairTrials:
-        """The trials of the pairs of this evidence (n,), with their `balance` (n, 2)."""
-        return PairTrials.of(self.known_outcomes(), self.prior_outcomes, self.recorded, evidence, balance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,9 +129,11 @@ def judge_look(
     evidence, compared = ways[0], estimates.on(estimator)
     judged, level = judge(memory, ways, criteria)
     memory = memory if calls_stand else judged
+    reversible = reversed_by_unknown(ways, memory)
     fixed, balance = lowerable(compared, evidence, available.recorded)
     reach, certain = reachable_information(evidence, available, fixed, balance), cautious(ways)
     ahead = forecast(certain, level, judging.delta, reach, memory.given_up)
+    memory = without_void(memory, evidence, available.void)
     if evidence.gate is not None:
         evidence = replace(evidence, deciding=deciding_parts(evidence, memory, ahead))
     given_up = level.gives_up(ways[0]) if is_giving_up(level) else memory.given_up
@@ -175,59 +148,27 @@ def judge_look(
         unknown_decide=pairs_decided_by_unknown(ways, level, judging),
         as_graded=None if len(ways) == 1 else forecast(ways[0], level, judging.delta, reach, given_up),
     )
-    order = models_in_order(compared)
-    reversible = reversed_by_unknown(ways, memory)
-    evidence, pairs, verdicts, choice = comparisons_of(
-        objective, order, evidence, memory, available, verdicts_of, reversible
-    )
+    order = models_in_order(compared, available.void)
     return JudgedLook(
         estimates=estimates,
-        evidence=evidence,
         memory=memory,
         rule=level,
         forecast=ahead,
         cautious=certain,
         order=order,
-        pairs=pairs,
         compares=objective.compares,
-        verdicts=verdicts,
         verdicts_of=verdicts_of,
         fixed=fixed,
         balance=balance,
         reversible=reversible,
-        choice=choice,
+        **comparisons_of(objective, order, evidence, memory, available, verdicts_of, reversible)._asdict(),
     )
 
 
-def without_verdicts(look: JudgedLook, void: BoolArray, objective: Objective, available: AvailableTrials) -> JudgedLook:
-    """The look without verdicts on the models that are `void` (L,): they are last, and their comparisons blocked."""
-    evidence, of_void = look.evidence, np.append(void, False)
-    memory = LatchedVerdicts.blank(len(evidence.z)).where(
-        of_void[evidence.first] | of_void[evidence.second], look.memory
-    )
-    if evidence.gate is not None:
-        evidence = replace(evidence, deciding=deciding_parts(evidence, memory, look.forecast))
-    verdicts_of = partial(_blocked_if_void, look.verdicts_of, of_void)
-    order = look.order[np.argsort(void[look.order], kind="stable")]
-    evidence, pairs, verdicts, choice = comparisons_of(
-        objective, order, evidence, memory, available, verdicts_of, look.reversible
-    )
-    return replace(
-        look,
-        evidence=evidence,
-        memory=memory,
-        order=order,
-        pairs=pairs,
-        verdicts=verdicts,
-        verdicts_of=verdicts_of,
-        choice=choice,
-    )
-
-
-def _blocked_if_void(
-    verdicts_of: VerdictsOf, of_void: BoolArray, pairs: IndexArray, at: IndexArray
-) -> NDArray[np.intp]:
-    return np.where(of_void[pairs].any(axis=1), VERDICTS.index(Verdict.BLOCKED), verdicts_of(pairs, at))
+def without_void(memory: LatchedVerdicts, evidence: Evidence, void: BoolArray) -> LatchedVerdicts:
+    """The verdicts without any on models whose answers are no samples: they are set aside, so these are blocked."""
+    of_void = np.append(void, False)
+    return LatchedVerdicts.blank(len(evidence.z)).where(of_void[evidence.first] | of_void[evidence.second], memory)
 
 
 def reversed_by_unknown(ways: Sequence[Evidence], memory: LatchedVerdicts) -> BoolArray:
@@ -297,9 +238,9 @@ def evidence_readings(
     ]
 
 
-def models_in_order(estimates: Estimates) -> IndexArray:
-    """The models from best to worst."""
-    return np.argsort(-estimates.score, kind="stable")
+def models_in_order(estimates: Estimates, void: BoolArray) -> IndexArray:
+    """The models from best to worst; last those whose answers are no samples."""
+    return np.lexsort((-estimates.score, void))
 
 
 def compared_pairs(
@@ -342,7 +283,7 @@ def reachable_information(
     evidence: Evidence, available: AvailableTrials, fixed: FloatArray, balance: FloatArray
 ) -> FloatArray:
     """The information that each pair could reach with all trials left; 1 is the horizon."""
-    trials, of_models = available.trials_of(evidence, balance), np.append(available.reserved, 0)
+    trials, of_models = PairTrials.of(available, evidence, balance), np.append(available.reserved, 0)
     reserved = of_models[evidence.first] + of_models[evidence.second]
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = information_from(trials.times_with(available.affordable + reserved), fixed)
@@ -427,7 +368,7 @@ def describe(
     at = evidence.positions(pairs)
     sign = np.where(evidence.first[at] == pairs[:, 0], 1.0, -1.0)
     z = sign * evidence.z[at]
-    trials = available.trials_of(evidence.at_positions(at), look.balance[at])
+    trials = PairTrials.of(available, evidence.at_positions(at), look.balance[at])
     boundary = look.least_z()[at]
     call = sign * look.memory.call[at]
     with np.errstate(invalid="ignore"):  # before any trials there is no estimate of how many are needed

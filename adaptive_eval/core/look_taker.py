@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from adaptive_eval.core.corrected import ScoreCorrection, corrected_look, deciding_looks
-from adaptive_eval.core.evidence import Evidence, weigh_evidence
+from adaptive_eval.core.corrected import ScoreCorrection, corrected_look
+from adaptive_eval.core.evidence import Evidence
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts
 from adaptive_eval.core.look import (
-    AvailableTrials,
     JudgedLook,
     evidence_readings,
     judge_look,
     make_look,
-    without_verdicts,
 )
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.rules import has_error_left, is_giving_up
 from adaptive_eval.core.stages import (
@@ -39,7 +38,7 @@ class LookTaker:
         self.plan, self.keep = plan, keep
         before = plan.before
         issued = 0 if before is None else before.run.most_issued
-        self.tally = self._empty_tally(max(plan.trials.max, issued))  # it may be lowered to less than what is in flight
+        self.tally = Tally(plan, max(plan.trials.max, issued))  # it may be lowered to less than what is in flight
         self.rule = plan.deciding_rule
         self.extensions: Sequence[Extension] = ()
         """Changes of the horizon so far."""
@@ -54,8 +53,6 @@ class LookTaker:
         a new delta."""
         pairs = len(plan.judged_pairs[0])
         self._memory, self.decided = LatchedVerdicts.blank(pairs), DecidingLooks.blank(pairs)
-        self.void = np.zeros(plan.bench.models, dtype=bool)
-        """(L,): models whose answers are no samples, so that nothing is decided about them."""
         if before is not None:
             self._take_over(before.run.taker, before)
 
@@ -67,8 +64,7 @@ class LookTaker:
         if self.keep:
             self.evidence.append(look.evidence)
             self.looks.append(self.describe(look, available))
-            decided = self._decided_by(look, self.decided)
-            self.decided = decided.with_look(self.taken, look.memory, look.evidence, look.rule)
+            self.decided = self._decided_by(look)
 
     def describe(self, look: JudgedLook, available: AvailableTrials) -> Look:
         """The latest look as plain values."""
@@ -86,7 +82,7 @@ class LookTaker:
         places = PairPlaces(before.models, plan.judged_pairs, then.judged_pairs, then.bench.models)
         self._memory = earlier._memory.carried_over(places)
         self.decided = earlier.decided.carried_over(places)
-        now = self._weigh(self.tally)
+        _, (now,) = self.read_evidence(bounded=False)
         rule, raised = earlier.rule, then.trials.max != plan.trials.max
         kept_spacing = then.spacing is not None and then.spacing.allows(plan.spacing)
         if raised or (is_giving_up(rule) and not kept_spacing):
@@ -119,44 +115,20 @@ class LookTaker:
     ) -> tuple[JudgedLook, DecidingLooks]:
         """The latest look judged by corrected scores, and the looks that decided its pairs; `anew` as in
         `corrected_look`."""
-        criteria, readings = self._read_evidence(self.tally)
+        criteria, readings = self.read_evidence()
         look = corrected_look(graded_look, readings, criteria, available, correction, self.decided, anew=anew)
-        look = self._without_void(look, available)
-        return look, self._decided_by(look, deciding_looks(self.decided, look, self.taken))
+        return look, self._decided_by(look)
+
+    def _decided_by(self, look: JudgedLook) -> DecidingLooks:
+        return self.decided.with_look(self.taken, look.memory, look.evidence, look.least_z())
 
     def _judge(self, available: AvailableTrials, *, calls_stand: bool = False) -> JudgedLook:
-        criteria, readings = self._read_evidence(self.tally)
-        estimates = self.tally.estimates
-        look = judge_look(estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
-        return self._without_void(look, available)
+        criteria, readings = self.read_evidence()
+        return judge_look(self.tally.estimates, readings, self._memory, criteria, available, calls_stand=calls_stand)
 
-    def _without_void(self, look: JudgedLook, available: AvailableTrials) -> JudgedLook:
-        return without_verdicts(look, self.void, self.plan.objective, available) if self.void.any() else look
-
-    def _decided_by(self, look: JudgedLook, decided: DecidingLooks) -> DecidingLooks:
-        return decided.without(look.memory) if self.void.any() else decided
-
-    def _read_evidence(self, tally: Tally) -> tuple[Criteria, list[Evidence]]:
-        """The criteria of a look, and the readings of the evidence so far."""
-        plan, bounds = self.plan, tally.bounds()
+    def read_evidence(self, *, bounded: bool = True) -> tuple[Criteria, list[Evidence]]:
+        """The criteria of a look, and the readings of the evidence so far; unless `bounded`, only as graded."""
+        plan, bounds = self.plan, self.tally.bounds() if bounded else None
         criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)
-        paired = plan.source.paired(tally, plan.judged_pairs, bounded=bounds is not None)
-        return criteria, evidence_readings(tally.estimates, criteria, bounds, paired)
-
-    def _weigh(self, tally: Tally) -> Evidence:
-        """The evidence as graded."""
-        plan, objective = self.plan, self.plan.objective
-        paired = plan.source.paired(tally, plan.judged_pairs)
-        estimates = tally.estimates.on(plan.estimator)
-        return weigh_evidence(estimates, objective.reference, objective.margin, paired=paired[0] if paired else None)
-
-    def _empty_tally(self, max_trials: int) -> Tally:
-        plan = self.plan
-        return Tally(
-            plan.bench,
-            plan.prior,
-            max_trials,
-            source=plan.source,
-            coupled=plan.coupled,
-            unsure=plan.unsure,
-        )
+        paired = plan.source.paired(self.tally, plan.judged_pairs, bounded=bounds is not None)
+        return criteria, evidence_readings(self.tally.estimates, criteria, bounds, paired)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -94,15 +94,13 @@ class Ranking(Objective):
         [[2, 0], [0, 1]]
     """
 
+    in_order: ClassVar[bool] = True
+
     def comparisons(self, order: IndexArray) -> IndexArray:
         return np.stack([order[:-1], order[1:]], axis=1)
 
     def family(self, models: int) -> IndexArray:
         return np.stack(np.triu_indices(models, k=1), axis=1)
-
-    @property
-    def in_order(self) -> bool:
-        return True
 
 
 RANKING = ObjectiveEntry(
@@ -118,6 +116,8 @@ RANKING = ObjectiveEntry(
 class Place(Objective):
     """The place of each new model: against its neighbours in the order, recorded or not."""
 
+    in_order: ClassVar[bool] = True
+
     recorded: frozenset[int]
 
     def __post_init__(self) -> None:
@@ -128,10 +128,6 @@ class Place(Objective):
 
     def family(self, models: int) -> IndexArray:
         return self._drop_recorded_pairs(Ranking().family(models))
-
-    @property
-    def in_order(self) -> bool:
-        return True
 
     def _drop_recorded_pairs(self, pairs: IndexArray) -> IndexArray:
         return pairs[~np.isin(pairs, sorted(self.recorded)).all(axis=1)]
@@ -179,28 +175,20 @@ class Cheapest(Best):
     """
 
     delta: float = MARGIN
-    price_of_gpu_hour: float = 0.0
+    gpu_hour: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.delta > 0.0, "delta must be positive", self.delta)
-        require(self.price_of_gpu_hour >= 0.0, "a GPU hour must not have a negative price", self.price_of_gpu_hour)
+        require(self.gpu_hour >= 0.0, "a GPU hour must not have a negative price", self.gpu_hour)
 
     @property
     def margin(self) -> Margin:
         return Margin(None, self.delta)
 
-    @property
-    def gpu_hour(self) -> float:
-        return self.price_of_gpu_hour
-
-
-def _cheapest(delta: float = MARGIN, gpu_hour: float = 0.0) -> Cheapest:
-    return Cheapest(delta, gpu_hour)
-
 
 CHEAPEST = ObjectiveEntry(
     name="cheapest",
-    make=_cheapest,
+    make=Cheapest,
     summary="the cheapest model that will do",
     description="The cheapest model that is not more than {delta} behind any other is chosen.",
     options=(
@@ -400,22 +388,17 @@ class PrecisionOf(Objective):
     scales its boundary with that |z|, and power is 0 or 1, as for the width of an interval.
     """
 
+    reference: ClassVar[float] = -1e6
+    compares: ClassVar[bool] = False
+
     half_width: float
 
     def __post_init__(self) -> None:
         require(self.half_width > 0.0, "half_width must be positive", self.half_width)
 
     @property
-    def reference(self) -> float:
-        return -1e6
-
-    @property
     def rule(self) -> Rule:
         return Precision(self.half_width)
-
-    @property
-    def compares(self) -> bool:
-        return False
 
     def comparisons(self, order: IndexArray) -> IndexArray:
         return np.stack([order, np.full(len(order), len(order))], axis=1)

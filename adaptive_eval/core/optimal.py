@@ -9,7 +9,7 @@ rarely as promised.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -98,6 +98,10 @@ class Optimal:
     def gives_up(self, evidence: Evidence) -> NDArray[np.bool_]:
         """Whether each pair ends here for good without a call."""
         return self._stopping().gives_up(evidence.z, evidence.information)
+
+    def at_level(self, alpha: float) -> Optimal:
+        """The rule at another one-sided error probability."""
+        return replace(self, confidence=1.0 - alpha)
 
     def chance_left(self, evidence: Evidence) -> FloatArray:
         """For each pair, the chance of a later call if it were an exact tie."""

@@ -1,5 +1,6 @@
 """What trials of either model are worth to a pair: the model with fewer trials limits how much is known of both."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,29 @@ from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, side
 from scorio.moments import FloatArray
 
 BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AvailableTrials:
+    """Trials still available: those of each model before its horizon, and those that the budget would pay for."""
+
+    trials: NDArray[np.int64]
+    """(L,): trials each model has had."""
+    remaining: NDArray[np.int64]
+    """(L,): trials until its horizon."""
+    affordable: float
+    set_aside: BoolArray
+    prior_outcomes: NDArray[np.int64]
+    """(L,): outcomes of each model known beforehand (R0)."""
+    recorded: BoolArray
+    """(L,): models that are never asked."""
+    reserved: NDArray[np.int64]
+    """(L,): trials of each model in rounds that no look has seen; the budget pays for them already."""
+    void: BoolArray
+    """(L,): models, among those set aside, whose answers are no samples, so that nothing is decided about them."""
+    costs: FloatArray | None = None
+    """(L, 2): mean cost of each model's answers in its first round, with its standard error; nan before it. None if the
+    objective is not about costs."""
 
 
 def _pairs_of(evidence: Evidence) -> IndexArray:
@@ -50,18 +74,12 @@ class PairTrials(NamedTuple):
     """One of the two is not asked."""
 
     @classmethod
-    def of(
-        cls,
-        outcomes: NDArray[np.int64],
-        before: NDArray[np.int64],
-        recorded: NDArray[np.bool_],
-        evidence: Evidence,
-        balance: FloatArray,
-    ) -> "PairTrials":
-        """Of the pairs of this evidence; `outcomes` (L + 1,): of each model; `before` (L,): those of R0."""
+    def of(cls, available: AvailableTrials, evidence: Evidence, balance: FloatArray) -> "PairTrials":
+        """Of the pairs of this evidence."""
         pairs, paired = _pairs_of(evidence), evidence.paired
-        unasked = np.append(recorded, True)[pairs]
-        both = (known[pairs].astype(np.float64) for known in (outcomes, np.append(before, 0)))
+        unasked = np.append(available.recorded, True)[pairs]
+        outcomes = np.where(available.recorded, 0, available.trials + available.prior_outcomes)
+        both = (np.append(known, 0)[pairs].astype(np.float64) for known in (outcomes, available.prior_outcomes))
         trials, prior = (np.where(unasked, known[:, ::-1], known) for known in both)
         if paired is not None:
             fewer = trials <= trials.min(axis=1, keepdims=True)

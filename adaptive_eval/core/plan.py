@@ -11,7 +11,7 @@ from adaptive_eval.core.answer_kinds import NOTHING_UNSURE, UnsureGrades
 from adaptive_eval.core.evidence import Estimator, IndexArray, Prior, judged_pairs
 from adaptive_eval.core.evidence_source import DrawnQuestions, EvidenceSource, OneTrialEach, TrialByTrial
 from adaptive_eval.core.gates import SeveralGates
-from adaptive_eval.core.judge import Judging
+from adaptive_eval.core.judge import Judging, rule_shared_among
 from adaptive_eval.core.objectives import Objective, Ranking
 from adaptive_eval.core.optimal import Optimal, Spacing
 from adaptive_eval.core.policies import BUILT_IN, Policy, Weighted
@@ -48,13 +48,6 @@ FIELD_TYPES: Mapping[str, type] = {
     "pace": Pace,
     "budget": Budget,
 }
-
-
-def shared_rule(rule: Rule, mistakes: int) -> Rule:
-    """The rule at an equal share of its error for each of this many possible mistakes, if it has an error."""
-    if isinstance(rule, Optimal):
-        return replace(rule, confidence=1.0 - (1.0 - rule.confidence) / mistakes)
-    return rule.at_level((1.0 - rule.confidence) / mistakes) if is_correctable(rule) else rule
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -282,7 +275,8 @@ class Plan:
             rule = rule.ties if spacing is None else replace(rule, spacing=spacing, rests=rests)
         margin = self.objective.margin
         if margin is not None and margin.baseline is None:  # any model but the best may be the wrong choice
-            rule = shared_rule(rule, self.bench.models + self.departed - 1)
+            mistakes = self.bench.models + self.departed - 1
+            rule = rule_shared_among(mistakes, rule) if isinstance(rule, Optimal) or is_correctable(rule) else rule
         by_trial = self.source.by_trial
         if is_giving_up(rule) and (self.judging.familywise or by_trial or (margin is not None and margin.parts)):
             rule = rule.ties

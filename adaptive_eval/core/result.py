@@ -14,10 +14,10 @@ from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.gates import rows_of_gates
 from adaptive_eval.core.horizons import deciding_horizons
 from adaptive_eval.core.judge import DecidingLooks
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, letters, tiers
+from adaptive_eval.core.look import JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.plan import Plan
-from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.tally import ScoreBounds
 from adaptive_eval.core.types import VERDICTS, Cost, PairVerdict, Reason, Verdict
 from scorio.moments import FloatArray
@@ -159,7 +159,7 @@ def conclude(
         costs=_costs(look, available),
         trials_to_go=min(
             _trials_to_go(plan, [comparison.verdict for comparison in comparisons], available),
-            _payable_trials(plan.budget, available, spent),
+            available.affordable + float(available.reserved.sum()),
         ),
     )
 
@@ -187,17 +187,6 @@ def _trials_to_go(plan: Plan, pairs: Sequence[PairVerdict], available: Available
         np.maximum.at(target, np.array(first), trials)
         np.maximum.at(target, np.array([plan.bench.models if model is None else model for model in second]), trials)
     return float(np.maximum(target[:-1] - available.trials, 0.0)[plan.bench.asked].sum())
-
-
-def _payable_trials(budget: Budget, available: AvailableTrials, spent: Cost) -> float:
-    """Further trials, including those in flight, that the caps pay for at the mean price so far."""
-    trials = float(available.trials.sum())
-    used = {"trials": trials, **spent._asdict()}
-    caps = {name: getattr(budget, name) for name in used}
-    affordable = [
-        (cap - used[name]) * trials / used[name] for name, cap in caps.items() if cap is not None and used[name]
-    ]
-    return max(min(affordable, default=math.inf), 0.0)
 
 
 def question_means(counts: NDArray[np.integer], weights: FloatArray) -> FloatArray:

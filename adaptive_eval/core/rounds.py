@@ -9,12 +9,9 @@ and after the change (`answer_alarms`).
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from math import ceil
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -136,8 +133,15 @@ class TrialSlots:
 
     def questions(self) -> IntArray:
         """The question of each slot."""
+        return self._cells() % len(self.extra)
+
+    def passes(self) -> IntArray:
+        """The number of the pass in which each slot is asked."""
+        return self._cells() // len(self.extra)
+
+    def _cells(self) -> IntArray:
         sizes = np.diff(self._offset)
-        return np.repeat(np.arange(len(sizes)) % len(self.extra), sizes)
+        return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def pass_width(extra: NDArray[np.integer], together: int) -> int:
@@ -177,10 +181,6 @@ class Batch:
         """Bits of `AnswerKind`."""
         self._counts: IntArray | None = None
         self._spent = WholeSums()
-        self._seconds_so_far = 0
-        """Seconds of answers that have arrived, in trillionths, before any of them is told."""
-        self.whole_seconds = 0
-        """Seconds of its answers so far, in trillionths."""
         self._next = 0
 
     def keep_costs(self) -> None:
@@ -200,7 +200,7 @@ class Batch:
         """Forget what has arrived, as if nothing had been asked."""
         self.missing, self._next, self._counts = self.size, 0, None
         self._got, self._kinds = bytearray([MISSING]) * self.size, bytearray(self.size)
-        self._spent, self._seconds_so_far, self.whole_seconds = WholeSums(), 0, 0
+        self._spent = WholeSums()
         if self.used is not None:
             self.used = np.zeros_like(self.used)
 
@@ -218,7 +218,7 @@ class Batch:
             return False
         if outcome.cost is not NO_COST:
             self._spent.add(outcome.cost)
-        self._count_seconds(round(outcome.seconds * PER_UNIT))
+        self._spent.seconds += round(outcome.seconds * PER_UNIT)
         if self.used is not None:
             self.used[slot] = (1.0, *outcome.cost)
         self._got[slot] = UNGRADED if outcome.category is None else outcome.category
@@ -235,7 +235,6 @@ class Batch:
         codes[slots] = part.categories
         np.frombuffer(self._kinds, dtype=np.uint8)[slots] = part.kinds
         self._spent.add_sums(part.spent)
-        self._count_seconds()
         self.missing -= len(slots)
         if self.used is not None:
             self.used[slots] = part.costs
@@ -246,19 +245,10 @@ class Batch:
         `seconds` the total of all trials."""
         for times, cost in zip(over_questions(counts).tolist(), costs, strict=True):
             self._spent.add(cost, times)
-        self._count_seconds(round(seconds * PER_UNIT))
+        self._spent.seconds += round(seconds * PER_UNIT)
         if self.used is not None:
             self.used = np.repeat([(1.0, *cost) for cost in costs], over_questions(counts), axis=0)
         self._counts, self.missing = counts, 0
-
-    def take_time(self, seconds: float) -> None:
-        """Record the seconds of answers that have arrived, before they are told."""
-        self._seconds_so_far = round(seconds * PER_UNIT)
-        self._count_seconds()
-
-    def _count_seconds(self, further: int = 0) -> None:
-        self._spent.seconds += further
-        self.whole_seconds = max(self._spent.seconds, self._seconds_so_far)
 
     def ask_all(self) -> bool:
         """Count every trial of the batch as asked for; returns whether none was before."""
@@ -364,36 +354,8 @@ class Batch:
     @property
     def seconds(self) -> float:
         """Mean seconds of its answers, counting missing ones as answered now; 0 if unknown."""
-        return self.whole_seconds / PER_UNIT / self.size
+        return self._spent.seconds / PER_UNIT / self.size
 
     def places(self) -> tuple[IntArray, IntArray]:
         """Question and trial number of each trial of the batch, in the order in which they are asked."""
         return self.slots.trials_at(np.arange(self.size))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Round:
-    """Trials issued at one look: a batch for each model that continues.
-
-    As arrays (L, M), there are `extra` further trials of each question, numbered from `first`.
-    """
-
-    index: int
-    first: IntArray
-    extra: IntArray
-    batches: dict[int, Batch]
-    """By model, in rising order."""
-
-
-def rounds_of(batches: Iterable[Batch], shape: tuple[int, int]) -> list[Round]:
-    """The rounds of these batches of a run of this shape (L, M), oldest first."""
-    by_round: defaultdict[int, dict[int, Batch]] = defaultdict(dict)
-    for batch in sorted(batches, key=attrgetter("round_index", "model")):
-        by_round[batch.round_index][batch.model] = batch
-    rounds = []
-    for index, by_model in by_round.items():
-        first, extra = np.zeros((2, *shape), dtype=np.int32)
-        for model, batch in by_model.items():
-            first[model], extra[model] = batch.slots.first, batch.slots.extra
-        rounds.append(Round(index, first, extra, by_model))
-    return rounds

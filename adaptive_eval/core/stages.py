@@ -90,12 +90,9 @@ class PairPlaces:
         old_models: int,
     ) -> None:
         """`now` and `before`: the judged pairs of both stages; `old_models`: how many models the stage before had."""
-        numbers = [
-            *(NEW if old_number is None else old_number for old_number in models),
-            old_models,
-        ]  # the reference comes last
-        old_places = {key: place for place, key in enumerate(_numbered(zip(*map(_listed, before), strict=True)))}
-        keys = _numbered((numbers[first], numbers[second]) for first, second in zip(*map(_listed, now), strict=True))
+        numbers = np.array([*(NEW if old_number is None else old_number for old_number in models), old_models])
+        old_places = {key: place for place, key in enumerate(_numbered(np.stack(before, axis=1).tolist()))}
+        keys = _numbered(numbers[np.stack(now, axis=1)].tolist())  # the reference comes last
         self.old_places: IndexArray = np.array([old_places.get(key, NEW) for key in keys], dtype=np.intp)
         self.changed = len(self.old_places) != len(old_places) or bool((self.old_places == NEW).any())
         self._now_of = np.zeros(len(old_places), dtype=np.intp)
@@ -129,16 +126,12 @@ class PairPlaces:
         )
 
 
-def _listed(values: IndexArray) -> list[int]:
-    return [int(value) for value in values]
-
-
-def _numbered(pairs: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
+def _numbered(pairs: Iterable[list[int]]) -> Iterable[tuple[int, int, int]]:
     """Pairs, each with how often it has occurred before: the parts of a gate are pairs of the same models."""
     seen: Counter[tuple[int, int]] = Counter()
-    for pair in pairs:
-        yield (*pair, seen[pair])
-        seen[pair] += 1
+    for first, second in pairs:
+        yield first, second, seen[first, second]
+        seen[first, second] += 1
 
 
 def at_any_looks(rule: Rule) -> Rule:

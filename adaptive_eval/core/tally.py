@@ -13,22 +13,25 @@ undo. One that is right keeps its grade. Too many of them end the run (`answer_a
 requests of a round time out is set aside before they count (`rounds`). Results bound the score for all of these.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.answer_alarms import AnswerHistory
-from adaptive_eval.core.answer_kinds import NOTHING_UNSURE, UnsureGrades
-from adaptive_eval.core.evidence import Estimates, Prior
-from adaptive_eval.core.evidence_source import EvidenceSource
+from adaptive_eval.core.evidence import Estimates
 from adaptive_eval.core.rounds import UNGRADED, Batch, BatchPart
-from adaptive_eval.core.settings import Bench, require
+from adaptive_eval.core.settings import require
 from adaptive_eval.core.shared_trials import SharedTrials
 from adaptive_eval.core.types import ModelNumbers, Outcome
 from scorio.moments import CountArray, FloatArray, IntArray, over_categories
+
+if TYPE_CHECKING:
+    from adaptive_eval.core.plan import Plan
 
 MAX_UNGRADED_SHARE = 0.05
 """A model with a larger share is set aside: its score could be off by five points of a hundred, while neighbours on a
@@ -45,42 +48,16 @@ class ScoreBounds:
     highest: Estimates
 
 
-class UnknownGrades(NamedTuple):
-    """Trials whose grade could be another."""
-
-    ungraded: NDArray[np.integer]
-    """(L, M): trials without a grade."""
-    unsure: CountArray
-    """(L, M, K): graded trials that could be in any category."""
-
-    @property
-    def models(self) -> NDArray[np.bool_]:
-        """(L,): models that have such trials."""
-        return np.asarray(self.ungraded.any(axis=1) | self.unsure.any(axis=(1, 2)))
-
-    def extremes(self, counts: CountArray, weights: FloatArray) -> tuple[CountArray, CountArray]:
-        """The tally (L, M, K) with these trials in the worst category, and in the best."""
-        lowest, free = counts - self.unsure, self.ungraded + self.unsure.sum(axis=-1)
-        highest = lowest.copy()
-        lowest[:, :, weights.argmin()] += free
-        highest[:, :, weights.argmax()] += free
-        return lowest, highest
-
-
-def score_bounds(
-    estimate: Callable[[NDArray[np.intp], CountArray], Estimates],
-    estimates: Estimates,
-    counts: CountArray,
-    unknown: UnknownGrades,
-    weights: FloatArray,
-) -> ScoreBounds | None:
-    """The bounds, given the tally (L, M, K); None if nothing is unknown. `estimate` updates some models' estimates from
-    the counts of all."""
-    rows = np.flatnonzero(unknown.models & np.isfinite(estimates.score))
-    if not len(rows):
-        return None
-    lowest, highest = unknown.extremes(counts, weights)
-    return ScoreBounds(estimate(rows, lowest), estimate(rows, highest))
+def extreme_counts(
+    counts: CountArray, ungraded: NDArray[np.integer], unsure: CountArray, weights: FloatArray
+) -> tuple[CountArray, CountArray]:
+    """The counts (L, M, K) with unknown grades in the worst category, and in the best: those of `ungraded` trials
+    (L, M), and of `unsure` ones (L, M, K), which are among the counts."""
+    lowest, free = counts - unsure, ungraded + unsure.sum(axis=-1)
+    highest = lowest.copy()
+    lowest[:, :, weights.argmin()] += free
+    highest[:, :, weights.argmax()] += free
+    return lowest, highest
 
 
 def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], *, asks_all: bool = True) -> str | None:
@@ -98,20 +75,12 @@ def why_unjudgeable(graded: NDArray[np.integer], ungraded: NDArray[np.integer], 
 class Tally:
     """Counts of trials (L, M, K), with complete rounds and arrivals apart."""
 
-    def __init__(
-        self,
-        bench: Bench,
-        prior: Prior,
-        max_trials: int,
-        *,
-        source: EvidenceSource,
-        coupled: bool = False,
-        unsure: UnsureGrades = NOTHING_UNSURE,
-    ) -> None:
-        """`max_trials`: trials per question at the horizon; `coupled`: models share the seeds of their trials. These
-        trials are then kept whatever the source: another objective may judge by them."""
-        self.bench, self._prior, self.max_trials, self._source = bench, prior, max_trials, source
-        self._unsure = unsure
+    def __init__(self, plan: Plan, max_trials: int) -> None:
+        """`max_trials`: trials per question at the horizon. Those of models that share seeds are kept whatever the
+        source of evidence: another objective may judge by them."""
+        bench, before = plan.bench, plan.bench.prior_counts
+        self.bench, self._prior, self.max_trials, self._source = bench, plan.prior, max_trials, plan.source
+        self._unsure = plan.unsure
         shape = (bench.models, bench.questions, bench.categories)
         self.counts: IntArray = np.zeros(shape, dtype=np.int32)
         """Committed rounds, from which estimates are made."""
@@ -121,9 +90,8 @@ class Tally:
         """All outcomes in issued rounds, complete or not; for display only."""
         self._of_kinds: dict[int, IntArray] = {}
         """The part of `counts` whose answers are not plain text, by their kinds."""
-        self._shared = SharedTrials(bench, unsure) if coupled else None
+        self._shared = SharedTrials(bench, plan.unsure) if plan.coupled else None
         self.estimates = Estimates.nothing(bench)
-        before = bench.prior_counts
         self.prior_outcomes = (
             np.zeros(bench.models, np.int64) if before is None else np.rint(before.sum(axis=(1, 2))).astype(np.int64)
         )
@@ -231,7 +199,7 @@ class Tally:
         for batch in batches:
             self.arrived[batch.model] += batch.categories(self.bench.categories).astype(np.int32)
 
-    def take_over(self, before: "Tally", models: ModelNumbers) -> None:
+    def take_over(self, before: Tally, models: ModelNumbers) -> None:
         """Begin with the committed trials of the stage before; prior outcomes are those of today's settings."""
         for model, old_number in enumerate(models):
             if old_number is not None:
@@ -256,13 +224,17 @@ class Tally:
                 yield model, reason
 
     def bounds(self) -> ScoreBounds | None:
-        """How far ungraded and incomplete answers could move the estimates."""
-        unknown = UnknownGrades(self.ungraded, self.unsure)
-        return score_bounds(self._reestimate, self.estimates, self.counts, unknown, self.bench.weights)
+        """How far ungraded and incomplete answers could move the estimates; None if they could not."""
+        has_unknown = self.ungraded.any(axis=1) | self.unsure.any(axis=(1, 2))
+        rows = np.flatnonzero(has_unknown & np.isfinite(self.estimates.score))
+        if not len(rows):
+            return None
+        lowest, highest = self.extremes()
+        return ScoreBounds(self._reestimate(rows, lowest), self._reestimate(rows, highest))
 
     def extremes(self) -> tuple[CountArray, CountArray]:
         """The counts with ungraded and unsure grades at their worst, and at their best."""
-        return UnknownGrades(self.ungraded, self.unsure).extremes(self.counts, self.bench.weights)
+        return extreme_counts(self.counts, self.ungraded, self.unsure, self.bench.weights)
 
     @property
     def shared(self) -> SharedTrials:

@@ -19,19 +19,11 @@ Value = TypeVar("Value", int, float)
 
 
 class TrialArrays(NamedTuple):
-    """Trials by model, question and number: arrays of one length."""
+    """Trials by model, question and number: arrays of one shape."""
 
     model: IntArray
     question: IntArray
     trial: IntArray
-
-    @classmethod
-    def from_round(cls, first: IntArray, extra: IntArray) -> "TrialArrays":
-        """`extra` (L, M) trials of each question, numbered from `first`: model by model, question by question."""
-        cell = np.repeat(np.arange(extra.size), extra.ravel())
-        begins = np.cumsum(extra.ravel()) - extra.ravel()
-        trial = np.arange(len(cell)) - begins[cell] + first.ravel()[cell]
-        return cls(*np.divmod(cell, extra.shape[1]), trial)
 
 
 class Layers(Generic[Value]):
@@ -56,13 +48,6 @@ class Layers(Generic[Value]):
             self._draw(deepest)
         assert self._drawn is not None
         return np.asarray(self._drawn[trials.trial, trials.model, trials.question])
-
-    def layer(self, trial: int) -> NDArray[Any]:
-        """The values (L, M) of one trial of every model and question."""
-        if trial >= self._depth:
-            self._draw(trial)
-        assert self._drawn is not None
-        return np.asarray(self._drawn[trial])
 
     def _draw(self, trial: int) -> None:
         while self._depth <= trial:
@@ -102,18 +87,6 @@ class Tape(Layers[int]):
         return cls(_draw_from_urns(counts, rng), weights, meanings)
 
     @classmethod
-    def from_trials(
-        cls,
-        trials: IntArray,
-        counts: IntArray,
-        weights: FloatArray,
-        rng: np.random.Generator,
-        meanings: Sequence[Meaning] = (),
-    ) -> "Tape":
-        """Recorded outcomes (L, M, N) in their order, -1 for no trial; after a cell's last trial, by its counts."""
-        return cls(_in_order(trials, counts, rng), weights, meanings)
-
-    @classmethod
     def continued(
         cls,
         outcomes: IntArray,
@@ -125,18 +98,10 @@ class Tape(Layers[int]):
         """Recorded outcomes (L, M, N) under their trials' own numbers, with draws by `chances` in place of -1."""
         return cls(_fill_gaps(outcomes, chances, rng), weights, meanings)
 
-    def category(self, model: int, question: int, trial: int) -> int:
-        """The outcome of one trial."""
-        return self.at(model, question, trial)
-
     def answer(self, model: int, question: int, trial: int) -> Meaning:
         """The outcome of one trial, with the kinds of its answer."""
         value = self.at(model, question, trial)
         return self._meanings[value] if self._meanings else (value, 0)
-
-    def categories(self, trials: TrialArrays) -> Categories:
-        """The outcomes of many trials."""
-        return self.look_up(trials)
 
 
 def _independent(chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:
@@ -156,13 +121,9 @@ def _draw_from_urns(counts: IntArray, rng: np.random.Generator) -> Iterator[Cate
         yield layer
 
 
-def _in_order(outcomes: IntArray, counts: IntArray, rng: np.random.Generator) -> Iterator[Categories]:
-    """Each cell's trials in order, skipping missing ones."""
-    in_front = np.take_along_axis(outcomes, np.argsort(outcomes < 0, axis=-1, kind="stable"), axis=-1)
-    recorded, edges = counts.sum(axis=-1), counts.cumsum(axis=-1)
-    for trial in count():
-        beyond = _pick(edges, rng)
-        yield np.where(trial < recorded, in_front[..., min(trial, in_front.shape[-1] - 1)], beyond).astype(beyond.dtype)
+def without_gaps(outcomes: IntArray) -> IntArray:
+    """Recorded outcomes (L, M, N) in their order, with the places of missing ones, -1, behind them."""
+    return np.take_along_axis(outcomes, np.argsort(outcomes < 0, axis=-1, kind="stable"), axis=-1)
 
 
 def _fill_gaps(outcomes: IntArray, chances: FloatArray, rng: np.random.Generator) -> Iterator[Categories]:

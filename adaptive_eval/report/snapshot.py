@@ -184,7 +184,7 @@ def take_state(
         extensions=tuple(controller.extensions),
         groups=tuple(group_rows(controller.plan, controller.counts, subject.models, subject.groups, order, on_parts)),
         repeats=tuple(repeats),
-        void=frozenset(compress(subject.models, controller.taker.void)),
+        void=frozenset(compress(subject.models, controller.void)),
     )
 
 

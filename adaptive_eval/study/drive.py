@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.rounds import Round
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.tape import Categories, Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Cost, Look, Outcome
 from scorio.moments import IntArray
@@ -38,28 +38,26 @@ def drive(
     return controller
 
 
-class DrawnRound(NamedTuple):
-    """A tape's outcomes for the trials of a round."""
+class DrawnBatch(NamedTuple):
+    """A tape's outcomes for the trials of a batch, in the order in which they are asked."""
 
     trials: TrialArrays
     categories: Categories
     counts: IntArray
-    """(L, M, K)."""
+    """(M, K)."""
 
     @classmethod
-    def of(cls, asked: Round, tape: Tape, categories: int) -> "DrawnRound":
-        """The tape's outcomes for a round, one by one and as counts."""
-        trials, shape = TrialArrays.from_round(asked.first, asked.extra), asked.extra.shape
-        outcomes = tape.categories(trials)
-        cells = (trials.model * shape[1] + trials.question) * categories + outcomes
-        counts = np.bincount(cells, minlength=math.prod(shape) * categories)
-        return cls(trials, outcomes, counts.reshape(*shape, categories))
+    def of(cls, batch: Batch, tape: Tape) -> "DrawnBatch":
+        """The tape's outcomes for a batch, one by one and as counts."""
+        trials = TrialArrays(np.full(batch.size, batch.model), *batch.places())
+        outcomes, shape = tape.look_up(trials), (len(batch.slots.extra), len(tape.weights))
+        counts = np.bincount(trials.question * shape[1] + outcomes, minlength=math.prod(shape))
+        return cls(trials, outcomes, counts.reshape(shape))
 
 
 def drive_rounds(controller: Controller, tape: Tape, costs: CostTable | None = None) -> Controller:
     """Run the controller by whole rounds, which takes a tenth of the time."""
-    categories = controller.plan.bench.categories
     while controller.finished is None:
-        for asked in controller.ask_rounds():
-            controller.tell_round(asked, DrawnRound.of(asked, tape, categories).counts, costs)
+        batches = controller.ask_batches()
+        controller.tell_counts([(batch, DrawnBatch.of(batch, tape).counts) for batch in batches], costs)
     return controller

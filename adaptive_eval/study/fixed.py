@@ -104,9 +104,8 @@ def fixed_calls(
 
 def first_outcomes(tape: Tape, models: int, questions: int, trials_each: int) -> IntArray:
     """The categories of the first `trials_each` trials of every model and question: (L, M, N)."""
-    shape = (models, questions)
-    trials = TrialArrays.from_round(np.zeros(shape, dtype=np.int64), np.full(shape, trials_each))
-    return tape.categories(trials).astype(np.int64).reshape(*shape, trials_each)
+    trials = TrialArrays(*np.indices((models, questions, trials_each)))
+    return tape.look_up(trials).astype(np.int64)
 
 
 def _estimates(

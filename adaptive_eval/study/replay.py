@@ -21,7 +21,7 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Plan
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.objectives import CHEAPEST
-from adaptive_eval.core.tape import Meaning, Tape
+from adaptive_eval.core.tape import Meaning, Tape, without_gaps
 from adaptive_eval.core.types import Look, Outcome
 from adaptive_eval.exchange.recording import (
     NO_GRADE,
@@ -120,11 +120,10 @@ class OutcomeSource:
             return Tape.from_counts(self.counts, self.weights, rng)
         values, meanings = self._numbered()
         counts = count_outcomes(values)
-        if in_order and by_number:
-            return Tape.continued(values, counts / counts.sum(axis=-1, keepdims=True), self.weights, rng, meanings)
-        if in_order:
-            return Tape.from_trials(values, counts, self.weights, rng, meanings)
-        return Tape.from_counts(counts, self.weights, rng, meanings)
+        if not in_order:
+            return Tape.from_counts(counts, self.weights, rng, meanings)
+        shares = counts / counts.sum(axis=-1, keepdims=True)
+        return Tape.continued(values if by_number else without_gaps(values), shares, self.weights, rng, meanings)
 
     def _numbered(self) -> tuple[IntArray, list[Meaning]]:
         """(L, M, N): a number for each trial by its grade and the kinds of its answer, -1 for no trial; and what the

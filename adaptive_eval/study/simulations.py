@@ -8,7 +8,7 @@ Standard errors after n runs: for a quantile of roughly normal values sqrt(p (1 
 that a few runs that all end alike do not count as certain (Agresti and Coull 1998).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,60 +77,34 @@ def simulate_all(
     scenario: Scenario, worlds: Sequence[FloatArray], budget: Budget, watch: OnForecastProgress
 ) -> Simulations:
     """The runs of the forecast, with the run's own budget and without, in as many of the worlds as needed."""
-    need = uncapped(budget)
-    budgets = [need] if budget == need else [need, budget]
-    workload = _Workload(scenario, worlds, _Progress(len(worlds) * len(budgets), watch))
-    for end in [stop for stop in CHECKPOINTS if stop < len(worlds)] + [len(worlds)]:
-        workload.do(budgets, end)
-        if all(map(is_precise, workload.runs.values())):
-            break
-    *_, configured = budgets
+    need, equal = uncapped(budget), list[SimulatedRun]()
+    runs = {each: list[SimulatedRun]() for each in (need, budget)}
     objective = scenario.plan(need).objective
     baseline = None if objective.margin is None or objective.reference is not None else objective.margin.baseline
     # of a run with answers, verdicts of other builds are there already
     is_new = baseline is not None and scenario.served.recorded is None
-    equal_worlds = [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]] if is_new else []
-    workload.progress.expect(len(equal_worlds))
-    equal = _Workload(scenario, equal_worlds, workload.progress)
-    equal.do([configured], len(equal_worlds))
-    return Simulations(workload.runs, need, None if budget == need else budget, end, equal.runs[configured])
+
+    def simulate(each: Budget, simulated: list[SimulatedRun], in_worlds: Sequence[FloatArray]) -> None:
+        for run in _simulate(scenario, each, in_worlds, len(simulated)):
+            simulated.append(run)
+            done = sum(map(len, runs.values())) + len(equal)
+            watch(done / (len(worlds) * (len(runs) + is_new)), f"{done:,} simulated runs")
+
+    for end in [stop for stop in CHECKPOINTS if stop < len(worlds)] + [len(worlds)]:
+        for each, simulated in runs.items():
+            simulate(each, simulated, worlds[:end])
+        if all(map(is_precise, runs.values())):
+            break
+    if is_new:
+        simulate(budget, equal, [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]])
+    return Simulations(runs, need, None if budget == need else budget, end, equal)
 
 
-class _Workload:
-    """The runs simulated so far, for each budget in the first worlds."""
-
-    def __init__(self, scenario: Scenario, worlds: Sequence[FloatArray], progress: "_Progress") -> None:
-        self._scenario, self._worlds = scenario, worlds
-        self.progress = progress
-        self.runs: dict[Budget, list[SimulatedRun]] = {}
-
-    def do(self, budgets: Sequence[Budget], end: int) -> None:
-        """Simulate the runs with these budgets in the first `end` worlds that are missing."""
-        served, seed = self._scenario.served, self._scenario.seed
-        timed = TIMED_WORLDS if served.usage.knows_seconds else 0
-        for budget in budgets:
-            plan, runs = self._scenario.plan(budget), self.runs.setdefault(budget, [])
-            for world in range(len(runs), end):
-                # answers arrive one by one where what is asked ahead depends on their times
-                in_time = plan.pace.dedicated_servers or world < timed
-                runs.append(simulate_run(plan, self._worlds[world], served, (seed, world), timed=in_time))
-                self.progress.count(1)
-
-
-class _Progress:
-    """Counts simulated runs, and tells how many there are."""
-
-    def __init__(self, expected: int, watch: OnForecastProgress) -> None:
-        self._expected, self._watch = expected, watch
-        self._done, self._share = 0, 0.0
-
-    def count(self, runs: int) -> None:
-        """Count runs that were simulated."""
-        self._done += runs
-        self._share = max(self._share, min(self._done / self._expected, 1.0))
-        self._watch(self._share, f"{self._done:,} simulated runs")
-
-    def expect(self, jobs: int) -> None:
-        """Set the number of jobs still to come."""
-        self._expected = self._done + jobs
-        self.count(0)
+def _simulate(scenario: Scenario, budget: Budget, worlds: Sequence[FloatArray], first: int) -> Iterator[SimulatedRun]:
+    """The runs with this budget in the worlds from number `first` on."""
+    served, plan = scenario.served, scenario.plan(budget)
+    timed = TIMED_WORLDS if served.usage.knows_seconds else 0
+    for number in range(first, len(worlds)):
+        # answers arrive one by one where what is asked ahead depends on their times
+        in_time = plan.pace.dedicated_servers or number < timed
+        yield simulate_run(plan, worlds[number], served, (scenario.seed, number), timed=in_time)

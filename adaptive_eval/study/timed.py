@@ -1,8 +1,8 @@
 """A replay on simulated servers in simulated time: busy slots, and answers in their own order.
 
 Nothing waits in real time. Each model has its own slots, unless it takes turns with others (`study.servers`). Decisions
-depend on complete batches only. So the controller gets a batch's outcomes together as counts, at the end of its last
-trial: whole arrays take a tenth of the time.
+depend on complete batches only, and after the first round not on times. So the controller gets a batch's outcomes
+together as counts, at the end of its last trial: whole arrays take a tenth of the time.
 
 The time of a judge's verdicts is left out.
 """
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_eval.core.controller import Controller
-from adaptive_eval.core.rounds import Batch, Round
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.tape import Tape, TrialArrays
 from adaptive_eval.core.types import NO_COST, Look, Outcome
-from adaptive_eval.study.drive import CostTable, DrawnRound
+from adaptive_eval.study.drive import CostTable, DrawnBatch
 from adaptive_eval.study.servers import SimulatedHost, Swap, TrialLoad
 from scorio.moments import FloatArray, IntArray
 
@@ -86,30 +86,29 @@ ServiceTimes = Callable[[TrialArrays, IntArray], FloatArray]
 class _BatchInFlight:
     """An issued batch: its load, and its outcomes.
 
-    The controller is told all of it at once. In the `opening`, whose times matter before it is complete, it is also
-    told the seconds so far: after each answer, from the end of the first batch on.
+    The controller is told all of it at once. The `opening`, whose times matter before it is complete, is told answer by
+    answer from the end of the first batch on.
     """
 
     def __init__(
         self,
         batch: Batch,
-        drawn: DrawnRound,
+        drawn: DrawnBatch,
         durations: FloatArray,
-        recorded: NDArray[np.bool_],
-        opening: "list[TrialLoad] | None",
+        recorded: IntArray | None,
+        opening: list[TrialLoad] | None,
     ) -> None:
-        """`durations` are the seconds of its answers; `recorded` ones exist already."""
-        self.batch, self._takes, self._recorded = batch, durations, recorded
-        self.is_recorded = bool(recorded.all())
+        """`durations` are the seconds of its answers; `recorded` ones (L, M, N) exist already; `opening` has the loads
+        of the first round's batches, if servers are held: these set the clocks."""
+        self.batch, self._takes, self._drawn, self._opening = batch, durations, drawn, opening
+        self._recorded = np.zeros(batch.size, bool) if recorded is None else _is_recorded(recorded, drawn.trials)
+        self.is_recorded = bool(self._recorded.all())
         """Whether the whole batch is recorded, and takes no time."""
-        self.load = TrialLoad(batch.model, np.where(recorded, 0.0, durations))
-        self._drawn = drawn
-        self._opening = opening
-        """The loads of all batches of the opening."""
+        self.load = TrialLoad(batch.model, np.where(self._recorded, 0.0, durations))
         if opening is not None:
             opening.append(self.load)
         self._told = 0
-        """Number of answers whose time was told."""
+        """Number of answers that were told."""
 
     @property
     def next(self) -> float:
@@ -132,11 +131,11 @@ class _BatchInFlight:
 
     def tell(self, controller: Controller, costs: CostTable | None) -> list[Look]:
         """Tell the controller what comes next."""
-        self._told = self.batch.size if self._opening is None else self._until()
-        if not self.is_complete:
-            return controller.tell_time(self.batch, float(self._takes[self.load.in_order[1][: self._told]].sum()))
-        model_costs = None if costs is None else costs[self.batch.model]
-        return controller.tell_batch(self.batch, self._drawn.counts, model_costs, float(self._takes.sum()))
+        if self._opening is not None:
+            told, self._told = self._told, self._until()
+            return controller.tell(self._outcomes(told, self._told, costs))
+        self._told = self.batch.size
+        return controller.tell_counts([(self.batch, self._drawn.counts)], costs, float(self._takes.sum()))
 
     @property
     def last(self) -> float:
@@ -149,35 +148,15 @@ class _BatchInFlight:
         return np.bincount(self._drawn.categories[begun], minlength=categories)
 
     def before(self, cap: float, costs: CostTable | None) -> Iterator[Outcome]:
-        """Outcomes that arrive before the cap."""
-        values, arrived = (*self._drawn.trials, self._drawn.categories, self._takes), self.load.ends < cap
-        for model, question, trial, category, seconds in zip(
-            *(value[arrived].tolist() for value in values), strict=True
-        ):
+        """Outcomes that arrive before the cap, and were not told."""
+        return self._outcomes(self._told, bisect_left(self.load.in_order[0], cap), costs)
+
+    def _outcomes(self, start: int, end: int, costs: CostTable | None) -> Iterator[Outcome]:
+        """The outcomes from one number to another, in the order of their ends."""
+        values, which = (*self._drawn.trials, self._drawn.categories, self._takes), self.load.in_order[1][start:end]
+        for model, question, trial, category, seconds in zip(*(value[which].tolist() for value in values), strict=True):
             cost = NO_COST if costs is None else costs[model][category]
             yield Outcome(model, question, trial, category, cost, seconds=seconds)
-
-
-def _round_batches(
-    asked: Round,
-    tape: Tape,
-    times: ServiceTimes,
-    recorded: IntArray | None,
-    controller: Controller,
-) -> Iterator[_BatchInFlight]:
-    """The batches of a round; if servers are held, those of the first round set the clocks."""
-    drawn = DrawnRound.of(asked, tape, controller.plan.bench.categories)
-    durations = times(drawn.trials, drawn.categories)
-    is_recorded = np.zeros(len(durations), dtype=bool) if recorded is None else _is_recorded(recorded, drawn.trials)
-    opening: list[TrialLoad] | None = [] if controller.plan.pace.dedicated_servers and asked.index == 0 else None
-    end = 0
-    for model, batch in sorted(asked.batches.items()):
-        start, end = end, end + batch.size
-        slots = batch.slots.slots(drawn.trials.question[start:end], drawn.trials.trial[start:end])
-        rows = start + np.argsort(slots)  # in the order in which they are asked
-        trials = TrialArrays(*(column[rows] for column in drawn.trials))
-        part = DrawnRound(trials, drawn.categories[rows], drawn.counts[model])
-        yield _BatchInFlight(batch, part, durations[rows], is_recorded[rows], opening)
 
 
 def _is_recorded(recorded: IntArray, trials: TrialArrays) -> NDArray[np.bool_]:
@@ -199,8 +178,7 @@ def drive_in_time(
     """Run the controller with `slots` requests at a time for each model; a cap on wall time applies to simulated time.
 
     `shared` are hosts of models that take turns; every other model has a host of its own. Without `costs` trials are
-    free. `recorded` trials (L, M, N), -1 for none, exist at once;
-    clocks count their original seconds.
+    free. `recorded` trials (L, M, N), -1 for none, exist at once; clocks count their original seconds.
     """
     bench = controller.plan.bench
     width = (slots,) * bench.models if isinstance(slots, int) else tuple(slots)
@@ -208,26 +186,30 @@ def drive_in_time(
     hosts = [places.get(model) or SimulatedHost((model,), model_slots) for model, model_slots in enumerate(width)]
     flying = _BatchesInFlight(shared)
     cap = controller.plan.budget.wall_seconds
-    now, looks, asking, all_issued = 0.0, list[float](), list[_BatchInFlight](), list[_BatchInFlight]()
-    seen = -1
+    now, looks, opening = 0.0, list[float](), list[TrialLoad]()
+    asking, all_issued = list[_BatchInFlight](), list[_BatchInFlight]()
+    seen, rounds = -1, -1
     while controller.finished is None:
         if controller.taker.taken != seen:  # only looks pause models
             flying.pause(controller, hosts, now)
             seen = controller.taker.taken
-        for asked in controller.ask_rounds():
-            asking += _round_batches(asked, tape, times, recorded, controller)
+        for batch in controller.ask_batches() if controller.rounds_issued != rounds else ():
+            drawn = DrawnBatch.of(batch, tape)
+            loads = opening if controller.plan.pace.dedicated_servers and batch.round_index == 0 else None
+            asking.append(_BatchInFlight(batch, drawn, times(drawn.trials, drawn.categories), recorded, loads))
+        rounds = controller.rounds_issued
         # recorded trials take no time, and are told before anything is asked
-        stored = [batch for batch in asking if batch.is_recorded]
+        stored = [each for each in asking if each.is_recorded]
         issued = stored if stored or flying.has_recorded else asking
-        asking = [batch for batch in asking if batch not in issued]
-        for batch in issued:
-            if batch.is_recorded:  # no server has to be there
-                at_once = np.full(batch.batch.size, now)
-                batch.load.set_times(at_once, at_once, now)
+        asking = [each for each in asking if each not in issued]
+        for each in issued:
+            if each.is_recorded:  # no server has to be there
+                at_once = np.full(each.batch.size, now)
+                each.load.set_times(at_once, at_once, now)
             else:
-                hosts[batch.load.model].issue(batch.load, now)
-        for batch in issued:
-            flying.add(batch)
+                hosts[each.batch.model].issue(each.load, now)
+        for each in issued:  # now it is known when each batch of the opening ends
+            flying.add(each)
         all_issued += issued
         due = flying.next_due()
         now = max(now, due.next)
@@ -246,8 +228,8 @@ def drive_in_time(
     )
     swaps = tuple(swap for host in shared for swap in host.swaps if swap.at < now)
     of_servers = np.zeros((bench.models, bench.categories), dtype=np.int64)
-    for batch in all_issued:
-        of_servers[batch.load.model] += batch.requested(bench.categories)
+    for served_batch in all_issued:
+        of_servers[served_batch.batch.model] += served_batch.requested(bench.categories)
     return Timeline(now, np.array(looks), served, of_servers, swaps, controller.plan.pace.dedicated_servers)
 
 
@@ -258,19 +240,16 @@ class _BatchesInFlight:
         self._shared = shared
         self._heap: list[tuple[float, int, _BatchInFlight]] = []
         self._added = 0
-        self._recorded = 0
-        """How many of the batches are recorded, and take no time."""
 
     def add(self, batch: _BatchInFlight) -> None:
         """Add a batch that was issued."""
         heapq.heappush(self._heap, (batch.next, self._added, batch))
         self._added += 1
-        self._recorded += batch.is_recorded
 
     @property
     def has_recorded(self) -> bool:
         """Whether some batches are recorded, and take no time."""
-        return self._recorded > 0
+        return any(batch.is_recorded for _, _, batch in self._heap)
 
     def pause(self, controller: Controller, hosts: Sequence[SimulatedHost], now: float) -> None:
         """Pause the trials of paused models."""
@@ -302,4 +281,3 @@ class _BatchesInFlight:
         """Remove the first batch if it was told completely."""
         if due.is_complete:
             heapq.heappop(self._heap)
-            self._recorded -= due.is_recorded

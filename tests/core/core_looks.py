@@ -8,7 +8,8 @@ import numpy as np
 from adaptive_eval.core import Bench, Objective, PairVerdict, Plan, Ranking, Rule
 from adaptive_eval.core.evidence import Estimates, Evidence, Prior, update
 from adaptive_eval.core.judge import Criteria, Judging, LatchedVerdicts
-from adaptive_eval.core.look import AvailableTrials, JudgedLook, describe, evidence_readings, judge_look
+from adaptive_eval.core.look import JudgedLook, describe, evidence_readings, judge_look
+from adaptive_eval.core.pair_trials import AvailableTrials
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.testing.rules import made_evidence
 
@@ -53,7 +54,9 @@ class Looker:
         aside = np.isin(np.arange(models), list(set_aside))
         before, recorded = np.zeros_like(trials), np.zeros(len(trials), dtype=bool)
         remaining = self.horizon * questions - trials
-        available = AvailableTrials(trials, remaining, affordable, aside, before, recorded, np.zeros_like(trials))
+        available = AvailableTrials(
+            trials, remaining, affordable, aside, before, recorded, np.zeros_like(trials), np.zeros_like(aside)
+        )
         criteria = Criteria(self.objective, rule, self.judging)
         ways = evidence_readings(estimates, criteria)
         standing = judge_look(estimates, ways, self.memory, criteria, available)

@@ -18,9 +18,11 @@ from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Pairs, PrecisionOf, Ranking, Threshold, TopK
 from adaptive_eval.core.policies import Policy, Uniform, UnresolvedPairs, Weighted
 from adaptive_eval.core.result import Result
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Ask, Cost, Look, Outcome, SetAside
+from scorio.moments import IntArray
 from scorio.sinf import difference_values, paired_counts, paired_moments
 
 RUBRICS = ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 0.5, 1.0], [-1.0, 0.25, 3.0])
@@ -132,10 +134,15 @@ def play(
 def play_chances(run: Controller, chances: NDArray[np.float64] | float, rng: np.random.Generator) -> Controller:
     """Tell a run whole rounds of trials that are right with these chances, to its end."""
     while run.finished is None:
-        for asked in run.ask_rounds():
-            right = rng.binomial(asked.extra, chances)
-            run.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
+        for batch in run.ask_batches():
+            of_model = np.broadcast_to(chances, run.ungraded.shape)[batch.model]
+            tell_right(run, batch, rng.binomial(batch.slots.extra, of_model))
     return run
+
+
+def tell_right(run: Controller, batch: Batch, right: IntArray) -> list[Look]:
+    """Tell a run how many trials (M,) of a batch are right, and that the others are wrong."""
+    return run.tell_counts([(batch, np.stack([batch.slots.extra - right, right], axis=-1))])
 
 
 def result_of(run: Controller, correction: ScoreCorrection | None = None) -> Result:

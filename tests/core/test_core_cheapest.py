@@ -202,12 +202,12 @@ def test_models_that_cannot_change_the_choice_get_no_trials() -> None:
 
 def test_a_candidate_that_is_likely_to_be_ruled_out_goes_on_against_one_model() -> None:
     controller = Controller(plan(4, 0.02))
-    (asked,) = controller.ask_rounds()
     right = np.array([[0.55], [0.6], [0.62], [0.66]])
     counts = np.zeros((4, QUESTIONS, 2), dtype=np.int64)
     counts[:, :, 1] = np.where(np.arange(QUESTIONS) < np.rint(right * QUESTIONS), 4, 0)
-    counts[:, :, 0] = asked.extra - counts[:, :, 1]
-    controller.tell_round(asked, counts, [[Cost(1, price)] * 2 for price in RISING[:4]])
+    counts[:, :, 0] = 4 - counts[:, :, 1]
+    told = [(batch, counts[batch.model]) for batch in controller.ask_batches()]
+    controller.tell_counts(told, [[Cost(1, price)] * 2 for price in RISING[:4]])
     look = standing_of(controller)
     assert [sorted(pair) for pair in look.open_pairs().tolist()] == [[0, 3]]
 

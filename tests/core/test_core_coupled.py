@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, paired_z, play, result_of, standing_of
+from core_runs import look_of, paired_z, play, result_of, standing_of, tell_right
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Judging, Optimal, Outcome, Plan, Reason, SetAside, Verdict
@@ -163,9 +163,9 @@ def test_settings_without_trial_by_trial_comparison_are_refused() -> None:
     with pytest.raises(ValueError, match="of R0 there are only counts"):
         replace(GATE, bench=with_prior)
     controller = Controller(GATE)
-    (opening,) = controller.ask_rounds()
+    (opening, _) = controller.ask_batches()
     with pytest.raises(ValueError, match="told one by one"):
-        controller.tell_round(opening, np.stack([opening.extra, 0 * opening.extra], axis=-1))
+        tell_right(controller, opening, opening.slots.extra)
 
 
 @pytest.mark.release

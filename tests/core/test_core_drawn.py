@@ -15,7 +15,7 @@ from adaptive_eval.core.objectives import Baseline, Gate, Threshold
 from adaptive_eval.core.same_questions import estimates_of_drawn, pairs_by_question
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
-from adaptive_eval.core.tally import UnknownGrades
+from adaptive_eval.core.tally import extreme_counts
 from scorio.sinf.prior import EVENTS
 
 BINARY = np.array([0.0, 1.0])
@@ -71,8 +71,7 @@ def test_pairs_are_judged_on_the_questions_that_both_answered(
     fills: list[tuple[float | None, float | None]] = [(None, None)]
     if ungraded.any():
         fills += [(high, low), (low, high)]
-    unknown = UnknownGrades(ungraded, np.zeros_like(counts))
-    extremes = unknown.extremes(counts, weights) if ungraded.any() else None
+    extremes = extreme_counts(counts, ungraded, np.zeros_like(counts), weights) if ungraded.any() else None
     ways = pairs_by_question(counts, weights, first, second, extremes)
     assert len(ways) == len(fills)
     for (chosen, moments, values), (of_first, of_second) in zip(ways, fills, strict=True):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_runs import look_of, play, play_chances, result_of
+from core_runs import look_of, play, play_chances, result_of, tell_right
 from numpy.typing import NDArray
 from scipy.stats import binom
 from thoroughness import first_of, sizes
@@ -375,9 +375,8 @@ def test_every_look_decides_as_by_hand(build: tuple[float, float], seed: int) ->
     rng, controller, oracle = np.random.default_rng(seed), Controller(plan), ByHand(plan)
     true = chances(PRODUCTION, build)
     while controller.finished is None:
-        for asked in controller.ask_rounds():
-            right = rng.binomial(asked.extra, true)
-            for _ in controller.tell_round(asked, np.stack([asked.extra - right, right], axis=-1)):
+        for batch in controller.ask_batches():
+            for _ in tell_right(controller, batch, rng.binomial(batch.slots.extra, true[batch.model])):
                 by_hand = oracle.look(controller.counts)
                 look = look_of(controller)
                 (pair,) = look.comparisons
@@ -426,7 +425,8 @@ def test_incomplete_answers_hinder_only_the_gates_of_their_benchmarks() -> None:
     assert controller.last_look is not None
     evidence = controller.last_look.evidence
     assert evidence.gate is not None
-    moved, trials = horizons._moved_by_unknown(controller.taker, evidence), controller.counts[1].sum(axis=-1)
+    _, readings = controller.taker.read_evidence()
+    moved, trials = horizons._moved_by_unknown(readings), controller.counts[1].sum(axis=-1)
     shares = {part: moved[evidence.gate == part].tolist() for part in (0, 1, 2)}
     share = (1.0 / trials[:5]).sum() / SIZES[0]
     assert shares == {0: [pytest.approx(share / 3)], 1: [pytest.approx(share)], 2: [0.0]}

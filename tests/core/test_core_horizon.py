@@ -7,7 +7,7 @@ from math import isfinite
 
 import numpy as np
 import pytest
-from core_runs import Answers, Shell, after, exact, play, play_chances, result_of, straight
+from core_runs import Answers, Shell, after, exact, play, play_chances, result_of, straight, tell_right
 
 from adaptive_eval.core import Controller, Judging, NearBest, Plan, Reason, Rule, Uniform, Verdict
 from adaptive_eval.core.objectives import Best, Gate, Threshold
@@ -179,9 +179,8 @@ def test_a_horizon_lowered_with_rounds_in_flight_makes_no_winners_of_copies(max_
         while run.finished is None:
             if len(run.looks) == 7:
                 run = Controller(after(run, replace(plan, trials=Trials(min=4, max=max_trials))))
-            for asked in run.ask_rounds():
-                right = rng.binomial(asked.extra, 0.5)
-                run.tell_round(asked, np.stack([asked.extra - right, right], axis=-1))
+            for batch in run.ask_batches():
+                tell_right(run, batch, rng.binomial(batch.slots.extra, 0.5))
                 if len(run.looks) == 7:
                     break
         called += run.looks[-1].count(Verdict.RESOLVED)

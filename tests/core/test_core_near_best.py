@@ -193,8 +193,9 @@ def test_a_raised_horizon_keeps_the_promise(horizons: tuple[int, ...], margin: f
             rule = NearBest(margin, start=4 / horizons[0])
             controller = Controller(plan(2, max_trials=max_trials, rule=rule, before=stage))
             while controller.finished is None:
-                for asked in controller.ask_rounds():
-                    controller.tell_round(asked, rng.multinomial(asked.extra, chances(scores)))
+                for batch in controller.ask_batches():
+                    counts = rng.multinomial(batch.slots.extra, chances(scores)[batch.model])
+                    controller.tell_counts([(batch, counts)])
             before = controller
         assert before is not None
         result = result_of(before)

@@ -235,7 +235,7 @@ def test_likely_is_more_likely_than_not_by_the_normal_forecast(times: float, sta
     """With q times the information, z is normal around z sqrt(q) with variance q - 1."""
     bound, outcomes = 2.5, tape(0.5, 0.45, 0.3)
     controller = Controller(plan_ahead(0, rule=ZScore(bound)))
-    controller.tell([Outcome(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(1000)])
+    controller.tell([Outcome(*ask[:3], outcomes.at(*ask[:3])) for ask in controller.ask(1000)])
     standing, held = standing_of(controller), controller.trials
     z = np.abs(standing.evidence.z[standing.evidence.positions(standing.open_pairs())])
     centre, spread = z * np.sqrt(times), np.sqrt(times - 1.0) + 1e-12

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from adaptive_eval.core import Controller, Cost, Judging, Outcome, Plan, UnresolvedPairs
-from adaptive_eval.core import early_outcomes as early
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
 from adaptive_eval.core.rounds import PER_UNIT, UNGRADED, Batch, exact_sum, trillionths
@@ -101,9 +100,7 @@ def outcomes(rng: random.Random) -> Iterator[Outcome]:
         yield Outcome(*place, rng.choice([0, 1, None]), cost, rng.choice([0, 0, 16, 32]), rng.random())
 
 
-@pytest.mark.parametrize("at_once", [7, 10**6])
-def test_a_batch_takes_the_early_outcomes_that_belong_to_it(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early, "_CHUNK_RECORDS", at_once)
+def test_a_batch_takes_the_early_outcomes_that_belong_to_it() -> None:
     rng = random.Random(4)
     early_outcomes, remaining = EarlyOutcomes(), {}
     for outcome in outcomes(rng):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import core_oracle as oracle
 import numpy as np
 import pytest
-from core_runs import Answers, never_called, play, result_of, standing_of, straight
+from core_runs import Answers, never_called, play, result_of, standing_of, straight, tell_right
 from numpy.typing import NDArray
 
 from adaptive_eval.core import Controller, Evidence, NearBest, Optimal, Plan, Rule, StageBefore, UnresolvedPairs, ZScore
@@ -149,9 +149,9 @@ def test_batched_comparisons_equal_single_ones(
     clusters = np.arange(questions) % 4 if grouped else None
     bench = Bench(models, questions, np.array(W), clusters=clusters)
     controller = Controller(Plan(bench, objective=objective, trials=Trials(min=4, max=40)))
-    (opening, *_) = controller.ask_rounds()
     right = rng.binomial(4, np.linspace(0.2, 0.8, models)[:, None], (models, questions))
-    controller.tell_round(opening, np.stack([4 - right, right], axis=-1))
+    for batch in controller.ask_batches():
+        tell_right(controller, batch, right[batch.model])
     result, means = result_of(controller), (right / 4).tolist()
     target = [0.0] * models
     for comparison in result.comparisons:
@@ -440,7 +440,7 @@ def paths(
         call = np.where(over, memory.call, judged.call).astype(np.int8)
         ended = chosen(over, ended, now)
         memory = replace(judged, call=call)
-        decided = decided.with_look(look + 1, memory, ended, level)
+        decided = decided.with_look(look + 1, memory, ended, level.boundary(ended))
         over = (call != 0) | judged.given_up
     return ended, memory, decided
 

@@ -21,7 +21,7 @@ from adaptive_eval.core.objectives import PrecisionOf
 from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import ContinuedSequential, Sequential
 from adaptive_eval.core.shared_trials import SharedTrials
-from adaptive_eval.core.tally import UnknownGrades, score_bounds, why_unjudgeable
+from adaptive_eval.core.tally import extreme_counts, why_unjudgeable
 from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from adaptive_eval.graders.types import FLAGS
 
@@ -167,18 +167,13 @@ def test_time_outs_and_ungraded_answers_bound_a_score_alike(ungraded: list[int],
     bench = Bench(2, 2, np.array([0.0, 0.5, 2.0]))
     counts = np.array([[[2, 1, 1], [0, 0, 2]], [[1, 1, 0], [1, 0, 1]]])
     late = np.array([[[1, 1, 0], [0, 0, 1]], [[0, 0, 0], [0, 0, 0]]])
-    before = update(Estimates.nothing(bench), np.arange(2), counts, bench, "uniform", 8)
-
-    def anew(rows: NDArray[np.intp], filled: NDArray[np.integer]) -> Estimates:
-        return update(before, rows, filled, bench, "uniform", 8)
-
-    unknown, nothing = UnknownGrades(np.array([ungraded, [0, 0]]), late), np.zeros((2, 2), int)
-    bounds = score_bounds(anew, before, counts, unknown, bench.weights)
-    assert bounds is not None
-    assert bounds.lowest.score[0] == pytest.approx(lowest)
-    assert bounds.highest.score[0] == pytest.approx(highest)
-    assert bounds.lowest.score[1] == before.score[1] == bounds.highest.score[1]
-    assert score_bounds(anew, before, counts, UnknownGrades(nothing, np.zeros_like(late)), bench.weights) is None
+    extremes = extreme_counts(counts, np.array([ungraded, [0, 0]]), late, bench.weights)
+    before, worst, best = (
+        update(Estimates.nothing(bench), np.arange(2), filled, bench, "uniform", 8) for filled in (counts, *extremes)
+    )
+    assert worst.score[0] == pytest.approx(lowest)
+    assert best.score[0] == pytest.approx(highest)
+    assert worst.score[1] == before.score[1] == best.score[1]
 
 
 @pytest.mark.parametrize("kind", INCOMPLETE)

@@ -73,7 +73,7 @@ def store_run(
     tape = tape or Tape.from_chances(world, weights, np.random.default_rng(seed))
     trials = []
     while controller.finished is None and (rounds is None or len(controller.looks) < rounds):
-        outcomes = [Outcome(*ask[:3], tape.category(*ask[:3])) for ask in controller.ask(1 << 20)]
+        outcomes = [Outcome(*ask[:3], tape.at(*ask[:3])) for ask in controller.ask(1 << 20)]
         trials += [outcome_of(prepared, *outcome[:3], outcome.category or 0) for outcome in outcomes]
         controller.tell(outcomes)
     store_records(directory, prepared.header, trials, elapsed=60.0)

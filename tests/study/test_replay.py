@@ -17,13 +17,13 @@ from adaptive_eval.config.pace import make_pace
 from adaptive_eval.config.planning import plan_on
 from adaptive_eval.core import Bench, Budget, Controller, Judging, Optimal, Pace, Plan, Trials
 from adaptive_eval.core.objectives import Baseline, Best, Objective, Ranking, Threshold, TopK
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.sequential import Sequential
-from adaptive_eval.core.tape import Tape
-from adaptive_eval.core.tape import TrialArrays as Cells
+from adaptive_eval.core.tape import Tape, without_gaps
 from adaptive_eval.core.types import Cost, Outcome, PairVerdict, SetAside, Verdict
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.simulate.worlds import World, binary, coins
-from adaptive_eval.study.drive import DrawnRound, drive, drive_rounds
+from adaptive_eval.study.drive import DrawnBatch, drive, drive_rounds
 from adaptive_eval.study.judged import is_wrong, judge_replay
 from scorio.moments import FloatArray
 
@@ -140,7 +140,7 @@ FOUR = np.array([0.0, 0.0, 0.5, 1.0])
 
 def draw(tape: Tape, shape: tuple[int, int], depth: int) -> np.ndarray:
     cells = itertools.product(range(shape[0]), range(shape[1]), range(depth))
-    return np.array([tape.category(*cell) for cell in cells]).reshape(*shape, depth)
+    return np.array([tape.at(*cell) for cell in cells]).reshape(*shape, depth)
 
 
 @given(arrays(np.int64, (2, 3, 4), elements=st.integers(0, 6)), st.integers(0, 2**31))
@@ -171,7 +171,9 @@ def test_counts_come_in_random_order_and_beyond_them_by_their_shares() -> None:
 
 def test_recorded_outcomes_keep_their_order_without_the_missing_ones() -> None:
     outcomes = np.array([[[0, 1, -1, 1], [-1, -1, 1, -1], [2, -1, 0, 3]]], dtype=np.int8)
-    tape = Tape.from_trials(outcomes, count_outcomes(outcomes), FOUR, np.random.default_rng(2))
+    counts = count_outcomes(outcomes)
+    shares = counts / counts.sum(axis=-1, keepdims=True)
+    tape = Tape.continued(without_gaps(outcomes), shares, FOUR, np.random.default_rng(2))
     rows = draw(tape, (1, 3), 60)[0]
     assert rows[0, :3].tolist() == [0, 1, 1]
     assert rows[1].tolist() == [1] * 60, "the share of a cell that was right once of once"
@@ -184,11 +186,11 @@ def test_a_trial_is_the_same_whatever_was_asked_before(order: int) -> None:
     counts = np.array([[[2, 5], [1, 1]], [[4, 0], [3, 9]]])
     cells = list(itertools.product(range(2), range(2), range(20)))[::order]
     tape = Tape.from_counts(counts, BINARY, np.random.default_rng(4))
-    asked = {cell: tape.category(*cell) for cell in cells}
+    asked = {cell: tape.at(*cell) for cell in cells}
     again = Tape.from_counts(counts, BINARY, np.random.default_rng(4))
-    assert {cell: again.category(*cell) for cell in sorted(cells)} == asked
+    assert {cell: again.at(*cell) for cell in sorted(cells)} == asked
     other = Tape.from_counts(counts, BINARY, np.random.default_rng(5))
-    assert {cell: other.category(*cell) for cell in sorted(cells)} != asked
+    assert {cell: other.at(*cell) for cell in sorted(cells)} != asked
 
 
 MODELS, QUESTIONS = 4, 7
@@ -211,7 +213,7 @@ def by_trials(plan: Plan, outcomes: Tape, chunk: int) -> Controller:
     """The run asked and told in chunks, with an object for each outcome."""
     controller = Controller(plan)
     while controller.finished is None:
-        outcome_rows = [(*ask[:3], outcomes.category(*ask[:3])) for ask in controller.ask(chunk)]
+        outcome_rows = [(*ask[:3], outcomes.at(*ask[:3])) for ask in controller.ask(chunk)]
         controller.tell(Outcome(*row, COSTS[row[0]][row[3]]) for row in outcome_rows)
     return controller
 
@@ -247,46 +249,44 @@ def test_looks_decide_alike_whether_or_not_they_are_kept(seed: int, lookahead: i
 
 def test_counts_that_do_not_fit_the_round_are_refused() -> None:
     controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(min=3, max=20)))
-    (asked,) = controller.ask_rounds()
-    assert controller.ask_rounds() == [] and controller.in_flight == asked.extra.sum()
+    batches = controller.ask_batches()
+    assert controller.ask_batches() == [] and controller.in_flight == sum(batch.size for batch in batches)
     right = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
-    right[..., 1] = asked.extra
+    right[..., 1] = 3
     short, shape = right.copy(), right[:, :, :2]
     short[1, 2, 1] -= 1
     for wrong in (short, shape):
-        with pytest.raises(ValueError, match=r"must add up to the trials of their batch|counts are \(L, M, K\)"):
-            controller.tell_round(asked, wrong)
+        with pytest.raises(ValueError, match=r"must add up to the trials of their batch|must be those of their batch"):
+            controller.tell_counts(zip(batches, wrong, strict=True))
     negative = right.copy()
     negative[0, 0] = (-1, 4, 0)
     with pytest.raises(ValueError, match="must not be negative"):
-        controller.tell_round(asked, negative)
+        controller.tell_counts(zip(batches, negative, strict=True))
     controller.tell([Outcome(0, 0, 0, 1)])
     with pytest.raises(ValueError, match="in counts or trial by trial"):
-        controller.tell_round(asked, right)
+        controller.tell_counts(zip(batches, right, strict=True))
 
 
 def test_a_model_that_is_set_aside_has_no_counts_to_tell() -> None:
     controller = Controller(Plan(Bench(MODELS, QUESTIONS, WEIGHTS), trials=Trials(min=3, max=20)))
-    (asked,) = controller.ask_rounds()
+    batches = controller.ask_batches()
     counts = np.zeros((MODELS, QUESTIONS, 3), dtype=np.int64)
-    counts[..., 1] = asked.extra
+    counts[..., 1] = 3
     controller.tell([SetAside(2, "gone")])
-    (look,) = controller.tell_round(asked, counts)
+    (look,) = controller.tell_counts(zip(batches, counts, strict=True))
     assert look.trials == (21, 21, 0, 21) and controller.arrived[2].sum() == 0
 
 
 def test_batched_tape_values_equal_single_ones() -> None:
-    first = np.random.default_rng(1).integers(0, 5, (MODELS, QUESTIONS))
-    extra = np.random.default_rng(2).integers(0, 4, (MODELS, QUESTIONS))
-    cells, outcomes = Cells.from_round(first, extra), tape(3)
-    places = list(zip(*(column.tolist() for column in cells), strict=True))
-    assert places == [
-        (model, question, first[model, question] + number)
-        for model in range(MODELS)
-        for question in range(QUESTIONS)
-        for number in range(extra[model, question])
+    first = np.random.default_rng(1).integers(0, 5, QUESTIONS)
+    extra = np.random.default_rng(2).integers(0, 4, QUESTIONS)
+    drawn = DrawnBatch.of(Batch(2, 0, first, extra), tape(3))
+    places = list(zip(*(column.tolist() for column in drawn.trials), strict=True))
+    assert sorted(places) == [
+        (2, question, first[question] + number) for question in range(QUESTIONS) for number in range(extra[question])
     ]
-    assert outcomes.categories(cells).tolist() == [tape(3).category(*place) for place in places]
+    assert drawn.categories.tolist() == [tape(3).at(*place) for place in places]
+    assert drawn.counts.sum(axis=1).tolist() == extra.tolist()
 
 
 @pytest.mark.parametrize("budget", [Budget(trials=250), Budget(tokens=5000), Budget(usd=20.0)])
@@ -298,8 +298,8 @@ def test_trials_to_go_never_exceed_what_the_caps_pay_for(budget: Budget) -> None
     )
     results = []
     for controller in (free, capped):
-        (asked,) = controller.ask_rounds()
-        controller.tell_round(asked, DrawnRound.of(asked, tape(5), 3).counts, COSTS)
+        batches = controller.ask_batches()
+        controller.tell_counts([(batch, DrawnBatch.of(batch, tape(5)).counts) for batch in batches], COSTS)
         results.append(controller.result())
     unbound, bound = results
     assert unbound is not None and bound is not None
@@ -316,4 +316,4 @@ def test_rounds_that_were_asked_trial_by_trial_are_not_kept() -> None:
     for _ in range(4):
         controller.tell([Outcome(*ask[:3], category=ask.trial % 2) for ask in controller.ask(1000)])
     assert controller.finished is None and len(controller.looks) == 4
-    assert [asked.index for asked in controller.ask_rounds()] == [controller.rounds_issued - 1]
+    assert {batch.round_index for batch in controller.ask_batches()} == {controller.rounds_issued - 1}

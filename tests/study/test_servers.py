@@ -156,7 +156,7 @@ def by_events(
     while controller.finished is None:
         for model in range(4):
             for ask in controller.ask(free[model], model):
-                category = tape.category(ask.model, ask.question, ask.trial)
+                category = tape.at(ask.model, ask.question, ask.trial)
                 heapq.heappush(pending, (now + times.of(ask, category), ask, category))
                 free[model] -= 1
         now, ask, category = heapq.heappop(pending)
@@ -301,7 +301,7 @@ def by_events_in_turn(
             line = lines[place.loaded]
             while line and place.in_flight < place.slots:
                 ask, place.in_flight = line.pop(0), place.in_flight + 1
-                category = tape.category(ask.model, ask.question, ask.trial)
+                category = tape.at(ask.model, ask.question, ask.trial)
                 heapq.heappush(pending, (now + times.of(ask, category), next(number), (ask, category)))
 
     send()

@@ -270,7 +270,7 @@ def called_after(tape: Tape, trials: int) -> int:
     for model in range(MODELS):
         mean = variance = 0.0
         for question in range(QUESTIONS):
-            right = sum(tape.category(model, question, trial) for trial in range(trials))
+            right = sum(tape.at(model, question, trial) for trial in range(trials))
             a, b = right + 1, trials - right + 1
             mean += right / trials / QUESTIONS
             variance += ((trials + 2) / trials / QUESTIONS) ** 2 * a * b / ((a + b) ** 2 * (a + b + 1))
