@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, cautious
+from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, cautious, counted_difference
 from adaptive_eval.core.gates import SeveralGates, deciding_parts
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, judge
 from adaptive_eval.core.look import (
@@ -90,7 +90,7 @@ class ScoreCorrection:
         is_known = np.isfinite(sigma)
         difference = np.where(is_known, graded.difference + shift[0] - shift[1], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            z = np.where(is_known & (difference != 0.0), difference / sigma, 0.0)
+            z = np.where(is_known & (difference != 0.0), counted_difference(difference, graded.skew) / sigma, 0.0)
         return replace(graded, difference=difference, sigma=sigma, z=z)
 
     def differences(self, pairs: IndexArray) -> FloatArray:

@@ -210,6 +210,8 @@ class Evidence:
     unknown: FloatArray | None = None
     """If scores are judged without comparison: how far unknown grades could move each from the middle of what they
     allow; None: not at all."""
+    skew: FloatArray | None = None
+    """Of scores that are compared with a fixed value (`skew_about`); None: of none."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Positions at which pairs (n, 2) of models are judged, in either order; under a gate, on the deciding part."""
@@ -239,8 +241,9 @@ class Evidence:
         paired = None if self.paired is None else self.paired[at]
         gate = None if self.gate is None else self.gate[at]
         unknown = None if self.unknown is None else self.unknown[at]
+        skew = None if self.skew is None else self.skew[at]
         return replace(
-            self, paired=paired, gate=gate, unknown=unknown, **{name: getattr(self, name)[at] for name in names}
+            self, paired=paired, gate=gate, unknown=unknown, skew=skew, **{key: getattr(self, key)[at] for key in names}
         )
 
     @property
@@ -298,17 +301,34 @@ def _gate_margins(margin: Margin | None, models: int, pairs: int) -> tuple[Float
     return lead, np.append(np.full(pairs - len(deltas), -1), parts) if margin.parts else None
 
 
+def skew_about(values: FloatArray, ends: tuple[float, float]) -> FloatArray:
+    """kappa_3 / (3 sigma^4) of a trial with two grades, at the `ends` of the scale, and a mean of each of these values;
+    0 beyond the ends."""
+    low, high = ends
+    share = (values - low) / (high - low)
+    inside = (share > 0.0) & (share < 1.0)
+    share = np.where(inside, share, 0.5)
+    return np.asarray((1.0 - 2.0 * share) / (3.0 * share * (1.0 - share) * (high - low)))
+
+
+def counted_difference(difference: FloatArray, skew: FloatArray | None) -> FloatArray:
+    """The part of a difference from a fixed value that z counts: near an end of the scale, a score that errs towards it
+    also has too small a variance. Johnson's correction for skewness (1978), only where it takes something off."""
+    return difference if skew is None else difference * (1.0 + np.minimum(skew * difference, 0.0))
+
+
 def weigh_evidence(
     estimates: Estimates,
     reference: float | None = None,
     margin: Margin | None = None,
     other: Estimates | None = None,
     paired: PairedEvidence | None = None,
+    ends: tuple[float, float] | None = None,
 ) -> Evidence:
     """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons.
 
-    `other` has the estimates of the second of each pair, if they differ.
-    `paired` has the pairs judged by trials with the same seeds."""
+    `other` has the estimates of the second of each pair, if they differ. `paired` has the pairs judged by trials with
+    the same seeds. `ends` of the scale: the skewness of scores near them counts against a reference."""
     models = len(estimates.score)
     first, second = judged_pairs(models, reference is not None, margin)
     lead, gate = _gate_margins(margin, models, len(first))
@@ -326,7 +346,10 @@ def weigh_evidence(
         difference, sigma, z = (np.where(chosen, *both) for both in zip(by_trial, apart, strict=True))
         noise = np.where(chosen, moments.noise, noise)
         noise_at_horizon = np.where(chosen, moments.noise_at_horizon, noise_at_horizon)
-    is_known = np.isfinite(sigma)
+    is_known, skew = np.isfinite(sigma), None
+    if reference is not None and ends is not None:
+        skew = skew_about(reference - lead, ends)
+        z = z * (counted_difference(difference, skew) / np.where(difference == 0.0, 1.0, difference))
     return Evidence(
         models=models,
         against_reference=reference is not None,
@@ -339,6 +362,7 @@ def weigh_evidence(
         margin=margin,
         paired=None if paired is None else paired.chosen,
         gate=gate,
+        skew=skew,
     )
 
 

@@ -130,6 +130,8 @@ class Criteria(NamedTuple):
     """If false, only those that decisions need are computed."""
     departed: int = 0
     """Models that earlier looks compared too: they still share the error of `familywise`."""
+    ends: tuple[float, float] | None = None
+    """Of the scale of scores, which are skewed near them; None: not counted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,7 +233,7 @@ def judge(memory: LatchedVerdicts, scenarios: Sequence[Evidence], criteria: Crit
 
     `scenarios` are readings of the evidence, and a call, tie or p-value must hold under all of them.
     """
-    objective, rule, judging, _, p_values, departed = criteria
+    objective, rule, judging, _, p_values, departed, _ = criteria
     if not judging.latch:
         memory = replace(memory, call=np.zeros_like(memory.call), tie=np.zeros_like(memory.tie))
     called = None

@@ -218,7 +218,7 @@ def evidence_readings(
     `paired` has the evidence from trials with the same seeds, for each reading.
     """
     objective, estimator = criteria.objective, criteria.estimator
-    weigh = partial(weigh_evidence, reference=objective.reference, margin=objective.margin)
+    weigh = partial(weigh_evidence, reference=objective.reference, margin=objective.margin, ends=criteria.ends)
     graded = weigh(estimates.on(estimator), paired=paired[0] if paired else None)
     if bounds is None:
         return [graded]

@@ -129,6 +129,8 @@ class LookTaker:
     def read_evidence(self, *, bounded: bool = True) -> tuple[Criteria, list[Evidence]]:
         """The criteria of a look, and the readings of the evidence so far; unless `bounded`, only as graded."""
         plan, bounds = self.plan, self.tally.bounds() if bounded else None
-        criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed)
+        weights = plan.bench.weights
+        ends = (float(weights.min()), float(weights.max())) if plan.objective.compares else None
+        criteria = Criteria(plan.objective, self.rule, plan.judging, plan.estimator, self.keep, plan.departed, ends)
         paired = plan.source.paired(self.tally, plan.judged_pairs, bounded=bounds is not None)
         return criteria, evidence_readings(self.tally.estimates, criteria, bounds, paired)

@@ -25,12 +25,13 @@ from adaptive_eval.core import (
     horizons,
 )
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
-from adaptive_eval.core.evidence import estimate
+from adaptive_eval.core.evidence import counted_difference, estimate, skew_about
 from adaptive_eval.core.objectives import Gate, Ranking, Threshold
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
 from adaptive_eval.core.sequential import Sequential
 from adaptive_eval.core.settings import Bench, Margin, Pace, Trials
 from adaptive_eval.study.judged import compared_scores
+from scorio.sinf.prior import EVENTS
 
 BINARY = np.array([0.0, 1.0])
 QUESTIONS = 30
@@ -200,6 +201,27 @@ def shares_on_value(plan: Plan, score: float) -> dict[str, float]:
 def test_a_model_exactly_delta_below_the_value_hardly_ever_passes_or_fails(runs: int, delta: float) -> None:
     measured = shares_on_value(gate_on_value(runs, delta), VALUE - delta)
     assert max(measured[PASS], measured[FAIL]) <= allowed(0.05, runs)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.95, 0.98, 0.99])
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-1.0, 3.0)])
+def test_a_score_at_a_value_near_an_end_of_the_scale_is_beyond_it_no_more_often(
+    share: float, ends: tuple[float, float]
+) -> None:
+    """In one look at 2,400 trials; all results are weighed by their chance."""
+    right, span = np.arange(2401), ends[1] - ends[0]
+    found = right / 2400
+    sigma = span * np.sqrt(found * (1.0 - found) / 2400 + EVENTS / 2400**2)
+    difference = span * (found - share)
+    counted = counted_difference(difference, skew_about(np.array(ends[0] + share * span), ends))
+    towards_the_end = 1.0 if share > 0.5 else -1.0
+    beyond, before = (
+        float(binom.pmf(right, 2400, share) @ (towards_the_end * each / sigma >= 1.645))
+        for each in (counted, difference)
+    )
+    assert beyond <= 0.05
+    assert before == beyond if share == 0.5 else before > 0.055
+    assert np.array_equal(counted[difference * towards_the_end < 0.0], difference[difference * towards_the_end < 0.0])
 
 
 @pytest.mark.parametrize("rule", [Sequential(start=0.1), Optimal(start=0.1)])
