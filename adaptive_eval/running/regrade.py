@@ -36,11 +36,9 @@ from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import GraderOptions, with_marks
 from adaptive_eval.machine.charges import Charge, ChargeKind
 from adaptive_eval.machine.events import Graded
-from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import LooksForgotten, Record
-from adaptive_eval.machine.resume import verdicts_asked
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 from adaptive_eval.notes import Change, events_of_kind
 from adaptive_eval.notes.beginnings import OutcomesRecorded, TrialsImported, counted_runs
@@ -53,7 +51,9 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import cost_of_baseline, take_baseline
+from adaptive_eval.running.grading import grade_answer
 from adaptive_eval.running.regrade_costs import RegradeCosts
+from adaptive_eval.running.resume import verdicts_asked
 from adaptive_eval.running.settings_of_run import awaited_models, missing_looks, replay_stored
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.write import RunStore

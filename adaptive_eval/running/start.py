@@ -43,13 +43,10 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.alarms import StopOn
 from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock, at_least_elapsed
-from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import AbortKind, Setting
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.records import Row
-from adaptive_eval.machine.resume import alarms_without_discard, begin, models_without_answers
 from adaptive_eval.machine.trial import Key
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes import AlarmRaised, events_of_kind
@@ -67,10 +64,12 @@ from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
+from adaptive_eval.running.driver import Aborted, Driver
 from adaptive_eval.running.imported_grades import adopt_grader, require_agreement
 from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.notify import end_line, error_line, notify_end
+from adaptive_eval.running.resume import alarms_without_discard, begin, models_without_answers
 from adaptive_eval.running.settings_of_run import awaited_models, setting_of_today, stages_of_run
 from adaptive_eval.running.simulator import with_simulator
 from adaptive_eval.running.watching import Watcher
@@ -216,7 +215,7 @@ class _Start:
             status.show_beginning(store.opened_at)
             try:
                 if pending_batches(context.events):
-                    driver.tell(await _cancel_left_batches(store, context, models))
+                    await _cancel_left_batches(driver, context, models)
                 machine = await self._to_the_end(
                     driver, store, reader, prepared, setting, status, is_resumed=is_resumed
                 )
@@ -246,8 +245,6 @@ class _Start:
         try:
             machine, first = await begin(
                 driver,
-                store,
-                store.reader,
                 stages,
                 lambda trial: reserve(trial.answer, trial.question),
                 about=_about_start(prepared, reader.trial_count()),
@@ -397,12 +394,13 @@ def _kept_trials(events: Sequence[Event], reserved: Collection[Key], models: Col
     return kept_trials(events, reserved, models)
 
 
-async def _cancel_left_batches(store: RunStore, context: SupplyContext, models: Models) -> list[Row]:
+async def _cancel_left_batches(driver: Driver, context: SupplyContext, models: Models) -> None:
     """Cancel batches that nobody will collect, and note that they are over."""
     from adaptive_eval.supplies.batches.supply import cancel_left  # an extra, which only a run with batches needs
 
-    ended = await cancel_left(context, models, store.reader.reserved())
-    return store.append(*(note_of(event, store.reader.models()) for event in ended)) if ended else []
+    reader = driver.store.reader
+    if ended := await cancel_left(context, models, reader.reserved()):
+        driver.append(*(note_of(event, reader.models()) for event in ended))
 
 
 def _about_start(prepared: PreparedRun, trials: int) -> dict[str, object]:

@@ -181,7 +181,7 @@ class World:
                 "supplies.opening.open_endpoint": lambda model, _, limits, **__: self._endpoint(model, limits),
                 "running.answer_keys.GradingPool": self._pool,
                 "exchange.importing.GradingPool": self._pool,
-                "machine.driver.GATHER_SECONDS": 0.0,
+                "running.driver.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
             stack.enter_context(patch.object(RunDatabase, "transaction", self._transaction(RunDatabase.transaction)))
