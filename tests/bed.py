@@ -107,7 +107,7 @@ class MachineBed:
 
     async def start_or_stop(self, during: Callable[[Driver], object] | None = None) -> Machine | None:
         """The same; None if it was stopped before all was replayed."""
-        store, _ = RunStore.open(self.directory, self.header)
+        store = RunStore.open(self.directory, self.header)
         with closing(store):
             driver = Driver(
                 store,

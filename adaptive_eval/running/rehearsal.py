@@ -69,7 +69,7 @@ def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAn
         shutil.rmtree(folder)
     if trials:
         make_directory(directory)
-        with closing(RunStore.open(folder, prepared.header, run_redactor(prepared.config)).store) as store:
+        with closing(RunStore.open(folder, prepared.header, run_redactor(prepared.config))) as store:
             numbers = store.reader.models()
             store.append(*(trial._replace(model=numbers[prepared.models[trial.model]]) for trial in trials))
     return len(trials)

@@ -66,19 +66,17 @@ async def begin(
     waited: Collection[int] = (),
     kept: Collection[Key] = (),
     ask_again: bool = False,
-    is_resumed: bool = True,
 ) -> tuple[Machine | None, list[Event]]:
     """Bring a run to where it can go on; returns its machine, and the first events for it. The machine is None if
     the run is to stop at once before the whole log is replayed.
 
     `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
     `kept`: trials in flight that are neither claimed nor charged now; `ask_again`: discard answers that repeat, or
-    since alarms about changes of servers, and ask models again of which not every comparison is decided; `is_resumed`:
-    whether it was there before.
+    since alarms about changes of servers, and ask models again of which not every comparison is decided.
     """
     store, reader = driver.store, driver.store.reader
     setting, verdicts = stages[-1].setting, verdicts_asked(reader)
-    kind = RESUMED if is_resumed else STARTED
+    kind = RESUMED if store.is_resumed else STARTED
     about = {**(about or {}), **({"judged_at_once": setting.verdicts_at_once} if setting.judged else {})}
     driver.append(Note(kind, None, about))
     if ask_again and (discarded := [*_since_alarms(reader, setting)]):

@@ -76,7 +76,7 @@ from adaptive_eval.running.watching import Watcher
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.read import LogReader
-from adaptive_eval.store.write import OpenedStore, RunStore
+from adaptive_eval.store.write import RunStore
 from adaptive_eval.supplies.opening import (
     Models,
     OpenRemote,
@@ -163,12 +163,11 @@ class _Start:
             adopt_grader(prepared, directory, agreement)
         if not beginning.trials:
             await check_keys(beginning.prepared)
-        with _opened_store(beginning, directory, self._redactor) as opened, stops or Interrupts() as interrupts:
-            return (await self._carry_on(beginning.prepared, opened, interrupts)).exit_code
+        with _opened_store(beginning, directory, self._redactor) as store, stops or Interrupts() as interrupts:
+            return (await self._carry_on(beginning.prepared, store, interrupts)).exit_code
 
-    async def _carry_on(self, prepared: PreparedRun, opened: OpenedStore, interrupts: StopSource) -> Ended:
+    async def _carry_on(self, prepared: PreparedRun, store: RunStore, interrupts: StopSource) -> Ended:
         """Request what a run lacks, to its end."""
-        store, is_resumed = opened
         solve_boundary(prepared.plan)
         reader = RunReader(store.reader)
         async with AsyncExitStack() as stack:
@@ -216,9 +215,7 @@ class _Start:
             try:
                 if pending_batches(context.events):
                     await _cancel_left_batches(driver, context, models)
-                machine = await self._to_the_end(
-                    driver, store, reader, prepared, setting, status, is_resumed=is_resumed
-                )
+                machine = await self._to_the_end(driver, reader, prepared, setting, status)
             except AdaptiveEvalError:
                 with suppress(StoreError):
                     _write_unjudged(store, status, prepared.config)
@@ -230,13 +227,10 @@ class _Start:
     async def _to_the_end(
         self,
         driver: Driver,
-        store: RunStore,
         reader: RunReader,
         prepared: PreparedRun,
         setting: Setting,
         status: LiveStatus,
-        *,
-        is_resumed: bool,
     ) -> Machine | None:
         """Bring the machine to the end of the log, and drive it to its end; None if the start was stopped before."""
         reserve = _grade_reserve(driver.grading, prepared)
@@ -250,10 +244,9 @@ class _Start:
                 about=_about_start(prepared, reader.trial_count()),
                 waited=waited,
                 kept=_kept_trials(
-                    status.events, store.reader.reserved(), [model.name for model in prepared.config.asked]
+                    status.events, reader.log.reserved(), [model.name for model in prepared.config.asked]
                 ),
                 ask_again=self._ask_again,
-                is_resumed=is_resumed,
             )
             status.follow(machine)
             if machine is not None:
@@ -323,13 +316,12 @@ def _require_answers_to_repeat(directory: Path, stop_on: StopOn) -> None:
 
 
 @contextmanager
-def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor) -> Iterator[OpenedStore]:
+def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor) -> Iterator[RunStore]:
     """Open the store of a run with the settings of today; an error that ends the run is noted in it."""
     header = beginning.prepared.header
-    opened = RunStore.open(directory, header, redactor)
-    store = opened.store
+    store = RunStore.open(directory, header, redactor)
     try:
-        if opened.is_resumed:
+        if store.is_resumed:
             stored = store.reader.header()
             changes = [*differences(stored.configuration, header.configuration)]
             replaced = {name: header.models[name] for name in stored.models.keys() & header.models.keys()}
@@ -341,7 +333,7 @@ def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor)
         numbers = store.reader.models()
         if beginning.pending_events:
             store.append(*(note_of(event, numbers) for event in beginning.pending_events))
-        yield opened
+        yield store
     except Exception as error:
         _note_fatal_error(store, error)
         raise
