@@ -119,7 +119,7 @@ def run(
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _open_sites(ray, prepared.config) as sites:
-            running = execute(prepared, directory, live_display, live_display.ended, sites=sites, ask_again=ask_again)
+            running = execute(prepared, directory, live_display, sites=sites, ask_again=ask_again)
             with _naming_config(config_words):
                 code = run_to_end(running)
     raise typer.Exit(code)

@@ -68,7 +68,7 @@ def run(
         load = partial(_load_configuration, config)
         prepared, directory_used, _ = choose_run(load, overrides, run_directory, fresh, may_override=may_override)
         run_display = open_display(display, prepared.rubric.weights)
-        await execute(prepared, directory_used, run_display, run_display.ended, stops, ask_again=ask_again)
+        await execute(prepared, directory_used, run_display, stops, ask_again=ask_again)
         return read_run(directory_used)
 
     return _wait_for(work)

@@ -1,7 +1,7 @@
 """One start of a run: from the configuration to the end of its machine.
 
 Nothing is decided here: it opens the store, the graders and the supplies, brings the machine to the end of the log, and
-tells watchers, the store and `notify` how the run ends.
+tells the display, the store and `notify` how the run ends.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ from adaptive_eval.running.notify import end_line, error_line, notify_end
 from adaptive_eval.running.resume import alarms_without_discard, begin, models_without_answers
 from adaptive_eval.running.settings_of_run import awaited_models, setting_of_today, stages_of_run
 from adaptive_eval.running.simulator import with_simulator
-from adaptive_eval.running.watching import Watcher
+from adaptive_eval.running.watching import Display
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.read import LogReader
@@ -98,8 +98,7 @@ NO_GRADES = (
 async def execute(
     prepared: PreparedRun,
     directory: Path,
-    watcher: Watcher,
-    tell: Callable[[Ended], None],
+    display: Display,
     stops: StopSource | None = None,
     sites: OpenRemote | None = None,
     *,
@@ -107,7 +106,7 @@ async def execute(
 ) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
-    `tell` is given how it ended while the servers that it has started are being stopped, which may take a while. The
+    `display` shows how it ended while the servers that it has started are being stopped, which may take a while. The
     default of `stops` is Ctrl-C, SIGTERM and a closed terminal; that of `sites`, servers on this machine. With
     `ask_again`, answers that an alarm is about are discarded and asked again, and so are failed requests.
 
@@ -115,25 +114,18 @@ async def execute(
     the directory cannot be used or written, and `Rejected` if a model refuses its first request; whatever was committed
     by then is intact, and what was raised is stored beside it.
     """
-    lines: list[str] = []
-    """The line for `notify`, once the run has ended."""
-
-    def tell_and_note(ended: Ended) -> None:
-        lines.append(end_line(prepared.config.name, ended))
-        tell(ended)
-
     redactor = run_redactor(prepared.config)
+    start = _Start(display, sites, redactor, ask_again=ask_again)
     try:
-        start = _Start(watcher, tell_and_note, sites, redactor, ask_again=ask_again)
         with name_run(directory):
             return await start.run(prepared, directory, stops)
     except Exception as error:
         redactor.error(error)
-        lines.append(error_line(prepared.config.name, error))
+        start.last_line = error_line(prepared.config.name, error)
         raise
     finally:
-        for line in lines[-1:]:
-            await asyncio.to_thread(notify_end, prepared.config, line)
+        if start.last_line is not None:
+            await asyncio.to_thread(notify_end, prepared.config, start.last_line)
 
 
 class _Start:
@@ -141,17 +133,18 @@ class _Start:
 
     def __init__(
         self,
-        watcher: Watcher,
-        tell: Callable[[Ended], None],
+        display: Display,
         sites: OpenRemote | None,
         redactor: Redactor,
         *,
         ask_again: bool,
     ) -> None:
-        self._watcher, self._tell, self._sites, self._redactor = watcher, tell, sites, redactor
+        self._display, self._sites, self._redactor = display, sites, redactor
         self._ask_again = ask_again
         self._is_over = False
         """Whether only servers are still to end."""
+        self.last_line: str | None = None
+        """The line for `notify`, once the run has ended."""
 
     async def run(self, prepared: PreparedRun, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
@@ -179,7 +172,7 @@ class _Start:
             names = [*store.reader.models()]
             setting = setting_of_today(prepared, store.reader.models(), grading)
             clock = _open_clock(config, prepared, setting, store.reader)
-            status = LiveStatus(prepared.config, names, beside, clock, self._watcher)
+            status = LiveStatus(prepared.config, names, beside, clock, self._display)
             reporter = Reporter(
                 prepared.config,
                 prepared.questions,
@@ -210,7 +203,7 @@ class _Start:
             status.reporter, status.supplies, status.servers = reporter, supplies, context.servers
             stack.push_async_callback(driver.close)
             interrupts.listen(partial(self._on_interrupt, driver, context.servers, patience))
-            self._watcher.opened(prepared.config.name, prepared.models, status.take)
+            self._display.opened(prepared.config.name, prepared.models, status.take)
             status.show_beginning(store.opened_at)
             try:
                 if pending_batches(context.events):
@@ -221,7 +214,7 @@ class _Start:
                     _write_unjudged(store, status, prepared.config)
                 raise
             finally:
-                self._watcher.closed()
+                self._display.closed()
             return self._end(store, status, None if machine is None else machine.controller.finished, prepared.config)
 
     async def _to_the_end(
@@ -269,7 +262,8 @@ class _Start:
         )
         store.close()  # who reads how it ended may go on with the run
         self._is_over = True
-        self._tell(ended)
+        self.last_line = end_line(config.name, ended)
+        self._display.ended(ended)
         return ended
 
     def _on_interrupt(self, driver: Driver, servers: RunServers, patience: float) -> None:
@@ -284,7 +278,7 @@ class _Start:
             in_flight = sum(number for model, number in machine.in_flight.items() if model not in stays)
         driver.stop()
         if is_first:
-            self._watcher.stopping(in_flight, patience)
+            self._display.stopping(in_flight, patience)
         else:
             servers.hurry()
 
