@@ -81,8 +81,6 @@ class Opened(NamedTuple):
     """Trials that a supply still has, from an earlier start."""
     kept: Collection[Key] = ()
     """Trials that a batch service has, of models that the run does not have now: they stay reserved."""
-    killed: bool = True
-    """Whether the others may have been generated."""
     last: int = 0
     """The newest sequence number, also of what has no row any more."""
     is_explained: bool = True

@@ -385,14 +385,10 @@ class Machine:
         for model, trials in lost.items():
             for trial in trials:
                 self.account.enter(trial, -1)
-            dropped = [Dropped(trial.key) for trial in trials]
-            if event.killed:
-                charge = self._charge(ChargeKind.KILLED, model, [trial.cost for trial in trials])
-                self._write(charge, *dropped)
-            else:
-                self._write(*dropped)
+            charge = self._charge(ChargeKind.KILLED, model, [trial.cost for trial in trials])
+            self._write(charge, *(Dropped(trial.key) for trial in trials))
         for model, number in event.in_flight.items():
-            if number and event.killed:
+            if number:
                 self._write(self._charge_in_flight(model, number))
         if is_unjudged and not (self._stop or self._is_out_of_time):  # the caps do not pay for their verdicts
             self.controller.end_over_budget()

@@ -348,9 +348,10 @@ def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompt
     assert any(isinstance(record, Note) and record.kind == "noticed" for _, record in rows)
     in_flight = [trial for _, trial in played.disk.trials.values() if trial.state is RESERVED and trial.model == 0]
     assert in_flight and {trial.cost.tokens for trial in in_flight} == {60}
+    played.setting = setting(budget=Budget(tokens=tokens + 200))  # what was in flight is charged
     again = Played(played.setting)
     again.machine, again.disk = played.replayed(), played.disk
-    again.do(Opened(killed=False))
+    again.do(Opened())
     reserves = {(trial.model, trial.cost.tokens) for _, trial in again.disk.trials.values() if trial.state is RESERVED}
     assert reserves == {(0, 60), (1, 10), (2, 10)}
 
