@@ -33,7 +33,13 @@ class LiveStatus:
     """Follows a run in progress, and tells its display."""
 
     def __init__(
-        self, config: RunConfig, names: Sequence[str], reader: RunReader, clock: RunClock, display: Display
+        self,
+        config: RunConfig,
+        names: Sequence[str],
+        reader: RunReader,
+        clock: RunClock,
+        reporter: Reporter,
+        display: Display,
     ) -> None:
         """`names`: of models, by number; `reader`: of the run, with a connection of its own."""
         self._reader = reader
@@ -49,7 +55,7 @@ class LiveStatus:
         self._before = 0, 0
         """Trials and tokens of earlier starts."""
         self.machine: Machine | None = None
-        self.reporter: Reporter | None = None
+        self.reporter = reporter
         self.supplies: Mapping[int, Supply] = {}
         self.servers = RunServers()
 
@@ -99,7 +105,7 @@ class LiveStatus:
         times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
         counted = counted_gpu_seconds(servers, [cost.gpu_seconds for cost in paid], beside)
-        latest = None if self.reporter is None else self.reporter.latest
+        latest = self.reporter.latest
         return Status(
             looks=0 if machine is None else len(machine.controller.looks),
             results=None if latest is None else results_in_progress(latest),

@@ -172,13 +172,9 @@ class _Start:
             names = [*store.reader.models()]
             setting = setting_of_today(prepared, store.reader.models(), grading)
             clock = _open_clock(config, prepared, setting, store.reader)
-            status = LiveStatus(prepared.config, names, beside, clock, self._display)
-            reporter = Reporter(
-                prepared.config,
-                prepared.questions,
-                store.reader.created,
-                LabelSource(beside, prepared.config, prepared.roster).current,
-            )
+            labels = LabelSource(beside, prepared.config, prepared.roster).current
+            reporter = Reporter(prepared.config, prepared.questions, store.reader.created, labels)
+            status = LiveStatus(prepared.config, names, beside, clock, reporter, self._display)
             patience = max((model.longest_answer for model in config.asked), default=0.0)
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
@@ -200,7 +196,7 @@ class _Start:
             models = _supplied_models(config, prepared, setting, grading)
             supplies = open_supplies(context, models)
             driver.use(supplies)
-            status.reporter, status.supplies, status.servers = reporter, supplies, context.servers
+            status.supplies, status.servers = supplies, context.servers
             stack.push_async_callback(driver.close)
             interrupts.listen(partial(self._on_interrupt, driver, context.servers, patience))
             self._display.opened(prepared.config.name, prepared.models, status.take)
@@ -250,11 +246,10 @@ class _Start:
 
     def _end(self, store: RunStore, status: LiveStatus, reason: Reason | None, config: RunConfig) -> Ended:
         """Tell how the run has ended."""
-        latest = None if status.reporter is None else status.reporter.latest
         _write_unjudged(store, status, config)
         ended = build_ended(
             status.events,
-            latest,
+            status.reporter.latest,
             status.take(),
             store.directory,
             config,
