@@ -28,7 +28,7 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
-from adaptive_eval.running.remembered import choose_run, remembered_note
+from adaptive_eval.running.chosen import choose_run, remembered_note
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
 from adaptive_eval.study.forecast import make_forecast

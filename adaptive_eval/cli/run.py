@@ -22,8 +22,8 @@ from adaptive_eval.report.dry_run import dry_run_note
 from adaptive_eval.report.needs import cost_to_go_on
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
+from adaptive_eval.running.chosen import choose_run, remembered_note
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.running.start import execute
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.supplies.opening import OpenRemote

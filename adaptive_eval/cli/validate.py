@@ -17,7 +17,7 @@ from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
-from adaptive_eval.running.remembered import choose_run, remembered_note
+from adaptive_eval.running.chosen import choose_run, remembered_note
 
 QUESTION = "Is the configuration correct?"
 

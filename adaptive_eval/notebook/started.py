@@ -18,9 +18,9 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notebook.stored import RunRecord, read_run
+from adaptive_eval.running.chosen import choose_run
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.interrupts import MAX_REQUESTS
-from adaptive_eval.running.remembered import choose_run
 from adaptive_eval.running.start import execute
 from adaptive_eval.show.displays import DisplayKind, open_display
 

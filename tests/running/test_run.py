@@ -32,7 +32,7 @@ from adaptive_eval.machine.records import STARTED, Note, Row
 from adaptive_eval.machine.trial import ANSWERED, RESERVED, Trial
 from adaptive_eval.notes import RunResumed, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.running.directories import run_directory
+from adaptive_eval.running.chosen import run_directory
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.write import RunStore
