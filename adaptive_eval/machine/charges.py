@@ -8,7 +8,9 @@ USD and GPU seconds are summed in whole trillionths, so that a released reserve 
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from enum import StrEnum
+from functools import reduce
 from typing import NamedTuple
 
 from adaptive_eval.core.rounds import WholeSums
@@ -17,6 +19,11 @@ from adaptive_eval.machine.trial import DONE, HELD, JUDGING, UNGRADED, Trial
 
 NO_MODEL = -1
 """Model of a charge that belongs to no model, such as the baseline's verdicts."""
+
+
+def sum_costs(costs: Iterable[Cost]) -> Cost:
+    """The sum of costs, in their order."""
+    return reduce(Cost.plus, costs, NO_COST)
 
 
 class ChargeKind(StrEnum):

@@ -12,7 +12,7 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
 from adaptive_eval.machine.alarms import Alarms, core_alarm_note
-from adaptive_eval.machine.charges import Account, Charge, ChargeKind
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind, sum_costs
 from adaptive_eval.machine.derived import DerivedRecords
 from adaptive_eval.machine.events import Setting, StageBegun
 from adaptive_eval.machine.records import ALARM, CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note, Row
@@ -200,11 +200,8 @@ class LoggedCore:
             {at: self._counted.pop(model) for model, at in position.items() if model in self._counted},
         )
         removed = [account for model, account in self._account.models.items() if model not in setting.roster]
-        cost, charged = NO_COST, NO_COST
-        for account in removed:
-            cost = cost.plus(account.paid.cost)
-        for account in self._account.models.values():
-            charged = charged.plus(account.charged.cost)
+        cost = sum_costs(account.paid.cost for account in removed)
+        charged = sum_costs(account.charged.cost for account in self._account.models.values())
         is_capped = self.setting.plan.budget.bought
         outside = sum(account.answers for account in removed), cost.plus(charged) if is_capped else cost
         self._use(setting, self._new_controller(setting, replace(setting.plan, before=stage), outside))

@@ -20,7 +20,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Cause, Cost
 from adaptive_eval.machine.alarms import Alarms, alarm_note
 from adaptive_eval.machine.caps import Caps
-from adaptive_eval.machine.charges import Account, Charge, ChargeKind
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind, sum_costs
 from adaptive_eval.machine.derived import DerivedRecords
 from adaptive_eval.machine.events import (
     Abort,
@@ -685,10 +685,8 @@ class Machine:
 
     def _charge(self, kind: ChargeKind, model: int, reserved: Sequence[Cost]) -> Charge:
         """Charge answers at what was reserved for them, or at the mean cost of answers if no cap counts them."""
-        cost = NO_COST
-        for reserve in reserved if self.caps.are_set else [self.account.mean_cost(model)] * len(reserved):
-            cost = cost.plus(reserve)
-        return self._new_charge(kind, model, len(reserved), cost)
+        costs = reserved if self.caps.are_set else [self.account.mean_cost(model)] * len(reserved)
+        return self._new_charge(kind, model, len(reserved), sum_costs(costs))
 
     def _charge_in_flight(self, model: int, number: int) -> Charge:
         """Charge trials without a row that a killed start had in flight; a model that was removed has no reserve."""

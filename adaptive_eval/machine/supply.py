@@ -16,6 +16,7 @@ from adaptive_eval.base.errors import Copied, EndpointError, Rejected, RetryNotA
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt, Reachable, RetryGate
+from adaptive_eval.machine.charges import sum_costs
 from adaptive_eval.machine.events import Answered, Capacity, Event, Failed, Received, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.permits import Permits
@@ -286,10 +287,7 @@ class EndpointSupply(Supply):
         lost, in_vain = stats.lost - self._lost[model], stats.in_vain[self._in_vain[model] :]
         self._lost[model], self._in_vain[model] = stats.lost, len(stats.in_vain)
         if in_vain:
-            cost = NO_COST
-            for answer in in_vain:
-                cost = cost.plus(self._models[model].cost(answer))
-            self._post(Wasted(model, len(in_vain), cost))
+            self._post(Wasted(model, len(in_vain), sum_costs(map(self._models[model].cost, in_vain))))
         unknown = max(lost - len(in_vain), 0)
         if unknown or waiting_request is not None:
             self._post(Wasted(model, unknown, None, waiting_request))

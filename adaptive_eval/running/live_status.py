@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import reduce
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost, Look
 from adaptive_eval.endpoints.types import EndpointStats
-from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.charges import Charge, sum_costs
 from adaptive_eval.machine.clocks import HeldTime, RunClock
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import event_of
@@ -100,7 +99,7 @@ class LiveStatus:
         """The status now."""
         machine, elapsed = self.machine, self._clock.elapsed()
         trials, paid = self._stored()
-        usage, usages = reduce(Cost.plus, paid, NO_COST), self._usages()
+        usage, usages = sum_costs(paid), self._usages()
         servers = self._servers()
         times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)

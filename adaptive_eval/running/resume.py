@@ -20,7 +20,7 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Reason, Verdict
 from adaptive_eval.machine.alarms import StopOn
-from adaptive_eval.machine.charges import Account, Charge, ChargeKind
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind, sum_costs
 from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import (
@@ -157,13 +157,11 @@ def _since_alarms(reader: LogReader, setting: Setting) -> Iterator[Record]:
         if (model := alarm.model) is None or model not in setting.roster:
             continue
         since = [int(alarm.body["since"].get(key, 0)) for key in setting.questions]
-        cost, number = NO_COST, 0
-        for trial in reader.known_answers({model}, END_OF_LOG):
-            if trial.number >= since[trial.question]:
-                cost, number = cost.plus(trial.total), number + 1
-                yield Dropped(trial.key)
-        yield Charge(ChargeKind.DISCARDED, "answer", model, number, cost)
-        yield Note(DISCARDED, model, {"answers": number, "discarded": True})
+        answers = reader.known_answers({model}, END_OF_LOG)
+        costs = {trial.key: trial.total for trial in answers if trial.number >= since[trial.question]}
+        yield from map(Dropped, costs)
+        yield Charge(ChargeKind.DISCARDED, "answer", model, len(costs), sum_costs(costs.values()))
+        yield Note(DISCARDED, model, {"answers": len(costs), "discarded": True})
 
 
 def _decided_models(machine: Machine, *, fully: bool) -> set[int]:
@@ -201,10 +199,8 @@ def _unanswered(reader: LogReader, aside: Collection[int], last: int) -> Iterato
         late = [trial for trial in trials if trial.kinds & AnswerKind.TIMED_OUT]
         missing = [trial for trial in trials if trial.kinds & AnswerKind.UNANSWERED]
         missing += [] if enough_answers(len(late), len(trials)) else late
-        cost = NO_COST
-        for trial in missing:
-            cost = cost.plus(trial.total)
-            yield Dropped(trial.key)
+        yield from (Dropped(trial.key) for trial in missing)
+        cost = sum_costs(trial.total for trial in missing)
         if cost != NO_COST:
             yield Charge(ChargeKind.UNANSWERED, "answer", model, len(missing), cost)
         asked_again[model] += len(missing)
@@ -235,8 +231,7 @@ async def _regrade(driver: Driver, setting: Setting, reserve_of: ReserveOf, aske
         machine.ungraded = ungraded
         await driver.run(machine, [driver.tick(machine), Regrade(answers)])
         spent = machine.account.total
-        for reserve in machine.unpaid:
-            unpaid = unpaid.plus(reserve)
+        unpaid = sum_costs([unpaid, *machine.unpaid])
         if machine.regraded or machine.unpaid:
             graded += machine.regraded
             failed += machine.failed_again
