@@ -5,7 +5,6 @@ before the next answer is shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,22 +29,6 @@ CHOOSE_AT_A_TIME = 20
 """Answers chosen at a time, before the comparisons are evaluated again."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerToLabel:
-    """The answer to label now."""
-
-    place: int
-    """Counted from 1."""
-    number: int
-    """Number of answers in this session."""
-    texts: Mapping[str, str]
-    """Texts by name, with invisible characters written out."""
-    fields: tuple[BallotField, ...]
-    """The fields of a label, which has a level for each."""
-    earlier_label: str | None = None
-    """Its earlier label, if the user came back to it."""
-
-
 class ChosenAnswer(NamedTuple):
     """An answer of a session."""
 
@@ -61,31 +44,39 @@ class LabelSession:
     """Labels a number of answers of a run, one after another."""
 
     def __init__(self, run: Path, number: int) -> None:
-        self._run, self._number = run, number
+        self._run = run
+        self.number = number
+        """How many answers it labels."""
         self._chosen: list[ChosenAnswer] = []
         self._at = 0
         self._labels_by_place: dict[int, str] = {}
         """Labels by place; "" if it was skipped."""
 
     @property
-    def current(self) -> AnswerToLabel | None:
+    def current(self) -> ChosenAnswer | None:
         """The answer to label now; None if the session is over.
 
         Raises `ConfigError` if labels cannot be used in this run.
         """
-        if self._at == len(self._chosen) and self._at < self._number:
+        if self._at == len(self._chosen) and self._at < self.number:
             self._choose()
-        if self._at == len(self._chosen):
-            return None
-        chosen, earlier = self._chosen[self._at], self._labels_by_place.get(self._at)
-        return AnswerToLabel(self._at + 1, self._number, chosen.texts, chosen.fields, earlier)
+        return None if self._at == len(self._chosen) else self._chosen[self._at]
+
+    @property
+    def place(self) -> int:
+        """The place of the current answer, from 1; 0 if the session is over."""
+        return 0 if self.current is None else self._at + 1
+
+    @property
+    def earlier_label(self) -> str | None:
+        """The earlier label of the current answer, if the user came back to it."""
+        return self._labels_by_place.get(self._at)
 
     def label(self, label: str) -> bool:
         """Store the label of the current answer; False if its grader has no such label."""
-        current = self.current
-        if current is None or not is_label(current.fields, label):
+        chosen = self.current
+        if chosen is None or not is_label(chosen.fields, label):
             return False
-        chosen = self._chosen[self._at]
         add_labels(self._run, {chosen.at: GivenLabel(label, chosen.digest)})
         self._advance(label)
         return True
@@ -93,7 +84,7 @@ class LabelSession:
     def skip(self) -> None:
         """Continue without changing the label of the current answer."""
         if self.current is not None:
-            self._advance(self._labels_by_place.get(self._at, ""))
+            self._advance(self.earlier_label or "")
 
     def go_back(self) -> None:
         """Return to the previous answer: a later label replaces an earlier one."""
@@ -110,7 +101,7 @@ class LabelSession:
             require_useful_labels(grader, stored.rubric)
             existing = find_labelled(stored.reader, read_labels(self._run), grader, stored.setup.roster).answers
             labelled = {*existing, *(chosen.at for chosen in self._chosen)}
-            number = min(self._number - len(self._chosen), CHOOSE_AT_A_TIME)
+            number = min(self.number - len(self._chosen), CHOOSE_AT_A_TIME)
             self._chosen += _open_answers(stored, choose_answers_to_label(stored, labelled, number))
 
 
