@@ -12,7 +12,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.cli.shared import Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_config import read_config
+from adaptive_eval.cli.typed_config import read_run
 from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, with_typed_options
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -22,7 +22,6 @@ from adaptive_eval.report.dry_run import dry_run_note
 from adaptive_eval.report.needs import cost_to_go_on
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
-from adaptive_eval.running.chosen import choose_run, remembered_note
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.start import execute
 from adaptive_eval.show.displays import DisplayKind, open_display
@@ -82,11 +81,8 @@ def run(
     with report_errors():
         if start_servers and (not dry_run or ray is not None):
             raise ConfigError("--start-servers needs --dry-run, and cannot be used with --ray")
-        typed, load = read_config(config, options, overrides or (), run_dir, fresh=fresh)
-        chosen = choose_run(load, overrides or (), run_dir, fresh)
+        typed, chosen = read_run(config, options, overrides or (), run_dir, fresh=fresh)
         prepared, directory = chosen.prepared, chosen.directory
-        if chosen.remembered:
-            typer.echo(remembered_note(chosen.remembered), err=True)
         if print_config:
             if typed is None:
                 raise ConfigError(f"{config} is the configuration; --print-config is for those of --model and others")
