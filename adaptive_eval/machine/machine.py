@@ -467,8 +467,6 @@ class Machine:
 
     def _drop(self, trials: Sequence[Trial], *first: Record) -> None:
         """Remove the rows of trials in flight: they are asked again, or lost for this start."""
-        if not trials:
-            return
         model = trials[0].model
         rows = [Dropped(trial.key) for trial in trials] if self._has_rows_in_flight(model) else []
         if first or rows:
@@ -514,8 +512,7 @@ class Machine:
 
     def _forget_queue(self, model: int) -> None:
         for key in self._queues[model]:
-            if (trial := self.trials.get(key)) is not None and trial.state is QUEUED:
-                self.table.move(trial._replace(state=LOST))
+            self.table.move(self.trials[key]._replace(state=LOST))
         self._queues[model].clear()
 
     def _fill_all(self) -> None:
@@ -549,10 +546,7 @@ class Machine:
             max_trials = int(self._bring_forward(model))
         state, needed = RESERVED if self._has_rows_in_flight(model) else RUNNING, NO_COST
         while queue and len(batch) < max_trials:
-            trial = self.trials.get(queue[0])
-            if trial is None or trial.state is not QUEUED:
-                queue.popleft()
-                continue
+            trial = self.trials[queue[0]]
             if batch and (not self._follows(batch[-1], trial) or len(batch) >= self._most_together(trial)):
                 break
             trial = trial._replace(state=state, cost=self.caps.reserve(model), verdict=self.caps.verdict_reserve(trial))
@@ -565,7 +559,7 @@ class Machine:
     def _bring_forward(self, model: int) -> bool:
         """Bring the trial that may be sent to a model without grades to the front of its queue, if there is one."""
         queue, trials = self._queues[model], self.trials
-        queued = [trial for key in queue if (trial := trials.get(key)) is not None and trial.state is QUEUED]
+        queued = [trials[key] for key in queue]
         held = [trial for trial in trials.values() if trial.model == model and trial.state in HELD]
         if (first := self._first_grades.first_to_send(queued, held)) is None:
             return False
@@ -882,7 +876,7 @@ class Machine:
             if self._is_finished and not self.is_quiet:  # what outlives this process is not waited for
                 self._cancel_all()
                 return
-        self.is_ended, self._is_report_due = True, not self.is_regrading
+        self.is_ended = self._is_report_due = True
         waited = self.count_overrun()
         reason = self.controller.finished
         body = {"waited_for": waited} if waited else {}

@@ -88,7 +88,6 @@ class Driver:
         self._patience, self.observer = patience, observer
         self._supplies: Sequence[Supply] = ()
         self._supply_of: Mapping[int, Supply] = {}
-        self._sent: dict[int, Supply] = {}
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._is_served = True
@@ -210,18 +209,18 @@ class Driver:
                     self._gathered += rows
                 case Send(request, claimed):
                     self._has_sent = True
-                    supply = self._sent[request.id] = self._supply_of[request.model]
                     self._clock.on_sent(request.model)
-                    supply.submit(request, claimed=claimed)
+                    self._supply_of[request.model].submit(request, claimed=claimed)
                 case GradeAnswer(trial):
                     self._start_grading(trial, is_asked=False)
                 case JudgeAnswer(trial):
                     self._start_grading(trial, is_asked=True)
                 case Allow(target, allowed):
-                    self._on_allowed(target, allowed)
+                    self._on_allowed(machine, target, allowed)
                 case Cancel(requests, gradings):
+                    of_models = {number: self._supply_of[machine.requests[number][0].model] for number in requests}
                     for supply in self._supplies:
-                        supply.cancel([number for number in requests if self._sent.get(number) is supply])
+                        supply.cancel([number for number in requests if of_models[number] is supply])
                     for key in gradings:
                         if (task := self._gradings.get(key)) is not None:
                             task.cancel()
@@ -247,12 +246,11 @@ class Driver:
         """Cancel what is still in flight then."""
         asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
 
-    def _on_allowed(self, target: int | Key, allowed: bool) -> None:
-        if isinstance(target, int):
-            if (supply := self._sent.get(target)) is not None:
-                supply.allow(target, allowed)
-        else:
+    def _on_allowed(self, machine: Machine, target: int | Key, allowed: bool) -> None:
+        if not isinstance(target, int):
             self._permits.give(target, allowed)
+        elif target in machine.requests:  # else it has ended meanwhile
+            self._supply_of[machine.requests[target][0].model].allow(target, allowed)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
