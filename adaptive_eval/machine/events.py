@@ -50,8 +50,7 @@ class Setting:
     """The benchmark of each question; empty if there is one."""
     questions: Sequence[str] = ()
     """The key of each question."""
-    alarms: AlarmSettings | None = None
-    """None: no alarm is raised but those of the core."""
+    alarms: AlarmSettings = field(default_factory=AlarmSettings)
     seed: Callable[[int, int, int], int] = lambda model, question, number: number
     """The seed of a trial: those of a request must follow each other."""
     describe: Callable[[Look], Json] = describe_look

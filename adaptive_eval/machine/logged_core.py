@@ -61,11 +61,9 @@ class LoggedCore:
 
     def _new_controller(self, setting: Setting, plan: Plan, outside: tuple[int, Cost] = (0, NO_COST)) -> Controller:
         """A core for these settings, which is told of models whose answers repeat."""
-        find_void = None
-        if (alarms := setting.alarms) is not None:
-            opening = dict(zip(setting.roster, plan.opening, strict=True))
-            self._alarms.use(alarms, setting.questions, opening, plan.bench.weights)
-            find_void = partial(self._find_void, setting.roster)
+        opening = dict(zip(setting.roster, plan.opening, strict=True))
+        self._alarms.use(setting.alarms, setting.questions, opening, plan.bench.weights)
+        find_void = partial(self._find_void, setting.roster)
         return Controller(plan, outside_plan=outside, settles_losses=False, find_void=find_void)
 
     def _find_void(

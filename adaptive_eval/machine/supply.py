@@ -134,10 +134,6 @@ class AskedModel:
     reserve: Callable[[Answer, int], Cost] = field(default=lambda answer, question: NO_COST)
     """The most that the grade of an answer to a question may cost."""
 
-    def received(self, question: int, number: int, answer: Answer) -> Received:
-        """An answer with all that the machine wants to know of it."""
-        return receive(answer, number, self.cost(answer), self.reserve(answer, question))
-
 
 def receive(answer: Answer, number: int, cost: Cost, reserve: Cost) -> Received:
     """An answer to trial `number` with all that the machine wants to know of it."""
@@ -218,11 +214,6 @@ class EndpointSupply(Supply):
         """Requests of a model that may be in flight."""
         return self._models[model].slots + self._stuck[model]
 
-    @property
-    def requests(self) -> Collection[int]:
-        """The requests in flight."""
-        return list(self._tasks)
-
     def stats(self, model: int) -> EndpointStats:
         """The traffic of the model's client."""
         return self._models[model].client.stats
@@ -253,8 +244,10 @@ class EndpointSupply(Supply):
         except EndpointError as error:
             self._fail(request, RequestFailure.UNAVAILABLE, str(error))
         else:
-            numbered = zip(request.numbers, answers, strict=True)
-            received = [model.received(request.question, number, answer) for number, answer in numbered]
+            received = [
+                receive(answer, number, model.cost(answer), model.reserve(answer, request.question))
+                for number, answer in zip(request.numbers, answers, strict=True)
+            ]
             self._post(Answered(request.id, received))
 
     def _on_done(self, request: Request, task: asyncio.Task[None]) -> None:

@@ -152,8 +152,7 @@ def alarms_without_discard(notes: Sequence[Note], stop_on: StopOn) -> list[Note]
 
 def _since_alarms(reader: LogReader, setting: Setting) -> Iterator[Record]:
     """Records that discard the answers that alarms are about; what they have cost stays charged."""
-    stop_on: StopOn = "all" if setting.alarms is None else setting.alarms.stop_on
-    for alarm in alarms_without_discard([note for _, note in reader.notes()], stop_on):
+    for alarm in alarms_without_discard([note for _, note in reader.notes()], setting.alarms.stop_on):
         if (model := alarm.model) is None or model not in setting.roster:
             continue
         since = [int(alarm.body["since"].get(key, 0)) for key in setting.questions]
