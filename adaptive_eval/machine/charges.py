@@ -59,6 +59,20 @@ class Charge(NamedTuple):
     """Whether no cap counts it: then it is the mean cost of answers."""
 
 
+def is_verdict_reserved(trial: Trial) -> bool:
+    """Whether costs are reserved for a verdict on an answer."""
+    return trial.state is JUDGING and trial.verdict != NO_COST
+
+
+def earlier_verdict(trial: Trial, *, was_asked: bool) -> Charge | None:
+    """The charge for an earlier verdict on an answer that is graded again; None if there is none. `was_asked`: whether
+    a killed start may have asked a judge for one that is reserved."""
+    is_reserved = is_verdict_reserved(trial)
+    if trial.verdict == NO_COST or (is_reserved and not was_asked):
+        return None
+    return Charge(ChargeKind.KILLED if is_reserved else ChargeKind.WASTED, "verdict", trial.model, 1, trial.verdict)
+
+
 class ModelAccount:
     """Sums of one model."""
 

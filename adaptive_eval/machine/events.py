@@ -180,12 +180,10 @@ class GradingCutOff(NamedTuple):
 
 
 class VerdictWasted(NamedTuple):
-    """A reply of a judge was lost on the way."""
+    """A reply of a judge was lost on the way: it is asked for again if the caps allow it (`Allow` follows)."""
 
     key: Key
     cost: Cost
-    may_retry: bool = True
-    """Whether it is to be asked for again if the caps allow it: `Allow` follows."""
 
 
 class Capacity(NamedTuple):

@@ -20,7 +20,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Cause, Cost
 from adaptive_eval.machine.alarms import Alarms, alarm_note
 from adaptive_eval.machine.caps import Caps
-from adaptive_eval.machine.charges import Account, Charge, ChargeKind, sum_costs
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind, earlier_verdict, sum_costs
 from adaptive_eval.machine.derived import DerivedRecords
 from adaptive_eval.machine.events import (
     Abort,
@@ -431,11 +431,11 @@ class Machine:
         trial = answer.trial
         self.table.add(trial)
         self._places[trial.key] = answer.seq
-        after, charge = trial._replace(state=JUDGING, verdict=reserve), self._verdict_charge(answer)
+        after = trial._replace(state=JUDGING, verdict=reserve)
         self.account.add_outside(reserve)
         self.table.move(after, is_charged=True)
         if trial.verdict != NO_COST or reserve != NO_COST:
-            self._write_at(answer.seq, after, charge)
+            self._write_at(answer.seq, after, earlier_verdict(trial, was_asked=answer.was_asked))
         else:
             self._to_judge.append(after.key)
 
@@ -444,15 +444,8 @@ class Machine:
         trial = answer.trial._replace(verdict=NO_COST)
         if trial.state is not JUDGING or answer.trial.verdict == NO_COST:
             return answer
-        self._write_at(answer.seq, trial, self._verdict_charge(answer))
+        self._write_at(answer.seq, trial, earlier_verdict(answer.trial, was_asked=answer.was_asked))
         return answer._replace(trial=trial)
-
-    def _verdict_charge(self, answer: Ungraded) -> Charge | None:
-        """The charge for an earlier verdict on an answer, which the account has already; None if nobody was asked."""
-        trial, is_open = answer.trial, answer.trial.state is JUDGING
-        if trial.verdict == NO_COST or (is_open and not answer.was_asked):
-            return None
-        return Charge(ChargeKind.KILLED if is_open else ChargeKind.WASTED, "verdict", trial.model, 1, trial.verdict)
 
     def _write_at(self, seq: int, trial: Trial, charge: Charge | None = None) -> None:
         """Write a row in its place, and a charge with it."""
@@ -775,8 +768,7 @@ class Machine:
         charge = Charge(ChargeKind.LOST, "verdict", model, 1, event.cost, estimated=not self.caps.are_set)
         self.account.charge(charge)
         self._write(charge)
-        if event.may_retry:
-            self._permits[self.seq].append((event.key, model))
+        self._permits[self.seq].append((event.key, model))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

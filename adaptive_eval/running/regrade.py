@@ -34,7 +34,7 @@ from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import GraderOptions, with_marks
-from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.charges import Charge, earlier_verdict, is_verdict_reserved
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
@@ -184,17 +184,11 @@ class _Regrading:
         asked = verdicts_asked(self._store.reader)
         state_list = ", ".join(f"'{state.value}'" for state in (JUDGING, DONE, UNGRADED))
         for _, trial in chain.from_iterable(self._store.reader.batches(f"state IN ({state_list})")):
-            if trial.verdict != NO_COST:
-                if trial.state is not JUDGING:
-                    self._charges.append(self._verdict_charge(ChargeKind.WASTED, trial))
-                elif asked > 0:
-                    asked -= 1
-                    self._charges.append(self._verdict_charge(ChargeKind.KILLED, trial))
+            if (charge := earlier_verdict(trial, was_asked=asked > 0)) is not None:
+                self._charges.append(charge)
+            asked -= is_verdict_reserved(trial)
             self._before[trial.key] = trial.category
             yield trial
-
-    def _verdict_charge(self, kind: ChargeKind, trial: Trial) -> Charge:
-        return Charge(kind, "verdict", trial.model, 1, trial.verdict)
 
     def _write(
         self, done: Regraded, thresholds: ThresholdsFrozen | None, arguments: tuple[str, ...] | None

@@ -20,7 +20,7 @@ from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Reason, Verdict
 from adaptive_eval.machine.alarms import StopOn
-from adaptive_eval.machine.charges import Account, Charge, ChargeKind, sum_costs
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind, is_verdict_reserved, sum_costs
 from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import (
@@ -40,7 +40,7 @@ from adaptive_eval.machine.records import (
     Record,
 )
 from adaptive_eval.machine.replay import Stage, has_counted_repeats, replay_steps
-from adaptive_eval.machine.trial import JUDGING, Key, Trial
+from adaptive_eval.machine.trial import Key, Trial
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes.answers import standing_alarms
 from adaptive_eval.running.driver import Aborted, Driver
@@ -222,10 +222,9 @@ async def _regrade(driver: Driver, setting: Setting, reserve_of: ReserveOf, aske
     while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
         answers = []
         for seq, trial in rows:
-            was_asked = _is_reserved(trial) and asked > 0
-            asked -= was_asked
             reserve = NO_COST if trial.kinds & AnswerKind.UNANSWERED else reserve_of(trial)
-            answers.append(Ungraded(seq, trial, reserve, was_asked))
+            answers.append(Ungraded(seq, trial, reserve, was_asked=asked > 0))
+            asked -= is_verdict_reserved(trial)
         machine = Machine(setting, seq=store.last_seq, spent=spent, has_grades=reader.has_grades())
         machine.ungraded = ungraded
         await driver.run(machine, [driver.tick(machine), Regrade(answers)])
@@ -244,14 +243,9 @@ def _spent(reader: LogReader, models: Collection[int], asked: int) -> Cost:
     may have asked for the first `asked`."""
     answers, account = reader.known_answers(models, END_OF_LOG), Account()
     account.add_outside(reader.spent())
-    for trial in islice((trial for trial in answers if _is_reserved(trial)), asked, None):
+    for trial in islice((trial for trial in answers if is_verdict_reserved(trial)), asked, None):
         account.add_outside(trial.verdict.times(-1))
     return account.total
-
-
-def _is_reserved(trial: Trial) -> bool:
-    """Whether costs are reserved for a verdict on an answer."""
-    return trial.state is JUDGING and trial.verdict != NO_COST
 
 
 def verdicts_asked(reader: LogReader) -> int:
