@@ -34,9 +34,6 @@ from adaptive_eval.config.planning import longest_prompts, trial_cost
 from adaptive_eval.config.prepare import PreparedRun, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
-from adaptive_eval.core import Bench, Budget, Controller, Outcome, Plan
-from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.types import NO_COST, Cost, Reason
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
@@ -161,7 +158,6 @@ class _Start:
 
     async def _carry_on(self, prepared: PreparedRun, store: RunStore, interrupts: StopSource) -> Ended:
         """Request what a run lacks, to its end."""
-        solve_boundary(prepared.plan)
         reader = RunReader(store.reader)
         async with AsyncExitStack() as stack:
             beside = RunReader.open(store.directory)  # the other one is used by the thread that writes
@@ -492,15 +488,3 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
             "If nothing is wrong, resume with --set stopping.on_alarm=never",
         ]
     )
-
-
-def solve_boundary(plan: Plan) -> None:
-    """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second, and
-    would stop the loop of a run for so long."""
-    bench = Bench(models=2, questions=plan.drawn or 1, weights=plan.bench.weights)
-    plain = replace(
-        plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None, before=None
-    )
-    toy = Controller(plain)
-    while not toy.looks:
-        toy.tell([Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in toy.ask(plan.trials.max)])
