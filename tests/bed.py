@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from fakes import QUESTIONS, SKILLS, FakeEndpoint, FakeGrading, plan
+from fakes import QUESTIONS, SKILLS, FakeEndpoint, FakeGrading, describe_look, plan
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost, Reason
@@ -123,6 +123,8 @@ class MachineBed:
                 self.plan,
                 tuple(numbers),
                 slots=dict.fromkeys(numbers, self.first_slots),
+                seed=lambda model, question, number: number,
+                describe=describe_look,
                 samples=dict.fromkeys(numbers, self.samples),
                 verdicts_at_once=self.grading.at_once,
             )

@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
+from fakes import describe_look
 
 from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
 from adaptive_eval.core.optimal import Optimal
@@ -308,6 +309,7 @@ class World:
             questions=[f"q{number}" for number in range(self.questions)],
             alarms=AlarmSettings("all", dict.fromkeys(roster, Sampled(1.0))),
             seed=lambda model, question, number: number if number < 6 else number + 100,
+            describe=describe_look,
         )
 
 

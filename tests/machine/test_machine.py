@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from fakes import describe_look
 from scripted import Disk
 
 from adaptive_eval.core import Bench, Budget, Cost, Pace, Plan, Reason, Trials
@@ -51,7 +52,8 @@ def setting(**changes: object) -> Setting:
     bench = Bench(3, 3, np.array([0.0, 1.0]), worst_cost=(Cost(10),) * 3, together=together)
     options = {name: changes.pop(name) for name in ("slots", "samples", "seed") if name in changes}
     plan = Plan(bench, **(settings | changes))  # type: ignore[arg-type]
-    return Setting(plan, (0, 1, 2), **{"slots": dict.fromkeys(range(3), 100), **options})  # type: ignore[arg-type]
+    options = {"slots": dict.fromkeys(range(3), 100), "seed": lambda *key: key[2], **options}
+    return Setting(plan, (0, 1, 2), describe=describe_look, **options)  # type: ignore[arg-type]
 
 
 class Played:
