@@ -109,7 +109,7 @@ def configured(folder: Path, questions: int, answers: int) -> Path:
 def begin(config: Path, directory: Path, answers: int) -> int:
     """The run with its first round, in the order in which answers come: trial by trial over all models."""
     prepared, number = prepare(load_config(config)), 0
-    with closing(RunStore.open(directory, prepared.header).store) as store:
+    with closing(RunStore.open(directory, prepared.header)) as store:
         store.append(note_of(RunStarted(0, os.getpid(), "localhost", "", {}), {}))
         trials = answered(prepared, answers)
         while batch := list(islice(trials, AT_ONCE)):

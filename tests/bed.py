@@ -6,19 +6,19 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from fakes import QUESTIONS, SKILLS, FakeEndpoint, FakeGrading, plan
+from fakes import QUESTIONS, SKILLS, FakeEndpoint, FakeGrading, describe_look, plan
 
 from adaptive_eval.core import Plan
 from adaptive_eval.core.types import Cost, Reason
 from adaptive_eval.endpoints.types import Answer, Endpoint, Message, Prompt
-from adaptive_eval.machine.driver import Driver
 from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import LookTaken, Note
 from adaptive_eval.machine.replay import Stage
-from adaptive_eval.machine.resume import begin
 from adaptive_eval.machine.supply import AskedModel, EndpointClient, EndpointSupply, Supply
 from adaptive_eval.questions.types import Question
+from adaptive_eval.running.driver import Driver
+from adaptive_eval.running.resume import begin
 from adaptive_eval.store.header import Json, RunHeader
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.store.write import RunStore
@@ -69,6 +69,13 @@ class Remembering:
     def on_charge(self, charge: object) -> None: ...
 
 
+class NoReporter:
+    """Makes no report."""
+
+    def draft(self, machine: Machine, *, is_over: bool) -> None:
+        return None
+
+
 def cost_of(answer: Answer) -> Cost:
     return Cost(answer.prompt_tokens + answer.completion_tokens)
 
@@ -100,7 +107,7 @@ class MachineBed:
 
     async def start_or_stop(self, during: Callable[[Driver], object] | None = None) -> Machine | None:
         """The same; None if it was stopped before all was replayed."""
-        store, _ = RunStore.open(self.directory, self.header)
+        store = RunStore.open(self.directory, self.header)
         with closing(store):
             driver = Driver(
                 store,
@@ -109,19 +116,22 @@ class MachineBed:
                 self.clock,
                 patience=self.patience,
                 observer=self.observer,
+                reporter=NoReporter(),
             )
             numbers = range(len(SKILLS))
             setting = Setting(
                 self.plan,
                 tuple(numbers),
                 slots=dict.fromkeys(numbers, self.first_slots),
+                seed=lambda model, question, number: number,
+                describe=describe_look,
                 samples=dict.fromkeys(numbers, self.samples),
                 verdicts_at_once=self.grading.at_once,
             )
             driver.use(dict.fromkeys(numbers, self.supply(driver)))
             if during is not None:
                 during(driver)
-            machine, first = await begin(driver, store, store.reader, [Stage(setting)])
+            machine, first = await begin(driver, [Stage(setting)])
             try:
                 self.reason: Reason | None = machine and await driver.run(machine, first)
             finally:

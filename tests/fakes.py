@@ -10,7 +10,7 @@ from adaptive_eval.base.errors import EndpointError, GraderError
 from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
-from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.core.types import NO_COST, Cost, Look
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Health, Prompt, ReplicaStats, RetryGate
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.machine.usage import TrialUsage
@@ -137,6 +137,12 @@ def plan(**changes: object) -> Plan:
     bench = Bench(len(SKILLS), len(QUESTIONS), [0.0, 1.0], (Cost(tokens=20),) * len(SKILLS))  # type: ignore[arg-type]
     settings: dict[str, object] = {"trials": TRIALS, "pace": Pace(lookahead=1), "budget": Budget()}
     return Plan(bench, **(settings | changes))  # type: ignore[arg-type]
+
+
+def describe_look(look: Look) -> dict[str, object]:
+    """The results of a look, without names."""
+    pairs = [[pair.first, pair.second, pair.verdict.value, pair.z, pair.boundary] for pair in look.comparisons]
+    return {"trials": list(look.trials), "order": list(look.order), "tiers": list(look.tiers), "pairs": pairs}
 
 
 HEADER = RunHeader(

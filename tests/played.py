@@ -71,9 +71,8 @@ class Played:
     sums_every: int = 100_000
 
     def __post_init__(self) -> None:
-        opened = RunStore.open(self.directory, self.plan.header)
-        self.store = opened.store
-        if opened.is_resumed and self.store.reader.configurations()[-1] != self.plan.header.configuration:
+        self.store = RunStore.open(self.directory, self.plan.header)
+        if self.store.is_resumed and self.store.reader.configurations()[-1] != self.plan.header.configuration:
             self.store.change_settings(self.plan.header, [])
         self.controller = Controller(self.plan.plan)
         numbers = self.store.reader.models()
@@ -84,7 +83,7 @@ class Played:
         self._rng = np.random.default_rng(1)
         self._keys = [question.id for question in self.plan.questions]
         looks = [*self.controller.take(self._stored()), *self.controller.tell(())]
-        begun = RunResumed if opened.is_resumed else RunStarted
+        begun = RunResumed if self.store.is_resumed else RunStarted
         self.commit([], looks, [begun(self.store_trials)])
 
     def step(self, trials: int = 20) -> list[Look]:

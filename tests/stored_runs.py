@@ -50,7 +50,7 @@ def store_records(
     """Store trials and events in a new run, or at the end of the one that is there, with new settings if `header` has
     others; returns its directory."""
     remaining = iter(records)
-    with closing(RunStore.open(directory, header).store) as store:
+    with closing(RunStore.open(directory, header)) as store:
         if store.reader.configurations()[-1] != header.configuration:
             store.change_settings(header, [])
         models, questions = store.reader.models(), store.reader.questions()

@@ -27,10 +27,10 @@ from adaptive_eval.report.warnings import remedies, sampling_sentences
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
 from adaptive_eval.running.beginning import load_starting_point
+from adaptive_eval.running.chosen import ChosenRun
 from adaptive_eval.running.health import check_endpoints, check_graders, check_without_starting
 from adaptive_eval.running.imported_grades import require_agreement
 from adaptive_eval.running.rehearsal import TriedAnswer, keep_answers, try_answers
-from adaptive_eval.running.remembered import ChosenRun
 from adaptive_eval.show.text import NEXT, dollars
 
 QUESTION = "Do the models answer? The dry run asks every model, and grades what it answers."

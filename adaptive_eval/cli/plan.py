@@ -13,7 +13,7 @@ from adaptive_eval.base.files import write_atomic
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.cli.progress import Progress
 from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_config import read_config
+from adaptive_eval.cli.typed_config import read_run
 from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, with_typed_options
 from adaptive_eval.config.checks import WORTH_DRAWING, may_draw
 from adaptive_eval.config.first_round import is_in_vain
@@ -28,7 +28,6 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.warnings import is_alarmed
 from adaptive_eval.report.words import optimizing_in_words, run_in_words
-from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.show.forecast import answer_line, forecast_lines
 from adaptive_eval.show.text import NEXT
 from adaptive_eval.study.forecast import make_forecast
@@ -68,11 +67,8 @@ def plan(
     with report_errors():
         if json is not None and (json.is_dir() or not json.parent.is_dir()):
             raise ConfigError(f"--json must be a file in an existing folder, but got {json}")
-        _, load = read_config(config, options, overrides or ())
-        chosen = choose_run(load, overrides or (), None, fresh=False)
+        _, chosen = read_run(config, options, overrides or ())
         prepared, obstacle = chosen.prepared, chosen.obstacle
-        if chosen.remembered:
-            typer.echo(remembered_note(chosen.remembered), err=True)
         with Progress(1.0) as progress:
             forecast = make_forecast(prepared, progress.to, pilot, simulations, seed)
         results, alarmed = _read_results(chosen.directory)

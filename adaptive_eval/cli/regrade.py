@@ -16,9 +16,9 @@ from adaptive_eval.config.load import holds_questions, load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.report.lines import Scale, safe_name, several
 from adaptive_eval.report.needs import UNDECIDED, cost_to_go_on, ends_by_alarm
+from adaptive_eval.running.chosen import remembered_note, remembered_settings, without_undone
 from adaptive_eval.running.regrade import Regraded
 from adaptive_eval.running.regrade import regrade as regrade_run
-from adaptive_eval.running.remembered import remembered_note, remembered_settings, without_undone
 
 MAX_NAME_WIDTH = 40
 """Characters of a model's name."""

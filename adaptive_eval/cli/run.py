@@ -13,7 +13,7 @@ import typer
 
 from adaptive_eval.base.errors import ConfigError, ExitCode, RunChanged
 from adaptive_eval.cli.shared import Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_config import read_config
+from adaptive_eval.cli.typed_config import read_run
 from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, with_typed_options
 from adaptive_eval.config.prepare import PreparedRun
 from adaptive_eval.config.run import RunConfig
@@ -24,7 +24,6 @@ from adaptive_eval.report.needs import cost_to_go_on
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results_file import read_results
 from adaptive_eval.running.event_loop import run_to_end
-from adaptive_eval.running.remembered import choose_run, remembered_note
 from adaptive_eval.running.start import execute
 from adaptive_eval.show.displays import DisplayKind, open_display
 from adaptive_eval.supplies.opening import OpenRemote
@@ -83,11 +82,8 @@ def run(
     with report_errors():
         if start_servers and (not dry_run or ray is not None):
             raise ConfigError("--start-servers needs --dry-run, and cannot be used with --ray")
-        typed, load = read_config(config, options, overrides or (), run_dir, fresh=fresh)
-        chosen = choose_run(load, overrides or (), run_dir, fresh)
+        typed, chosen = read_run(config, options, overrides or (), run_dir, fresh=fresh)
         prepared, directory = chosen.prepared, chosen.directory
-        if chosen.remembered:
-            typer.echo(remembered_note(chosen.remembered), err=True)
         if print_config:
             if typed is None:
                 raise ConfigError(f"{config} is the configuration; --print-config is for those of --model and others")
@@ -120,7 +116,7 @@ def run(
         place = ["--run-dir", str(directory)] if run_dir is None and "~" in directory.name else []
         prepared = replace(prepared, arguments=(*shlex.split(command)[2:], *place))
         with _open_sites(ray, prepared.config) as sites:
-            running = execute(prepared, directory, live_display, live_display.ended, sites=sites, ask_again=ask_again)
+            running = execute(prepared, directory, live_display, sites=sites, ask_again=ask_again)
             with _naming_config(config_words):
                 code = run_to_end(running)
     raise typer.Exit(code)

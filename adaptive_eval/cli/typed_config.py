@@ -7,7 +7,7 @@ else from the server's list of models.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from adaptive_eval.questions import Question, load_questions
 from adaptive_eval.questions.types import FORMATS
 from adaptive_eval.report.lines import safe_line, safe_name
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.running.chosen import ChosenRun, choose_run, remembered_note
 from adaptive_eval.store.locate import newest_directory
 
 _ALIAS = re.compile(r"(?P<name>[^=/]+)=(?P<model>.+)")
@@ -70,19 +71,21 @@ class TypedConfig(NamedTuple):
         return settings_text(self.settings, [*self.overrides, *overrides])
 
 
-def read_config(
+def read_run(
     config: Path, options: ConfigOptions, overrides: Sequence[str], run_dir: Path | None = None, *, fresh: bool = False
-) -> tuple[TypedConfig | None, Callable[[Sequence[str]], RunConfig]]:
-    """What the options stand for, None beside a configuration; and what loads the settings with those of `--set`.
+) -> tuple[TypedConfig | None, ChosenRun]:
+    """What the options stand for, None beside a configuration; and the run with these settings.
 
     Prints what was chosen. May ask servers for their models.
     """
     typed = _read_options(config, options, overrides, run_dir, fresh=fresh)
-    if typed is None:
-        return None, partial(load_config, config)
-    for note in typed.notes:
+    for note in () if typed is None else typed.notes:
         typer.echo(note, err=True)
-    return typed, typed.load
+    load = partial(load_config, config) if typed is None else typed.load
+    chosen = choose_run(load, overrides, run_dir, fresh)
+    if chosen.remembered:
+        typer.echo(remembered_note(chosen.remembered), err=True)
+    return typed, chosen
 
 
 def _read_options(

@@ -7,7 +7,7 @@ from itertools import chain
 import typer
 
 from adaptive_eval.cli.shared import MAX_LINE, Overrides, report_errors, typed_command
-from adaptive_eval.cli.typed_config import read_config
+from adaptive_eval.cli.typed_config import read_run
 from adaptive_eval.cli.typed_options import ConfigOptions, ConfigOrQuestions, with_typed_options
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.first_round import is_in_vain
@@ -17,7 +17,6 @@ from adaptive_eval.questions import repeated_questions
 from adaptive_eval.report.lines import safe_line
 from adaptive_eval.report.words import optimizing_in_words, promise_of, run_in_words
 from adaptive_eval.running.answer_keys import check_keys
-from adaptive_eval.running.remembered import choose_run, remembered_note
 
 QUESTION = "Is the configuration correct?"
 
@@ -35,11 +34,8 @@ def validate(
     task of Inspect, as for `run`: then a --model without #MODEL is looked up on its server.
     """
     with report_errors():
-        _, load = read_config(config, options, overrides or ())
-        chosen = choose_run(load, overrides or (), None, fresh=False)
+        _, chosen = read_run(config, options, overrides or ())
         prepared, obstacle = chosen.prepared, chosen.obstacle
-        if chosen.remembered:
-            typer.echo(remembered_note(chosen.remembered), err=True)
         answer_keys = asyncio.run(check_keys(prepared))
     max_trials = len(prepared.config.asked) * len(prepared.questions) * prepared.config.trials.max
     max_trials = min(max_trials, prepared.config.budget.trials or max_trials)

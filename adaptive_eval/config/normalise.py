@@ -37,7 +37,7 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     path = _resolve_path(document, keys, place)
     if path is None:
         return
-    if not text.strip():  # `running.remembered` leaves out what undoes something
+    if not text.strip():  # `running.chosen` leaves out what undoes something
         hint = "to change what the file says, give one, or null if the key may have none (--set budget.usd=null)"
         rule = "has no value, which would undo a --set of an earlier start, but there is none"
         document.refuse(path, rule, hint, place=place)

@@ -57,9 +57,9 @@ def label_state(session: LabelSession) -> dict[str, object]:
         return {"over": True, "place": 0, "number": 0, "given": None, "texts": [], "fields": []}
     return {
         "over": False,
-        "place": current.place,
-        "number": current.number,
-        "given": current.earlier_label,
+        "place": session.place,
+        "number": session.number,
+        "given": session.earlier_label,
         "texts": [{"name": name, "text": text} for name, text in current.texts.items()],
         "fields": [field._asdict() for field in current.fields],
     }
@@ -116,8 +116,7 @@ class LabellingSite:
 
     def _carry_out(self, action: str, place: str, label: str) -> dict[str, object]:
         """Act on the current answer; ignore an action on another place, for example from an outdated page."""
-        current = self._session.current
-        if place == str(0 if current is None else current.place):
+        if place == str(self._session.place):
             if action == "label":
                 self._session.label(label)
             elif action == "skip":

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from adaptive_eval.core.account import trial_reserve
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.machine.charges import Account
+from adaptive_eval.machine.charges import Account, sum_costs
 from adaptive_eval.machine.events import Setting
 from adaptive_eval.machine.table import TrialTable
 from adaptive_eval.machine.trial import Key, Trial
@@ -75,10 +75,8 @@ class Caps:
 
     def _unproven_verdicts(self) -> Cost:
         """The reserves of verdicts in flight, until one was given in this start."""
-        reserved, trials = NO_COST, self._table.trials
-        for key in () if self.has_verdict else self._judging:
-            reserved = reserved.plus(trials[key].verdict if key in trials else NO_COST)
-        return reserved
+        trials, asked = self._table.trials, () if self.has_verdict else self._judging
+        return sum_costs(trials[key].verdict for key in asked if key in trials)
 
 
 def _unforeseen(reserved: Cost) -> Cost:

@@ -8,7 +8,9 @@ USD and GPU seconds are summed in whole trillionths, so that a released reserve 
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from enum import StrEnum
+from functools import reduce
 from typing import NamedTuple
 
 from adaptive_eval.core.rounds import WholeSums
@@ -17,6 +19,11 @@ from adaptive_eval.machine.trial import DONE, HELD, JUDGING, UNGRADED, Trial
 
 NO_MODEL = -1
 """Model of a charge that belongs to no model, such as the baseline's verdicts."""
+
+
+def sum_costs(costs: Iterable[Cost]) -> Cost:
+    """The sum of costs, in their order."""
+    return reduce(Cost.plus, costs, NO_COST)
 
 
 class ChargeKind(StrEnum):
@@ -50,6 +57,20 @@ class Charge(NamedTuple):
     cost: Cost
     estimated: bool = False
     """Whether no cap counts it: then it is the mean cost of answers."""
+
+
+def is_verdict_reserved(trial: Trial) -> bool:
+    """Whether costs are reserved for a verdict on an answer."""
+    return trial.state is JUDGING and trial.verdict != NO_COST
+
+
+def earlier_verdict(trial: Trial, *, was_asked: bool) -> Charge | None:
+    """The charge for an earlier verdict on an answer that is graded again; None if there is none. `was_asked`: whether
+    a killed start may have asked a judge for one that is reserved."""
+    is_reserved = is_verdict_reserved(trial)
+    if trial.verdict == NO_COST or (is_reserved and not was_asked):
+        return None
+    return Charge(ChargeKind.KILLED if is_reserved else ChargeKind.WASTED, "verdict", trial.model, 1, trial.verdict)
 
 
 class ModelAccount:

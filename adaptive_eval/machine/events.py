@@ -16,12 +16,6 @@ from adaptive_eval.machine.trial import GradeDetails, Key, Request, Trial
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
-def describe_look(look: Look) -> Json:
-    """The results of a look, without names."""
-    pairs = [[pair.first, pair.second, pair.verdict.value, pair.z, pair.boundary] for pair in look.comparisons]
-    return {"trials": list(look.trials), "order": list(look.order), "tiers": list(look.tiers), "pairs": pairs}
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """All that decides besides the log. Models are the numbers of the store."""
@@ -32,6 +26,10 @@ class Setting:
     """The model at each position of the core."""
     slots: Mapping[int, int]
     """Requests of each model that may be in flight; 0: until a server is up."""
+    seed: Callable[[int, int, int], int]
+    """The seed of a trial, by model, question and number: those of a request must follow each other."""
+    describe: Callable[[Look], Json]
+    """Turns a look into plain values."""
     samples: Mapping[int, int] = field(default_factory=dict)
     """Most trials per request, by model; default 1."""
     remembers: frozenset[int] = frozenset()
@@ -50,12 +48,7 @@ class Setting:
     """The benchmark of each question; empty if there is one."""
     questions: Sequence[str] = ()
     """The key of each question."""
-    alarms: AlarmSettings | None = None
-    """None: no alarm is raised but those of the core."""
-    seed: Callable[[int, int, int], int] = lambda model, question, number: number
-    """The seed of a trial: those of a request must follow each other."""
-    describe: Callable[[Look], Json] = describe_look
-    """Turns a look into plain values."""
+    alarms: AlarmSettings = field(default_factory=AlarmSettings)
     verdicts_stand: bool = True
     """Whether the verdicts of the stage before this one stand."""
 
@@ -81,8 +74,6 @@ class Opened(NamedTuple):
     """Trials that a supply still has, from an earlier start."""
     kept: Collection[Key] = ()
     """Trials that a batch service has, of models that the run does not have now: they stay reserved."""
-    killed: bool = True
-    """Whether the others may have been generated."""
     last: int = 0
     """The newest sequence number, also of what has no row any more."""
     is_explained: bool = True
@@ -183,12 +174,10 @@ class GradingCutOff(NamedTuple):
 
 
 class VerdictWasted(NamedTuple):
-    """A reply of a judge was lost on the way."""
+    """A reply of a judge was lost on the way: it is asked for again if the caps allow it (`Allow` follows)."""
 
     key: Key
     cost: Cost
-    may_retry: bool = True
-    """Whether it is to be asked for again if the caps allow it: `Allow` follows."""
 
 
 class Capacity(NamedTuple):

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class RequestFailure(StrEnum):
-    """Why a request has no answer. A supply names it; what follows is in `FOLLOW_UP`."""
+    """Why a request has no answer. A supply names it; what follows is in `follow_up`."""
 
     REFUSED = "refused"
     """Its servers refuse it, and would refuse it again."""
@@ -32,16 +32,8 @@ class FollowUp(StrEnum):
     END_RUN = "end the run"
 
 
-FOLLOW_UP: dict[RequestFailure, FollowUp] = {
-    RequestFailure.REFUSED: FollowUp.SET_ASIDE,
-    RequestFailure.COPIED: FollowUp.SET_ASIDE,
-    RequestFailure.UNAVAILABLE: FollowUp.SET_ASIDE,
-    RequestFailure.NOT_ALLOWED: FollowUp.ASK_AGAIN,
-    RequestFailure.CUT_OFF: FollowUp.ASK_AGAIN,
-    RequestFailure.NOT_SENT: FollowUp.ASK_AGAIN,
-    RequestFailure.LOST: FollowUp.ASK_AGAIN,
-    RequestFailure.GONE: FollowUp.ASK_AGAIN,
-}
+LASTING = frozenset({RequestFailure.REFUSED, RequestFailure.COPIED, RequestFailure.UNAVAILABLE})
+"""Failures that further requests would meet as well; after all others the trials are asked again."""
 MAY_HAVE_COST = frozenset({RequestFailure.CUT_OFF, RequestFailure.LOST, RequestFailure.GONE})
 """Failures after which an answer may have been generated that nobody gets."""
 
@@ -52,11 +44,9 @@ def follow_up(kind: RequestFailure, *, has_answered: bool, is_paused: bool) -> F
     Nobody waits for a paused model, so its failure is not held against it. A refusal of the very first request means
     that the configuration is wrong.
     """
-    if is_paused:
+    if is_paused or kind not in LASTING:
         return FollowUp.ASK_AGAIN
-    if kind is RequestFailure.REFUSED and not has_answered:
-        return FollowUp.END_RUN
-    return FOLLOW_UP[kind]
+    return FollowUp.END_RUN if kind is RequestFailure.REFUSED and not has_answered else FollowUp.SET_ASIDE
 
 
 REFUSALS_SECONDS = 2.0

@@ -12,7 +12,7 @@ from adaptive_eval.core.plan import Plan
 from adaptive_eval.core.stages import StageBefore
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Outcome, SetAside
 from adaptive_eval.machine.alarms import Alarms, core_alarm_note
-from adaptive_eval.machine.charges import Account, Charge, ChargeKind
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind, sum_costs
 from adaptive_eval.machine.derived import DerivedRecords
 from adaptive_eval.machine.events import Setting, StageBegun
 from adaptive_eval.machine.records import ALARM, CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note, Row
@@ -61,11 +61,9 @@ class LoggedCore:
 
     def _new_controller(self, setting: Setting, plan: Plan, outside: tuple[int, Cost] = (0, NO_COST)) -> Controller:
         """A core for these settings, which is told of models whose answers repeat."""
-        find_void = None
-        if (alarms := setting.alarms) is not None:
-            opening = dict(zip(setting.roster, plan.opening, strict=True))
-            self._alarms.use(alarms, setting.questions, opening, plan.bench.weights)
-            find_void = partial(self._find_void, setting.roster)
+        opening = dict(zip(setting.roster, plan.opening, strict=True))
+        self._alarms.use(setting.alarms, setting.questions, opening, plan.bench.weights)
+        find_void = partial(self._find_void, setting.roster)
         return Controller(plan, outside_plan=outside, settles_losses=False, find_void=find_void)
 
     def _find_void(
@@ -200,11 +198,8 @@ class LoggedCore:
             {at: self._counted.pop(model) for model, at in position.items() if model in self._counted},
         )
         removed = [account for model, account in self._account.models.items() if model not in setting.roster]
-        cost, charged = NO_COST, NO_COST
-        for account in removed:
-            cost = cost.plus(account.paid.cost)
-        for account in self._account.models.values():
-            charged = charged.plus(account.charged.cost)
+        cost = sum_costs(account.paid.cost for account in removed)
+        charged = sum_costs(account.charged.cost for account in self._account.models.values())
         is_capped = self.setting.plan.budget.bought
         outside = sum(account.answers for account in removed), cost.plus(charged) if is_capped else cost
         self._use(setting, self._new_controller(setting, replace(setting.plan, before=stage), outside))

@@ -20,7 +20,7 @@ from adaptive_eval.core.controller import Controller
 from adaptive_eval.core.types import NO_COST, Cause, Cost
 from adaptive_eval.machine.alarms import Alarms, alarm_note
 from adaptive_eval.machine.caps import Caps
-from adaptive_eval.machine.charges import Account, Charge, ChargeKind
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind, earlier_verdict, sum_costs
 from adaptive_eval.machine.derived import DerivedRecords
 from adaptive_eval.machine.events import (
     Abort,
@@ -385,14 +385,10 @@ class Machine:
         for model, trials in lost.items():
             for trial in trials:
                 self.account.enter(trial, -1)
-            dropped = [Dropped(trial.key) for trial in trials]
-            if event.killed:
-                charge = self._charge(ChargeKind.KILLED, model, [trial.cost for trial in trials])
-                self._write(charge, *dropped)
-            else:
-                self._write(*dropped)
+            charge = self._charge(ChargeKind.KILLED, model, [trial.cost for trial in trials])
+            self._write(charge, *(Dropped(trial.key) for trial in trials))
         for model, number in event.in_flight.items():
-            if number and event.killed:
+            if number:
                 self._write(self._charge_in_flight(model, number))
         if is_unjudged and not (self._stop or self._is_out_of_time):  # the caps do not pay for their verdicts
             self.controller.end_over_budget()
@@ -435,11 +431,11 @@ class Machine:
         trial = answer.trial
         self.table.add(trial)
         self._places[trial.key] = answer.seq
-        after, charge = trial._replace(state=JUDGING, verdict=reserve), self._verdict_charge(answer)
+        after = trial._replace(state=JUDGING, verdict=reserve)
         self.account.add_outside(reserve)
         self.table.move(after, is_charged=True)
         if trial.verdict != NO_COST or reserve != NO_COST:
-            self._write_at(answer.seq, after, charge)
+            self._write_at(answer.seq, after, earlier_verdict(trial, was_asked=answer.was_asked))
         else:
             self._to_judge.append(after.key)
 
@@ -448,15 +444,8 @@ class Machine:
         trial = answer.trial._replace(verdict=NO_COST)
         if trial.state is not JUDGING or answer.trial.verdict == NO_COST:
             return answer
-        self._write_at(answer.seq, trial, self._verdict_charge(answer))
+        self._write_at(answer.seq, trial, earlier_verdict(answer.trial, was_asked=answer.was_asked))
         return answer._replace(trial=trial)
-
-    def _verdict_charge(self, answer: Ungraded) -> Charge | None:
-        """The charge for an earlier verdict on an answer, which the account has already; None if nobody was asked."""
-        trial, is_open = answer.trial, answer.trial.state is JUDGING
-        if trial.verdict == NO_COST or (is_open and not answer.was_asked):
-            return None
-        return Charge(ChargeKind.KILLED if is_open else ChargeKind.WASTED, "verdict", trial.model, 1, trial.verdict)
 
     def _write_at(self, seq: int, trial: Trial, charge: Charge | None = None) -> None:
         """Write a row in its place, and a charge with it."""
@@ -471,8 +460,6 @@ class Machine:
 
     def _drop(self, trials: Sequence[Trial], *first: Record) -> None:
         """Remove the rows of trials in flight: they are asked again, or lost for this start."""
-        if not trials:
-            return
         model = trials[0].model
         rows = [Dropped(trial.key) for trial in trials] if self._has_rows_in_flight(model) else []
         if first or rows:
@@ -518,8 +505,7 @@ class Machine:
 
     def _forget_queue(self, model: int) -> None:
         for key in self._queues[model]:
-            if (trial := self.trials.get(key)) is not None and trial.state is QUEUED:
-                self.table.move(trial._replace(state=LOST))
+            self.table.move(self.trials[key]._replace(state=LOST))
         self._queues[model].clear()
 
     def _fill_all(self) -> None:
@@ -553,10 +539,7 @@ class Machine:
             max_trials = int(self._bring_forward(model))
         state, needed = RESERVED if self._has_rows_in_flight(model) else RUNNING, NO_COST
         while queue and len(batch) < max_trials:
-            trial = self.trials.get(queue[0])
-            if trial is None or trial.state is not QUEUED:
-                queue.popleft()
-                continue
+            trial = self.trials[queue[0]]
             if batch and (not self._follows(batch[-1], trial) or len(batch) >= self._most_together(trial)):
                 break
             trial = trial._replace(state=state, cost=self.caps.reserve(model), verdict=self.caps.verdict_reserve(trial))
@@ -569,7 +552,7 @@ class Machine:
     def _bring_forward(self, model: int) -> bool:
         """Bring the trial that may be sent to a model without grades to the front of its queue, if there is one."""
         queue, trials = self._queues[model], self.trials
-        queued = [trial for key in queue if (trial := trials.get(key)) is not None and trial.state is QUEUED]
+        queued = [trials[key] for key in queue]
         held = [trial for trial in trials.values() if trial.model == model and trial.state in HELD]
         if (first := self._first_grades.first_to_send(queued, held)) is None:
             return False
@@ -689,10 +672,8 @@ class Machine:
 
     def _charge(self, kind: ChargeKind, model: int, reserved: Sequence[Cost]) -> Charge:
         """Charge answers at what was reserved for them, or at the mean cost of answers if no cap counts them."""
-        cost = NO_COST
-        for reserve in reserved if self.caps.are_set else [self.account.mean_cost(model)] * len(reserved):
-            cost = cost.plus(reserve)
-        return self._new_charge(kind, model, len(reserved), cost)
+        costs = reserved if self.caps.are_set else [self.account.mean_cost(model)] * len(reserved)
+        return self._new_charge(kind, model, len(reserved), sum_costs(costs))
 
     def _charge_in_flight(self, model: int, number: int) -> Charge:
         """Charge trials without a row that a killed start had in flight; a model that was removed has no reserve."""
@@ -787,8 +768,7 @@ class Machine:
         charge = Charge(ChargeKind.LOST, "verdict", model, 1, event.cost, estimated=not self.caps.are_set)
         self.account.charge(charge)
         self._write(charge)
-        if event.may_retry:
-            self._permits[self.seq].append((event.key, model))
+        self._permits[self.seq].append((event.key, model))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -888,7 +868,7 @@ class Machine:
             if self._is_finished and not self.is_quiet:  # what outlives this process is not waited for
                 self._cancel_all()
                 return
-        self.is_ended, self._is_report_due = True, not self.is_regrading
+        self.is_ended = self._is_report_due = True
         waited = self.count_overrun()
         reason = self.controller.finished
         body = {"waited_for": waited} if waited else {}

@@ -16,6 +16,7 @@ from adaptive_eval.base.errors import Copied, EndpointError, Rejected, RetryNotA
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Prompt, RetryGate
+from adaptive_eval.machine.charges import sum_costs
 from adaptive_eval.machine.events import Answered, Capacity, Event, Failed, Received, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.permits import Permits
@@ -133,10 +134,6 @@ class AskedModel:
     reserve: Callable[[Answer, int], Cost] = field(default=lambda answer, question: NO_COST)
     """The most that the grade of an answer to a question may cost."""
 
-    def received(self, question: int, number: int, answer: Answer) -> Received:
-        """An answer with all that the machine wants to know of it."""
-        return receive(answer, number, self.cost(answer), self.reserve(answer, question))
-
 
 def receive(answer: Answer, number: int, cost: Cost, reserve: Cost) -> Received:
     """An answer to trial `number` with all that the machine wants to know of it."""
@@ -217,11 +214,6 @@ class EndpointSupply(Supply):
         """Requests of a model that may be in flight."""
         return self._models[model].slots + self._stuck[model]
 
-    @property
-    def requests(self) -> Collection[int]:
-        """The requests in flight."""
-        return list(self._tasks)
-
     def stats(self, model: int) -> EndpointStats:
         """The traffic of the model's client."""
         return self._models[model].client.stats
@@ -250,8 +242,10 @@ class EndpointSupply(Supply):
         except EndpointError as error:
             self._fail(request, RequestFailure.UNAVAILABLE, str(error))
         else:
-            numbered = zip(request.numbers, answers, strict=True)
-            received = [model.received(request.question, number, answer) for number, answer in numbered]
+            received = [
+                receive(answer, number, model.cost(answer), model.reserve(answer, request.question))
+                for number, answer in zip(request.numbers, answers, strict=True)
+            ]
             self._post(Answered(request.id, received))
 
     def _on_done(self, request: Request, task: asyncio.Task[None]) -> None:
@@ -284,10 +278,7 @@ class EndpointSupply(Supply):
         lost, in_vain = stats.lost - self._lost[model], stats.in_vain[self._in_vain[model] :]
         self._lost[model], self._in_vain[model] = stats.lost, len(stats.in_vain)
         if in_vain:
-            cost = NO_COST
-            for answer in in_vain:
-                cost = cost.plus(self._models[model].cost(answer))
-            self._post(Wasted(model, len(in_vain), cost))
+            self._post(Wasted(model, len(in_vain), sum_costs(map(self._models[model].cost, in_vain))))
         unknown = max(lost - len(in_vain), 0)
         if unknown or waiting_request is not None:
             self._post(Wasted(model, unknown, None, waiting_request))

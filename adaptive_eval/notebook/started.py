@@ -18,9 +18,9 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.config.load import config_from_mapping, load_config
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.notebook.stored import RunRecord, read_run
+from adaptive_eval.running.chosen import choose_run
 from adaptive_eval.running.event_loop import run_to_end
 from adaptive_eval.running.interrupts import MAX_REQUESTS
-from adaptive_eval.running.remembered import choose_run
 from adaptive_eval.running.start import execute
 from adaptive_eval.show.displays import DisplayKind, open_display
 
@@ -68,7 +68,7 @@ def run(
         load = partial(_load_configuration, config)
         prepared, directory_used, _ = choose_run(load, overrides, run_directory, fresh, may_override=may_override)
         run_display = open_display(display, prepared.rubric.weights)
-        await execute(prepared, directory_used, run_display, run_display.ended, stops, ask_again=ask_again)
+        await execute(prepared, directory_used, run_display, stops, ask_again=ask_again)
         return read_run(directory_used)
 
     return _wait_for(work)

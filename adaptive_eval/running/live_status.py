@@ -1,14 +1,13 @@
-"""Updates for watchers of a run in progress: events and looks as they are stored, and the status at any moment."""
+"""Updates for the display of a run in progress: events and looks as they are stored, and the status at any moment."""
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import reduce
 
 from adaptive_eval.base.roster import Names
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.types import NO_COST, Cost, Look
 from adaptive_eval.endpoints.types import EndpointStats
-from adaptive_eval.machine.charges import Charge
+from adaptive_eval.machine.charges import Charge, sum_costs
 from adaptive_eval.machine.clocks import HeldTime, RunClock
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import event_of
@@ -25,19 +24,25 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
-from adaptive_eval.running.watching import Watcher
+from adaptive_eval.running.watching import Display
 from adaptive_eval.supplies.opening import RunServers
 
 
 class LiveStatus:
-    """Follows a run in progress, and tells its watcher."""
+    """Follows a run in progress, and tells its display."""
 
     def __init__(
-        self, config: RunConfig, names: Sequence[str], reader: RunReader, clock: RunClock, watcher: Watcher
+        self,
+        config: RunConfig,
+        names: Sequence[str],
+        reader: RunReader,
+        clock: RunClock,
+        reporter: Reporter,
+        display: Display,
     ) -> None:
         """`names`: of models, by number; `reader`: of the run, with a connection of its own."""
         self._reader = reader
-        self._config, self.names, self._clock, self._watcher = config, list(names), clock, watcher
+        self._config, self.names, self._clock, self._display = config, list(names), clock, display
         self._roster = Names(model.name for model in config.models)
         self._numbers = [self.names.index(name) for name in self._roster]
         self._launched = frozenset(config.launched)
@@ -49,7 +54,7 @@ class LiveStatus:
         self._before = 0, 0
         """Trials and tokens of earlier starts."""
         self.machine: Machine | None = None
-        self.reporter: Reporter | None = None
+        self.reporter = reporter
         self.supplies: Mapping[int, Supply] = {}
         self.servers = RunServers()
 
@@ -58,7 +63,7 @@ class LiveStatus:
     def on_look(self, look: LookTaken) -> None:
         """Show a look."""
         looks: Sequence[Look] = () if self.machine is None else self.machine.controller.looks
-        self._watcher.looked([candidate for candidate in looks if candidate.index == look.number])
+        self._display.looked([candidate for candidate in looks if candidate.index == look.number])
 
     def on_note(self, note: Note) -> None:
         """Keep and show an event."""
@@ -74,13 +79,13 @@ class LiveStatus:
     def show_beginning(self, after: int) -> None:
         """Show the events after this sequence number, which were stored before anybody watched."""
         for event in self._reader.events(after):
-            self._watcher.happened(event)
+            self._display.happened(event)
 
     def tell(self, event: Event) -> None:
         """Keep and show an event."""
         event = self._reader.with_example(event)
         self.events.append(event)
-        self._watcher.happened(event)
+        self._display.happened(event)
 
     def follow(self, machine: Machine | None) -> None:
         """Follow a machine that has come to the end of the log; None if the start is stopped before."""
@@ -94,12 +99,12 @@ class LiveStatus:
         """The status now."""
         machine, elapsed = self.machine, self._clock.elapsed()
         trials, paid = self._stored()
-        usage, usages = reduce(Cost.plus, paid, NO_COST), self._usages()
+        usage, usages = sum_costs(paid), self._usages()
         servers = self._servers()
         times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
         counted = counted_gpu_seconds(servers, [cost.gpu_seconds for cost in paid], beside)
-        latest = None if self.reporter is None else self.reporter.latest
+        latest = self.reporter.latest
         return Status(
             looks=0 if machine is None else len(machine.controller.looks),
             results=None if latest is None else results_in_progress(latest),

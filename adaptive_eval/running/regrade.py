@@ -34,13 +34,11 @@ from adaptive_eval.graders.by_benchmark import find_grader
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.rubric import Rubric, open_rubric
 from adaptive_eval.graders.types import GraderOptions, with_marks
-from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.charges import Charge, earlier_verdict, is_verdict_reserved
 from adaptive_eval.machine.events import Graded
-from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import LooksForgotten, Record
-from adaptive_eval.machine.resume import verdicts_asked
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, GradeDetails, Key, Trial
 from adaptive_eval.notes import Change, events_of_kind
 from adaptive_eval.notes.beginnings import OutcomesRecorded, TrialsImported, counted_runs
@@ -53,7 +51,9 @@ from adaptive_eval.report.results import Results
 from adaptive_eval.report.thresholds import kept_thresholds, thresholds_from_event, thresholds_from_run
 from adaptive_eval.running.answer_keys import open_graders
 from adaptive_eval.running.baseline import cost_of_baseline, take_baseline
+from adaptive_eval.running.grading import grade_answer
 from adaptive_eval.running.regrade_costs import RegradeCosts
+from adaptive_eval.running.resume import verdicts_asked
 from adaptive_eval.running.settings_of_run import awaited_models, missing_looks, replay_stored
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.write import RunStore
@@ -121,20 +121,26 @@ class _Regrading:
         """`header` is that of the run as graded now."""
         self._store, self._config, self._questions, self._header = store, config, questions, header
         self._reader = RunReader(store.reader)
+        self._before: dict[Key, int | None] = {}
+        """The category that each answer had."""
+        self._new: dict[Key, Graded] = {}
+        """The grades of stored answers now."""
+        self._charges: list[Charge] = []
+        """Verdicts that no answer has any more."""
 
     async def carry_out(self, beyond_limits: bool, arguments: tuple[str, ...] | None) -> Regraded:
         """Grade answers, and store their grades."""
         thresholds = thresholds_from_run(self._config.rubric, [question.id for question in self._questions])
         if any(self._new_thresholds(thresholds)):
             _require_own_grades(self._reader)
-        grades = await self._grade(open_rubric(self._config.rubric, thresholds_from_event(thresholds)), beyond_limits)
-        _require_some_grade(grades.new.values())
+        await self._grade(open_rubric(self._config.rubric, thresholds_from_event(thresholds)), beyond_limits)
+        _require_some_grade(self._new.values())
         names, old_names = open_rubric(self._config.rubric).names, open_rubric(self._stored_config().rubric).names
         changed = sum(
-            _name(old_names, grades.before[key]) != _name(names, grade.category) for key, grade in grades.new.items()
+            _name(old_names, self._before[key]) != _name(names, grade.category) for key, grade in self._new.items()
         )
-        done = Regraded(len(grades.new), changed, sum(grade.category is None for grade in grades.new.values()))
-        return self._write(done, grades, thresholds, arguments)
+        done = Regraded(len(self._new), changed, sum(grade.category is None for grade in self._new.values()))
+        return self._write(done, thresholds, arguments)
 
     def _new_thresholds(self, now: ThresholdsFrozen | None) -> Iterator[Change]:
         """The change of frozen thresholds, as when another run lies where the rubric takes them from."""
@@ -142,25 +148,24 @@ class _Regrading:
         if before is not None and now is not None and (before.values, before.medians) != (now.values, now.medians):
             yield Change("rubric.thresholds", before.values, now.values)
 
-    async def _grade(self, rubric: Rubric, beyond_limits: bool) -> "_Grades":
+    async def _grade(self, rubric: Rubric, beyond_limits: bool) -> None:
         """Grade answers, and charge what is asked for it."""
-        worst, caps, grades = worst_verdict(self._config, self._questions), core_caps(self._config.budget), _Grades()
+        worst, caps = worst_verdict(self._config, self._questions), core_caps(self._config.budget)
         async with open_graders(self._config, rubric, worst) as grading:
             verdict = worst if grading.lasting and caps.bought else NO_COST
             vote, answers = grading.lost_vote(grading.lost), self._reader.trial_count()
             costs = RegradeCosts(self._store, verdict, vote, Budget() if beyond_limits else caps, answers)
             costs.require_room(cost_of_baseline(grading, self._store))
             await take_baseline(grading, self._store, lambda total: costs.exceeded_cap(total) is None)
-            stored = self._answers(grades)
+            stored = self._answers()
             while chunk := list(islice(stored, CHUNK)):
                 costs.reserve(len(chunk))
                 graded = await self._grade_chunk(grading, chunk, costs)
                 costs.settle(graded)
-                grades.new |= {grade.key: grade for grade in graded}
+                self._new |= {grade.key: grade for grade in graded}
                 if grading.lasting:
-                    _require_some_grade(grades.new.values())
-        grades.charges += [costs.taken_back()] if grading.lasting else []
-        return grades
+                    _require_some_grade(self._new.values())
+        self._charges += [costs.taken_back()] if grading.lasting else []
 
     async def _grade_chunk(self, grading: Grading, trials: list[Trial], costs: RegradeCosts) -> list[Graded]:
         gradings = (
@@ -174,29 +179,19 @@ class _Regrading:
         )
         return await asyncio.gather(*gradings)
 
-    def _answers(self, grades: "_Grades") -> Iterator[Trial]:
+    def _answers(self) -> Iterator[Trial]:
         """The stored answers that are to be graded; what verdicts on them have cost goes into the charges."""
         asked = verdicts_asked(self._store.reader)
         state_list = ", ".join(f"'{state.value}'" for state in (JUDGING, DONE, UNGRADED))
         for _, trial in chain.from_iterable(self._store.reader.batches(f"state IN ({state_list})")):
-            if trial.verdict != NO_COST:
-                if trial.state is not JUDGING:
-                    grades.charges.append(self._verdict_charge(ChargeKind.WASTED, trial))
-                elif asked > 0:
-                    asked -= 1
-                    grades.charges.append(self._verdict_charge(ChargeKind.KILLED, trial))
-            grades.before[trial.key] = trial.category
+            if (charge := earlier_verdict(trial, was_asked=asked > 0)) is not None:
+                self._charges.append(charge)
+            asked -= is_verdict_reserved(trial)
+            self._before[trial.key] = trial.category
             yield trial
 
-    def _verdict_charge(self, kind: ChargeKind, trial: Trial) -> Charge:
-        return Charge(kind, "verdict", trial.model, 1, trial.verdict)
-
     def _write(
-        self,
-        done: Regraded,
-        grades: "_Grades",
-        thresholds: ThresholdsFrozen | None,
-        arguments: tuple[str, ...] | None,
+        self, done: Regraded, thresholds: ThresholdsFrozen | None, arguments: tuple[str, ...] | None
     ) -> Regraded:
         """Store grades, the events that go with them, and the looks and the report that follow."""
         store, header, stored = self._store, self._header, self._store.reader.header()
@@ -209,7 +204,7 @@ class _Regrading:
         last = store.last_seq if opening else None
         counts = TrialsRegraded(done.answers, answers=done.answers, changed=done.changed, failed=done.failed)
         event = replace(counts, opening=last, arguments=arguments)
-        records: list[Record] = [*_sum_charges(grades.charges), note_of(event, {})]  # looks begin again after the note
+        records: list[Record] = [*_sum_charges(self._charges), note_of(event, {})]  # looks begin again after the note
         records += [] if thresholds is None else [note_of(thresholds, {})]
         records += [LooksForgotten(0)] if opening else []
         changes = [*differences(stored.configuration, header.configuration), *self._new_thresholds(thresholds)]
@@ -219,7 +214,7 @@ class _Regrading:
                 return None
             if trial.number < opening.get((trial.model, trial.question), 0):
                 trial = trial._replace(round=0)
-            if (grade := grades.new.get(trial.key)) is None:
+            if (grade := self._new.get(trial.key)) is None:
                 return trial if opening else None
             return trial._replace(
                 state=UNGRADED if grade.category is None else DONE,
@@ -262,17 +257,6 @@ class _Regrading:
             self._store.reader.created,
             lambda: read_run_labels(self._reader, config, roster),  # by the grades that are stored then
         )
-
-
-class _Grades:
-    """Grades of stored answers, and what was spent on them."""
-
-    def __init__(self) -> None:
-        self.before: dict[Key, int | None] = {}
-        """The category that each answer had."""
-        self.new: dict[Key, Graded] = {}
-        self.charges: list[Charge] = []
-        """Verdicts that no answer has any more."""
 
 
 def _results(reporter: Reporter, machine: Machine, store: RunStore) -> Results | None:

@@ -11,7 +11,7 @@ from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import RetryGate
-from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
+from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind, sum_costs
 from adaptive_eval.machine.events import Graded
 from adaptive_eval.store.write import RunStore
 
@@ -70,9 +70,7 @@ class RegradeCosts:
 
     def settle(self, verdicts: Sequence[Graded]) -> None:
         """Charge what verdicts have cost in place of their reserves."""
-        used = NO_COST
-        for verdict in verdicts:
-            used = used.plus(verdict.cost)
+        used = sum_costs(verdict.cost for verdict in verdicts)
         self._charge(0, used.plus(self._verdict.times(-len(verdicts))))
 
     def taken_back(self) -> Charge:

@@ -23,13 +23,13 @@ from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.machine.events import Answered, Event, Failed, Received
 from adaptive_eval.machine.follow_up import RequestFailure
-from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.supply import Supply
 from adaptive_eval.machine.trial import DONE, GRADING, UNGRADED, Request, Trial
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 from adaptive_eval.report.dry_run import DRY_RUN
 from adaptive_eval.running.answer_keys import open_run_graders
+from adaptive_eval.running.grading import grade_answer
 from adaptive_eval.running.simulator import with_simulator
 from adaptive_eval.store.lock import make_directory
 from adaptive_eval.store.redact import redact_trial
@@ -69,7 +69,7 @@ def keep_answers(prepared: PreparedRun, directory: Path, tried: Sequence[TriedAn
         shutil.rmtree(folder)
     if trials:
         make_directory(directory)
-        with closing(RunStore.open(folder, prepared.header, run_redactor(prepared.config)).store) as store:
+        with closing(RunStore.open(folder, prepared.header, run_redactor(prepared.config))) as store:
             numbers = store.reader.models()
             store.append(*(trial._replace(model=numbers[prepared.models[trial.model]]) for trial in trials))
     return len(trials)

@@ -28,7 +28,7 @@ def apply_labels(directory: Path) -> None:
         header = reader.header()
     if results is None or has_current_labels(results, directory) or stored_setup(header).config.plug_ins:
         return
-    with closing(RunStore.open(directory, header).store) as store:
+    with closing(RunStore.open(directory, header)) as store:
         _make_report(store)
 
 

@@ -1,7 +1,7 @@
 """One start of a run: from the configuration to the end of its machine.
 
 Nothing is decided here: it opens the store, the graders and the supplies, brings the machine to the end of the log, and
-tells watchers, the store and `notify` how the run ends.
+tells the display, the store and `notify` how the run ends.
 """
 
 import asyncio
@@ -34,22 +34,16 @@ from adaptive_eval.config.planning import longest_prompts, trial_cost
 from adaptive_eval.config.prepare import PreparedRun, stored_questions
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.config.run_secrets import run_redactor
-from adaptive_eval.core import Bench, Budget, Controller, Outcome, Plan
-from adaptive_eval.core.objectives import Ranking
-from adaptive_eval.core.policies import UnresolvedPairs
 from adaptive_eval.core.types import NO_COST, Cost, Reason
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.machine.alarms import StopOn
 from adaptive_eval.machine.clocks import ClockedModel, HeldTime, RunClock, at_least_elapsed
-from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import AbortKind, Setting
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
-from adaptive_eval.machine.records import Row
-from adaptive_eval.machine.resume import alarms_without_discard, begin, models_without_answers
 from adaptive_eval.machine.trial import Key
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes import AlarmRaised, events_of_kind
@@ -67,17 +61,19 @@ from adaptive_eval.report.snapshot import run_subject
 from adaptive_eval.running.answer_keys import check_keys, open_run_graders
 from adaptive_eval.running.baseline import take_baseline
 from adaptive_eval.running.beginning import StartingPoint, load_starting_point
+from adaptive_eval.running.driver import Aborted, Driver
 from adaptive_eval.running.imported_grades import adopt_grader, require_agreement
 from adaptive_eval.running.interrupts import Interrupts, StopSource
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.notify import end_line, error_line, notify_end
+from adaptive_eval.running.resume import alarms_without_discard, begin, models_without_answers
 from adaptive_eval.running.settings_of_run import awaited_models, setting_of_today, stages_of_run
 from adaptive_eval.running.simulator import with_simulator
-from adaptive_eval.running.watching import Watcher
+from adaptive_eval.running.watching import Display
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.read import LogReader
-from adaptive_eval.store.write import OpenedStore, RunStore
+from adaptive_eval.store.write import RunStore
 from adaptive_eval.supplies.opening import (
     Models,
     OpenRemote,
@@ -99,8 +95,7 @@ NO_GRADES = (
 async def execute(
     prepared: PreparedRun,
     directory: Path,
-    watcher: Watcher,
-    tell: Callable[[Ended], None],
+    display: Display,
     stops: StopSource | None = None,
     sites: OpenRemote | None = None,
     *,
@@ -108,7 +103,7 @@ async def execute(
 ) -> ExitCode:
     """Begin or resume the run in `directory`, and carry it on until it is finished or stopped.
 
-    `tell` is given how it ended while the servers that it has started are being stopped, which may take a while. The
+    `display` shows how it ended while the servers that it has started are being stopped, which may take a while. The
     default of `stops` is Ctrl-C, SIGTERM and a closed terminal; that of `sites`, servers on this machine. With
     `ask_again`, answers that an alarm is about are discarded and asked again, and so are failed requests.
 
@@ -116,25 +111,18 @@ async def execute(
     the directory cannot be used or written, and `Rejected` if a model refuses its first request; whatever was committed
     by then is intact, and what was raised is stored beside it.
     """
-    lines: list[str] = []
-    """The line for `notify`, once the run has ended."""
-
-    def tell_and_note(ended: Ended) -> None:
-        lines.append(end_line(prepared.config.name, ended))
-        tell(ended)
-
     redactor = run_redactor(prepared.config)
+    start = _Start(display, sites, redactor, ask_again=ask_again)
     try:
-        start = _Start(watcher, tell_and_note, sites, redactor, ask_again=ask_again)
         with name_run(directory):
             return await start.run(prepared, directory, stops)
     except Exception as error:
         redactor.error(error)
-        lines.append(error_line(prepared.config.name, error))
+        start.last_line = error_line(prepared.config.name, error)
         raise
     finally:
-        for line in lines[-1:]:
-            await asyncio.to_thread(notify_end, prepared.config, line)
+        if start.last_line is not None:
+            await asyncio.to_thread(notify_end, prepared.config, start.last_line)
 
 
 class _Start:
@@ -142,17 +130,18 @@ class _Start:
 
     def __init__(
         self,
-        watcher: Watcher,
-        tell: Callable[[Ended], None],
+        display: Display,
         sites: OpenRemote | None,
         redactor: Redactor,
         *,
         ask_again: bool,
     ) -> None:
-        self._watcher, self._tell, self._sites, self._redactor = watcher, tell, sites, redactor
+        self._display, self._sites, self._redactor = display, sites, redactor
         self._ask_again = ask_again
         self._is_over = False
         """Whether only servers are still to end."""
+        self.last_line: str | None = None
+        """The line for `notify`, once the run has ended."""
 
     async def run(self, prepared: PreparedRun, directory: Path, stops: StopSource | None) -> ExitCode:
         """Begin or resume the run in `directory`."""
@@ -164,13 +153,11 @@ class _Start:
             adopt_grader(prepared, directory, agreement)
         if not beginning.trials:
             await check_keys(beginning.prepared)
-        with _opened_store(beginning, directory, self._redactor) as opened, stops or Interrupts() as interrupts:
-            return (await self._carry_on(beginning.prepared, opened, interrupts)).exit_code
+        with _opened_store(beginning, directory, self._redactor) as store, stops or Interrupts() as interrupts:
+            return (await self._carry_on(beginning.prepared, store, interrupts)).exit_code
 
-    async def _carry_on(self, prepared: PreparedRun, opened: OpenedStore, interrupts: StopSource) -> Ended:
+    async def _carry_on(self, prepared: PreparedRun, store: RunStore, interrupts: StopSource) -> Ended:
         """Request what a run lacks, to its end."""
-        store, is_resumed = opened
-        solve_boundary(prepared.plan)
         reader = RunReader(store.reader)
         async with AsyncExitStack() as stack:
             beside = RunReader.open(store.directory)  # the other one is used by the thread that writes
@@ -181,13 +168,9 @@ class _Start:
             names = [*store.reader.models()]
             setting = setting_of_today(prepared, store.reader.models(), grading)
             clock = _open_clock(config, prepared, setting, store.reader)
-            status = LiveStatus(prepared.config, names, beside, clock, self._watcher)
-            reporter = Reporter(
-                prepared.config,
-                prepared.questions,
-                store.reader.created,
-                LabelSource(beside, prepared.config, prepared.roster).current,
-            )
+            labels = LabelSource(beside, prepared.config, prepared.roster).current
+            reporter = Reporter(prepared.config, prepared.questions, store.reader.created, labels)
+            status = LiveStatus(prepared.config, names, beside, clock, reporter, self._display)
             patience = max((model.longest_answer for model in config.asked), default=0.0)
             driver = Driver(
                 store, grading, prepared.questions, clock, patience=patience, observer=status, reporter=reporter
@@ -209,35 +192,30 @@ class _Start:
             models = _supplied_models(config, prepared, setting, grading)
             supplies = open_supplies(context, models)
             driver.use(supplies)
-            status.reporter, status.supplies, status.servers = reporter, supplies, context.servers
+            status.supplies, status.servers = supplies, context.servers
             stack.push_async_callback(driver.close)
             interrupts.listen(partial(self._on_interrupt, driver, context.servers, patience))
-            self._watcher.opened(prepared.config.name, prepared.models, status.take)
+            self._display.opened(prepared.config.name, prepared.models, status.take)
             status.show_beginning(store.opened_at)
             try:
                 if pending_batches(context.events):
-                    driver.tell(await _cancel_left_batches(store, context, models))
-                machine = await self._to_the_end(
-                    driver, store, reader, prepared, setting, status, is_resumed=is_resumed
-                )
+                    await _cancel_left_batches(driver, context, models)
+                machine = await self._to_the_end(driver, reader, prepared, setting, status)
             except AdaptiveEvalError:
                 with suppress(StoreError):
                     _write_unjudged(store, status, prepared.config)
                 raise
             finally:
-                self._watcher.closed()
+                self._display.closed()
             return self._end(store, status, None if machine is None else machine.controller.finished, prepared.config)
 
     async def _to_the_end(
         self,
         driver: Driver,
-        store: RunStore,
         reader: RunReader,
         prepared: PreparedRun,
         setting: Setting,
         status: LiveStatus,
-        *,
-        is_resumed: bool,
     ) -> Machine | None:
         """Bring the machine to the end of the log, and drive it to its end; None if the start was stopped before."""
         reserve = _grade_reserve(driver.grading, prepared)
@@ -246,17 +224,14 @@ class _Start:
         try:
             machine, first = await begin(
                 driver,
-                store,
-                store.reader,
                 stages,
                 lambda trial: reserve(trial.answer, trial.question),
                 about=_about_start(prepared, reader.trial_count()),
                 waited=waited,
                 kept=_kept_trials(
-                    status.events, store.reader.reserved(), [model.name for model in prepared.config.asked]
+                    status.events, reader.log.reserved(), [model.name for model in prepared.config.asked]
                 ),
                 ask_again=self._ask_again,
-                is_resumed=is_resumed,
             )
             status.follow(machine)
             if machine is not None:
@@ -267,11 +242,10 @@ class _Start:
 
     def _end(self, store: RunStore, status: LiveStatus, reason: Reason | None, config: RunConfig) -> Ended:
         """Tell how the run has ended."""
-        latest = None if status.reporter is None else status.reporter.latest
         _write_unjudged(store, status, config)
         ended = build_ended(
             status.events,
-            latest,
+            status.reporter.latest,
             status.take(),
             store.directory,
             config,
@@ -279,7 +253,8 @@ class _Start:
         )
         store.close()  # who reads how it ended may go on with the run
         self._is_over = True
-        self._tell(ended)
+        self.last_line = end_line(config.name, ended)
+        self._display.ended(ended)
         return ended
 
     def _on_interrupt(self, driver: Driver, servers: RunServers, patience: float) -> None:
@@ -294,7 +269,7 @@ class _Start:
             in_flight = sum(number for model, number in machine.in_flight.items() if model not in stays)
         driver.stop()
         if is_first:
-            self._watcher.stopping(in_flight, patience)
+            self._display.stopping(in_flight, patience)
         else:
             servers.hurry()
 
@@ -326,13 +301,12 @@ def _require_answers_to_repeat(directory: Path, stop_on: StopOn) -> None:
 
 
 @contextmanager
-def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor) -> Iterator[OpenedStore]:
+def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor) -> Iterator[RunStore]:
     """Open the store of a run with the settings of today; an error that ends the run is noted in it."""
     header = beginning.prepared.header
-    opened = RunStore.open(directory, header, redactor)
-    store = opened.store
+    store = RunStore.open(directory, header, redactor)
     try:
-        if opened.is_resumed:
+        if store.is_resumed:
             stored = store.reader.header()
             changes = [*differences(stored.configuration, header.configuration)]
             replaced = {name: header.models[name] for name in stored.models.keys() & header.models.keys()}
@@ -344,7 +318,7 @@ def _opened_store(beginning: StartingPoint, directory: Path, redactor: Redactor)
         numbers = store.reader.models()
         if beginning.pending_events:
             store.append(*(note_of(event, numbers) for event in beginning.pending_events))
-        yield opened
+        yield store
     except Exception as error:
         _note_fatal_error(store, error)
         raise
@@ -397,12 +371,13 @@ def _kept_trials(events: Sequence[Event], reserved: Collection[Key], models: Col
     return kept_trials(events, reserved, models)
 
 
-async def _cancel_left_batches(store: RunStore, context: SupplyContext, models: Models) -> list[Row]:
+async def _cancel_left_batches(driver: Driver, context: SupplyContext, models: Models) -> None:
     """Cancel batches that nobody will collect, and note that they are over."""
     from adaptive_eval.supplies.batches.supply import cancel_left  # an extra, which only a run with batches needs
 
-    ended = await cancel_left(context, models, store.reader.reserved())
-    return store.append(*(note_of(event, store.reader.models()) for event in ended)) if ended else []
+    reader = driver.store.reader
+    if ended := await cancel_left(context, models, reader.reserved()):
+        driver.append(*(note_of(event, reader.models()) for event in ended))
 
 
 def _about_start(prepared: PreparedRun, trials: int) -> dict[str, object]:
@@ -513,15 +488,3 @@ def _alarm_text(raised: Sequence[AlarmRaised], models: int) -> str:
             "If nothing is wrong, resume with --set stopping.on_alarm=never",
         ]
     )
-
-
-def solve_boundary(plan: Plan) -> None:
-    """Take one look at a toy: a rule's boundary is solved for at its first look, which takes up to half a second, and
-    would stop the loop of a run for so long."""
-    bench = Bench(models=2, questions=plan.drawn or 1, weights=plan.bench.weights)
-    plain = replace(
-        plan, bench=bench, objective=Ranking(), policy=UnresolvedPairs(), budget=Budget(), first=None, before=None
-    )
-    toy = Controller(plain)
-    while not toy.looks:
-        toy.tell([Outcome(ask.model, ask.question, ask.trial, ask.trial % 2) for ask in toy.ask(plan.trials.max)])

@@ -1,4 +1,4 @@
-"""Watchers of a run."""
+"""The display of a run."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,10 +8,10 @@ from adaptive_eval.report.ending import Ended
 from adaptive_eval.report.status import Status
 
 
-class Watcher:
-    """An observer of the driver that is also notified of the beginning and the end; must return quickly.
+class Display:
+    """Shows a run in progress, and how it ended; must return quickly.
 
-    This one hears nothing; who derives from it overrides what it wants to hear.
+    This one shows nothing; who derives from it overrides what it wants to show.
     """
 
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
@@ -28,10 +28,6 @@ class Watcher:
 
     def closed(self) -> None:
         """The run has ended, well or badly: give the terminal back."""
-
-
-class Display(Watcher):
-    """Shows a run in progress, and how it ended. This one shows nothing."""
 
     def ended(self, ended: Ended) -> None:
         """Show how the run ended and what to do next; called after `closed`, unless an error ended the run."""

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-Json = Mapping[str, Any]
+from adaptive_eval.machine.records import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from adaptive_eval.base.errors import DamagedValue
 from adaptive_eval.core.answer_kinds import answer_kinds
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints.types import Answer, EarlierTimes
-from adaptive_eval.machine.charges import Charge, ChargeKind
+from adaptive_eval.machine.charges import Charge, ChargeKind, sum_costs
 from adaptive_eval.machine.facts import MAX_SIZE
 from adaptive_eval.machine.records import REGRADED, SETTINGS, Json, LookTaken, Note, Row, SettingsEnd
 from adaptive_eval.machine.replay import in_commits
@@ -312,11 +312,8 @@ class LogReader:
 
     def spent(self) -> Cost:
         """The costs that caps count."""
-        total = NO_COST
-        for line in self.account():
-            if line.kind != "estimated":
-                total = total.plus(line.cost).plus(line.verdicts)
-        return total
+        counted = [line for line in self.account() if line.kind != "estimated"]
+        return sum_costs(cost for line in counted for cost in (line.cost, line.verdicts))
 
     # -- rows ------------------------------------------------------------------------------------------------------
 

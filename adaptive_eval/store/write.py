@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import StoreError
@@ -50,18 +50,15 @@ DELETE FROM sums WHERE seq >= (
 _IN_PLACE = "SELECT model, question, number, at FROM trials WHERE seq = ?"
 
 
-class OpenedStore(NamedTuple):
-    """A store that is ready for writing."""
-
-    store: "RunStore"
-    is_resumed: bool
-
-
 class RunStore:
     """Commits rows; a row counts once `commit` has returned."""
 
-    def __init__(self, directory: Path, database: RunDatabase, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self, directory: Path, database: RunDatabase, redactor: Redactor | None = None, *, is_resumed: bool = True
+    ) -> None:
         self.directory = directory
+        self.is_resumed = is_resumed
+        """Whether the run was there before this store was opened."""
         self.redactor = Redactor() if redactor is None else redactor
         """Removes the secrets of the run from whatever is written."""
         self.reader = LogReader(directory, database)
@@ -91,7 +88,7 @@ class RunStore:
             return cls(directory, database, redactor)
 
     @classmethod
-    def open(cls, directory: Path, header: RunHeader, redactor: Redactor | None = None) -> OpenedStore:
+    def open(cls, directory: Path, header: RunHeader, redactor: Redactor | None = None) -> Self:
         """Begin a run in `directory`, or open the one there.
 
         Raises `RunLocked`, `StoreFull` or `StoreError`. Whether `header` fits a run that is there is for the caller.
@@ -104,7 +101,7 @@ class RunStore:
             else:
                 with database.transaction() as connection:
                     insert_run(connection, header, time.time(), count(), count())
-            return OpenedStore(cls(directory, database, redactor), is_begun)
+            return cls(directory, database, redactor, is_resumed=is_begun)
 
     def commit(
         self,

@@ -160,7 +160,7 @@ def labels_stay_in_their_section() -> None:
 @planted("the same command again changes nothing", truth="equal_pair", rule="anytime", continuation="max_by_set")
 def settings_are_forgotten() -> None:
     """A start without `--set` goes back to the settings of the file, with trials left over."""
-    _replace("running.remembered:_stored_overrides", _returning({}))
+    _replace("running.chosen:_stored_overrides", _returning({}))
     _replace("report.changes:require_compatible", _returning(None))
 
 

@@ -24,9 +24,9 @@ from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.text import Regex
 from adaptive_eval.graders.types import GraderOptions, GradingLimits, Marks, WorkerSettings
 from adaptive_eval.graders.worker import Worker
-from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.trial import GRADING, Trial
 from adaptive_eval.questions.types import Question
+from adaptive_eval.running.grading import grade_answer
 
 HERE = Path(__file__).parent
 QUESTION = Question("q7", "?", "42")

@@ -24,9 +24,8 @@ from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.by_benchmark import InspectScores
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.labels.effect import choose_answers_to_label
 from adaptive_eval.labels.file import add_labels, parse_labels_file
-from adaptive_eval.labels.session import LabelSession
+from adaptive_eval.labels.session import LabelSession, choose_answers_to_label
 from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import LABELS_FILE, GivenLabel, Labelled, digest_of_answer, read_labels
 from adaptive_eval.report.labelled import MIN_LABELS, LabelledRun

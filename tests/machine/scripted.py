@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
+from fakes import describe_look
 
 from adaptive_eval.core import Bench, Budget, Pace, Plan, Trials
 from adaptive_eval.core.optimal import Optimal
@@ -308,6 +309,7 @@ class World:
             questions=[f"q{number}" for number in range(self.questions)],
             alarms=AlarmSettings("all", dict.fromkeys(roster, Sampled(1.0))),
             seed=lambda model, question, number: number if number < 6 else number + 100,
+            describe=describe_look,
         )
 
 
@@ -336,6 +338,8 @@ class Start:
         self.hesitating: dict[int, Send] = {}
         """Requests that wait for permission to be repeated."""
         self.judging: dict[Key, Trial] = {}
+        self.cut_off: set[Key] = set()
+        """Answers whose grading was cancelled."""
         self.moments = self.stopped = 0
         self.seconds = 0.0
         self.ended = ""
@@ -571,6 +575,8 @@ class Start:
                     self.ask(send)
                 else:
                     self.inbox.append(Failed(target, RequestFailure.NOT_ALLOWED))
+        elif target in self.cut_off:
+            return
         elif allowed:
             self.judge(target)
         else:
@@ -597,7 +603,8 @@ class Start:
             asked = [event for event in self.inbox if isinstance(event, VerdictWasted) and event.key == key]
             if asked or not pending or self.chance.random() < 0.7:
                 self.inbox = [event for event in self.inbox if event not in pending and event not in asked]
-                self.inbox += [event._replace(may_retry=False) for event in asked]
+                self.inbox += asked
+                self.cut_off.add(key)
                 self.inbox.append(GradingCutOff(key))
 
     # -- what holds -----------------------------------------------------------------------------------------------

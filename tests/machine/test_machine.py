@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from fakes import describe_look
 from scripted import Disk
 
 from adaptive_eval.core import Bench, Budget, Cost, Pace, Plan, Reason, Trials
@@ -51,7 +52,8 @@ def setting(**changes: object) -> Setting:
     bench = Bench(3, 3, np.array([0.0, 1.0]), worst_cost=(Cost(10),) * 3, together=together)
     options = {name: changes.pop(name) for name in ("slots", "samples", "seed") if name in changes}
     plan = Plan(bench, **(settings | changes))  # type: ignore[arg-type]
-    return Setting(plan, (0, 1, 2), **{"slots": dict.fromkeys(range(3), 100), **options})  # type: ignore[arg-type]
+    options = {"slots": dict.fromkeys(range(3), 100), "seed": lambda *key: key[2], **options}
+    return Setting(plan, (0, 1, 2), describe=describe_look, **options)  # type: ignore[arg-type]
 
 
 class Played:
@@ -348,9 +350,10 @@ def test_a_model_gets_one_request_until_its_answer_shows_what_is_added_to_prompt
     assert any(isinstance(record, Note) and record.kind == "noticed" for _, record in rows)
     in_flight = [trial for _, trial in played.disk.trials.values() if trial.state is RESERVED and trial.model == 0]
     assert in_flight and {trial.cost.tokens for trial in in_flight} == {60}
+    played.setting = setting(budget=Budget(tokens=tokens + 200))  # what was in flight is charged
     again = Played(played.setting)
     again.machine, again.disk = played.replayed(), played.disk
-    again.do(Opened(killed=False))
+    again.do(Opened())
     reserves = {(trial.model, trial.cost.tokens) for _, trial in again.disk.trials.values() if trial.state is RESERVED}
     assert reserves == {(0, 60), (1, 10), (2, 10)}
 

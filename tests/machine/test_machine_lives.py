@@ -60,8 +60,8 @@ class SendsEarly(Machine):
 class TakesLossesToBeFree(Machine):
     """Treats requests in flight at a kill as free."""
 
-    def _on_opened(self, event: Opened) -> None:
-        super()._on_opened(event._replace(killed=False))
+    def _new_charge(self, kind: ChargeKind, model: int, number: int, cost: Cost) -> Charge:
+        return super()._new_charge(kind, model, number, NO_COST if kind is ChargeKind.KILLED else cost)
 
 
 class RepeatsUnasked(Machine):

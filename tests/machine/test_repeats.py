@@ -22,9 +22,9 @@ from adaptive_eval.machine.repeats import (
     repeats_sentence,
     watched_questions,
 )
-from adaptive_eval.machine.resume import alarms_without_discard
 from adaptive_eval.machine.trial import DONE, AnswerFacts, Trial
 from adaptive_eval.machine.usage import MIN_ANSWERS, AnswerFault, SharedTraits
+from adaptive_eval.running.resume import alarms_without_discard
 
 WARM, HOT = Sampled(0.6), Sampled(1.0)
 Texts = Callable[[int, int], object]

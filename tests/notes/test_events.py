@@ -155,7 +155,7 @@ def test_damaged_events_are_refused_with_their_place(kind: str, body: object, me
 
 
 def test_a_damaged_note_is_reported_with_its_run(tmp_path: Path) -> None:
-    with closing(RunStore.open(tmp_path / "run", HEADER).store) as store:
+    with closing(RunStore.open(tmp_path / "run", HEADER)) as store:
         store.append(Note("finished"))
     with closing(RunReader.open(tmp_path / "run")) as reader, pytest.raises(StoreError, match=r"run: .* is damaged"):
         reader.events()

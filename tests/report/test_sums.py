@@ -29,7 +29,7 @@ CELLS = [(model, question) for question in (Q1, Q2) for model in (SMALL, LARGE)]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[RunStore]:
-    with closing(RunStore.open(tmp_path / "run", HEADER).store) as store:
+    with closing(RunStore.open(tmp_path / "run", HEADER)) as store:
         yield store
 
 

@@ -23,7 +23,6 @@ from fakes import WellEndpoint
 from adaptive_eval.base.errors import GraderError, Unavailable
 from adaptive_eval.config.prepare import prepare
 from adaptive_eval.config.run import ModelConfig, RunConfig
-from adaptive_eval.core.types import Look
 from adaptive_eval.endpoints.types import Answer, Endpoint, Limits, Prompt, RetryGate
 from adaptive_eval.exchange.configure import ImportRequest
 from adaptive_eval.exchange.importing import import_logs
@@ -37,6 +36,7 @@ from adaptive_eval.report.status import Status
 from adaptive_eval.running.live_status import LiveStatus
 from adaptive_eval.running.regrade import regrade
 from adaptive_eval.running.start import execute
+from adaptive_eval.running.watching import Display
 from adaptive_eval.store.database import RunDatabase
 
 SKILLS = {"ada": 0.9, "bob": 0.5, "cyd": 0.4}
@@ -75,7 +75,7 @@ def share_of(*parts: object) -> float:
 
 
 @dataclass
-class Start:
+class Start(Display):
     """One start of the run, or one `regrade`; its moments are counted, and its fate comes at one of them."""
 
     fate: Fate = Fate.NOTHING
@@ -87,6 +87,7 @@ class Start:
     """Signals are handled now."""
     moments: int = 0
     signalled: bool = False
+    end: Ended | None = None
 
     def moment(self) -> None:
         """Before and after every write, at every request, answer and grade."""
@@ -108,17 +109,11 @@ class Start:
     def opened(self, name: str, models: Sequence[str], take: Callable[[], Status]) -> None:
         self.handles_signals = True
 
-    def looked(self, looks: Sequence[Look]) -> None:
-        pass
-
-    def happened(self, event: Event) -> None:
-        pass
-
-    def stopping(self, in_flight: int, at_most: float) -> None:
-        pass
-
     def closed(self) -> None:
         self.handles_signals = False
+
+    def ended(self, ended: Ended) -> None:
+        self.end = ended
 
 
 @dataclass
@@ -142,13 +137,12 @@ class World:
 
     def run(self, config: RunConfig, directory: Path, start: Start) -> Ended | None:
         """One start of the run; None where it was killed."""
-        ended: list[Ended] = []
         with self._in_place_of_the_world(start):
             try:
-                self._carried_out(execute(prepare(config), directory, start, ended.append))
+                self._carried_out(execute(prepare(config), directory, start))
             except Killed:
                 return None
-        return ended[0]
+        return start.end
 
     def _carried_out(self, run: Coroutine[Any, Any, object]) -> None:
         asyncio.run(_without_words_of_the_dead(run))
@@ -181,7 +175,7 @@ class World:
                 "supplies.opening.open_endpoint": lambda model, _, limits, **__: self._endpoint(model, limits),
                 "running.answer_keys.GradingPool": self._pool,
                 "exchange.importing.GradingPool": self._pool,
-                "machine.driver.GATHER_SECONDS": 0.0,
+                "running.driver.GATHER_SECONDS": 0.0,
             }.items():
                 stack.enter_context(patch(f"adaptive_eval.{place}", value))
             stack.enter_context(patch.object(RunDatabase, "transaction", self._transaction(RunDatabase.transaction)))

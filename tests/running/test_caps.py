@@ -50,7 +50,6 @@ from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.account import RESERVE_FACTOR
 from adaptive_eval.core.types import NO_COST, Cause, Cost
 from adaptive_eval.endpoints import settings
-from adaptive_eval.machine.driver import TICK_SECONDS
 from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.trial import ANSWERED, DONE, UNGRADED
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
@@ -60,6 +59,7 @@ from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.status import Status
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.view import read_report
+from adaptive_eval.running.driver import TICK_SECONDS
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed

@@ -331,10 +331,10 @@ def test_the_command_is_told_of_an_error_that_ends_a_run(site: Site, program: li
 def test_the_text_of_an_error_that_nobody_foresaw_is_stored_and_told_nowhere(
     site: Site, program: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(plan: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError(KEY)
 
-    monkeypatch.setattr("adaptive_eval.running.start.solve_boundary", fail)
+    monkeypatch.setattr("adaptive_eval.running.start.setting_of_today", fail)
     assert site.run(site.write(notify=program)).exit_code != 0
     (message,) = notifications(site.folder)
     (stopped,) = events_in(site.directory(), RunStopped)

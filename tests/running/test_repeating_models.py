@@ -10,8 +10,8 @@ import pytest
 from scripted_server import ScriptedPlace, ScriptedServer, scripted_server
 
 from adaptive_eval.base.errors import ExitCode
-from adaptive_eval.machine import resume
 from adaptive_eval.report.verified import verify_run
+from adaptive_eval.running import resume
 
 SKILLS = {"ada": 0.72, "bob": 0.6, "cid": 0.45}
 WORDS = " because the number is what it is and was" * 50

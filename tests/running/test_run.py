@@ -32,7 +32,7 @@ from adaptive_eval.machine.records import STARTED, Note, Row
 from adaptive_eval.machine.trial import ANSWERED, RESERVED, Trial
 from adaptive_eval.notes import RunResumed, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.running.directories import run_directory
+from adaptive_eval.running.chosen import run_directory
 from adaptive_eval.simulate.faults import Faults
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.write import RunStore
@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_before_its_first_answer_is_left_aside_unless_caps
 ) -> None:
     folder, changes = str(tmp_path), {"budget": budget} if budget else {}
     first = played.prepared(tmp_path, store=folder, **changes)
-    with closing(RunStore.open(run_directory(first, None, False), first.header).store) as store:
+    with closing(RunStore.open(run_directory(first, None, False), first.header)) as store:
         store.append(Note(STARTED))
         if budget:
             store.append(*(Trial(0, 0, number, 0, RESERVED, Cost(9)) for number in range(2)))

@@ -90,7 +90,7 @@ def test_the_cost_of_a_removed_model_is_shown_everywhere(site: Site) -> None:
 def test_requests_of_a_regrade_count_until_its_grades_are_stored(tmp_path: Path) -> None:
     """At its worst before it is sent, at its cost when it has come, and not twice once grades are stored."""
     worst, used = Cost(100, 0.1, 9.0), Cost(7, 0.007, 0.3)
-    with closing(RunStore.open(tmp_path, HEADER).store) as store:
+    with closing(RunStore.open(tmp_path, HEADER)) as store:
         costs = RegradeCosts(store, worst, NO_COST, Budget(), 4)
         costs.reserve(3)
         (row,) = beside(store, SKILLS)
@@ -106,7 +106,7 @@ def test_requests_of_a_regrade_count_until_its_grades_are_stored(tmp_path: Path)
 
 def test_the_held_time_of_a_server_that_never_came_up_counts_for_a_removed_model(tmp_path: Path) -> None:
     """The removed model was paid for nevertheless, and counts for caps."""
-    with closing(RunStore.open(tmp_path, HEADER).store) as store:
+    with closing(RunStore.open(tmp_path, HEADER)) as store:
         note = note_of(ServerLaunching("cyd"), store.reader.models())
         store.commit([(1, note)], held={"cyd": [*HeldTime(60.0, 120.0)]})
         (row,) = beside(store, ("ada", "bob"))

@@ -12,9 +12,9 @@ from fakes import FakeGrading, plan
 from adaptive_eval.core.settings import Budget, Pace
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.types import Grade
-from adaptive_eval.machine.driver import Driver
 from adaptive_eval.machine.records import LOOKS_RETAKEN, REGRADED, REGRADING
 from adaptive_eval.questions.types import Question
+from adaptive_eval.running.driver import Driver
 
 MANY_TURNS = 100
 BOB = range(1000, 2000)

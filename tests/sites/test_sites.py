@@ -23,7 +23,7 @@ from adaptive_eval.graders.types import MarkedAnswer
 from adaptive_eval.notes import Event, ModelSetAside, ServerLaunched, ServerReleased, SiteAwaited, SiteLost, SitePlaced
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.start import execute
-from adaptive_eval.running.watching import Watcher
+from adaptive_eval.running.watching import Display
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.sites.messages import TIMEOUTS
@@ -31,7 +31,7 @@ from adaptive_eval.sites.opening import open_sites, require_sites, site_resource
 
 SERVER = Path(__file__).parents[1] / "running" / "small_server.py"
 Kind = TypeVar("Kind", bound=Event)
-NOBODY = Watcher()
+NOBODY = Display()
 ELSEWHERE = {"name": "bob", "base_url": "http://127.0.0.1:1/v1"}
 
 
@@ -51,16 +51,14 @@ def written(site: Site, **changes: object) -> Path:
     return site.write(trials={"min": 4, "max": 8, "optimize": "cost"}, concurrency=2, **changes)
 
 
-def run_at(cluster: NearCluster, config: Path, site: Site, watcher: Watcher = NOBODY) -> ExitCode:
+def run_at(cluster: NearCluster, config: Path, site: Site, display: Display = NOBODY) -> ExitCode:
     """The run with these sites, in the directory of its name."""
     prepared = prepare(load_config(config, ()))
-    running = execute(
-        prepared, site.directory(), watcher, lambda ended: None, sites=partial(open_sites, cluster, TIMEOUTS)
-    )
+    running = execute(prepared, site.directory(), display, sites=partial(open_sites, cluster, TIMEOUTS))
     return asyncio.run(running)
 
 
-class LetsGo(Watcher):
+class LetsGo(Display):
     """Servers that are `held` go on when so many are up: a run is not over before the last of them has come."""
 
     def __init__(self, site: Site, servers: int) -> None:

@@ -22,7 +22,7 @@ def open_store(directory: Path) -> Iterator[OpenStore]:
     opened: list[RunStore] = []
 
     def open_it() -> RunStore:
-        store = RunStore.open(directory, HEADER).store
+        store = RunStore.open(directory, HEADER)
         opened.append(store)
         return store
 

@@ -33,7 +33,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in which every table was written and every replaceable value was replaced."""
     directory = tmp_path_factory.mktemp("written") / "run"
     named = make_trial(number=1, logprobs=AnswerLogprobs(("B",), (-0.25,)))
-    with closing(RunStore.open(directory, HEADER).store) as store:
+    with closing(RunStore.open(directory, HEADER)) as store:
         for elapsed in (1.0, 2.5):
             rows = [
                 *enumerate([named._replace(state=RESERVED), LookTaken(0, {"order": [elapsed]})], store.last_seq + 1)
@@ -113,7 +113,7 @@ def test_numbers_that_sqlite_stores_in_another_form_are_intact(tmp_path: Path) -
     trial = make_trial()._replace(cost=Cost(3, -0.0, 2))
     assert trial.answer is not None
     odd = replace(trial.answer, latency=1, ttft=0, completion_bpt=math.nan, prompt_bpt=-0.0)
-    with closing(RunStore.open(tmp_path, HEADER).store) as store:
+    with closing(RunStore.open(tmp_path, HEADER)) as store:
         store.append(trial._replace(answer=odd))
     assert Integrity.check(tmp_path).damages == ()
 

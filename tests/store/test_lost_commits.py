@@ -24,7 +24,7 @@ TRIALS = 40
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
     """A run as a kill leaves it: its trials are still in the write-ahead log of the open database."""
-    with closing(RunStore.open(tmp_path / "run", HEADER).store) as store:
+    with closing(RunStore.open(tmp_path / "run", HEADER)) as store:
         for number in range(TRIALS):
             store.append(make_trial(number=number))
         return Path(shutil.copytree(tmp_path / "run", tmp_path / "killed"))
@@ -35,7 +35,7 @@ def log_of(run: Path) -> Path:
 
 
 def opened(run: Path) -> RunStore:
-    return RunStore.open(run, HEADER).store
+    return RunStore.open(run, HEADER)
 
 
 def count(reader: LogReader) -> int:

@@ -137,7 +137,7 @@ def imported(store: RunStore, trial: Trial, note: Note) -> list[Row]:
 
 @pytest.mark.parametrize("write", [committed, regraded, with_settings_changed, imported])
 def test_no_way_into_the_store_lets_a_key_through(tmp_path: Path, write: Writing) -> None:
-    store = RunStore.open(tmp_path, HEADER, Redactor()).store
+    store = RunStore.open(tmp_path, HEADER, Redactor())
     store.redactor.add([KEY])  # as one is that is heard of later
     written = write(store, make_trial(text=f"I am {KEY}", extracted=KEY), note_of(NOTICED, {"ada": 0}))
     store.close()

@@ -450,15 +450,15 @@ def test_a_run_does_not_begin_among_files_of_others(tmp_path: Path) -> None:
         RunStore.open(tmp_path, HEADER)
     assert {path.name for path in tmp_path.iterdir()} == {"README.md", ".hidden"}
     (tmp_path / "README.md").unlink()
-    RunStore.open(tmp_path, HEADER).store.close()
+    RunStore.open(tmp_path, HEADER).close()
     (tmp_path / "notes.md").touch()
-    RunStore.open(tmp_path, HEADER).store.close()  # beside a run there may be anything
+    RunStore.open(tmp_path, HEADER).close()  # beside a run there may be anything
 
 
 def test_models_and_questions_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     """Not in that of their names, in which the database keeps them."""
     names = ["zoe", "ada", "mia"]
     header = replace(HEADER, models=dict.fromkeys(names, {}), questions=dict.fromkeys(names, {}))
-    with closing(RunStore.open(tmp_path / "run", header).store) as store:
+    with closing(RunStore.open(tmp_path / "run", header)) as store:
         assert [*store.reader.models()] == names == [*store.reader.questions()]
         assert [*store.reader.models().values()] == sorted(store.reader.models().values())

@@ -29,13 +29,13 @@ class StoredDisk(Disk):
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self.directory = directory
-        self.store, _ = RunStore.open(directory, HEADER)
+        self.store = RunStore.open(directory, HEADER)
 
     def reopen(self) -> None:
         """Reopen the store as after a kill."""
         self.store.close()
-        self.store, is_resumed = RunStore.open(self.directory, HEADER)
-        assert is_resumed
+        self.store = RunStore.open(self.directory, HEADER)
+        assert self.store.is_resumed
 
     def commit(self, rows: Iterable[Row]) -> None:
         rows = list(rows)

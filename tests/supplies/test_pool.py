@@ -19,13 +19,13 @@ from adaptive_eval.core.types import Reason
 from adaptive_eval.launch.endpoint import AskServer, ServedEndpoint, ServedPlace
 from adaptive_eval.launch.hosts import OnEvent, OnLost, PlaceLost, ServerHost
 from adaptive_eval.machine.charges import Charge
-from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import AbortKind, Hopeless, Noted, Unservable
 from adaptive_eval.machine.events import Event as RunEvent
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.supply import AskedModel, Demand, Supply
 from adaptive_eval.notes.event import Event
 from adaptive_eval.notes.servers import ServerLaunched, ServerReleased, ServerRests, ServersNoticed
+from adaptive_eval.running.driver import Aborted, Driver
 from adaptive_eval.store.read import LogReader
 from adaptive_eval.supplies.launched import LaunchedSupply
 from adaptive_eval.supplies.pool import PooledModel, ServerPool

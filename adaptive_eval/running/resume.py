@@ -12,16 +12,15 @@ The past is rewritten only here, and before the log is replayed, so that this st
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cause, Cost, Reason, Verdict
 from adaptive_eval.machine.alarms import StopOn
-from adaptive_eval.machine.charges import Account, Charge, ChargeKind
-from adaptive_eval.machine.driver import Aborted, Driver
+from adaptive_eval.machine.charges import Account, Charge, ChargeKind, is_verdict_reserved, sum_costs
 from adaptive_eval.machine.events import Abort, AbortKind, Event, Opened, Regrade, Setting, Ungraded
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.records import (
@@ -39,12 +38,13 @@ from adaptive_eval.machine.records import (
     Dropped,
     Note,
     Record,
-    Row,
 )
 from adaptive_eval.machine.replay import Stage, has_counted_repeats, replay_steps
-from adaptive_eval.machine.trial import JUDGING, Key, Trial
+from adaptive_eval.machine.trial import Key, Trial
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.notes.answers import standing_alarms
+from adaptive_eval.running.driver import Aborted, Driver
+from adaptive_eval.store.read import LogReader
 
 RETAKES_LOOKS = frozenset({SET_ASIDE, CORE_SET_ASIDE, REGRADED, DISCARDED})
 """Kinds of notes that say why looks are taken again."""
@@ -53,54 +53,12 @@ AT_A_TIME = 256
 """Answers that are graded again at once: a bound for the memory that their texts take."""
 
 
-class StoredLog(Protocol):
-    """A log that can be read, as `store.read` does."""
-
-    def log(self, *, in_whole_commits: bool) -> Iterable[Sequence[Row]]:
-        """The log in its order, without texts."""
-
-    def notes(self) -> list[tuple[int, Note]]:
-        """All notes."""
-
-    def ungraded(self) -> Iterator[tuple[int, Trial]]:
-        """Stored answers without a grade, with their texts."""
-
-    def ungraded_count(self, models: Collection[int]) -> int:
-        """How many stored answers of models have no grade."""
-
-    def known_answers(self, models: Collection[int], before: int) -> Iterable[Trial]:
-        """Stored answers of models before a sequence number."""
-
-    def reserved(self) -> set[Key]:
-        """Trials that were in flight and have a row."""
-
-    def in_flight(self) -> dict[int, int]:
-        """By model: trials that were in flight and have no row."""
-
-    def spent(self) -> Cost:
-        """Spending that caps count."""
-
-    def has_grades(self) -> bool:
-        """Whether any answer has a grade."""
-
-
-class Appendable(Protocol):
-    """A log to whose end records can be written."""
-
-    last_seq: int
-
-    def append(self, *records: Record) -> list[Row]:
-        """Write records, in one commit."""
-
-
 ReserveOf = Callable[[Trial], Cost]
 """The most that the grade of a stored answer may cost."""
 
 
 async def begin(
     driver: Driver,
-    store: Appendable,
-    reader: StoredLog,
     stages: Sequence[Stage],
     reserve_of: ReserveOf = lambda trial: NO_COST,
     *,
@@ -108,35 +66,34 @@ async def begin(
     waited: Collection[int] = (),
     kept: Collection[Key] = (),
     ask_again: bool = False,
-    is_resumed: bool = True,
 ) -> tuple[Machine | None, list[Event]]:
     """Bring a run to where it can go on; returns its machine, and the first events for it. The machine is None if
     the run is to stop at once before the whole log is replayed.
 
     `about`: what the note of the start says; `waited`: models of which all that was asked in earlier starts has come;
     `kept`: trials in flight that are neither claimed nor charged now; `ask_again`: discard answers that repeat, or
-    since alarms about changes of servers, and ask models again of which not every comparison is decided; `is_resumed`:
-    whether it was there before.
+    since alarms about changes of servers, and ask models again of which not every comparison is decided.
     """
+    store, reader = driver.store, driver.store.reader
     setting, verdicts = stages[-1].setting, verdicts_asked(reader)
-    kind = RESUMED if is_resumed else STARTED
+    kind = RESUMED if store.is_resumed else STARTED
     about = {**(about or {}), **({"judged_at_once": setting.verdicts_at_once} if setting.judged else {})}
-    driver.tell(store.append(Note(kind, None, about)))
+    driver.append(Note(kind, None, about))
     if ask_again and (discarded := [*_since_alarms(reader, setting)]):
-        driver.tell(store.append(*discarded))
+        driver.append(*discarded)
     machine, replayed = None, -1
     if aside := models_without_answers(reader, setting.roster):
-        machine, replayed = await _replay(driver, reader, stages), store.last_seq
+        machine, replayed = await _replay(driver, stages), store.last_seq
         if machine is not None:
             aside -= _decided_models(machine, fully=ask_again)
             aside -= (await driver.unreachable([*aside])).keys()
             if not driver.stops and (forgotten := [*_unanswered(reader, aside, store.last_seq)]):
-                driver.tell(store.append(*forgotten))
-    await _regrade(driver, store, reader, setting, reserve_of, verdicts)
+                driver.append(*forgotten)
+    await _regrade(driver, setting, reserve_of, verdicts)
     if store.last_seq != replayed:
-        machine = await _replay(driver, reader, stages)
+        machine = await _replay(driver, stages)
     if machine is None:
-        driver.tell(store.append(Note(STOPPED)))
+        driver.append(Note(STOPPED))
         return None, []
     is_explained = any(note.kind in RETAKES_LOOKS for _, note in reader.notes())
     unreachable = await _unreachable_models(driver, machine)
@@ -152,8 +109,9 @@ async def begin(
     return machine, [driver.tick(machine), opened]
 
 
-async def _replay(driver: Driver, reader: StoredLog, stages: Sequence[Stage]) -> Machine | None:
+async def _replay(driver: Driver, stages: Sequence[Stage]) -> Machine | None:
     """The machine at the end of the log; None if the run is to stop at once meanwhile."""
+    reader = driver.store.reader
     steps = replay_steps(
         lambda in_commits: reader.log(in_whole_commits=in_commits), stages, reader.notes(), reader.known_answers
     )
@@ -192,20 +150,17 @@ def alarms_without_discard(notes: Sequence[Note], stop_on: StopOn) -> list[Note]
     return [*standing_alarms((note.model, note if note.kind == ALARM else None) for note in changes).values()]
 
 
-def _since_alarms(reader: StoredLog, setting: Setting) -> Iterator[Record]:
+def _since_alarms(reader: LogReader, setting: Setting) -> Iterator[Record]:
     """Records that discard the answers that alarms are about; what they have cost stays charged."""
-    stop_on: StopOn = "all" if setting.alarms is None else setting.alarms.stop_on
-    for alarm in alarms_without_discard([note for _, note in reader.notes()], stop_on):
+    for alarm in alarms_without_discard([note for _, note in reader.notes()], setting.alarms.stop_on):
         if (model := alarm.model) is None or model not in setting.roster:
             continue
         since = [int(alarm.body["since"].get(key, 0)) for key in setting.questions]
-        cost, number = NO_COST, 0
-        for trial in reader.known_answers({model}, END_OF_LOG):
-            if trial.number >= since[trial.question]:
-                cost, number = cost.plus(trial.total), number + 1
-                yield Dropped(trial.key)
-        yield Charge(ChargeKind.DISCARDED, "answer", model, number, cost)
-        yield Note(DISCARDED, model, {"answers": number, "discarded": True})
+        answers = reader.known_answers({model}, END_OF_LOG)
+        costs = {trial.key: trial.total for trial in answers if trial.number >= since[trial.question]}
+        yield from map(Dropped, costs)
+        yield Charge(ChargeKind.DISCARDED, "answer", model, len(costs), sum_costs(costs.values()))
+        yield Note(DISCARDED, model, {"answers": len(costs), "discarded": True})
 
 
 def _decided_models(machine: Machine, *, fully: bool) -> set[int]:
@@ -222,7 +177,7 @@ def _decided_models(machine: Machine, *, fully: bool) -> set[int]:
     return decided - others if fully else decided
 
 
-def models_without_answers(reader: StoredLog, roster: Collection[int]) -> set[int]:
+def models_without_answers(reader: LogReader, roster: Collection[int]) -> set[int]:
     """Models of the roster that were set aside, with requests that were not answered."""
     notes = (note for _, note in reader.notes() if note.kind in (SET_ASIDE, CORE_SET_ASIDE))
     aside = {note.model for note in notes if note.model is not None and note.body.get("cause") != Cause.ANSWERS}
@@ -232,7 +187,7 @@ def models_without_answers(reader: StoredLog, roster: Collection[int]) -> set[in
     return {trial.model for trial in answers if trial.kinds & missing}
 
 
-def _unanswered(reader: StoredLog, aside: Collection[int], last: int) -> Iterator[Record]:
+def _unanswered(reader: LogReader, aside: Collection[int], last: int) -> Iterator[Record]:
     """Records that forget the requests which these models did not answer: time-outs of rounds with too few answers, and
     requests that fail every time. What they have cost stays charged."""
     rounds: defaultdict[tuple[int, int], list[Trial]] = defaultdict(list)
@@ -243,10 +198,8 @@ def _unanswered(reader: StoredLog, aside: Collection[int], last: int) -> Iterato
         late = [trial for trial in trials if trial.kinds & AnswerKind.TIMED_OUT]
         missing = [trial for trial in trials if trial.kinds & AnswerKind.UNANSWERED]
         missing += [] if enough_answers(len(late), len(trials)) else late
-        cost = NO_COST
-        for trial in missing:
-            cost = cost.plus(trial.total)
-            yield Dropped(trial.key)
+        yield from (Dropped(trial.key) for trial in missing)
+        cost = sum_costs(trial.total for trial in missing)
         if cost != NO_COST:
             yield Charge(ChargeKind.UNANSWERED, "answer", model, len(missing), cost)
         asked_again[model] += len(missing)
@@ -256,55 +209,46 @@ def _unanswered(reader: StoredLog, aside: Collection[int], last: int) -> Iterato
             yield Note("noticed", model, {"notice": ASKED_AGAIN, "text": text})
 
 
-async def _regrade(
-    driver: Driver, store: Appendable, reader: StoredLog, setting: Setting, reserve_of: ReserveOf, asked: int
-) -> None:
+async def _regrade(driver: Driver, setting: Setting, reserve_of: ReserveOf, asked: int) -> None:
     """Grade stored answers that have no grade, a part at a time; earlier starts may have asked for the verdicts on the
     first `asked`."""
-    roster = frozenset(setting.roster)
+    store, reader, roster = driver.store, driver.store.reader, frozenset(setting.roster)
     waiting = (row for row in reader.ungraded() if row[1].model in roster)
     ungraded = dict[int, tuple[str, str]]()
     total, graded, failed = reader.ungraded_count(roster), 0, 0
     if total:
-        driver.announce(Note(REGRADING, None, {"trials": total}))
+        driver.observer.on_note(Note(REGRADING, None, {"trials": total}))
     spent, unpaid = (_spent(reader, roster, asked) if total else NO_COST), NO_COST
     while not driver.stops and (rows := list(islice(waiting, AT_A_TIME))):
         answers = []
         for seq, trial in rows:
-            was_asked = _is_reserved(trial) and asked > 0
-            asked -= was_asked
             reserve = NO_COST if trial.kinds & AnswerKind.UNANSWERED else reserve_of(trial)
-            answers.append(Ungraded(seq, trial, reserve, was_asked))
+            answers.append(Ungraded(seq, trial, reserve, was_asked=asked > 0))
+            asked -= is_verdict_reserved(trial)
         machine = Machine(setting, seq=store.last_seq, spent=spent, has_grades=reader.has_grades())
         machine.ungraded = ungraded
         await driver.run(machine, [driver.tick(machine), Regrade(answers)])
         spent = machine.account.total
-        for reserve in machine.unpaid:
-            unpaid = unpaid.plus(reserve)
+        unpaid = sum_costs([unpaid, *machine.unpaid])
         if machine.regraded or machine.unpaid:
             graded += machine.regraded
             failed += machine.failed_again
             short = {} if unpaid == NO_COST else {"short_caps": machine.caps.short_of(unpaid)}
             body = {"trials": machine.regraded, "so_far": graded, "of": total, "failed": failed, **short}
-            driver.tell(store.append(Note(REGRADED, None, body)))
+            driver.append(Note(REGRADED, None, body))
 
 
-def _spent(reader: StoredLog, models: Collection[int], asked: int) -> Cost:
+def _spent(reader: LogReader, models: Collection[int], asked: int) -> Cost:
     """Spending that caps count, without reserves of these models for verdicts that nobody was asked for: earlier starts
     may have asked for the first `asked`."""
     answers, account = reader.known_answers(models, END_OF_LOG), Account()
     account.add_outside(reader.spent())
-    for trial in islice((trial for trial in answers if _is_reserved(trial)), asked, None):
+    for trial in islice((trial for trial in answers if is_verdict_reserved(trial)), asked, None):
         account.add_outside(trial.verdict.times(-1))
     return account.total
 
 
-def _is_reserved(trial: Trial) -> bool:
-    """Whether costs are reserved for a verdict on an answer."""
-    return trial.state is JUDGING and trial.verdict != NO_COST
-
-
-def verdicts_asked(reader: StoredLog) -> int:
+def verdicts_asked(reader: LogReader) -> int:
     """How many of the first answers without a verdict the starts so far may have asked a judge about."""
     begun = (note for _, note in reader.notes() if note.kind in BEGUN)
     return max((int(note.body.get("judged_at_once", 0)) for note in begun), default=0)

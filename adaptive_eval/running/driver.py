@@ -6,10 +6,10 @@ a moment for more: at 3,000 trials a second that makes some 60 of them one commi
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from adaptive_eval.base.errors import GraderError
 from adaptive_eval.core.types import NO_COST, Reason
@@ -40,62 +40,20 @@ from adaptive_eval.machine.events import (
     VerdictWasted,
     Write,
 )
-from adaptive_eval.machine.grading import grade_answer
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.permits import Permits
-from adaptive_eval.machine.records import LookTaken, Note, Row
+from adaptive_eval.machine.records import LookTaken, Note, Record, Row
 from adaptive_eval.machine.supply import Demand, Supply
 from adaptive_eval.machine.trial import ANSWERED, GradeDetails, Key, Request, Trial
 from adaptive_eval.machine.troubles import ServerWatch
 from adaptive_eval.questions.types import Question
+from adaptive_eval.report.make import Draft, Reporter
+from adaptive_eval.running.grading import grade_answer
+from adaptive_eval.running.live_status import LiveStatus
+from adaptive_eval.store.write import RunStore
 
 GATHER_SECONDS = 0.02
 TICK_SECONDS = 0.5
-
-
-class ReportDraft(Protocol):
-    """Decisions at one moment, from which the writing thread makes a report."""
-
-    def __call__(self, log: Any) -> Any:
-        """Make the report to be stored; `log` reads all that is written."""
-
-    def publish(self, log: Any) -> None:
-        """Called when the report is stored."""
-
-
-class DraftMaker(Protocol):
-    """Makes the reports of a run."""
-
-    def draft(self, machine: Machine, *, is_over: bool) -> ReportDraft | None:
-        """Copy what the machine has decided; None before the first look. `is_over`: this start has ended."""
-
-
-class Log(Protocol):
-    """A log that rows are written to."""
-
-    def commit(
-        self,
-        rows: Sequence[Row],
-        *,
-        elapsed: float | None = None,
-        held: Mapping[str, Any] | None = None,
-        in_flight: Mapping[int, int] | None = None,
-        report: ReportDraft | None = None,
-    ) -> list[Row]:
-        """Write rows, all or none, with a report of all; returns them as they were written."""
-
-
-class Observer(Protocol):
-    """Observer of looks, notes and charges once they are on disk; must return quickly."""
-
-    def on_look(self, look: LookTaken) -> None:
-        """Called for each look."""
-
-    def on_note(self, note: Note) -> None:
-        """Called for each note."""
-
-    def on_charge(self, charge: Charge) -> None:
-        """Called for each charge."""
 
 
 class Aborted(Exception):
@@ -111,24 +69,25 @@ class Driver:
 
     def __init__(
         self,
-        log: Log,
+        store: RunStore,
         grading: Grading,
         questions: Sequence[Question],
         clock: RunClock,
         *,
-        patience: float = 0.0,
-        observer: Observer | None = None,
-        reporter: DraftMaker | None = None,
+        patience: float,
+        observer: LiveStatus,
+        reporter: Reporter,
     ) -> None:
-        """`questions`: by their numbers in the store; `patience`: seconds for which a stop waits for answers."""
+        """`questions`: by their numbers in the store; `patience`: seconds for which a stop waits for answers.
+
+        `observer` is told of looks, notes and charges once they are on disk."""
         self._reporter = reporter
-        self._draft: ReportDraft | None = None
+        self._draft: Draft | None = None
         """The newest report that is to be made with the next commit."""
-        self._log, self.grading, self._questions, self._clock = log, grading, questions, clock
-        self._patience, self._observer = patience, observer
+        self.store, self.grading, self._questions, self._clock = store, grading, questions, clock
+        self._patience, self.observer = patience, observer
         self._supplies: Sequence[Supply] = ()
         self._supply_of: Mapping[int, Supply] = {}
-        self._sent: dict[int, Supply] = {}
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._is_served = True
@@ -250,18 +209,18 @@ class Driver:
                     self._gathered += rows
                 case Send(request, claimed):
                     self._has_sent = True
-                    supply = self._sent[request.id] = self._supply_of[request.model]
                     self._clock.on_sent(request.model)
-                    supply.submit(request, claimed=claimed)
+                    self._supply_of[request.model].submit(request, claimed=claimed)
                 case GradeAnswer(trial):
                     self._start_grading(trial, is_asked=False)
                 case JudgeAnswer(trial):
                     self._start_grading(trial, is_asked=True)
                 case Allow(target, allowed):
-                    self._on_allowed(target, allowed)
+                    self._on_allowed(machine, target, allowed)
                 case Cancel(requests, gradings):
+                    of_models = {number: self._supply_of[machine.requests[number][0].model] for number in requests}
                     for supply in self._supplies:
-                        supply.cancel([number for number in requests if self._sent.get(number) is supply])
+                        supply.cancel([number for number in requests if of_models[number] is supply])
                     for key in gradings:
                         if (task := self._gradings.get(key)) is not None:
                             task.cancel()
@@ -270,7 +229,7 @@ class Driver:
                     if kind is AbortKind.ALARM:
                         self._wait_at_most(self._patience)
                 case MakeReport(is_over):
-                    self._draft = None if self._reporter is None else self._reporter.draft(machine, is_over=is_over)
+                    self._draft = self._reporter.draft(machine, is_over=is_over)
                 case Finish():
                     finished = action
         if machine.is_ended:
@@ -287,12 +246,11 @@ class Driver:
         """Cancel what is still in flight then."""
         asyncio.get_running_loop().call_later(seconds, self.post, Stop(at_once=True))
 
-    def _on_allowed(self, target: int | Key, allowed: bool) -> None:
-        if isinstance(target, int):
-            if (supply := self._sent.get(target)) is not None:
-                supply.allow(target, allowed)
-        else:
+    def _on_allowed(self, machine: Machine, target: int | Key, allowed: bool) -> None:
+        if not isinstance(target, int):
             self._permits.give(target, allowed)
+        elif target in machine.requests:  # else it has ended meanwhile
+            self._supply_of[machine.requests[target][0].model].allow(target, allowed)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -304,11 +262,17 @@ class Driver:
             rows, self._gathered, self._has_sent = self._gathered, [], False
             self._written_at = self._clock.now()
             draft, self._draft = self._draft, None
-            write = partial(self._log.commit, rows, elapsed=self._clock.elapsed(), held=self._clock.held())
             if not machine.is_regrading:
                 self._in_flight = machine.in_flight_without_rows
-                write = partial(write, in_flight=self._in_flight)
-            written = await asyncio.get_running_loop().run_in_executor(thread, self._commit, write, draft)
+            commit = partial(
+                self._commit,
+                rows,
+                draft,
+                elapsed=self._clock.elapsed(),
+                held=self._clock.held(),
+                in_flight=None if machine.is_regrading else self._in_flight,
+            )
+            written = await asyncio.get_running_loop().run_in_executor(thread, commit)
         except BaseException as error:  # whatever it is, nothing can be written any more
             self.fail(error)
         else:
@@ -317,18 +281,16 @@ class Driver:
                 self._watch_servers(machine)
             self.post(Committed(written))
 
-    def _commit(self, commit: Callable[..., list[Row]], draft: ReportDraft | None) -> list[Row]:
+    def _commit(self, rows: Sequence[Row], draft: Draft | None, **state: Any) -> list[Row]:
         """Write rows and a report, in the thread that writes."""
-        if draft is None:
-            return commit()
-        written = commit(report=draft)
-        draft.publish(self._log)
+        written = self.store.commit(rows, report=draft, **state)
+        if draft is not None:
+            draft.publish(self.store)
         return written
 
-    def announce(self, note: Note) -> None:
-        """Tell the observer of what is not stored."""
-        if self._observer is not None:
-            self._observer.on_note(note)
+    def append(self, *records: Record) -> None:
+        """Write records at once, between two machines, and tell of them."""
+        self.tell(self.store.append(*records))
 
     def tell(self, rows: Sequence[Row]) -> None:
         """Tell supplies and the observer of rows that are on disk."""
@@ -339,17 +301,16 @@ class Driver:
                     stored.setdefault(record.model, []).append(record.key)
             elif isinstance(record, Note):
                 self._on_noted(record)
-            elif self._observer is not None and isinstance(record, LookTaken):
-                self._observer.on_look(record)
-            elif self._observer is not None and isinstance(record, Charge):
-                self._observer.on_charge(record)
+            elif isinstance(record, LookTaken):
+                self.observer.on_look(record)
+            elif isinstance(record, Charge):
+                self.observer.on_charge(record)
         for model, keys in stored.items():
             if (supply := self._supply_of.get(model)) is not None:
                 supply.on_stored(keys)
 
     def _on_noted(self, note: Note) -> None:
-        if self._observer is not None:
-            self._observer.on_note(note)
+        self.observer.on_note(note)
         if note.model is not None and (supply := self._supply_of.get(note.model)) is not None:
             supply.on_noted(note)
 
@@ -360,7 +321,10 @@ class Driver:
         await asyncio.gather(*self._gradings.values(), return_exceptions=True)
         if not machine.is_regrading:
             self._watch_servers(machine)
-            await self._close_supplies(machine)
+            await self.close()
+            for event in self._events:  # what supplies still note is stored
+                if isinstance(event, Noted):
+                    self._carry_out(machine, event)
         if self._writing is not None:
             await self._writing
         has_changed = not machine.is_regrading and self._in_flight != machine.in_flight_without_rows
@@ -368,13 +332,6 @@ class Driver:
             await self._write(machine, thread)
         self._writing = None
         self._events.clear()
-
-    async def _close_supplies(self, machine: Machine) -> None:
-        """Give up what supplies have under way, and store what they still note."""
-        await self.close()
-        for event in self._events:
-            if isinstance(event, Noted):
-                self._carry_out(machine, event)
 
     async def close(self) -> None:
         """Give up what supplies have under way."""

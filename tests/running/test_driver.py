@@ -15,12 +15,12 @@ from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.core.settings import Budget, Pace, Trials
 from adaptive_eval.core.types import NO_COST, Reason
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt, RetryGate
-from adaptive_eval.machine.driver import Aborted, Driver
 from adaptive_eval.machine.events import Answered, Event, Failed
 from adaptive_eval.machine.follow_up import RequestFailure
 from adaptive_eval.machine.records import STOPPED
 from adaptive_eval.machine.supply import AskedModel, Demand, EndpointSupply, Supply
 from adaptive_eval.machine.trial import Request
+from adaptive_eval.running.driver import Aborted, Driver
 from adaptive_eval.store.read import LogReader
 
 
@@ -182,7 +182,7 @@ async def test_needs_are_told_when_all_that_has_happened_is_handled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a server could be stopped because its model needs nothing, just before it is sent the next requests."""
-    monkeypatch.setattr("adaptive_eval.machine.driver.TICK_SECONDS", 0.0)
+    monkeypatch.setattr("adaptive_eval.running.driver.TICK_SECONDS", 0.0)
     monkeypatch.setattr("bed.EndpointSupply", Served)
     supplies = list[Served]()
 

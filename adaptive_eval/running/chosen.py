@@ -1,4 +1,4 @@
-"""Settings that a run remembers: those given with `--set` hold at later starts as well.
+"""Which run is meant, and the settings that it remembers: those given with `--set` hold at later starts as well.
 
 Each holds until it is set again or undone (`--set KEY=`), or until the same key is changed in the file. Settings of
 single models and benchmarks (by their place in the list), of the name and of the store hold for one start, since the
@@ -10,16 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError
+from adaptive_eval.base.errors import AdaptiveEvalError, ConfigError, RunChanged
+from adaptive_eval.config.fingerprint import require_same_meaning
 from adaptive_eval.config.first_round import first_round_problems, unpaid_models
 from adaptive_eval.config.prepare import PreparedRun, prepare
 from adaptive_eval.config.run import RunConfig
+from adaptive_eval.core.types import NO_COST
 from adaptive_eval.notes import events_of_kind
 from adaptive_eval.notes.lives import Override, RunBegun
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.running.beginning import load_starting_point
-from adaptive_eval.running.directories import run_directory
 from adaptive_eval.store.database import has_tables
+from adaptive_eval.store.header import RunHeader
+from adaptive_eval.store.locate import fresh_directory, newest_directory
 
 FOR_ONE_START = ("name", "store")
 
@@ -79,6 +82,33 @@ def choose_run(
     if remembered or known != given:
         prepared = prepare(load([*remembered, *known]))
     return ChosenRun(replace(prepared, overrides=overridden), place, remembered)
+
+
+def run_directory(prepared: PreparedRun, given: Path | None, fresh: bool) -> Path:
+    """The directory of a run: the given one, else the newest of its name; a new one beside it with `fresh`, or if that
+    run was begun with other settings and has bought nothing, since a first try that failed keeps nobody from a second.
+    """
+    if given is None:
+        place = prepared.config.store, prepared.config.name
+        newest = newest_directory(*place)
+        return fresh_directory(*place) if fresh or _is_empty_and_differs(newest, prepared.header) else newest
+    if fresh:
+        raise ConfigError(
+            "fresh (--fresh) chooses a new directory, so it cannot be combined with one that is given (--run-dir); "
+            "give only one of the two"
+        )
+    return given
+
+
+def _is_empty_and_differs(directory: Path, header: RunHeader) -> bool:
+    with RunReader.if_begun(directory) as reader:
+        if reader is None or reader.trial_count() or reader.log.spent() != NO_COST:
+            return False
+        try:
+            require_same_meaning(reader.header(), header, directory)
+        except RunChanged:
+            return True
+    return False
 
 
 def remembered_settings(
