@@ -8,7 +8,7 @@ import yaml
 from checked_text import check_text
 from scipy.special import expit
 
-from adaptive_eval.config.planning import plan_on
+from adaptive_eval.config.planning import core_caps, plan_on
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Controller, Outcome
 from adaptive_eval.core.tape import Tape
@@ -25,6 +25,7 @@ from adaptive_eval.report.next_steps import next_steps
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import RunSubject, complete, take_state
+from adaptive_eval.report.status import Used, used_caps
 from adaptive_eval.report.view import (
     QuestionView,
     RunView,
@@ -145,6 +146,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, used: 
         elapsed=elapsed,
         ended=None if controller.finished is None else ending.why,
         next_steps=() if controller.finished is None else tuple(next_steps(ending)),
+        caps=used_caps(core_caps(config.budget), Used(used), elapsed),
     )
 
 

@@ -283,8 +283,8 @@ def build_ended(
     servers_up: int = 0,
 ) -> Ended:
     """Build the `Ended` that displays show."""
-    of_others = sum(row.trials for row in status.beside)
-    ending = find_ending(events, results, status.trials, config, of_others)
+    of_others = sum(row.trials for row in status.used.beside)
+    ending = find_ending(events, results, status.used.spent.trials, config, of_others)
     ending = in_folder(ending, directory, config.name, shlex.quote(str(directory)))
     shared = {field.name: getattr(ending, field.name) for field in fields(ending)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)

@@ -32,9 +32,9 @@ from adaptive_eval.report.question_rows import CellCounts, CountedRows
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json
+from adaptive_eval.report.status import Used
 from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.report.trial_sums import StoredSums
-from adaptive_eval.report.used import Used
 from adaptive_eval.report.warnings import LOSS_KINDS, loss_cautions
 from adaptive_eval.store.read import StoredReport
 from scorio.moments import CountArray
@@ -132,6 +132,7 @@ class StoredRun:
         uses = self.reader.grading_uses() if is_needed else {}
         before = grading_cost(use for name, use in uses.items() if name in models)
         held = [time for time in self.servers.times if time is not None]
+        requests = [sums.spent([name]).gpu_seconds for name in models]
         return Used(
             spent,
             spent.trials - int(sums.counts.sum()),
@@ -139,6 +140,7 @@ class StoredRun:
             before if results is None else results.cost.grading,
             sum((time.seconds for time in held), 0.0),
             sum((time.gpu_seconds for time in held), 0.0),
+            counted_gpu_seconds(self.servers, requests, beside),
         )
 
     def counts(self) -> RunCounts:

@@ -20,7 +20,6 @@ from adaptive_eval.report.records import (
     ReplicaSums,
     ReplicaTraffic,
     Spending,
-    WaitingAnswers,
     merge_sums,
     total_spending,
 )
@@ -157,8 +156,8 @@ class StoredSums:
         self.events: Sequence[Event] = reader.events() if events is None else events
         self.elapsed = reader.elapsed
         self._newest = reader.newest_seq
-        self._waiting, self._first_waiting = list[WaitingAnswers](), 0
-        self._read_waiting(reader)
+        self._first_waiting = 0
+        self._read_further(reader)
 
     def update(self, reader: RunReader) -> bool:
         """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
@@ -171,13 +170,18 @@ class StoredSums:
         self.events = reader.events()
         self.elapsed = reader.elapsed
         self._newest = reader.newest_seq
-        self._read_waiting(reader)
+        self._read_further(reader)
         return True
 
-    def _read_waiting(self, reader: RunReader) -> None:
+    def _read_further(self, reader: RunReader) -> None:
         """Read the answers that wait for a verdict; none can be before the first of those that have waited."""
-        self._waiting = reader.waiting(self._first_waiting)
-        self._first_waiting = min((row.first for row in self._waiting), default=reader.newest_trial_id + 1)
+        waiting = reader.waiting(self._first_waiting)
+        self._first_waiting = min((row.first for row in waiting), default=reader.newest_trial_id + 1)
+        self._further = [(row.model, row.spent) for row in waiting]
+        self._further += [
+            (event.model, Spending(event.at, 0, event.tokens, event.usd, event.gpu_seconds))
+            for event in verdicts_in_vain(self.events)
+        ]
 
     @property
     def counts(self) -> Counts:
@@ -191,13 +195,8 @@ class StoredSums:
 
     def spent(self, models: Container[str] | None = None) -> Spending:
         """Usage of stored answers so far, graded or not, with all verdicts on them; of these models or of all."""
-        further = [(row.model, row.spent) for row in self._waiting]
-        further += [
-            (event.model, Spending(event.at, 0, event.tokens, event.usd, event.gpu_seconds))
-            for event in verdicts_in_vain(self.events)
-        ]
         total = self._trials.spent(models)
-        for name, part in further:
+        for name, part in self._further:
             if models is None or name in models:
                 total = total.and_then(part)
         return total

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.same_questions import pairs_by_question
@@ -36,10 +37,10 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.results import BatchRow, Results
 from adaptive_eval.report.snapshot import batch_rows
+from adaptive_eval.report.status import Cap, Used, used_caps
 from adaptive_eval.report.stored import StoredRun, open_run
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
 from adaptive_eval.report.trial_sums import StoredSums
-from adaptive_eval.report.used import Used
 from adaptive_eval.report.words import (
     DecisionsInWords,
     ObjectiveView,
@@ -165,7 +166,8 @@ class RunView:
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
     used: Used = Used()
-    """What the run has used, without its time."""
+    caps: tuple[Cap, ...] = ()
+    """Caps of the budget, with what was used of each."""
 
 
 def read_view(directory: Path) -> RunView:
@@ -235,6 +237,7 @@ def assemble_view(
         thresholds=None if thresholds is None else frozen_sentence(thresholds),
         by_trial=() if results is None else pairing_sentences(results.pairs),
         used=used,
+        caps=used_caps(core_caps(config.budget), used, sums.elapsed),
     )
 
 

@@ -74,7 +74,7 @@ def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) ->
     graded = Trial(0, 0, 0, 0, DONE, Cost(30), Cost(15, 0.5, 2.0), 1, answer=answer, grade=GradeDetails(signals))
     run.commit([graded._replace(question=at) for at in (0, 1)])
     feed = followed(run, 0)
-    assert feed.results is None and stored_status(feed).grading == GradingCost(2, 30, 1.0, 4.0)
+    assert feed.results is None and stored_status(feed).used.grading == GradingCost(2, 30, 1.0, 4.0)
     run.close()
 
 

@@ -27,7 +27,7 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\u0000 \\b
 
 
 PROGRESS: dict[str, Any] = {
-    "trials": 320, "per_second": 10.0, "elapsed": 90.0, "cells": [], "eta_seconds": 80,
+    "per_second": 10.0, "elapsed": 90.0, "cells": [], "eta_seconds": 80, "caps": [],
     "spending": {"trials": 320, "tokens": 64_000, "usd": 0.0, "gpu_seconds": 0.0},
 }  # fmt: skip
 """Progress of a run that goes on."""
@@ -179,7 +179,7 @@ def test_progress_updates_the_numbers(tabs: Tabs, serve: Callable[..., Server]) 
     spent = {"trials": 321, "tokens": 65_000, "usd": 0.0, "gpu_seconds": 0.0}
     server = serve(early())
     page = opened(tabs, server)
-    server.go_on(trials=321, per_second=12.0, elapsed=95.0, spending=spent, cells=[cell], eta_seconds=75)
+    server.go_on(per_second=12.0, elapsed=95.0, spending=spent, cells=[cell], eta_seconds=75)
     page.wait_for_selector(".tile:has-text('321')")
     tiles = page.inner_text(".tiles")
     for text in ("1m 35s", "12/s", "1m 15s", "65,000"):
@@ -217,7 +217,7 @@ def test_a_page_asks_each_second_and_reads_the_view_each_third_while_somebody_lo
     def change(trials: int) -> None:
         """Set another view, and progress with this many trials."""
         server.change(early())
-        server.go_on(trials=trials, spending={**PROGRESS["spending"], "trials": trials})
+        server.go_on(spending={**PROGRESS["spending"], "trials": trials})
 
     page.wait_for_selector(".pulse")
     assert asked() == (1, 1)

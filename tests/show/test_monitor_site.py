@@ -218,7 +218,7 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
     async with site_of(run.directory) as client:
         follower = Follower(client)
         first = await follower.progress()
-        assert (first["trials"], first["cells"], first["status"]) == (30, [], "running")
+        assert (first["spending"]["trials"], first["cells"], first["status"]) == (30, [], "running")
         view = (await client.get("/api/view")).json()
         trials, looks, posteriors = view["trials"], 0, posteriors_of(view)
         while run.controller.finished is None:
@@ -227,7 +227,7 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
             for cell in progress["cells"]:
                 trials[cell["model"]][cell["question"]] = sum(cell["posterior"]["counts"])
                 posteriors[cell["model"], cell["question"]] = cell["posterior"]
-            assert sum(map(sum, trials)) == progress["trials"] == progress["spending"]["trials"] == run.store_trials
+            assert sum(map(sum, trials)) == progress["spending"]["trials"] == run.store_trials
             assert progress["spending"]["tokens"] == 30 * run.store_trials and progress["per_second"] > 0.0
             assert looks == 0 or progress["edition"] != first["edition"], "a look is in a new view"
         run.publish()
@@ -265,7 +265,11 @@ async def test_each_page_gets_what_is_new_to_it_also_when_a_run_goes_on_after_it
         again = play(trials=ahead)
         again.step(30)
         living = await often.progress()
-        assert living["status"] == "running" and living["trials"] == 70 and living["edition"] != ended["edition"]
+        assert (
+            living["status"] == "running"
+            and living["spending"]["trials"] == 70
+            and living["edition"] != ended["edition"]
+        )
         again.stop()
         assert (await often.progress())["status"] == "stopped"
         run.directory.rename(tmp_path / "away")

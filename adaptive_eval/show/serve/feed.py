@@ -14,13 +14,12 @@ from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
 from adaptive_eval.report.ending import status_at_end
-from adaptive_eval.report.other_costs import counted_gpu_seconds
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE
+from adaptive_eval.report.status import Used
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.trial_sums import StoredSums
-from adaptive_eval.report.used import Used
 from adaptive_eval.report.view import RunView, assemble_view
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import is_held
@@ -65,7 +64,6 @@ class Feed:
     running: bool
     """Whether a process is running it."""
     used: Used
-    """What the run has used, without its time."""
 
     def __init__(self, directory: Path, *, rows: bool = True) -> None:
         """`rows`: also read the rows of questions in results.json, most of its size in a large run."""
@@ -118,15 +116,8 @@ class Feed:
             return self.results.run.status
         return status_at_end(self.sums.events, self.sums.spent().trials)[0]
 
-    @property
-    def gpu_seconds(self) -> float:
-        """GPU seconds under a cap."""
-        requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
-        return counted_gpu_seconds(self._servers, requests, self.used.beside)
-
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         run = StoredRun(reader, self.stored, self.sums.events)
-        self._servers = run.servers
         reported = reader.newest_report_seq(), id(self.sums), mark.running
         if not mark.running:
             self.results = run.results(running=False, rows=self._rows)

@@ -17,12 +17,14 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import Counts, Spending, TrialRecord
+from adaptive_eval.report.status import Cap, used_caps
 from adaptive_eval.report.view import PosteriorView, QuestionView, posterior_views
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve.feed import Feed
@@ -164,10 +166,10 @@ class RunProgress:
     edition: str
     """A new value means that the view should be fetched again."""
     status: str
-    trials: int
     per_second: float
     elapsed: float
     spending: Spending
+    caps: tuple[Cap, ...]
     cells: tuple[CellUpdate, ...]
     eta_seconds: float | None
 
@@ -232,10 +234,10 @@ class PageState:
             step=step,
             edition=f"{self._begun:x}-{feed.edition}",
             status=feed.status,
-            trials=spent.trials,
             per_second=self._rates.trials,
             elapsed=elapsed,
             spending=spent,
+            caps=used_caps(core_caps(feed.stored.config.budget), feed.used, elapsed),
             cells=(),
             eta_seconds=self._rates.eta(to_go) if feed.running else None,
         )

@@ -64,33 +64,20 @@ function tile(label, value, remark) {
   ]);
 }
 
-/** @typedef {Omit<Spending, "at"> & {elapsed: number}} Used */
-
-/** @type {[key: string, label: string, used: (totals: Used) => number, format: (value: number) => string][]} */
-const CAPS = [
-  ["trials", "trials", (used) => used.trials, count],
-  ["tokens", "tokens", (used) => used.tokens, count],
-  ["usd", "US dollars", (used) => used.usd, usd],
-  ["gpu_hours", "GPU hours", (used) => used.gpu_seconds / 3600, (value) => value.toFixed(2)],
-  ["wall_time", "wall time", (used) => used.elapsed, duration],
-];
+/** @type {Record<string, [label: string, format: (value: number) => string]>} */
+const CAPS = {
+  trials: ["trials", count],
+  tokens: ["tokens", count],
+  usd: ["US dollars", usd],
+  gpu_seconds: ["GPU hours", (seconds) => (seconds / 3600).toFixed(2)],
+  wall_seconds: ["wall time", duration],
+};
 
 /** The caps of the run with what was used of each. @param {State} state */
-export function budget(state) {
-  const { view, facts, pulse } = state;
-  const used = { ...totalsOf(state), elapsed: pulse?.elapsed ?? view.elapsed };
-  for (const row of view.results?.cost.beside ?? view.used.beside) {
-    used.trials += row.trials;
-    used.tokens += row.tokens;
-    used.usd += row.usd;
-    used.gpu_seconds += row.counted_gpu_seconds;
-  }
-  if (facts.launches) used.gpu_seconds = view.results?.cost.counted_gpu_seconds ?? used.gpu_seconds;
-  const rows = CAPS.flatMap(([key, label, part, format]) => {
-    const cap = facts.decisions.budget?.[key];
-    if (typeof cap !== "number") return [];
-    const amount = part(used);
-    return [meter(label, amount, cap, `${format(amount)} of ${format(cap)} (${percent(amount / cap)})`)];
+export function budget({ view, pulse }) {
+  const rows = (pulse ?? view).caps.map(({ name, used, cap }) => {
+    const [label, format] = CAPS[name];
+    return meter(label, used, cap, `${format(used)} of ${format(cap)} (${percent(used / cap)})`);
   });
   return rows.length ? h("div", { class: "budget" }, h("h3", null, "Budget"), h("ul", null, rows)) : null;
 }

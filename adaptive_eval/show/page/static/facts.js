@@ -8,8 +8,7 @@ import { count, number, percent, plain } from "./text.js";
 
 /**
  * What was to be decided, as far as the page reads it.
- * @typedef {{stopping?: {confidence?: number, delta?: number | null}, budget?: Record<string, number | null>,
- *   trials?: {draw?: number | null}}} Decisions
+ * @typedef {{stopping?: {confidence?: number, delta?: number | null}, trials?: {draw?: number | null}}} Decisions
  */
 
 /**
@@ -57,7 +56,6 @@ export function factsOf(view) {
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
     series: seriesOf(view, gate),
     serverTimeIsPaid: isServerTimePaid(view),
-    launches: view.configuration.models.some((/** @type {Record<string, any>} */ model) => model.launch),
   };
 }
 
