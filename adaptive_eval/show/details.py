@@ -2,6 +2,7 @@
 tables."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
@@ -36,7 +37,7 @@ from adaptive_eval.report.results import (
     RunCost,
     WastedCost,
 )
-from adaptive_eval.report.view import RunView
+from adaptive_eval.report.view import EventView, RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions
 from adaptive_eval.show.text import Block, Table, dollars, number_or_dash
 
@@ -48,6 +49,7 @@ COLUMN_MEANINGS = {
     "ties within": "Ties within: the smallest delta at which the remaining trials could still show a tie.",
 }
 PERCENT = Scale(0.0, 1.0)
+MAX_EVENTS = 300
 UNSENT: Sequence[object] = (None, [], {})
 """Values of sampling settings that are not in requests."""
 
@@ -227,11 +229,12 @@ def _call_text(pair: PairRow) -> str:
 
 
 def request_blocks(view: RunView) -> Iterator[Block]:
-    """Answers worth a note, answers by server, and pending batches."""
+    """Answers worth a note, answers by server, pending batches, and events."""
     if view.results is not None:
         yield _noted_answers(view.results.models)
     yield from _traffic(view.traffic)
     yield from batch_blocks(view)
+    yield from _events([event for event in view.events if event.text is not None])
 
 
 def _noted_answers(models: Sequence[ModelRow]) -> Block:
@@ -293,8 +296,20 @@ def batch_blocks(view: RunView) -> Iterator[Block]:
         )
 
 
+def _events(events: Sequence[EventView]) -> Iterator[Block]:
+    """The events that displays show."""
+    rows = (
+        (f"{datetime.fromtimestamp(event.at, UTC):%F %T} UTC", event.kind.replace("_", " "), event.text or "")
+        for event in events[: -MAX_EVENTS - 1 : -1]
+    )
+    yield Table("Events, the latest first", ("time", "event", "details"), tuple(rows), texts=3)
+    if (earlier := len(events) - MAX_EVENTS) > 0:
+        yield f"and {several(earlier, 'earlier event')}"
+
+
 def recipe_blocks(view: RunView) -> Iterator[Block]:
-    """The rubric, and how answers were sampled; models that were asked alike share a row."""
+    """The rubric, how answers were sampled, and the servers that the run has started; models that were asked alike
+    share a row."""
     rubric = ([name, f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield Table("Rubric", ("category", "weight"), tuple(map(tuple, rubric)))
     recorded = {row.name for row in (() if view.results is None else view.results.models) if row.recorded is not None}
@@ -310,6 +325,9 @@ def recipe_blocks(view: RunView) -> Iterator[Block]:
     yield Table.of("Sampling", ["model", *(key.replace("_", " ") for key in keys)], rows)
     others = " For recorded models see the reports of their runs." if recorded else ""
     yield f"Empty settings were not sent: the server's defaults applied.{others}"
+    servers = () if view.results is None else view.results.servers
+    started = ((row.model, " ".join(row.command), row.version or "-", count(row.starts)) for row in servers)
+    yield Table("Servers that the run has started", ("model", "command", "version", "starts"), tuple(started), texts=3)
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------

@@ -172,8 +172,9 @@ def test_answers_worth_a_note_and_traffic_are_tables(view: RunView) -> None:
     plain = tuple(replace(row, signals={}, ungraded=0, repeats=0) for row in others)
     cached = replace(view.traffic[0], cached_tokens=7, ttft=0.25)
     several = replace(view, results=replace(view.results, models=(noted, *plain)), traffic=(cached, *view.traffic[1:]))
-    answers, traffic = list(request_blocks(several))
-    assert isinstance(answers, Table) and isinstance(traffic, Table)
+    answers, traffic, events = request_blocks(several)
+    assert isinstance(answers, Table) and isinstance(traffic, Table) and isinstance(events, Table)
+    assert events.rows == (), "that a run has begun, or ended, displays show in another way"
     assert (answers.head, answers.rows) == (("model", "answers", "truncated"), ((noted.name, "8", "2 (25.0%)"),))
     assert traffic.head[-4:] == ("from a cache", "completion tokens", "mean latency", "time to first token")
     assert traffic.rows[0][-4:] == ("7", "700", "1s", "250 ms") and traffic.rows[1][-1] == ""

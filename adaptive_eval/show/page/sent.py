@@ -7,7 +7,14 @@ from adaptive_eval.report.finding import model_verdicts
 from adaptive_eval.report.findings import Findings, findings_of_view
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.view import RunView
-from adaptive_eval.show.details import cost_blocks, frontier_blocks, recipe_blocks, request_blocks, score_blocks
+from adaptive_eval.show.details import (
+    comparison_blocks,
+    cost_blocks,
+    frontier_blocks,
+    recipe_blocks,
+    request_blocks,
+    score_blocks,
+)
 from adaptive_eval.show.labelled import label_blocks
 from adaptive_eval.show.text import Block
 
@@ -32,6 +39,7 @@ def page_view(view: RunView) -> PageView:
     blocks["costs"] = [f"{label.capitalize()}: {text}." for label, text in found.costs]
     if results is not None:
         blocks["details"] = [*score_blocks(results), *cost_blocks(view, results)]
+        blocks["comparisons"] = comparison_blocks(results)
         blocks["frontier"] = frontier_blocks(results)
         blocks["labels"] = [*([] if view.orders is None else [view.orders]), *label_blocks(results)]
     carried = {field.name: getattr(view, field.name) for field in fields(RunView)}

@@ -1,9 +1,9 @@
-// Details of the scores: columns that few readers need, scores on parts of the questions, and costs by model.
+// Sections that are drawn as they were sent, in texts and tables.
 
 import { blocks } from "./parts.js";
 /** @import { Section } from "./parts.js" */
 
-/** @type {Section} */
+/** Columns that few readers need, scores on parts of the questions, and costs by model. @type {Section} */
 export const details = {
   id: "details",
   title: "Details of the scores",
@@ -11,11 +11,17 @@ export const details = {
   render: ({ view }) => blocks(view, "details"),
 };
 
-/** The run compared with labels that people have given: the grader's errors, and scores corrected for them. */
-/** @type {Section} */
+/** The run compared with labels that people have given. @type {Section} */
 export const labels = {
   id: "labels",
   title: "Labels",
   isThere: ({ view }) => Boolean(view.blocks.labels?.length),
   render: ({ view }) => blocks(view, "labels"),
+};
+
+/** @type {Section} */
+export const traffic = {
+  id: "traffic",
+  title: "Answers, requests, events",
+  render: ({ view }) => blocks(view, "traffic"),
 };

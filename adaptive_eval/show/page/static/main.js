@@ -2,7 +2,7 @@
 // drawn again in place when something changes.
 
 import { onNight } from "./chart.js";
-import { details, labels } from "./details.js";
+import { details, labels, traffic } from "./details.js";
 import { questionDialog } from "./dialog.js";
 import { h, update } from "./dom.js";
 import { entry, factsOf, pairKey, pairText } from "./facts.js";
@@ -21,7 +21,6 @@ import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
 import { glossaryList, openTerms, term } from "./terms.js";
 import { trajectories } from "./trajectories.js";
-import { trouble } from "./trouble.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Connection } from "./live.js" */
 /** @import { Section, State } from "./parts.js" */
@@ -34,7 +33,7 @@ import { trouble } from "./trouble.js";
 /** @type {Section} */
 const glossary = { id: "words", title: "What the words mean", render: () => [glossaryList()] };
 const SCORES = [ranking, frontier, cost, details, stopping, trajectories, matrix, heat, posteriors];
-const CIRCUMSTANCES = [labels, trouble, recipe, glossary, decided];
+const CIRCUMSTANCES = [labels, traffic, recipe, glossary, decided];
 const PAPER_WIDTH = 1000;
 const MAX_ANNOUNCED = 5;
 

@@ -96,6 +96,10 @@ const TERMS = {
   R0: "prior_trials",
   trials: "trials",
   "server time": "server_time",
+  "z now": "z",
+  "boundary now": "boundary",
+  "trials per question needed": "trials_needed",
+  "ties within": "delta",
 };
 
 /** The paragraphs and tables that were sent for a section. @param {PageView} view @param {string} section */
@@ -109,7 +113,7 @@ export function blocks(view, section) {
 function sent({ title, head, rows, texts }) {
   const heading = (/** @type {string} */ word) => (word in TERMS ? term(TERMS[word], word) : plain(word));
   const cell = (/** @type {string[]} */ row, /** @type {number} */ at) =>
-    at < texts ? name(row[at], 120) : plain(row[at] || "–", 500);
+    at < texts ? name(row[at], 500) : plain(row[at] || "–", 500);
   const columns = head.map((word, at) => column(heading(word), (/** @type {string[]} */ row) => cell(row, at)));
   return titledTable({
     caption: title,
