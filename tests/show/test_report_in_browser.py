@@ -104,7 +104,7 @@ def test_the_first_screen_says_who_is_best_how_surely_and_at_what_cost(
     (cost_text,) = seen["cost"]
     lines = page.evaluate("document.querySelector('header p.quiet').getBoundingClientRect().height / 22")
     assert width < 1280 or lines < 1.5, "one line below the name"
-    assert f" · {cost.trials:,} trials, at most {cost.allowed_trials:,} were allowed · " in cost_text
+    assert f" · {cost.trials:,} trials (at most {cost.allowed_trials:,} were allowed), " in cost_text
     assert bool(run.next_steps) == (kind != "stopped"), "that goes on"
     for step in run.next_steps:
         assert step.text in page.inner_text(".next")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
+from adaptive_eval.report.costs import allowed_in_words, unstored_answers
 from adaptive_eval.report.finding import model_verdicts
 from adaptive_eval.report.findings import Findings, findings_of_view
 from adaptive_eval.report.published import published_text
@@ -24,6 +25,10 @@ class PageView(RunView):
     """A view for a page; without the rows of questions in `results`, which `posteriors` repeats."""
 
     findings: Findings
+    allowed: str | None
+    """How many trials were allowed, and which answers are not stored."""
+    server_seconds: float | None
+    """Server time that is paid for."""
     verdicts: tuple[str, ...]
     """Comparisons of each model of `results.models` in words."""
     published: str
@@ -47,6 +52,10 @@ def page_view(view: RunView) -> PageView:
     return PageView(
         **carried,
         findings=found,
+        allowed=None
+        if results is None
+        else ", and ".join([allowed_in_words(results.cost), *unstored_answers(results.cost.beside)]),
+        server_seconds=results.cost.server_seconds if results is not None and results.server_time_is_paid else None,
         verdicts=() if results is None else model_verdicts(results),
         published=published_text(view.configuration),
         blocks={section: tuple(parts) for section, parts in blocks.items()},

@@ -55,7 +55,6 @@ export function factsOf(view) {
     decisions,
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
     series: seriesOf(view, gate),
-    serverTimeIsPaid: isServerTimePaid(view),
   };
 }
 
@@ -248,10 +247,4 @@ function seriesOf(view, gate) {
 function turn(line) {
   if (line.second !== null) [line.first, line.second] = [line.second, line.first];
   for (const point of line.points) if (point.z !== null) point.z = -point.z;
-}
-
-/** Whether the time of servers is what somebody pays, and is known. @param {PageView} view */
-function isServerTimePaid({ results }) {
-  if (!results || results.cost.server_seconds === null) return false;
-  return results.servers.length > 0 || (results.cost.server_gpu_seconds ?? 0) > 0;
 }
