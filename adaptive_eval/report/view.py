@@ -38,7 +38,7 @@ from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.results import BatchRow, Results
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.status import Cap, Used, used_caps
-from adaptive_eval.report.stored import StoredRun, open_run
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
 from adaptive_eval.report.trial_sums import StoredSums
 from adaptive_eval.report.words import (
@@ -162,7 +162,8 @@ class RunView:
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     orders: str | None = None
-    """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
+    """A sentence on how often a judge went by the order of two answers; None without comparisons, and on a page that
+    follows the run."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
     used: Used = Used()
@@ -170,25 +171,15 @@ class RunView:
     """Caps of the budget, with what was used of each."""
 
 
-def read_view(directory: Path) -> RunView:
-    """Read the run in `directory`; raises `StoreError` if there is none."""
-    running = is_held(directory)
-    with open_run(directory) as stored:
-        return _build_view(stored, stored.results(running=running), running=running)
-
-
-def read_report(directory: Path, *, rows: bool = True) -> RunView:
-    """Read the view of a run for a report, which also has what is said of a judge; `rows` as in a `Feed`."""
+def read_view(directory: Path, *, rows: bool = True) -> RunView:
+    """Read the run in `directory`; raises `StoreError` if there is none. Without `rows`, those of questions in
+    results.json are left out, most of its size in a large run."""
     running = is_held(directory)
     with open_run(directory, check_large=False) as stored:
         results = stored.results(running=running, rows=rows)
-        view = _build_view(stored, results, running=running)
+        sums = StoredSums(stored.reader, stored.setup, stored.events)
+        view = assemble_view(sums, stored.setup, results, stored.used(sums, results), running=running)
         return view if results is None else replace(view, orders=order_sentence(stored.reader, stored.setup.config))
-
-
-def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
-    sums = StoredSums(stored.reader, stored.setup, stored.events)
-    return assemble_view(sums, stored.setup, results, stored.used(sums, results), running=running)
 
 
 def assemble_view(

@@ -60,7 +60,7 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.status import Status
 from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.report.view import read_report
+from adaptive_eval.report.view import read_view
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.serve.attach import stored_status
 from adaptive_eval.show.serve.feed import Feed
@@ -543,7 +543,7 @@ def test_all_displays_say_alike_what_a_judged_run_has_used(tmp_path: Path) -> No
         assert ended is not None
         feed, live = Feed(directory), ended.status
         feed.poll()
-        stored, view = stored_status(feed), read_report(directory)
+        stored, view = stored_status(feed), read_view(directory)
         one, other = stored.used, live.used
         assert (one.ungraded, one.beside, one.spent.trials) == (other.ungraded, other.beside, other.spent.trials)
         assert stored_cost(one.spent) == pytest.approx(stored_cost(other.spent))

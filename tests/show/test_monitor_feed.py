@@ -20,7 +20,7 @@ from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import NO_SPENDING
 from adaptive_eval.report.results import GradingCost
-from adaptive_eval.report.view import RunView, read_report, read_view
+from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
@@ -188,9 +188,9 @@ def test_a_run_is_shown_without_reading_its_trials(play: Play, monkeypatch: pyte
     run.close()
     for name in ("graded_trials", "trials", "trial_facts"):
         monkeypatch.setattr(RunReader, name, lambda reader: pytest.fail("a trial was read"))
-    feed = Feed(run.directory, rows=False)
+    feed = Feed(run.directory)
     feed.poll()
-    view, report = feed.view(), read_report(run.directory)
+    view, report = feed.view(), read_view(run.directory)
     assert feed.results is not None and feed.results.run.status == "killed"
     assert sum(map(sum, view.trials)) == feed.sums.spent().trials > 100
     assert report.results is not None

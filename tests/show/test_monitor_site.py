@@ -36,7 +36,7 @@ HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
 @asynccontextmanager
 async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a site about this run."""
-    site = Site(Feed(path, rows=False), host)
+    site = Site(Feed(path), host)
     server = PageServer(site.answer, HEADERS)
     port = await server.listen("127.0.0.1", 0)
     options: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": HANGS}
@@ -169,7 +169,6 @@ async def test_answers_come_in_pages_bounded_by_number_and_texts_with_everything
     run.step(30 * 6 * 3)
     async with site_of(run.directory) as client:
         first = (await client.get("/api/question/2?model=1")).json()
-        assert first["question"]["id"] == "q2" and first["question"]["prompt"] == "ask 2" and first["model"] == "bob"
         assert [trial["trial"] for trial in first["trials"]] == list(range(20)) and first["more"]
         last = (await client.get("/api/question/2?model=1&after=19")).json()
         assert [trial["trial"] for trial in last["trials"]] == list(range(20, 30)) and not last["more"]
@@ -177,7 +176,7 @@ async def test_answers_come_in_pages_bounded_by_number_and_texts_with_everything
         assert trial["text"] == f"29 {HOSTILE}".replace("\ud800", "?")
         assert trial["seed"] == 1029 and trial["value"] == float(trial["category"]) and trial["finish_reason"] == "stop"
         assert trial["signals"] == {"is_correct": bool(trial["category"])} and trial["attempts"] == 2
-        assert (trial["prompt_tokens"], trial["completion_tokens"], trial["latency"]) == (10, 20, 1.5)
+        assert (trial["completion_tokens"], trial["latency"]) == (20, 1.5)
         none = (await client.get("/api/question/2?model=1&after=29")).json()
         assert none["trials"] == [] and not none["more"]
         monkeypatch.setattr(page_state, "MAX_CHARACTERS", 1000)
@@ -281,7 +280,7 @@ def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyP
     polled: list[float] = []
     monkeypatch.setattr(page_state, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
     run = play()
-    state = page_state.PageState(Feed(run.directory, rows=False))
+    state = page_state.PageState(Feed(run.directory))
     poll = state._feed.poll
 
     def slow_poll() -> bool:
@@ -304,9 +303,9 @@ async def test_a_port_in_use_is_reported(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
         with pytest.raises(ConfigError, match=r"port \d+ on 127.0.0.1 cannot be used .*; give another --port"):
-            await serve(Feed(run.directory, rows=False), "127.0.0.1", client.base_url.port or 0, print)
+            await serve(Feed(run.directory), "127.0.0.1", client.base_url.port or 0, print)
     with pytest.raises(ConfigError, match="cannot be used"):
-        await serve(Feed(run.directory, rows=False), "no.such.host.invalid", 0, print)
+        await serve(Feed(run.directory), "no.such.host.invalid", 0, print)
 
 
 async def test_the_monitor_can_be_ended_as_soon_as_its_address_is_printed(play: Play) -> None:
@@ -318,5 +317,5 @@ async def test_the_monitor_can_be_ended_as_soon_as_its_address_is_printed(play: 
         assert signal.getsignal(signal.SIGTERM) is not before
         signal.raise_signal(signal.SIGTERM)
 
-    await serve(Feed(run.directory, rows=False), "127.0.0.1", 0, end)
+    await serve(Feed(run.directory), "127.0.0.1", 0, end)
     assert signal.getsignal(signal.SIGTERM) == before

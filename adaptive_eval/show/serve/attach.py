@@ -41,14 +41,14 @@ PAUSE_SECONDS = 0.2
 """Pause between two checks for a run that has not begun."""
 
 
-def open_feed(directory: Path, patience: float, on_wait: Callable[[], None], *, rows: bool = True) -> Feed:
+def open_feed(directory: Path, patience: float, on_wait: Callable[[], None]) -> Feed:
     """Open the feed of a run; if there is none, call `on_wait` once and wait up to `patience` seconds for it to begin.
 
     Raises `StoreError` if none has begun by then, and at once if the run cannot be read.
     """
     deadline, is_announced = time.monotonic() + patience, False
     while True:
-        feed = Feed(directory, rows=rows)
+        feed = Feed(directory)
         try:
             feed.poll()
             return feed

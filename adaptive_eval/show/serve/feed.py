@@ -61,14 +61,13 @@ class Feed:
     sums: StoredSums
     stored: StoredSetup
     results: Results | None
+    """Without the rows of questions."""
     running: bool
     """Whether a process is running it."""
     used: Used
 
-    def __init__(self, directory: Path, *, rows: bool = True) -> None:
-        """`rows`: also read the rows of questions in results.json, most of its size in a large run."""
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._rows = rows
         self.edition = 0
         """Grows with each change other than trials: a look, an event, the beginning or the end."""
         self._mark: FileMark | None = None
@@ -120,9 +119,9 @@ class Feed:
         run = StoredRun(reader, self.stored, self.sums.events)
         reported = reader.newest_report_seq(), id(self.sums), mark.running
         if not mark.running:
-            self.results = run.results(running=False, rows=self._rows)
+            self.results = run.results(running=False, rows=False)
         elif reported != self._reported:
-            self.results = run.results(running=True, rows=self._rows, sums=False)
+            self.results = run.results(running=True, rows=False, sums=False)
         self._reported = reported
         self.used = run.used(self.sums, self.results)
 

@@ -25,7 +25,7 @@ from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import Counts, Spending, TrialRecord
 from adaptive_eval.report.status import Cap, used_caps
-from adaptive_eval.report.view import PosteriorView, QuestionView, posterior_views
+from adaptive_eval.report.view import PosteriorView, posterior_views
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
@@ -69,7 +69,6 @@ class TrialView:
     extracted: str | None
     grader_error: str | None
     finish_reason: str | None
-    prompt_tokens: int
     completion_tokens: int
     latency: float
     replica: str
@@ -85,28 +84,24 @@ class TrialView:
 class AnswersPage:
     """A page of answers."""
 
-    question: QuestionView
-    model: str
     trials: tuple[TrialView, ...]
     more: bool
 
 
 def answers_page(directory: Path, stored: StoredSetup, question: int, model: int, after: int) -> AnswersPage:
     """Read a page of trials after number `after`, and whether there are more."""
-    config, questions, *_ = stored
-    name, asked = config.models[model].name, questions[question]
-    weights = open_rubric(config.rubric).weights
+    cell = stored.config.models[model].name, stored.questions[question].id
+    weights = open_rubric(stored.config.rubric).weights
     trials: list[TrialView] = []
     characters, more = 0, False
     with closing(RunReader.open(directory)) as reader:
-        for record in reader.cell(name, asked.id, after):
+        for record in reader.cell(*cell, after):
             characters += len(record.answer.text) + len(record.answer.reasoning or "")
             if trials and (len(trials) == MAX_TRIALS or characters > MAX_CHARACTERS):
                 more = True
                 break
             trials.append(_trial_view(record, weights))
-    shown = QuestionView(asked.id, asked.prompt, asked.answer, asked.choices, asked.cluster)
-    return AnswersPage(shown, name, tuple(trials), more)
+    return AnswersPage(tuple(trials), more)
 
 
 def _trial_view(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
@@ -120,7 +115,6 @@ def _trial_view(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
         extracted=record.extracted,
         grader_error=record.grader_error,
         finish_reason=answer.finish_reason,
-        prompt_tokens=answer.prompt_tokens,
         completion_tokens=answer.completion_tokens,
         latency=answer.latency,
         replica=answer.replica,
@@ -178,7 +172,6 @@ class PageState:
     """The latest view of one run, and its progress."""
 
     def __init__(self, feed: Feed) -> None:
-        """`feed`: without rows of questions, which no page is sent."""
         self._feed = feed
         self._rates = Rates()
         self._begun = time.time_ns()
