@@ -63,7 +63,7 @@ def simulated(
     bench = Bench(len(drawn_from.models), len(drawn_from.questions), drawn_from.w)
     controller = Controller(plan_on(bench, config, drawn_from.models))
     tape = Tape.from_chances(drawn_from.p, drawn_from.w, np.random.default_rng(1))
-    used = Spending(START, 0, 0, 0.0, 0.0)
+    used = Spending()
     if set_aside is not None:
         controller.tell([SetAside(drawn_from.models.index(set_aside), "no replica is left")])
     while controller.finished is None and (looks is None or len(controller.looks) < max(looks, 1)):
@@ -100,7 +100,6 @@ def configuration(models: Sequence[str], name: str, sections: dict[str, object])
 def spent(before: Spending, trials: int) -> Spending:
     """What had been spent after that many more trials."""
     return Spending(
-        before.at + trials * SECONDS_A_TRIAL,
         before.trials + trials,
         before.tokens + trials * COST.tokens,
         before.usd + trials * COST.usd,
@@ -111,11 +110,11 @@ def spent(before: Spending, trials: int) -> Spending:
 def view_of(config: RunConfig, drawn_from: World, controller: Controller, used: Spending) -> RunView:
     """The view as `adaptive_eval.report` makes it of a stored run."""
     rubric, trials = open_rubric(config.rubric), controller.arrived.sum(axis=-1)
-    elapsed = used.at - START
+    elapsed = used.trials * SECONDS_A_TRIAL
     results = _results(config, drawn_from, controller, elapsed)
     events: list[Event] = [RunStarted(version="0.1.0", host="host", pid=1, at=START)]
     if controller.finished is not None:
-        events.append(RunFinished(controller.finished, at=used.at))
+        events.append(RunFinished(controller.finished, at=START + elapsed))
     ending = find_ending(events, results, int(trials.sum()), config)
     plain = [
         StoredLook(look.index, 0, START + look.index, plain_look(look, drawn_from.models, capped_opening=False))

@@ -8,7 +8,7 @@ from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.finding import Clause, count_states, finding, model_clauses
-from adaptive_eval.report.records import NO_SPENDING, Spending
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
 
 
@@ -29,7 +29,7 @@ def standings(results: Results) -> tuple[Standing, ...]:
 class Used:
     """What a run has used so far, counted alike by its own process and by readers of its store."""
 
-    spent: Spending = NO_SPENDING
+    spent: Spending = Spending()
     """Number and cost of the stored answers of the current models, graded or not, with all verdicts on them."""
     ungraded: int = 0
     """How many of them have no grade."""

@@ -21,7 +21,6 @@ from adaptive_eval.report.records import (
     ReplicaTraffic,
     Spending,
     merge_sums,
-    total_spending,
 )
 from adaptive_eval.store.forms import MAX_VALUE
 from adaptive_eval.store.packing import Parts
@@ -44,10 +43,6 @@ class TrialSums(NamedTuple):
     def last(self) -> int:
         """The place of the newest of these trials; 0 without any."""
         return max((row.last for row in self.replicas), default=0)
-
-    def spent(self, models: Container[str] | None = None) -> Spending:
-        """Usage of these models or of all."""
-        return total_spending([row for row in self.replicas if models is None or row.model in models])
 
     def with_newer(self, reader: RunReader, setup: StoredSetup) -> "TrialSums":
         """The sums with those over all trials that were stored since."""
@@ -130,10 +125,10 @@ def _are_close(one: Sequence[object], other: Sequence[object]) -> bool:
     )
 
 
-def sums_to_store(reader: RunReader, every: int) -> PackedSums | None:
-    """New sums, if there are `every` or more trials that the stored ones do not count."""
+def sums_to_store(reader: RunReader) -> PackedSums | None:
+    """New sums, if there are `STORED_EVERY` or more trials that the stored ones do not count."""
     stored = reader.log.sums_seq()
-    if reader.newest_trial_id - stored < every:
+    if reader.newest_trial_id - stored < STORED_EVERY:
         return None
     sums = read_sums(reader, stored_setup(reader.header()))
     return PackedSums(sums.last, sums.to_parts()) if sums.last > stored else None
@@ -179,7 +174,7 @@ class StoredSums:
         self._first_waiting = min((row.first for row in waiting), default=reader.newest_trial_id + 1)
         self._further = [(row.model, row.spent) for row in waiting]
         self._further += [
-            (event.model, Spending(event.at, 0, event.tokens, event.usd, event.gpu_seconds))
+            (event.model, Spending(0, event.tokens, event.usd, event.gpu_seconds))
             for event in verdicts_in_vain(self.events)
         ]
 
@@ -195,8 +190,5 @@ class StoredSums:
 
     def spent(self, models: Container[str] | None = None) -> Spending:
         """Usage of stored answers so far, graded or not, with all verdicts on them; of these models or of all."""
-        total = self._trials.spent(models)
-        for name, part in self._further:
-            if models is None or name in models:
-                total = total.and_then(part)
-        return total
+        parts = [(row.model, row) for row in self._trials.replicas] + self._further
+        return Spending.total(part for name, part in parts if models is None or name in models)

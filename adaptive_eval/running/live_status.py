@@ -100,7 +100,7 @@ class LiveStatus:
         times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
         used = Used(
-            Spending(0.0, trials, *usage),
+            Spending(trials, *usage),
             trials - sum(model.trials - model.ungraded for model in usages),
             beside,
             grading_cost(model.grading for model in usages),

@@ -51,7 +51,7 @@ def test_a_gate_that_has_said_its_end_says_it_once() -> None:
 
 def test_before_the_first_look_there_is_the_end_what_was_used_and_what_to_do() -> None:
     step = Advice("raise the budget")
-    used = Used(Spending(0.0, 5, 150, 0.5, 0.0), ungraded=1)
+    used = Used(Spending(5, 150, 0.5, 0.0), ungraded=1)
     found = find(None, used, 3.0, "Killed: the process died.", [step])
     graded = ("There is no look yet: 4 trials are graded.", "1 more answer has no grade.")
     assert (found.state, found.headline) == ("killed", graded)

@@ -69,7 +69,7 @@ def status() -> Status:
     """The status of a run of three models at its end."""
     results = simulated_results(world(NAMES))
     cost, running = results.cost, results_in_progress(results)
-    used = Used(Spending(0.0, cost.trials, cost.tokens, cost.usd, cost.gpu_seconds))
+    used = Used(Spending(cost.trials, cost.tokens, cost.usd, cost.gpu_seconds))
     return Status(3, running, (), CurrentTraffic(0, 0, 0, 0, 0), used, cost.trials, 0, 3.0)
 
 
@@ -381,7 +381,7 @@ async def test_the_plain_display_breaks_a_silence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(displays, "MAX_SILENCE_SECONDS", 0.02)
     out, down = (
         io.StringIO(),
-        replace(status(), looks=0, used=Used(Spending(0.0, 7, 0, 0.0, 0.0)), traffic=CurrentTraffic(5, 12, 15, 1, 2)),
+        replace(status(), looks=0, used=Used(Spending(7)), traffic=CurrentTraffic(5, 12, 15, 1, 2)),
     )
     display = PlainDisplay(out)
     display.opened("run", ("ada",), lambda: down)

@@ -18,7 +18,7 @@ from adaptive_eval.machine.records import ASKED_AGAIN, DISCARDED, Dropped, Note
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import NO_SPENDING
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import GradingCost
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.page.sent import page_view
@@ -41,7 +41,7 @@ def followed(run: Played, trials: int = 20) -> Feed:
 def same(view: RunView, other: RunView) -> None:
     """Both views show the same, except for rounding."""
     plain = {"traffic": (), "elapsed": 0.0}
-    one, two = (replace(page_view(seen), **plain, used=replace(seen.used, spent=NO_SPENDING)) for seen in (view, other))
+    one, two = (replace(page_view(seen), **plain, used=replace(seen.used, spent=Spending())) for seen in (view, other))
     assert one == two
     assert astuple(view.used.spent) == pytest.approx(astuple(other.used.spent))
     for server, other_server in zip(view.traffic, other.traffic, strict=True):
