@@ -1,7 +1,9 @@
 """What a report says of the scores beyond the ranking, of how they came about and of their cost, in paragraphs and
 tables."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
@@ -335,79 +337,58 @@ def recipe_blocks(view: RunView) -> Iterator[Block]:
 
 def cost_blocks(view: RunView, results: Results) -> Iterator[Block]:
     """A row per model and kind of other spending, their sum, and explanations."""
-    retries: dict[str, int] = {}
+    retries, cost, others = Counter[str](), results.cost, summarize_other_costs(results.cost.beside)
     for row in view.traffic:
-        retries[row.model] = retries.get(row.model, 0) + row.retries
-    cost = results.cost
-    others = summarize_other_costs(cost.beside)
+        retries[row.model] += row.retries
     spent: list[ModelRow | OtherCostRow] = [*results.models, *others]
     usd = partial(amount, among=[row.usd for row in spent])
     hours = partial(amount, among=[row.gpu_seconds / SECONDS_PER_HOUR for row in spent])
-    paid = results.server_time_is_paid
-    rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
-    if cost.grading is not None:
-        rows += _grading_costs(cost.grading, usd, hours)
-    rows += [_other_cost_row(row, usd, hours, paid=paid) for row in others]
-    total = ["all", count(cost.asked), _or_dash(cost.in_all("tokens"), count)]
-    total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_PER_HOUR, hours)]
-    total += _server_time(cost, hours, paid=paid)
-    rows.append([*total, "", "", count(sum(retries.values()))])
+
+    def used(row: CostRow) -> list[str]:
+        """Tokens, dollars, GPU hours of requests, and the time of servers if it is paid for."""
+        requests = [_or_dash(row.tokens, count), _or_dash(row.usd, usd)]
+        requests.append(_or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours))
+        if isinstance(row, GradingCost | WastedCost) or row.server_seconds is None or not results.server_time_is_paid:
+            return [*requests, "-", "-"]
+        held = _or_dash((row.server_gpu_seconds or 0.0) / SECONDS_PER_HOUR, hours)
+        return [*requests, duration(row.server_seconds), held]
+
     head = ["model", "answers", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
+    yield Table.of("Cost by model", head, _cost_rows(results, others, retries, used))
     unstored = "".join(f", and {answers}" for answers in unstored_answers(cost.beside))
     notes = (
         f"Trials: {count(cost.trials)}{unstored}; {allowed_in_words(cost)}. Looks: {len(view.looks)}. "
         f"Duration: {duration(view.elapsed)}."
     )
-    notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
-    yield Table.of("Cost by model", head, rows)
-    yield notes
+    is_known = results.server_time_is_paid and cost.server_seconds is not None
+    yield notes + (f" Server time: {GLOSSARY['server_time'].text}" if is_known else "")
 
 
-def _server_time(row: ModelRow | OtherCostRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
-    if not paid or row.server_seconds is None:
-        return ["-", "-"]
-    return [duration(row.server_seconds), _or_dash((row.server_gpu_seconds or 0.0) / SECONDS_PER_HOUR, hours)]
+CostRow = ModelRow | OtherCostRow | RunCost | GradingCost | WastedCost
 
 
-def _cost_row(
-    row: ModelRow, retries: int, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
-) -> list[str]:
-    share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
-    if row.recorded is not None:
-        return [row.name, f"recorded: {row.recorded}", *["-"] * 5, "-", "-", "-"]
-    return [
-        row.name,
-        count(row.stored_trials),
-        _or_dash(row.tokens, count),
-        _or_dash(row.usd, usd),
-        _or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours),
-        *_server_time(row, hours, paid=paid),
-        f"{share:.1%}",
-        count(row.ungraded),
-        count(retries),
-    ]
-
-
-def _other_cost_row(
-    row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
-) -> list[str]:
-    used = [_or_dash(row.trials + row.answers, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
-    used += [_or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours), *_server_time(row, hours, paid=paid)]
-    lost = f" ({count(row.answers)} of them lost)" if row.trials and row.answers else ""
-    return [row.what + lost, *used, *["-"] * 3]
-
-
-def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:
-    parts: list[tuple[str, GradingCost | WastedCost]] = [(f"the grades of {count(row.answers)} answers", row)]
-    parts += [] if row.in_vain is None else [(wasted_words(row.in_vain).removeprefix("for "), row.in_vain)]
-    for label, cost in parts:
-        used = [
-            _or_dash(cost.tokens, count),
-            _or_dash(cost.usd, usd),
-            _or_dash(cost.gpu_seconds / SECONDS_PER_HOUR, hours),
-        ]
-        yield [f"of these {label}", "-", *used, *["-"] * 5]
+def _cost_rows(
+    results: Results, others: Sequence[OtherCostRow], retries: Counter[str], used: Callable[[CostRow], list[str]]
+) -> Iterator[list[str]]:
+    cost, nothing = results.cost, ["-"] * 3
+    for row in results.models:
+        share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
+        if row.recorded is not None:
+            yield [row.name, f"recorded: {row.recorded}", *["-"] * 5, *nothing]
+        else:
+            noted = [f"{share:.1%}", count(row.ungraded), count(retries[row.name])]
+            yield [row.name, count(row.stored_trials), *used(row), *noted]
+    if (grading := cost.grading) is not None:
+        yield [f"of these the grades of {count(grading.answers)} answers", "-", *used(grading), *nothing]
+        if (wasted := grading.in_vain) is not None:
+            yield [f"of these {wasted_words(wasted).removeprefix('for ')}", "-", *used(wasted), *nothing]
+    for other in others:
+        lost = f" ({count(other.answers)} of them lost)" if other.trials and other.answers else ""
+        yield [other.what + lost, _or_dash(other.trials + other.answers, count), *used(other), *nothing]
+    tokens, usd, gpu_seconds = (cost.in_all(of) for of in ("tokens", "usd", "gpu_seconds"))
+    total = replace(cost, tokens=int(tokens), usd=usd, gpu_seconds=gpu_seconds)
+    yield ["all", count(cost.asked), *used(total), "", "", count(sum(retries.values()))]
 
 
 def _or_dash(value: float, shown: Callable[[float], str]) -> str:
