@@ -20,14 +20,15 @@ from adaptive_eval.base.roster import Names, Roster
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.machine.charges import NO_MODEL, ChargeKind
+from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.notes import event_of
+from adaptive_eval.machine.records import DISCARDED
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.machine.usage import NO_GRADING, AnswerFault, GradingUse
-from adaptive_eval.notes import AlarmRaised, Event, OutcomesRecorded, PriorTaken
+from adaptive_eval.notes import AlarmRaised, AnswersLost, Event, OutcomesRecorded, PriorTaken
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report import queries
-from adaptive_eval.report.events import ChargeLine, TimedNote, events_of_log
 from adaptive_eval.report.records import (
     AWAITS_VERDICT,
     CellExtent,
@@ -177,13 +178,14 @@ class RunReader:
 
     def events(self, after: int = 0) -> list[Event]:
         """All events of the run, or those after this sequence number."""
-        notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes() if seq > after]
-        charges = [charge for charge in self.charges() if charge.seq > after]
+        rows: list[tuple[int, Event]] = [loss for loss in self._losses() if loss[0] > after]
         try:
-            events = events_of_log(notes, charges, self.model_names)
+            for at, (seq, note) in self.log.timed_notes():
+                if seq > after and note.kind != DISCARDED:  # of what is discarded the charge says the same
+                    rows.append((seq, event_of(note, self.model_names, at)))
         except StoreError as error:
             raise StoreError(f"{self.directory}: {error}. Restore a copy of the run, or {NEW_RUN}") from error
-        return [self.with_example(event) for event in events]
+        return [self.with_example(event) for _, event in sorted(rows, key=lambda row: row[0])]
 
     def with_example(self, event: Event) -> Event:
         """An event with one of the answers that it is about: an alarm about all answers of a model, with the first."""
@@ -196,14 +198,13 @@ class RunReader:
             return replace(event, example=describe_example(record, key))
         return event
 
-    def charges(self) -> list[ChargeLine]:
-        """Charges that belong to no trial, by kind and model."""
-        lines = []
-        for seq, at, kind, what, model, *numbers, estimated in self._rows(queries.CHARGES):
-            name = self.model_names[_whole(model)]
-            line = (int(str(seq)), float(str(at)), ChargeKind(str(kind)), str(what), name, *numbers, bool(estimated))
-            lines.append(ChargeLine(*line))  # type: ignore[arg-type]
-        return lines
+    def _losses(self) -> Iterator[tuple[int, AnswersLost]]:
+        """Charges that belong to no trial, by kind and model, each with the place of the newest."""
+        for seq, at, kind, what, model, number, tokens, usd, gpu_seconds, estimated in self._rows(queries.CHARGES):
+            cost = Cost(_whole(tokens), float(str(usd)), float(str(gpu_seconds)))
+            charge = Charge(ChargeKind(str(kind)), str(what), _whole(model), _whole(number), cost, bool(estimated))
+            if charge.model != NO_MODEL:
+                yield _whole(seq), loss_of(charge, self.model_names[charge.model], float(str(at)))
 
     def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
         """Costs paid, reserved and charged, for all models or these."""
@@ -375,6 +376,22 @@ class RunReader:
             grader_error=AWAITS_VERDICT if trial.state is JUDGING else grade.error,
             cost=trial.cost if trial.state is JUDGING else trial.total,
         )
+
+
+def loss_of(charge: Charge, model: str, at: float) -> AnswersLost:
+    """Charges of a model as an event."""
+    is_answer, kind = charge.what == "answer", charge.kind
+    return AnswersLost(
+        model,
+        charge.number if is_answer else 0,
+        *charge.cost,
+        kind is ChargeKind.KILLED,
+        0 if is_answer else charge.number,
+        estimated=charge.estimated or None,
+        failed=kind is ChargeKind.WASTED or None,
+        discarded=kind is ChargeKind.DISCARDED or None,
+        at=at,
+    )
 
 
 def describe_example(record: TrialRecord, key: str) -> str:

@@ -21,10 +21,10 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.notes.beginnings import has_foreign_trials
 from adaptive_eval.report.build import finite_or_none
 from adaptive_eval.report.ending import find_ending, in_folder
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.finding import (
     has_tiers,
     pairing_sentences,

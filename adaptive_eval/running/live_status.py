@@ -18,10 +18,9 @@ from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.notes.event import Event
 from adaptive_eval.report.build import grading_cost
-from adaptive_eval.report.events import ChargeLine, loss_of
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.reader import RunReader, loss_of
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.status import CurrentTraffic, Status, Used, results_in_progress, used_caps
@@ -69,8 +68,7 @@ class LiveStatus:
     def on_charge(self, charge: Charge) -> None:
         """Keep and show answers that were lost."""
         if charge.model >= 0:
-            line = (charge.kind, charge.what, self.names[charge.model], charge.number, *charge.cost)
-            self.tell(loss_of(ChargeLine(0, time.time(), *line, charge.estimated)))
+            self.tell(loss_of(charge, self.names[charge.model], time.time()))
 
     def show_beginning(self, after: int) -> None:
         """Show the events after this sequence number, which were stored before anybody watched."""
