@@ -1,21 +1,19 @@
 """A run as its page shows it: the view as JSON, and the progress since.
 
-A view has the posterior of every model on every question; progress repeats it for those that have changed since a
-given step. Both are built when they are fetched, so a page that nobody watches costs nothing. Reading takes at most
-`MAX_READ_SHARE` of the time: on a busy machine it takes longer and is done less often. For use by one thread at a time.
+Progress has totals, and says when there is a newer view. Both are built when they are fetched, so a page that nobody
+watches costs nothing. Reading takes at most `MAX_READ_SHARE` of the time: of a large run, or on a busy machine, it
+takes longer and is done less often. For use by one thread at a time.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import StoredSetup
@@ -23,9 +21,8 @@ from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import Counts, Spending, TrialRecord
+from adaptive_eval.report.records import Spending, TrialRecord
 from adaptive_eval.report.status import Cap, used_caps
-from adaptive_eval.report.view import PosteriorView, posterior_views
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
@@ -143,20 +140,9 @@ MAX_READ_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class CellUpdate:
-    """Posterior of a model on a question, both by position."""
-
-    model: int
-    question: int
-    posterior: PosteriorView
-
-
-@dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Totals now, and changes since a step."""
+    """Totals now."""
 
-    step: int
-    """The step of reading, which the next request gives."""
     edition: str
     """A new value means that the view should be fetched again."""
     status: str
@@ -164,7 +150,6 @@ class RunProgress:
     elapsed: float
     spending: Spending
     caps: tuple[Cap, ...]
-    cells: tuple[CellUpdate, ...]
     eta_seconds: float | None
 
 
@@ -177,20 +162,25 @@ class PageState:
         self._begun = time.time_ns()
         self._published: tuple[bytes, str] | None = None
         self._latest: RunProgress | None = None
-        """Progress at the latest step, without cells."""
-        self._counts: Counts
-        """Counts[model, question, category] at the latest step."""
-        self._changed_at: NDArray[np.int64]
-        """The step at which each counts[model, question] changed last."""
-        self._next_step = 0.0
+        self._next_step = self._next_view = 0.0
 
     def view(self) -> tuple[bytes, str]:
         """The current view as JSON, and its ETag."""
         self._feed.poll()
-        etag = f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
-        if self._published is None or self._published[1] != etag:
-            self._published = to_json(page_view(self._feed.view())), etag
+        edition = self._edition
+        if self._published is None or self._published[1] != edition:
+            began = time.monotonic()
+            self._published = to_json(page_view(self._feed.view())), edition
+            self._next_view = began + (time.monotonic() - began) / MAX_READ_SHARE
         return self._published
+
+    @property
+    def _edition(self) -> str:
+        """Changes with each look, event, answer and grade; while a run goes on, not before another view is due."""
+        if self._published is not None and self._feed.running and time.monotonic() < self._next_view:
+            return self._published[1]
+        used = self._feed.used
+        return f'"{self._begun:x}-{self._feed.edition}-{used.spent.trials}-{used.ungraded}"'
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:
         """A page of one model's answers to one question; None if there is no such question or model."""
@@ -199,45 +189,26 @@ class PageState:
             return None
         return to_json(answers_page(self._feed.directory, self._feed.stored, question, model, after))
 
-    def progress(self, after: int) -> bytes:
-        """Progress after a step, as JSON."""
+    def progress(self) -> bytes:
+        """The progress as JSON."""
         if self._latest is None or time.monotonic() >= self._next_step:
             began = time.monotonic()
             self._feed.poll()
             self._latest = self._take_step(self._latest)
             self._next_step = began + max(MIN_STEP_SECONDS, (time.monotonic() - began) / MAX_READ_SHARE)
-        return to_json(replace(self._latest, cells=self._changed_cells(after)))
+        return to_json(self._latest)
 
     def _take_step(self, before: RunProgress | None) -> RunProgress:
-        feed, elapsed, counts = self._feed, self._feed.sums.elapsed, self._feed.sums.counts
-        spent = feed.sums.spent(feed.models)
-        changed = None if before is None or counts.shape != self._counts.shape else counts != self._counts
-        step = 1
-        if before is not None:
-            step = before.step + bool(changed is None or changed.any() or spent != before.spending)
+        feed, elapsed, spent = self._feed, self._feed.sums.elapsed, self._feed.used.spent
         if before is None or spent != before.spending:
             self._rates.add(elapsed, spent.trials, spent.tokens)
-        if changed is None:  # the view is new, too
-            self._changed_at = np.zeros(counts.shape[:-1], dtype=np.int64)
-        else:
-            self._changed_at[changed.any(axis=-1)] = step
-        self._counts = counts
         to_go = None if feed.results is None else feed.results.trials_to_go
         return RunProgress(
-            step=step,
-            edition=f"{self._begun:x}-{feed.edition}",
+            edition=self._edition,
             status=feed.status,
             per_second=self._rates.trials,
             elapsed=elapsed,
             spending=spent,
             caps=used_caps(core_caps(feed.stored.config.budget), feed.used, elapsed),
-            cells=(),
             eta_seconds=self._rates.eta(to_go) if feed.running else None,
         )
-
-    def _changed_cells(self, after: int) -> tuple[CellUpdate, ...]:
-        cells = np.argwhere(self._changed_at > max(after, 0))
-        weights = open_rubric(self._feed.stored.config.rubric).weights
-        posteriors, (places,) = posterior_views(self._counts[*cells.T][None], weights)
-        numbered = zip(cells.tolist(), places, strict=True)
-        return tuple(CellUpdate(model, question, posteriors[place]) for (model, question), place in numbered)

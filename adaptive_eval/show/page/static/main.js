@@ -11,7 +11,7 @@ import { heat } from "./heat.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
 import { cost, decided, subtitle } from "./overview.js";
-import { followFolds, sumOf } from "./parts.js";
+import { followFolds } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
 import { recipe } from "./recipe.js";
@@ -119,13 +119,8 @@ function openPage(page, view, hasAnswers = true) {
     },
     onPulse(/** @type {RunProgress} */ pulse) {
       state.pulse = pulse;
-      for (const cell of pulse.cells) takeIn(state.view, cell);
       drawTop();
       drawSections("cost");
-      if (!state.view.results) drawSections("ranking");
-      if (!pulse.cells.length) return;
-      drawSections("trials", "questions");
-      dialog.redraw();
     },
     onConnection(/** @type {Connection} */ connection) {
       Object.assign(state, { live: connection === "live", waiting: connection === "waiting" });
@@ -134,13 +129,6 @@ function openPage(page, view, hasAnswers = true) {
       drawSections("ranking", "cost");
     },
   };
-}
-
-/** Updates the posterior of a model on a question. @param {PageView} view @param {CellUpdate} cell */
-function takeIn(view, { model, question, posterior }) {
-  if (view.trials[model]?.[question] === undefined) return; // of a run with other models, whose view is read next
-  view.trials[model][question] = sumOf(posterior.counts, Number);
-  view.posterior_of[model][question] = view.posteriors.push(posterior) - 1;
 }
 
 /** @param {Section} section @returns {Part} */
