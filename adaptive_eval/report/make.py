@@ -92,7 +92,7 @@ class Reporter:
             subject,
             state,
             usages,
-            elapsed=reader.elapsed,
+            elapsed=reader.log.elapsed,
             now=time.time(),
             stopped=is_over,
             events=events,

@@ -3,7 +3,7 @@
 Trials whose answer waits for a verdict are in no sum, since they get a new place in the log with their grade.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -46,7 +46,7 @@ from adaptive_eval.store.database import has_tables
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.packing import parse_object
-from adaptive_eval.store.read import AccountLine, LogReader, StoredLook, StoredReport
+from adaptive_eval.store.read import LogReader
 
 FAULTS = frozenset(AnswerFault)
 """Faults of alarms about all answers of a model."""
@@ -145,10 +145,6 @@ class RunReader:
         """The header of the run with its newest configuration."""
         return self.log.header()
 
-    def configurations(self) -> list[Mapping[str, object]]:
-        """Every configuration of the run, the newest last."""
-        return list(self.log.configurations())
-
     @cached_property
     def model_names(self) -> dict[int, str]:
         """Names of the models by number; a charge may belong to none."""
@@ -157,16 +153,6 @@ class RunReader:
     @cached_property
     def _questions(self) -> dict[int, str]:
         return _Names({number: key for key, number in self.log.questions().items()})
-
-    @property
-    def created(self) -> float:
-        """When the run was begun, in seconds since 1970."""
-        return self.log.created
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds the run has been active, over all its starts."""
-        return self.log.elapsed
 
     def held_times(self) -> dict[str, HeldTime]:
         """Time for which each model has held its servers."""
@@ -206,24 +192,12 @@ class RunReader:
             if charge.model != NO_MODEL:
                 yield _whole(seq), loss_of(charge, self.model_names[charge.model], float(str(at)))
 
-    def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
-        """Costs paid, reserved and charged, for all models or these."""
-        return self.log.account(models)
-
     # -- looks and reports -----------------------------------------------------------------------------------------
-
-    def looks(self, first: int = 0) -> list[StoredLook]:
-        """The looks of the run, from number `first` on."""
-        return self.log.looks(first)
 
     def look_count(self) -> int:
         """Number of looks taken."""
         ((count,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
         return _whole(count)
-
-    def newest_report(self, *, cells: bool = False) -> StoredReport | None:
-        """The newest report; None before the first look."""
-        return self.log.newest_report(cells=cells)
 
     def newest_report_seq(self) -> int:
         """The place in the log of the newest row that a report counts; 0 before the first."""
@@ -237,11 +211,6 @@ class RunReader:
         """The place of the newest trial in the log; 0 before the first."""
         ((newest,),) = self._rows(queries.LAST)
         return _whole(newest)
-
-    @property
-    def newest_seq(self) -> int:
-        """The place of the newest row of the log."""
-        return self._database.last_seq()
 
     @property
     def is_large(self) -> bool:
@@ -334,7 +303,7 @@ class RunReader:
         models, questions = self.model_names, self._questions
         rounds = {(model, round_): counts for model, round_, *counts in self._rows(queries.TIME_OUTS)}
         silent = {place for place, (late, trials) in rounds.items() if not enough_answers(_whole(late), _whole(trials))}
-        for trial in self.log.known_answers(models, self.newest_seq + 1):
+        for trial in self.log.known_answers(models, self._database.last_seq() + 1):
             is_failure = trial.kinds & AnswerKind.TIMED_OUT and (trial.model, trial.round) in silent
             if trial.state is not JUDGING and trial.state is not RESERVED and not is_failure:
                 yield NamedTrial(models[trial.model], questions[trial.question], trial)

@@ -105,7 +105,7 @@ class StoredRun:
 
         Without `rows` those of questions are left out, and without `sums` trials and costs are those of the report.
         """
-        stored = self.reader.newest_report(cells=rows)
+        stored = self.reader.log.newest_report(cells=rows)
         if stored is None:
             return None
         results = from_json(stored.body)
@@ -118,10 +118,10 @@ class StoredRun:
             return None  # it goes on with other models, and the report of its start is not made yet
         if rows:
             results = replace(results, questions=self._question_rows(results, stored))
-        if sums and stored.seq < self.reader.newest_seq:
+        if sums and stored.seq < self.reader.log.database.last_seq():
             results = self._with_newer_sums(results)
         return self._with_current_status(
-            results, self.reader.elapsed if sums else results.run.active_seconds, running=running
+            results, self.reader.log.elapsed if sums else results.run.active_seconds, running=running
         )
 
     def used(self, sums: StoredSums, results: Results | None) -> Used:
@@ -146,7 +146,7 @@ class StoredRun:
     def counts(self) -> RunCounts:
         """Counts of the newest report. Graded trials of an incomplete round are left out, as in its scores: short
         answers arrive first, and are more often right."""
-        stored, roster = self.reader.newest_report(cells=True), self.setup.roster
+        stored, roster = self.reader.log.newest_report(cells=True), self.setup.roster
         if stored is None:
             nothing = np.zeros((len(roster.models), len(roster.questions), len(self.rubric.weights)), np.int64)
             return RunCounts(roster, nothing, nothing)
@@ -167,7 +167,7 @@ class StoredRun:
 
     def _with_newer_sums(self, results: Results) -> Results:
         """The report with the trials, costs and losses of now."""
-        account, uses = self.reader.account(), self.reader.grading_uses()
+        account, uses = self.reader.log.account(), self.reader.grading_uses()
         numbers = {name: number for number, name in self.reader.model_names.items()}
 
         def updated(row: ModelRow) -> ModelRow:

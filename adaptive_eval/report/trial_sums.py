@@ -146,11 +146,11 @@ class StoredSums:
         self.directory, self._setup = reader.directory, setup
         self._configuration = reader.log.newest_configuration()
         self._trials: TrialSums = read_sums(reader, setup)
-        self.looks: list[StoredLook] = reader.looks()
+        self.looks: list[StoredLook] = reader.log.looks()
         """Looks under the newest configuration."""
         self.events: Sequence[Event] = reader.events() if events is None else events
-        self.elapsed = reader.elapsed
-        self._newest = reader.newest_seq
+        self.elapsed = reader.log.elapsed
+        self._newest = reader.log.database.last_seq()
         self._first_waiting = 0
         self._read_further(reader)
 
@@ -161,10 +161,10 @@ class StoredSums:
         if anew or reader.log.newest_configuration() != self._configuration:
             return False
         self._trials = self._trials.with_newer(reader, self._setup)
-        self.looks += reader.looks(len(self.looks))
+        self.looks += reader.log.looks(len(self.looks))
         self.events = reader.events()
-        self.elapsed = reader.elapsed
-        self._newest = reader.newest_seq
+        self.elapsed = reader.log.elapsed
+        self._newest = reader.log.database.last_seq()
         self._read_further(reader)
         return True
 

@@ -173,7 +173,7 @@ def lead(
                     world.judge_anew(config, folder / "run", anew)
                 horizon *= 2
         with closing(RunReader.open(folder / "run")) as reader:
-            events, account = reader.events(), reader.account()
+            events, account = reader.events(), reader.log.account()
             uses, trials = reader.grading_uses().values(), list(reader.trials())
         paid = [line.cost for line in account if line.state in ANSWERED]
         paid += [line.verdicts for line in account if line.state in {DONE, UNGRADED} or line.kind == "wasted"]
