@@ -25,7 +25,7 @@ from adaptive_eval.report.next_steps import next_steps
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import RunSubject, complete, take_state
-from adaptive_eval.report.status import Used, used_caps
+from adaptive_eval.report.status import Used, standings, used_caps
 from adaptive_eval.report.view import (
     QuestionView,
     RunView,
@@ -80,6 +80,11 @@ def simulated_results(drawn_from: World, **how: object) -> Results:
     results = simulated(drawn_from, **how).results  # type: ignore[arg-type]
     assert results is not None
     return results
+
+
+def model_verdicts(results: Results) -> tuple[str, ...]:
+    """How each model compares with the others, best model first."""
+    return tuple(standing.verdict for standing in standings(results))
 
 
 def configuration(models: Sequence[str], name: str, sections: dict[str, object]) -> RunConfig:

@@ -19,6 +19,11 @@ class Standing(NamedTuple):
     clauses: tuple[Clause, ...] = ()
     """Its relations to others, undecided ones first; empty if no comparison involves it."""
 
+    @property
+    def verdict(self) -> str:
+        """These relations in words."""
+        return ", ".join(map(str, self.clauses))
+
 
 def standings(results: Results) -> tuple[Standing, ...]:
     """The ranking, best model first."""

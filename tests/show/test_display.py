@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
-from page_views import simulated_results, world
+from page_views import model_verdicts, simulated_results, world
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -35,7 +35,7 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.report.ending import Ended, find_ending
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings, model_verdicts
+from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import Caution, GateRow, Results

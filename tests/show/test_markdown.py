@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from live_runs import MODELS, EndedRuns, Site
-from page_views import simulated, world
+from page_views import model_verdicts, simulated, world
 from played import REPLICA, Played, prepared
 from typer.testing import CliRunner
 
@@ -22,7 +22,7 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.trial import JUDGING, Trial
 from adaptive_eval.notes import BatchPlanned, BatchTaken, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
-from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
+from adaptive_eval.report.finding import counted_sentence, difference_text, finding
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.results import CallRow, Caution, OtherCostRow
 from adaptive_eval.report.view import RunView, event_view, read_view

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from browsing import Tabs, open_question, unfold
-from page_views import simulated, world
+from page_views import model_verdicts, simulated, world
 from result_rows import rows_of
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.notes import AnswersLost, ModelSetAside, RunFinished
-from adaptive_eval.report.finding import finding, model_verdicts
+from adaptive_eval.report.finding import finding
 from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.results import Caution, MetricRow, OtherCostRow, ServerRow
 from adaptive_eval.report.view import RunView, event_view

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from adaptive_eval.report.costs import allowed_in_words, unstored_answers
-from adaptive_eval.report.finding import model_verdicts
 from adaptive_eval.report.findings import Findings, findings_of_view
 from adaptive_eval.report.published import published_text
+from adaptive_eval.report.status import standings
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.details import (
     comparison_blocks,
@@ -56,7 +56,7 @@ def page_view(view: RunView) -> PageView:
         if results is None
         else ", and ".join([allowed_in_words(results.cost), *unstored_answers(results.cost.beside)]),
         server_seconds=results.cost.server_seconds if results is not None and results.server_time_is_paid else None,
-        verdicts=() if results is None else model_verdicts(results),
+        verdicts=() if results is None else tuple(standing.verdict for standing in standings(results)),
         published=published_text(view.configuration),
         blocks={section: tuple(parts) for section, parts in blocks.items()},
     )
