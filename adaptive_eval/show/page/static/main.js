@@ -2,7 +2,7 @@
 // drawn again in place when something changes.
 
 import { onNight } from "./chart.js";
-import { details, labels, traffic } from "./details.js";
+import { details, labels, recipe, traffic } from "./details.js";
 import { questionDialog } from "./dialog.js";
 import { h, update } from "./dom.js";
 import { entry, factsOf, pairKey, pairText } from "./facts.js";
@@ -11,11 +11,9 @@ import { heat } from "./heat.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
 import { cost, decided, subtitle } from "./overview.js";
-import { followFolds } from "./parts.js";
+import { followEdges, followFolds, markEdges } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
-import { recipe } from "./recipe.js";
-import { followEdges, markEdges } from "./scrolling.js";
 import { embedded, readAnswers } from "./sent.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
