@@ -157,14 +157,6 @@ def test_every_module_is_in_the_script_once_and_after_those_it_needs(entry: str)
             assert given is not None and set(imported.split(", ")) <= set(given[1].split(", "))
 
 
-def test_modules_may_not_need_each_other_in_a_circle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "one.js").write_text('import { b } from "./two.js";\nexport const a = 1;\n')
-    (tmp_path / "two.js").write_text('import { a } from "./one.js";\nexport const b = 1;\n')
-    monkeypatch.setattr(bundle, "STATIC", tmp_path)
-    with pytest.raises(ValueError, match=r"one.js -> two.js -> one.js"):
-        bundle.script("one.js")
-
-
 def test_answers_worth_a_note_and_traffic_are_tables(view: RunView) -> None:
     assert view.results is not None
     first, *others = view.results.models
