@@ -58,12 +58,12 @@ def test_reading_step_by_step_gives_what_reading_at_once_gives(play: Play) -> No
         assert feed.poll()
         same(feed.view(), followed(run, 0).view())
         editions.append(feed.edition)
-    assert feed.results is not None and feed.results.run.status == "running" and feed.status == "running"
+    assert feed.results is not None and feed.results.run.status == "running" and feed.running
     assert editions == sorted(editions) and 1 < len(set(editions)) < len(editions), "only looks make an edition"
     run.finish()
     feed.poll()
     same(feed.view(), read_view(run.directory))
-    assert feed.status == "finished"
+    assert feed.results.run.status == "finished"
 
 
 def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) -> None:
@@ -126,11 +126,11 @@ def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored_but_not_one_
         held = iter([False])
         starts.setattr(feed_module, "is_held", lambda directory: next(held, True))
         feed = followed(run, 200)
-        assert feed.status == "running" and feed.running
+        assert feed.running
     run.close()
     (run.directory / "results.json").unlink()
     feed = followed(run, 0)
-    assert feed.status == "killed" and not feed.running
+    assert not feed.running
     assert feed.results is not None and feed.results.run.status == "killed"
     assert feed.results.cost.trials == feed.sums.spent().trials
 

@@ -79,7 +79,7 @@ class Server(ThreadingHTTPServer):
             return "application/json", orjson.dumps(page_view(self.view), default=as_json).decode()
         if path == "api/progress":
             status = "running" if self.view.results is None else self.view.results.run.status
-            progress = {**self.progress, "edition": f"{id(self)} {self.edition}", "status": status}
+            progress = {**self.progress, "edition": f"{id(self)} {self.edition}", "running": status == "running"}
             return "application/json", json.dumps(progress)
         after = int(path.partition("after=")[2] or -1)
         later = [row for row in self.trials if row["trial"] > after]

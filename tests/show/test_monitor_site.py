@@ -202,7 +202,7 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
     run.step(30)
     async with site_of(run.directory) as client:
         first = await progress_of(client)
-        assert (first["spending"]["trials"], first["status"]) == (30, "running")
+        assert (first["spending"]["trials"], first["running"]) == (30, True)
         editions = [first["edition"]]
         while run.controller.finished is None:
             run.step(17)
@@ -217,7 +217,7 @@ async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> No
         run.commit([], [], [RunFinished(Reason.SETTLED)])
         run.close()
         end = await progress_of(client)
-        assert end["status"] == "finished" and end["edition"] != progress["edition"] and end["eta_seconds"] is None
+        assert not end["running"] and end["edition"] != progress["edition"] and end["eta_seconds"] is None
         last = (await client.get("/api/view")).json()
         assert last["results"]["run"]["status"] == "finished" and len(last["looks"]) == len(run.controller.looks)
 
@@ -232,14 +232,14 @@ async def test_a_page_follows_a_run_that_goes_on_after_its_end_or_moves(
         assert (await progress_of(client))["edition"] == (await progress_of(client))["edition"]
         run.stop()
         ended = await progress_of(client)
-        assert ended["status"] == "stopped"
+        assert not ended["running"]
         again = play(trials=ahead)
         again.step(30)
         living = await progress_of(client)
-        assert (living["status"], living["spending"]["trials"]) == ("running", 70)
+        assert (living["running"], living["spending"]["trials"]) == (True, 70)
         assert living["edition"] != ended["edition"]
         again.stop()
-        assert (await progress_of(client))["status"] == "stopped"
+        assert not (await progress_of(client))["running"]
         run.directory.rename(tmp_path / "away")
         assert (await client.get("/api/progress")).status_code == 503
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
-from adaptive_eval.report.ending import status_at_end
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE
@@ -105,15 +104,6 @@ class Feed:
     def models(self) -> tuple[str, ...]:
         """Names of the models, in the order of the configuration."""
         return tuple(self.stored.roster.models)
-
-    @property
-    def status(self) -> str:
-        """The run's status: running, finished, stopped or killed."""
-        if self.running:
-            return "running"
-        if self.results is not None:
-            return self.results.run.status
-        return status_at_end(self.sums.events, self.sums.spent().trials)[0]
 
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         run = StoredRun(reader, self.stored, self.sums.events)

@@ -145,7 +145,7 @@ class RunProgress:
 
     edition: str
     """A new value means that the view should be fetched again."""
-    status: str
+    running: bool
     per_second: float
     elapsed: float
     spending: Spending
@@ -205,7 +205,7 @@ class PageState:
         to_go = None if feed.results is None else feed.results.trials_to_go
         return RunProgress(
             edition=self._edition,
-            status=feed.status,
+            running=feed.running,
             per_second=self._rates.trials,
             elapsed=elapsed,
             spending=spent,

@@ -20,14 +20,13 @@ export async function follow({ onView, onPulse, onConnection }) {
   };
   const read = async () => {
     const progress = await readProgress();
-    const isRunning = progress.status === "running";
     // drawing a view takes a tenth of a second
-    if (progress.edition !== edition && !(isRunning && performance.now() - viewed < VIEW_PAUSE_MS)) {
+    if (progress.edition !== edition && !(progress.running && performance.now() - viewed < VIEW_PAUSE_MS)) {
       onView(await readView());
       [edition, viewed] = [progress.edition, performance.now()];
     }
-    report(isRunning ? "live" : "ended");
-    if (isRunning) onPulse(progress);
+    report(progress.running ? "live" : "ended");
+    if (progress.running) onPulse(progress);
   };
   await read();
   for (;;) {
