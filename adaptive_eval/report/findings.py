@@ -15,7 +15,7 @@ from adaptive_eval.report.needs import UNDECIDED, need_sentence, undecided_pair
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.status import Status, Used
+from adaptive_eval.report.status import Used
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import promise_line
 
@@ -93,11 +93,6 @@ def _find_unjudged(used: Used, elapsed: float | None, ended: str | None, steps: 
         costs=tuple(further_costs(used.grading, used.beside)),
         steps=tuple(steps),
     )
-
-
-def findings_of_status(status: Status) -> Findings:
-    """What a run in progress has found."""
-    return find(status.results, status.used, status.elapsed)
 
 
 def findings_of_end(ended: Ended) -> Findings:

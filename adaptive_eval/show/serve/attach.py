@@ -19,7 +19,7 @@ from adaptive_eval.notes import (
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.findings import findings_of_status
+from adaptive_eval.report.findings import find
 from adaptive_eval.report.lines import count, safe_line
 from adaptive_eval.report.looks import read_look
 from adaptive_eval.report.records import Spending
@@ -82,7 +82,7 @@ def status_text(feed: Feed) -> str:
     status = stored_status(feed)
     results = feed.results
     progress = [pending_look(status), *_progress_lines(feed), ""] if results is None else []
-    lines = [*progress, *screen(findings_of_status(status), results)]
+    lines = [*progress, *screen(find(status.results, status.used, status.elapsed), results)]
     return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *lines])
 
 
