@@ -146,13 +146,10 @@ class StoredSums:
         self.directory, self._setup = reader.directory, setup
         self._configuration = reader.log.newest_configuration()
         self._trials: TrialSums = read_sums(reader, setup)
-        self.looks: list[StoredLook] = reader.log.looks()
+        self.looks = list[StoredLook]()
         """Looks under the newest configuration."""
-        self.events: Sequence[Event] = reader.events() if events is None else events
-        self.elapsed = reader.log.elapsed
-        self._newest = reader.log.database.last_seq()
         self._first_waiting = 0
-        self._read_further(reader)
+        self._read(reader, reader.events() if events is None else events)
 
     def update(self, reader: RunReader) -> bool:
         """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
@@ -161,15 +158,13 @@ class StoredSums:
         if anew or reader.log.newest_configuration() != self._configuration:
             return False
         self._trials = self._trials.with_newer(reader, self._setup)
-        self.looks += reader.log.looks(len(self.looks))
-        self.events = reader.events()
-        self.elapsed = reader.log.elapsed
-        self._newest = reader.log.database.last_seq()
-        self._read_further(reader)
+        self._read(reader, reader.events())
         return True
 
-    def _read_further(self, reader: RunReader) -> None:
-        """Read the answers that wait for a verdict; none can be before the first of those that have waited."""
+    def _read(self, reader: RunReader, events: Sequence[Event]) -> None:
+        """Read all but the trials; no answer can wait for a verdict before the first of those that have waited."""
+        self.looks += reader.log.looks(len(self.looks))
+        self.events, self.elapsed, self._newest = events, reader.log.elapsed, reader.log.database.last_seq()
         waiting = reader.waiting(self._first_waiting)
         self._first_waiting = min((row.first for row in waiting), default=reader.newest_trial_id + 1)
         self._further = [(row.model, row.spent) for row in waiting]
