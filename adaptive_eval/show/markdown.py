@@ -168,8 +168,8 @@ def _promise(found: Findings) -> list[str]:
 
 def _ranking(results: Results) -> str:
     scale, without_tiers = Scale.of(results.weights), not has_tiers(results)
-    ranked = standings(results)
-    rows = ((each.row, each.row.name + model_remark(each.row), each.verdict) for each in ranked)
+    ranked = ((standing.row, standing.verdict) for standing in standings(results))
+    rows = ((row, row.name + model_remark(row), verdict) for row, verdict in ranked)
     head, *lines = ranking_table(rows, scale, without_tiers=without_tiers)
     return markdown_table(head, lines, left_columns=2 - without_tiers, last=True)
 
