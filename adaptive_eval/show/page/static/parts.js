@@ -81,11 +81,6 @@ export function table({ caption, columns, rows, texts = 1, shown = false, key, c
   return region(caption, className, content);
 }
 
-/** A table under its caption as a heading; nothing if it has no rows. @template R @param {TableOf<R>} given */
-export function titledTable(given) {
-  return given.rows.length ? [h("h3", null, given.caption), table(given)] : null;
-}
-
 /** Words of the glossary, by the headings of tables that are sent. @type {Record<string, TermKey>} */
 const TERMS = {
   alike: "letters",
@@ -109,20 +104,15 @@ export function blocks(view, section) {
   );
 }
 
-/** A table as it was sent. @param {Table} sent */
+/** A table as it was sent, under its title; nothing if it has no rows. @param {Table} sent */
 function sent({ title, head, rows, texts }) {
+  if (!rows.length) return null;
   const heading = (/** @type {string} */ word) => (word in TERMS ? term(TERMS[word], word) : plain(word));
   const cell = (/** @type {string[]} */ row, /** @type {number} */ at) =>
     at < texts ? name(row[at], 500) : plain(row[at] || "–", 500);
   const columns = head.map((word, at) => column(heading(word), (/** @type {string[]} */ row) => cell(row, at)));
-  return titledTable({
-    caption: title,
-    className: "tall",
-    rows,
-    texts,
-    columns,
-    key: (row) => row.slice(0, texts).join("\n"),
-  });
+  const key = (/** @type {string[]} */ row) => row.slice(0, texts).join("\n");
+  return [h("h3", null, title), table({ caption: title, className: "tall", rows, texts, columns, key })];
 }
 
 /** The numbers that the reader has unfolded. @type {Set<string>} */
