@@ -51,7 +51,7 @@ if sys.argv[1] == "page":
     from adaptive_eval.show.serve.site import Site
     from adaptive_eval.show.serve.feed import Feed
     from adaptive_eval.show.serve.page_state import PageState
-    PageState(Feed(Path(sys.argv[2]), rows=False)).view()
+    PageState(Feed(Path(sys.argv[2]))).view()
 else:
     from adaptive_eval.__main__ import main
     try:

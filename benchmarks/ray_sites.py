@@ -30,7 +30,7 @@ from throughput import COMMAND, MODELS, QUESTIONS, WORKER, configuration
 from adaptive_eval.base.errors import AdaptiveEvalError
 from adaptive_eval.notes import ServerLaunched, events_of_kind
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import total_spending
+from adaptive_eval.report.records import Spending
 from adaptive_eval.store.locate import has_database
 
 MOST_TIMES = 1.0
@@ -146,13 +146,11 @@ def whole_run(setting: Setting, address: str, trials: int) -> Used:
             sys.exit(f"{' '.join(words)} ended with exit code {process.returncode}")
         with closing(RunReader.open(directory)) as reader:
             newest = reader.newest_trial_id
-            spent = (total_spending(reader.sums(0, newest * step // 1000)) for step in range(1, 1001))
-            end = next(by_then for by_then in spent if by_then.trials >= LAST * trials)
-    head, all_of_them = (
-        1e3 * (family.seconds_at(end.at, pid) - family.seconds_at(begin, pid)) / end.trials
-        for pid in (process.pid, None)
-    )
-    return Used(head, all_of_them)
+            sums = (reader.sums(0, newest * step // 1000) for step in range(1, 1001))
+            end = next(rows for rows in sums if Spending.total(rows).trials >= LAST * trials)
+    at, done = max(row.at for row in end), Spending.total(end).trials
+    used = (family.seconds_at(at, pid) - family.seconds_at(begin, pid) for pid in (process.pid, None))
+    return Used(*(1e3 * seconds / done for seconds in used))
 
 
 def launched(directory: Path) -> int:

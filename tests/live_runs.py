@@ -197,7 +197,7 @@ class RunOutcome:
     def of(cls, directory: Path) -> "RunOutcome":
         with closing(RunReader.open(directory)) as reader:
             outcomes = {(trial.model, trial.question, trial.trial): trial.category for trial in reader.trials()}
-            return cls(outcomes, [look.body for look in reader.looks()])
+            return cls(outcomes, [look.body for look in reader.log.looks()])
 
 
 def stored(site: Site, name: str = "run") -> list[TrialRecord]:

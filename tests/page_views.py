@@ -8,7 +8,7 @@ import yaml
 from checked_text import check_text
 from scipy.special import expit
 
-from adaptive_eval.config.planning import plan_on
+from adaptive_eval.config.planning import core_caps, plan_on
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core import Bench, Controller, Outcome
 from adaptive_eval.core.tape import Tape
@@ -25,6 +25,7 @@ from adaptive_eval.report.next_steps import next_steps
 from adaptive_eval.report.records import ReplicaTraffic, Spending
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.snapshot import RunSubject, complete, take_state
+from adaptive_eval.report.status import Used, standings, used_caps
 from adaptive_eval.report.view import (
     QuestionView,
     RunView,
@@ -62,7 +63,7 @@ def simulated(
     bench = Bench(len(drawn_from.models), len(drawn_from.questions), drawn_from.w)
     controller = Controller(plan_on(bench, config, drawn_from.models))
     tape = Tape.from_chances(drawn_from.p, drawn_from.w, np.random.default_rng(1))
-    used = Spending(START, 0, 0, 0.0, 0.0)
+    used = Spending()
     if set_aside is not None:
         controller.tell([SetAside(drawn_from.models.index(set_aside), "no replica is left")])
     while controller.finished is None and (looks is None or len(controller.looks) < max(looks, 1)):
@@ -79,6 +80,11 @@ def simulated_results(drawn_from: World, **how: object) -> Results:
     results = simulated(drawn_from, **how).results  # type: ignore[arg-type]
     assert results is not None
     return results
+
+
+def model_verdicts(results: Results) -> tuple[str, ...]:
+    """How each model compares with the others, best model first."""
+    return tuple(standing.verdict for standing in standings(results))
 
 
 def configuration(models: Sequence[str], name: str, sections: dict[str, object]) -> RunConfig:
@@ -99,7 +105,6 @@ def configuration(models: Sequence[str], name: str, sections: dict[str, object])
 def spent(before: Spending, trials: int) -> Spending:
     """What had been spent after that many more trials."""
     return Spending(
-        before.at + trials * SECONDS_A_TRIAL,
         before.trials + trials,
         before.tokens + trials * COST.tokens,
         before.usd + trials * COST.usd,
@@ -110,11 +115,11 @@ def spent(before: Spending, trials: int) -> Spending:
 def view_of(config: RunConfig, drawn_from: World, controller: Controller, used: Spending) -> RunView:
     """The view as `adaptive_eval.report` makes it of a stored run."""
     rubric, trials = open_rubric(config.rubric), controller.arrived.sum(axis=-1)
-    elapsed = used.at - START
+    elapsed = used.trials * SECONDS_A_TRIAL
     results = _results(config, drawn_from, controller, elapsed)
     events: list[Event] = [RunStarted(version="0.1.0", host="host", pid=1, at=START)]
     if controller.finished is not None:
-        events.append(RunFinished(controller.finished, at=used.at))
+        events.append(RunFinished(controller.finished, at=START + elapsed))
     ending = find_ending(events, results, int(trials.sum()), config)
     plain = [
         StoredLook(look.index, 0, START + look.index, plain_look(look, drawn_from.models, capped_opening=False))
@@ -145,6 +150,7 @@ def view_of(config: RunConfig, drawn_from: World, controller: Controller, used: 
         elapsed=elapsed,
         ended=None if controller.finished is None else ending.why,
         next_steps=() if controller.finished is None else tuple(next_steps(ending)),
+        caps=used_caps(core_caps(config.budget), Used(used), elapsed),
     )
 
 

@@ -68,7 +68,6 @@ class Played:
     skills: dict[str, float] = field(default_factory=lambda: MODELS)
     text: Callable[[str, str, int], str] = ordinary
     seconds: float = 0.0
-    sums_every: int = 100_000
 
     def __post_init__(self) -> None:
         self.store = RunStore.open(self.directory, self.plan.header)
@@ -79,7 +78,7 @@ class Played:
         self.numbers = [numbers[name] for name in self.plan.models]
         self.usages = {number: TrialUsage() for number in self.numbers}
         config, questions, created = self.plan.config, self.plan.questions, self.store.reader.created
-        self._reporter = Reporter(config, questions, created, sums_every=self.sums_every)
+        self._reporter = Reporter(config, questions, created)
         self._rng = np.random.default_rng(1)
         self._keys = [question.id for question in self.plan.questions]
         looks = [*self.controller.take(self._stored()), *self.controller.tell(())]

@@ -48,7 +48,7 @@ def monitor(
         if names := runs_in(run):
             raise ConfigError(f"{run} is a folder of runs; give one of them: {first_few(names, MAX_NAMES)}")
         patience = 0.0 if once else PATIENCE_SECONDS
-        feed = open_feed(run, patience, lambda: _announce_waiting(run), rows=display == "json")
+        feed = open_feed(run, patience, lambda: _announce_waiting(run))
         if web:
             _serve(feed, host, port or 0)
             return

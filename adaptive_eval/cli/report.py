@@ -8,7 +8,7 @@ import typer
 
 from adaptive_eval.cli.shared import Run, report_errors, write_text
 from adaptive_eval.report.question_rows import as_json
-from adaptive_eval.report.view import RunView, read_report
+from adaptive_eval.report.view import RunView, read_view
 
 Kind = Literal["html", "md", "pr", "summary", "json", "csv", "junit"]
 SUFFIXES = {"junit": "xml", "pr": "md", "summary": "txt"}
@@ -30,7 +30,7 @@ def report(
     line per model; junit, the outcome of a gate (objective.gate) per model.
     """
     with report_errors():
-        view = read_report(run, rows=kind == "json")
+        view = read_view(run, rows=kind == "json")
         text = _render(view, kind)
         if output == Path("-"):
             typer.echo(text, nl=False)

@@ -41,10 +41,9 @@ from adaptive_eval.graders.types import GraderOptions
 from adaptive_eval.machine.machine import Machine
 from adaptive_eval.machine.notes import note_of
 from adaptive_eval.machine.records import CORE_SET_ASIDE, SET_ASIDE, LookTaken, Note
-from adaptive_eval.notes.beginnings import TrialsImported
+from adaptive_eval.notes.beginnings import TrialsImported, has_foreign_trials
 from adaptive_eval.notes.lives import RunFinished, RunStopped
 from adaptive_eval.questions import Question
-from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import TrialRecord

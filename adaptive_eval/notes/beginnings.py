@@ -89,6 +89,11 @@ class OutcomesRecorded(Event, kind="recorded"):
     """The alarm about its answers in the run that asked it, which let them count."""
 
 
+def has_foreign_trials(events: Iterable[Event]) -> bool:
+    """Whether trials were imported whose seeds are unknown or not those of the configuration."""
+    return any(isinstance(event, TrialsImported) and not event.seeds_match for event in events)
+
+
 def counted_runs(events: Iterable[Event]) -> list[PriorTaken | OutcomesRecorded]:
     """What a run has counted of others, also of models and runs that it no longer has. Only their grades are known, so
     that the run's own answers cannot be graded otherwise."""

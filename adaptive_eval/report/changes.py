@@ -135,7 +135,7 @@ def _lowered(stored: RunConfig, now: RunConfig, reader: RunReader, cost: Cost) -
             "tokens": cost.tokens,
             "usd": cost.usd,
             "gpu_hours": cost.gpu_seconds / 3600.0,
-            "wall_time": reader.elapsed,
+            "wall_time": reader.log.elapsed,
         }
         for name, (cap, before) in caps.items():
             yield _Limit(f"budget.{name}", cap, before, used[name], "s" if name == "wall_time" else "")
@@ -160,7 +160,8 @@ def repriced_models(configurations: Iterable[RunConfig], now: RunConfig) -> list
 
 
 def _price_problems(reader: RunReader, now: RunConfig) -> Iterator[str]:
-    configurations = (stored_config(replace(reader.header(), configuration=body)) for body in reader.configurations())
+    bodies = reader.log.configurations()
+    configurations = (stored_config(replace(reader.header(), configuration=body)) for body in bodies)
     if names := repriced_models(configurations, now):
         answered = {row.model for row in reader.sums() if row.trials}
         for name in (name for name in names if name in answered):
@@ -186,8 +187,8 @@ def _first_look_problems(stored: RunConfig, now: RunConfig, reader: RunReader) -
             what = f"trials.max must be at least {before.min}, which was trials.min at the first look"
             yield f"{what}, but it is {now.trials.max}; raise it, or {NEW_RUN}"
     else:
-        first = reader.looks()[0]
-        configuration = reader.configurations()[first.configuration]
+        first = reader.log.looks()[0]
+        configuration = reader.log.configurations()[first.configuration]
         begun = with_pace(stored_config(replace(reader.header(), configuration=configuration)))
         trials_before = opening_trials(begun.trials, batched=begun.batched)
         trials_now = opening_trials(now.trials.model_copy(update={"max": begun.trials.max}), batched=now.batched)

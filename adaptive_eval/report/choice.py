@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from adaptive_eval.base.lists import first_few
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.core.result import TWO_SIDED_95
 from adaptive_eval.core.types import Verdict
 from adaptive_eval.report.lines import Scale, safe_name
-from adaptive_eval.report.needs import LONGEST_NAME, MAX_NAMES
+from adaptive_eval.report.needs import LONGEST_NAME, some_models
 from adaptive_eval.report.results import SET_ASIDE, FrontierRow, Results
 from adaptive_eval.report.words import objective_view
 
@@ -73,4 +72,4 @@ def _with_score(results: Results, row: FrontierRow) -> str:
 
 
 def _names(rows: Sequence[FrontierRow]) -> str:
-    return first_few([safe_name(row.model, LONGEST_NAME) for row in rows], MAX_NAMES)
+    return some_models(row.model for row in rows)

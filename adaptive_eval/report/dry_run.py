@@ -5,7 +5,6 @@ After a change of settings that trials depend on they are another run's, and are
 of prices, if the cheapest is to be chosen.
 """
 
-from contextlib import suppress
 from pathlib import Path
 
 from adaptive_eval.base.errors import RunChanged
@@ -14,7 +13,6 @@ from adaptive_eval.config.prepare import stored_config
 from adaptive_eval.report.changes import repriced_models
 from adaptive_eval.report.lines import several
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import TrialRecord
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.locate import has_database
 
@@ -35,16 +33,6 @@ def matching_dry_run(directory: Path, header: RunHeader) -> Path | None:
     return folder
 
 
-def dry_run_trials(directory: Path, header: RunHeader) -> list[TrialRecord]:
-    """Answers of a dry run of this run; empty if there are none, or it had other settings."""
-    with suppress(RunChanged):
-        if (folder := matching_dry_run(directory, header)) is not None:
-            with RunReader.intact(folder) as reader:
-                trials = reader.trials()
-                return [one for one in trials if one.model in header.models and one.question in header.questions]
-    return []
-
-
 def dry_run_note(directory: Path, header: RunHeader) -> str | None:
     """Whether a new run uses the answers of a dry run; None if there are none."""
     try:
@@ -54,4 +42,6 @@ def dry_run_note(directory: Path, header: RunHeader) -> str | None:
         return f"the answers of the dry run are not used, since it had other settings:{''.join(changes)}"
     if folder is None:
         return None
-    return f"begins with {several(len(dry_run_trials(directory, header)), 'answer')} of the dry run"
+    with RunReader.intact(folder) as reader:
+        usable = sum(trial.model in header.models and trial.question in header.questions for trial in reader.trials())
+    return f"begins with {several(usable, 'answer')} of the dry run"

@@ -4,8 +4,9 @@ An error that ended it is kept in its store: whoever looks at the run later has 
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -40,9 +41,8 @@ from adaptive_eval.notes.lives import Override
 from adaptive_eval.report.finding import gate_line
 from adaptive_eval.report.gate import FAIL, PASS, UNDECIDED, gate_outcome
 from adaptive_eval.report.lines import capitalised, safe_line
-from adaptive_eval.report.needs import MAX_NAMES, OF_TRIALS, Need, NeedKind, ends_by_alarm, needs_of
-from adaptive_eval.report.next_steps import Advice, after_alarm, after_error, after_stop, for_needs
-from adaptive_eval.report.results import GateRow, Results
+from adaptive_eval.report.needs import MAX_NAMES, OF_TRIALS, Need, NeedKind, needs_of
+from adaptive_eval.report.results import GateRow, PairRow, Results
 from adaptive_eval.report.status import Status
 
 
@@ -68,14 +68,13 @@ def find_fatal_error(events: Sequence[Event]) -> FatalError | None:
 
 
 class End(NamedTuple):
-    """How a run has ended: what the headline says, the exit code, and what to do next."""
+    """How a run has ended: what the headline says, and the exit code."""
 
     sentence: str
     exit_code: ExitCode
-    steps: Callable[["Ending"], Iterator[Advice]] = for_needs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ending:
     """The end of a run, from what it has stored."""
 
@@ -130,28 +129,25 @@ class Ending:
         """The exit code of the command line."""
         return self.end.exit_code
 
-    @property
+    @cached_property
     def end(self) -> End:
         """How it has ended: by an error, or else by its reason, with the outcome of a gate that is settled."""
         if self.fatal_error is not None:
-            steps = after_alarm if self.fatal_error.exit_code is ExitCode.SPENT else after_error
-            return End(capitalised(stop_in_words(*self.fatal_error)), self.fatal_error.exit_code, steps)
-        end, outcome = self._end_of_reason, gate_outcome(self.gate)
-        if self.results is not None and (self.results.alarms or ends_by_alarm(self.results)):
-            end = end._replace(steps=after_alarm)
+            return End(capitalised(stop_in_words(*self.fatal_error)), self.fatal_error.exit_code)
+        outcome = gate_outcome(self.gate)
         if self.results is not None and outcome in OF_OUTCOMES and (outcome == FAIL or self.reason is Reason.SETTLED):
-            end = end._replace(sentence=_gate_lines(self.results, outcome), exit_code=OF_OUTCOMES[outcome])
-        return end
+            return End(_gate_lines(self.results, outcome), OF_OUTCOMES[outcome])
+        return self._end_of_reason
 
     @property
     def _end_of_reason(self) -> End:
         if self.reason is None:
-            return End(self.without_reason or STOPPED, ExitCode.STOPPED, after_stop)
+            return End(self.without_reason or STOPPED, ExitCode.STOPPED)
         if self.reason is Reason.ALARM:
             aside = [name for name, lost in self.lost.items() if lost.cause is Cause.ANSWERS]
             alarms = () if self.results is None else self.results.alarms
             named = [safe_line(name) for name in aside or dict.fromkeys(row.model for row in alarms)]
-            return End(f"Stopped because of the answers of {first_few(named, MAX_NAMES)}.", ExitCode.SPENT, after_alarm)
+            return End(f"Stopped because of the answers of {first_few(named, MAX_NAMES)}.", ExitCode.SPENT)
         if self.reason is Reason.BLOCKED or (self.reason is Reason.SETTLED and self._is_void):
             causes = {lost.cause for lost in self.lost.values()}
             lacks_more = self.needs.keys() - {NeedKind.MODEL} or Cause.BUDGET in causes
@@ -161,11 +157,16 @@ class Ending:
             return End(self._budget_sentence, ExitCode.SPENT)
         return OF_REASONS[self.reason]
 
-    @property
+    @cached_property
+    def undecided(self) -> Sequence[tuple[PairRow, Need]]:
+        """The undecided comparisons with their needs."""
+        return [] if self.results is None else needs_of(self.results)
+
+    @cached_property
     def needs(self) -> Mapping[NeedKind, Need]:
         """What undecided comparisons lack, as far as this run can get it, in the order of the next steps."""
         lacking: dict[NeedKind, Need] = {}
-        for _, need in () if self.results is None else needs_of(self.results):
+        for _, need in self.undecided:
             lacking[need.kind] = need.joined(lacking.get(need.kind, need))
         kinds = set(lacking)
         if self.reason is Reason.BLOCKED or kinds & {NeedKind.ANSWERS, NeedKind.GRADES}:
@@ -222,7 +223,7 @@ class Ending:
         return any(lost.cause is Cause.EXCESS for lost in self.lost.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ended(Ending):
     """The end of a run, as displays show it."""
 
@@ -283,8 +284,8 @@ def build_ended(
     servers_up: int = 0,
 ) -> Ended:
     """Build the `Ended` that displays show."""
-    of_others = sum(row.trials for row in status.beside)
-    ending = find_ending(events, results, status.trials, config, of_others)
+    of_others = sum(row.trials for row in status.used.beside)
+    ending = find_ending(events, results, status.used.spent.trials, config, of_others)
     ending = in_folder(ending, directory, config.name, shlex.quote(str(directory)))
     shared = {field.name: getattr(ending, field.name) for field in fields(ending)}
     return Ended(**shared, status=status, directory=directory, servers_up=servers_up)

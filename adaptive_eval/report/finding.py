@@ -147,11 +147,6 @@ def _without(void: Collection[str], sentence: str) -> str:
     return f"Without {some_models(void)}, {sentence.replace('No model', 'no model', 1)}" if void else sentence
 
 
-def model_verdicts(results: Results) -> tuple[str, ...]:
-    """How each model compares with the others, best model first; "" if no comparison involves it."""
-    return tuple(", ".join(map(str, model_clauses(results, row))) for row in results.models)
-
-
 def counted_sentence(results: Results) -> str | None:
     """Say which answers the scores include, if more were asked than looks have judged; else None."""
     judged = results.looks[-1].trials if results.looks else 0

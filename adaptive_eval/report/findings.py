@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from adaptive_eval.core.types import Reason
 from adaptive_eval.report.costs import cost_line, further_costs, held_in_words, unstored_answers, usage_parts
@@ -15,8 +15,7 @@ from adaptive_eval.report.needs import UNDECIDED, need_sentence, undecided_pair
 from adaptive_eval.report.next_steps import Advice, next_steps
 from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.results import Results
-from adaptive_eval.report.status import Status
-from adaptive_eval.report.used import Used
+from adaptive_eval.report.status import Used
 from adaptive_eval.report.view import RunView
 from adaptive_eval.report.words import promise_line
 
@@ -47,10 +46,16 @@ class Findings:
     steps: tuple[Advice, ...] = ()
 
 
-def find(results: Results | None, used: Used, ended: str | None = None, steps: Sequence[Advice] = ()) -> Findings:
-    """What a run has found, and how it `ended`, if it is over."""
+def find(
+    results: Results | None,
+    used: Used,
+    elapsed: float | None,
+    ended: str | None = None,
+    steps: Sequence[Advice] = (),
+) -> Findings:
+    """What a run has found, and how it `ended`, if it is over; `elapsed` is None if there is no time to show."""
     if results is None:
-        return _find_unjudged(used, ended, steps)
+        return _find_unjudged(used, elapsed, ended, steps)
     headline, outcome = finding(results), gate_outcome(results.gate)
     is_said = results.run.reason == Reason.ALARM and bool(results.alarms)
     is_said |= outcome is not None and ended is not None and ended.startswith(headline)
@@ -62,13 +67,13 @@ def find(results: Results | None, used: Used, ended: str | None = None, steps: S
         decided=decided_text(results),
         counted=counted_sentence(results),
         promise=promise_line(results),
-        cost=cost_line(results, used.elapsed),
+        cost=cost_line(results, elapsed),
         costs=tuple(further_costs(results.cost.grading, results.cost.beside)),
         steps=tuple(steps),
     )
 
 
-def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Findings:
+def _find_unjudged(used: Used, elapsed: float | None, ended: str | None, steps: Sequence[Advice]) -> Findings:
     """The same before the first look."""
     trials, ungraded = used.spent.trials, used.ungraded
     graded = trials - ungraded
@@ -77,7 +82,7 @@ def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Fi
         headline.append(f"{several(ungraded, 'more answer')} {'has' if ungraded == 1 else 'have'} no grade.")
     held = held_in_words(used.held_seconds, used.held_gpu_seconds) if used.held_gpu_seconds else []
     parts = [*unstored_answers(used.beside), *usage_parts(*stored_cost(used.spent), " of requests"), *held]
-    parts += [] if used.elapsed is None else [duration(used.elapsed)]
+    parts += [] if elapsed is None else [duration(elapsed)]
     states = {UNDECIDED_GATE: UNDECIDED_GATE, "Killed": "killed", "Finished": "finished"}
     state = next((state for begin, state in states.items() if (ended or "").startswith(begin)), "stopped")
     return Findings(
@@ -90,19 +95,14 @@ def _find_unjudged(used: Used, ended: str | None, steps: Sequence[Advice]) -> Fi
     )
 
 
-def findings_of_status(status: Status) -> Findings:
-    """What a run in progress has found."""
-    return find(status.results, status.used)
-
-
 def findings_of_end(ended: Ended) -> Findings:
     """What a run has found that has just ended."""
-    return find(ended.results, ended.status.used, ended.why, [*next_steps(ended)])
+    return find(ended.results, ended.status.used, ended.status.elapsed, ended.why, [*next_steps(ended)])
 
 
 def findings_of_view(view: RunView) -> Findings:
     """What a stored run has found."""
-    return find(view.results, replace(view.used, elapsed=view.elapsed), view.ended, view.next_steps)
+    return find(view.results, view.used, view.elapsed, view.ended, view.next_steps)
 
 
 def decided_text(results: Results) -> str:

@@ -26,7 +26,7 @@ from adaptive_eval.report.snapshot import (
     run_subject,
     take_state,
 )
-from adaptive_eval.report.trial_sums import STORED_EVERY, sums_to_store
+from adaptive_eval.report.trial_sums import sums_to_store
 from adaptive_eval.report.warnings import REPEATS_UNCLEAR, repeat_caution
 from adaptive_eval.store.read import LogReader, StoredReport
 from adaptive_eval.store.write import RunStore
@@ -41,13 +41,10 @@ class Reporter:
         questions: Sequence[Question],
         created: float,
         labels: Callable[[], RunLabels | None] = lambda: None,
-        sums_every: int = STORED_EVERY,
     ) -> None:
-        """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now;
-        `sums_every`: trials after which a report stores sums anew."""
+        """`created`: when the run was begun, in seconds since 1970; `labels`: those of its answers now."""
         self._config, self._labels = config, labels
         self._subject = run_subject(config, questions, created)
-        self.sums_every = sums_every
         self.latest: Results | None = None
         """The newest report that was stored."""
         self._repeats: dict[str, tuple[int, Caution | None]] = {}
@@ -95,7 +92,7 @@ class Reporter:
             subject,
             state,
             usages,
-            elapsed=reader.elapsed,
+            elapsed=reader.log.elapsed,
             now=time.time(),
             stopped=is_over,
             events=events,
@@ -135,8 +132,8 @@ class Draft:
         prior, _ = prior_and_recorded_counts(state.plan.bench)
         counted = np.asarray(prior, np.int64) if prior.any() else None
         cells = CellCounts(tuple(self.roster), state.arrived, state.judged, counted)
-        sums = sums_to_store(reader, self.reporter.sums_every)
-        return StoredReport(self.look, log.database.last_seq(), to_json(self.results), cells.to_parts(), sums)
+        body, sums = to_json(self.results), sums_to_store(reader)
+        return StoredReport(self.look, log.database.last_seq(), body, cells.to_parts(), sums)
 
     def publish(self, log: RunStore) -> None:
         """Write results.json, once the report is stored."""

@@ -20,9 +20,9 @@ MAX_NAMES = 3
 """Models that one sentence names; further ones are only counted."""
 
 
-def some_models(names: Iterable[str], longest: int = LONGEST_NAME) -> str:
-    """The first models in a list, with names of at most `longest` characters."""
-    return first_few([safe_name(name, longest) for name in names], MAX_NAMES)
+def some_models(names: Iterable[str]) -> str:
+    """The first models in a list."""
+    return first_few([safe_name(name, LONGEST_NAME) for name in names], MAX_NAMES)
 
 
 class NeedKind(Enum):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.base.lists import first_few
@@ -20,15 +19,13 @@ from adaptive_eval.core.answer_kinds import AnswerKind, answer_kinds
 from adaptive_eval.core.horizons import MAX_TIMES, MAX_TRIALS
 from adaptive_eval.core.types import Cause
 from adaptive_eval.machine.usage import AnswerFault
+from adaptive_eval.report.ending import Ending
 from adaptive_eval.report.gate import UNDECIDED
 from adaptive_eval.report.lines import safe_line, several
-from adaptive_eval.report.needs import MAX_NAMES, NeedKind, models_with, needs_of, round_up, some_models
+from adaptive_eval.report.needs import MAX_NAMES, NeedKind, ends_by_alarm, models_with, round_up, some_models
 from adaptive_eval.report.results import ModelRow, PairRow, Results
 from adaptive_eval.report.warnings import remedies
 from adaptive_eval.report.words import deciding_rule, draws_questions
-
-if TYPE_CHECKING:
-    from adaptive_eval.report.ending import Ending
 
 AFRESH = "another --run-dir, or --fresh without --run-dir"
 AGAIN = "run the same command again"
@@ -54,19 +51,28 @@ class Advice:
     """The command that does it."""
 
 
-def next_steps(ending: "Ending") -> Iterator[Advice]:
+def next_steps(ending: Ending) -> Iterator[Advice]:
     """The next steps after the end of a run."""
     if not ending.asked and has_settled_gate(ending):
         yield _step(ending, "this start requested nothing: for a new build, start over", fresh=True)
-    yield from ending.end.steps(ending)
+    results, error = ending.results, ending.fatal_error
+    has_alarm = ending.reason is Reason.ALARM or (results is not None and (results.alarms or ends_by_alarm(results)))
+    if error is not None and error.exit_code is not ExitCode.SPENT:
+        yield _step(ending, "fix that, then")
+    elif error is not None or has_alarm:
+        yield from _after_alarm(ending)
+    elif ending.reason is None:
+        yield _after_stop(ending)
+    else:
+        yield from _for_needs(ending)
 
 
-def has_settled_gate(ending: "Ending") -> bool:
+def has_settled_gate(ending: Ending) -> bool:
     """Whether the gate has an outcome that no further start of this run changes."""
     return bool(ending.gate) and ending.reason in (Reason.SETTLED, Reason.OUT_OF_REACH)
 
 
-def hide_folders(ending: "Ending") -> "Ending":
+def hide_folders(ending: Ending) -> Ending:
     """Remove the folders of this machine from the command, for published reports."""
     shown = (f"…/{PurePath(word).name}" if PurePath(word).is_absolute() else word for word in ending.arguments or ())
     return ending if ending.arguments is None else replace(ending, arguments=tuple(shown))
@@ -76,7 +82,7 @@ def hide_folders(ending: "Ending") -> "Ending":
 
 
 def _step(
-    ending: "Ending",
+    ending: Ending,
     text: str,
     settings: Mapping[str, float | str] = MappingProxyType({}),
     *,
@@ -125,7 +131,7 @@ def _typed(key: str, value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.15g}{'s' if key == 'budget.wall_time' else ''}"
 
 
-def _regrade(ending: "Ending", change: str) -> Advice:
+def _regrade(ending: Ending, change: str) -> Advice:
     """A step that grades the stored answers again by the configuration that the run was started with; not where those
     of other runs count, which have only their old grades here."""
     if ending.counted:
@@ -141,25 +147,19 @@ def _regrade(ending: "Ending", change: str) -> Advice:
 # -- steps for the ends of a run --------------------------------------------------------------------------------------
 
 
-def after_error(ending: "Ending") -> Iterator[Advice]:
-    """Next steps after an error."""
-    yield _step(ending, "fix that, then")
-
-
-def after_stop(ending: "Ending") -> Iterator[Advice]:
+def _after_stop(ending: Ending) -> Advice:
     """How to go on with a run that stopped without a reason."""
     if ending.imported and ending.lacks_questions:
-        yield Advice(
+        return Advice(
             "to request more trials, import the logs again with a configuration that has the questions (--config)"
         )
-    elif ending.imported and ending.arguments is None:
+    if ending.imported and ending.arguments is None:
         file = f"{ending.place}/config.yaml"
-        yield Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {ending.place}")
-    else:
-        yield Advice(AGAIN) if ending.arguments is None else _step(ending, "to continue")
+        return Advice(f"fill in the addresses in {file}, then:", f"adaptive-eval run {file} --run-dir {ending.place}")
+    return Advice(AGAIN) if ending.arguments is None else _step(ending, "to continue")
 
 
-def after_alarm(ending: "Ending") -> Iterator[Advice]:
+def _after_alarm(ending: Ending) -> Iterator[Advice]:
     """Next steps after an alarm about answers."""
     results = ending.results
     kinds = {row.since is not None for row in results.alarms} if results is not None else set()
@@ -169,7 +169,7 @@ def after_alarm(ending: "Ending") -> Iterator[Advice]:
         yield from _complete_answers(ending)
 
 
-def for_needs(ending: "Ending") -> Iterator[Advice]:
+def _for_needs(ending: Ending) -> Iterator[Advice]:
     """Next steps for what undecided comparisons lack."""
     steps = [step for kind in ending.needs for step in STEPS[kind](ending)]
     yield from steps
@@ -183,7 +183,7 @@ def for_needs(ending: "Ending") -> Iterator[Advice]:
 # -- steps for each need ----------------------------------------------------------------------------------------------
 
 
-def _complete_answers(ending: "Ending") -> Iterator[Advice]:
+def _complete_answers(ending: Ending) -> Iterator[Advice]:
     rows = _incomplete_models(ending)
     kinds = AnswerKind(answer_kinds(" ".join(signal for row in rows for signal in row.signals)))
     advice = remedies(kinds & ending.unsure)
@@ -200,7 +200,7 @@ def _complete_answers(ending: "Ending") -> Iterator[Advice]:
     yield _regrade(ending, f"if you change the grader, answer keys or {rubric}")
 
 
-def _incomplete_models(ending: "Ending") -> list[ModelRow]:
+def _incomplete_models(ending: Ending) -> list[ModelRow]:
     """The models whose answers are to be complete: those that the need or an alarm names, or else all."""
     if ending.results is None:
         return []
@@ -209,7 +209,7 @@ def _incomplete_models(ending: "Ending") -> list[ModelRow]:
     return [row for row in ending.results.models if row.name in names or not names]
 
 
-def _retry_answers(ending: "Ending") -> Iterator[Advice]:
+def _retry_answers(ending: Ending) -> Iterator[Advice]:
     rows = () if ending.results is None else ending.results.models
     if any(row.set_aside is not None and row.signals.get("unanswered") for row in rows):
         fix = "fix the servers or commands that fail on some questions every time, then"
@@ -218,19 +218,19 @@ def _retry_answers(ending: "Ending") -> Iterator[Advice]:
     yield _step(ending, again, fresh=True)
 
 
-def _independent_answers(ending: "Ending") -> Iterator[Advice]:
+def _independent_answers(ending: Ending) -> Iterator[Advice]:
     yield _ask_again(ending, "more trials are of no use while answers repeat: ")
     yield _step(ending, "or, if the model is so sure of its answers, let them count", {"stopping.on_alarm": "never"})
 
 
-def _ask_again(ending: "Ending", why: str = "") -> Advice:
+def _ask_again(ending: Ending, why: str = "") -> Advice:
     """How to replace the answers that an alarm is about: those of logs cannot be requested again."""
     if ending.imported:
         return _step(ending, f"{why}fix the server, and start over", fresh=True)
     return _step(ending, f"{why}{ASK_AGAIN}", flag="--ask-again")
 
 
-def _grade_again(ending: "Ending") -> Iterator[Advice]:
+def _grade_again(ending: Ending) -> Iterator[Advice]:
     if ending.short_caps:
         yield from _raise_limits(ending)
         return
@@ -239,7 +239,7 @@ def _grade_again(ending: "Ending") -> Iterator[Advice]:
     yield _regrade(ending, "if you change the grader")
 
 
-def _restore_models(ending: "Ending") -> Iterator[Advice]:
+def _restore_models(ending: Ending) -> Iterator[Advice]:
     """What to do about models that were set aside, by the causes."""
     if ending.exceeds_reserve:
         yield _step(ending, "fix the servers that do not keep to max_tokens, and start over", fresh=True)
@@ -258,12 +258,12 @@ def _restore_models(ending: "Ending") -> Iterator[Advice]:
         yield _step(ending, f"start the servers, or fix the cause{why}, then")
 
 
-def _label_more(ending: "Ending") -> Iterator[Advice]:
+def _label_more(ending: Ending) -> Iterator[Advice]:
     text = f"label more answers of {some_models(ending.needs[NeedKind.LABELS].models)}, a NUMBER fixed beforehand:"
     yield Advice(text, f"adaptive-eval label {ending.place} --number NUMBER")
 
 
-def _correct_grader(ending: "Ending") -> Iterator[Advice]:
+def _correct_grader(ending: Ending) -> Iterator[Advice]:
     yield _regrade(ending, "the grader makes too many mistakes: fix it")
     results = ending.results
     assert results is not None  # which have the pairs
@@ -276,16 +276,16 @@ def _correct_grader(ending: "Ending") -> Iterator[Advice]:
     yield _step(ending, "or start over with a larger trials.min and trials.max, and label more", more, fresh=True)
 
 
-def _raise_limits(ending: "Ending") -> Iterator[Advice]:
+def _raise_limits(ending: Ending) -> Iterator[Advice]:
     larger = _larger_limits(ending)
     raised = " and ".join(f"{key} to {_typed(key, value)}" for key, value in larger.items())
     results, others, notes = ending.results, NeedKind.NEW_RUN in ending.needs, list[str]()
-    pairs = [] if results is None else _pairs_that_need(results, NeedKind.TRIALS)
+    pairs = _pairs_that_need(ending, NeedKind.TRIALS)
     if results is not None and [*larger] == ["trials.max"]:  # else limits say what it costs
-        more, models = _further_answers(results, larger["trials.max"])
+        more, models = _further_answers(ending, results, larger["trials.max"])
         whose = " and ".join(map(safe_line, models)) if len(models) < 3 else f"{len(models)} models"
         notes += [f"up to {several(more, 'more answer')} of {whose}"]
-    if results is not None and NeedKind.TRIALS in ending.needs and 0 < len(pairs) < len(needs_of(results)):
+    if NeedKind.TRIALS in ending.needs and 0 < len(pairs) < len(ending.undecided):
         notes += [f"for {len(pairs)} of the undecided comparisons"]
     remarks = f" ({', '.join(notes)})" if notes else ""
     yield _step(ending, f"raise {raised or 'the budget, then'}{remarks}", larger)
@@ -295,13 +295,13 @@ def _raise_limits(ending: "Ending") -> Iterator[Advice]:
             yield _step(ending, f"or {NO_MATTER.format(key)}", {key: delta}, fresh=True)
 
 
-def _start_over(ending: "Ending") -> Iterator[Advice]:
+def _start_over(ending: Ending) -> Iterator[Advice]:
     """How to get a verdict on pairs that this run cannot decide: by more answers, or as a tie; a new run has to decide
     those that this one can, too."""
     results = ending.results
     assert results is not None  # which have the pairs
-    pairs = _pairs_that_need(results, NeedKind.NEW_RUN)
-    both = [*pairs, *_pairs_that_need(results, NeedKind.TRIALS)]
+    pairs = _pairs_that_need(ending, NeedKind.NEW_RUN)
+    both = [*pairs, *_pairs_that_need(ending, NeedKind.TRIALS)]
     models = {name for pair in pairs for name in (pair.first, pair.second)}
     alone = all(pair.second is None for pair in pairs) and not results.gate  # no delta lets a value be tied
     if draws_questions(results.decisions):
@@ -329,7 +329,7 @@ def _start_over(ending: "Ending") -> Iterator[Advice]:
         yield from (replace(step, text=f"or {step.text}") if at or or_else else step for at, step in enumerate(steps))
 
 
-def _with_larger_max(ending: "Ending", results: Results, pairs: Sequence[PairRow]) -> Advice:
+def _with_larger_max(ending: Ending, results: Results, pairs: Sequence[PairRow]) -> Advice:
     """A new run with more trials than the present differences need."""
     needed = max(pair.trials_needed or 0.0 for pair in pairs)
     larger = math.ceil(round_up(RESERVE * max(results.setting("trials", "max"), needed)))
@@ -364,8 +364,8 @@ def _certified_width(pair: PairRow, lead: float) -> float | None:
     return lead * abs(pair.difference) + DELTA_RESERVE * pair.certifiable_delta
 
 
-STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {
-    NeedKind.USABLE_ANSWERS: after_alarm,
+STEPS: Mapping[NeedKind, Callable[[Ending], Iterator[Advice]]] = {
+    NeedKind.USABLE_ANSWERS: _after_alarm,
     NeedKind.COMPLETE_ANSWERS: _complete_answers,
     NeedKind.COMPLETE_PRIOR: lambda at: iter(
         [_step(at, "name another prior run, or none, and start over", fresh=True)]
@@ -385,7 +385,7 @@ STEPS: Mapping[NeedKind, Callable[["Ending"], Iterator[Advice]]] = {
 # -- larger limits ----------------------------------------------------------------------------------------------------
 
 
-def _larger_limits(ending: "Ending") -> dict[str, float]:
+def _larger_limits(ending: Ending) -> dict[str, float]:
     """The caps that have ended the run, or can have, twice as large, and all as large as the pairs need that trials can
     decide, with a reserve; if that is more than `trials.max`, or no cap is too small, a larger `trials.max` as well."""
     results = ending.results
@@ -393,7 +393,7 @@ def _larger_limits(ending: "Ending") -> dict[str, float]:
     caps = {} if ending.reason is Reason.OUT_OF_REACH and not is_unpaid else _doubled_caps(ending)
     if results is None:
         return caps
-    largest, pairs = results.setting("trials", "max"), _pairs_that_need(results, NeedKind.TRIALS)
+    largest, pairs = results.setting("trials", "max"), _pairs_that_need(ending, NeedKind.TRIALS)
     needed = max((pair.trials_needed or 0.0 for pair in pairs), default=0.0)
     deciding = max((pair.deciding_max or 0.0 for pair in pairs), default=0.0)
     within = _larger_of(caps, _covering_caps(ending, results, min(RESERVE * needed, largest)))
@@ -407,28 +407,28 @@ def _larger_of(caps: Mapping[str, float], others: Mapping[str, float]) -> dict[s
     return {key: max(caps.get(key, 0.0), others.get(key, 0.0)) for key in {**caps, **others}}
 
 
-def _doubled_caps(ending: "Ending") -> dict[str, float]:
+def _doubled_caps(ending: Ending) -> dict[str, float]:
     of_reason = {Reason.WALL_TIME: ["wall_time"], Reason.GPU_TIME: ["gpu_hours"]}.get(ending.reason or Reason.BUDGET)
     keys = of_reason or list(ending.short_caps) or [key for key in ending.caps if key != "wall_time"]
     larger = {key: max(2 * ending.caps.get(key, 0.0), ending.short_caps.get(key, 0.0)) for key in keys}
     return {f"budget.{key}": cap if key == "wall_time" else round_up(cap) for key, cap in larger.items() if cap}
 
 
-def _covering_caps(ending: "Ending", results: Results, trials: float) -> dict[str, float]:
+def _covering_caps(ending: Ending, results: Results, trials: float) -> dict[str, float]:
     """The caps that the cost of so many trials per question of the undecided models would exceed, as large as that."""
-    cost, times = results.cost, _further_answers(results, trials)[0] / max(results.cost.trials, 1)
+    cost, times = results.cost, _further_answers(ending, results, trials)[0] / max(results.cost.trials, 1)
     used = {key: cost.in_all(key) + times * getattr(cost, key) for key in ("trials", "tokens", "usd")}
     used["gpu_hours"] = (1.0 + times) * (cost.counted_gpu_seconds or cost.in_all("gpu_seconds")) / 3600
     return {f"budget.{key}": round_up(used[key]) for key, cap in ending.caps.items() if used.get(key, 0.0) > cap}
 
 
-def _further_answers(results: Results, trials: float) -> tuple[int, list[str]]:
+def _further_answers(ending: Ending, results: Results, trials: float) -> tuple[int, list[str]]:
     """Answers of the undecided models until each has so many trials per question, and these models."""
-    undecided = {name for pair in _pairs_that_need(results, NeedKind.TRIALS) for name in (pair.first, pair.second)}
+    undecided = {name for pair in _pairs_that_need(ending, NeedKind.TRIALS) for name in (pair.first, pair.second)}
     per_model = results.max_trials_per_model * trials / results.setting("trials", "max")
     asked = [row for row in results.models if row.name in undecided and row.recorded is None]
     return math.ceil(sum(max(per_model - row.stored_trials, 0.0) for row in asked)), [row.name for row in asked]
 
 
-def _pairs_that_need(results: Results, kind: NeedKind) -> list[PairRow]:
-    return [pair for pair, need in needs_of(results) if need.kind is kind]
+def _pairs_that_need(ending: Ending, kind: NeedKind) -> list[PairRow]:
+    return [pair for pair, need in ending.undecided if need.kind is kind]

@@ -66,7 +66,7 @@ def extra_costs(
     names = reader.model_names
     removed = {number: name for number, name in names.items() if name not in models}
     launched = {event.model for event in events if isinstance(event, ServerLaunching | ServerLaunched)}
-    rows = removed_model_costs(reader.account(removed), removed, reader.held_times(), launched)
+    rows = removed_model_costs(reader.log.account(removed), removed, reader.held_times(), launched)
     return other_costs(rows, models, servers.counted, events)
 
 

@@ -20,7 +20,7 @@ SELECT model, coalesce(replica, ''), count(*), coalesce(sum(attempts - 1), 0), c
 FROM trials NOT INDEXED WHERE seq > ? AND seq <= ? AND {GRADED} GROUP BY model, 2 ORDER BY model, 2
 """
 WAITING = """
-SELECT model, max(at), count(*), sum(tokens), sum(usd), sum(gpu_seconds), min(seq) FROM trials NOT INDEXED
+SELECT model, count(*), sum(tokens), sum(usd), sum(gpu_seconds), min(seq) FROM trials NOT INDEXED
 WHERE seq >= ? AND state = 'judging' GROUP BY model
 """
 # one by one: grouping millions of rows in SQLite takes longer than counting them in Python

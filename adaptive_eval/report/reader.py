@@ -3,7 +3,7 @@
 Trials whose answer waits for a verdict are in no sum, since they get a new place in the log with their grade.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -20,14 +20,15 @@ from adaptive_eval.base.roster import Names, Roster
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.rounds import enough_answers
 from adaptive_eval.core.types import NO_COST, Cost
-from adaptive_eval.machine.charges import NO_MODEL, ChargeKind
+from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.machine.notes import event_of
+from adaptive_eval.machine.records import DISCARDED
 from adaptive_eval.machine.trial import JUDGING, RESERVED, GradeDetails, Trial
 from adaptive_eval.machine.usage import NO_GRADING, AnswerFault, GradingUse
-from adaptive_eval.notes import AlarmRaised, Event, OutcomesRecorded, PriorTaken
+from adaptive_eval.notes import AlarmRaised, AnswersLost, Event, OutcomesRecorded, PriorTaken
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report import queries
-from adaptive_eval.report.events import ChargeLine, TimedNote, events_of_log
 from adaptive_eval.report.records import (
     AWAITS_VERDICT,
     CellExtent,
@@ -45,7 +46,7 @@ from adaptive_eval.store.database import has_tables
 from adaptive_eval.store.errors import name_run
 from adaptive_eval.store.header import RunHeader
 from adaptive_eval.store.packing import parse_object
-from adaptive_eval.store.read import AccountLine, LogReader, StoredLook, StoredReport
+from adaptive_eval.store.read import LogReader
 
 FAULTS = frozenset(AnswerFault)
 """Faults of alarms about all answers of a model."""
@@ -144,10 +145,6 @@ class RunReader:
         """The header of the run with its newest configuration."""
         return self.log.header()
 
-    def configurations(self) -> list[Mapping[str, object]]:
-        """Every configuration of the run, the newest last."""
-        return list(self.log.configurations())
-
     @cached_property
     def model_names(self) -> dict[int, str]:
         """Names of the models by number; a charge may belong to none."""
@@ -156,16 +153,6 @@ class RunReader:
     @cached_property
     def _questions(self) -> dict[int, str]:
         return _Names({number: key for key, number in self.log.questions().items()})
-
-    @property
-    def created(self) -> float:
-        """When the run was begun, in seconds since 1970."""
-        return self.log.created
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds the run has been active, over all its starts."""
-        return self.log.elapsed
 
     def held_times(self) -> dict[str, HeldTime]:
         """Time for which each model has held its servers."""
@@ -177,13 +164,14 @@ class RunReader:
 
     def events(self, after: int = 0) -> list[Event]:
         """All events of the run, or those after this sequence number."""
-        notes = [TimedNote(seq, at, note) for at, (seq, note) in self.log.timed_notes() if seq > after]
-        charges = [charge for charge in self.charges() if charge.seq > after]
+        rows: list[tuple[int, Event]] = [loss for loss in self._losses() if loss[0] > after]
         try:
-            events = events_of_log(notes, charges, self.model_names)
+            for at, (seq, note) in self.log.timed_notes():
+                if seq > after and note.kind != DISCARDED:  # of what is discarded the charge says the same
+                    rows.append((seq, event_of(note, self.model_names, at)))
         except StoreError as error:
             raise StoreError(f"{self.directory}: {error}. Restore a copy of the run, or {NEW_RUN}") from error
-        return [self.with_example(event) for event in events]
+        return [self.with_example(event) for _, event in sorted(rows, key=lambda row: row[0])]
 
     def with_example(self, event: Event) -> Event:
         """An event with one of the answers that it is about: an alarm about all answers of a model, with the first."""
@@ -196,33 +184,20 @@ class RunReader:
             return replace(event, example=describe_example(record, key))
         return event
 
-    def charges(self) -> list[ChargeLine]:
-        """Charges that belong to no trial, by kind and model."""
-        lines = []
-        for seq, at, kind, what, model, *numbers, estimated in self._rows(queries.CHARGES):
-            name = self.model_names[_whole(model)]
-            line = (int(str(seq)), float(str(at)), ChargeKind(str(kind)), str(what), name, *numbers, bool(estimated))
-            lines.append(ChargeLine(*line))  # type: ignore[arg-type]
-        return lines
-
-    def account(self, models: Collection[int] | None = None) -> list[AccountLine]:
-        """Costs paid, reserved and charged, for all models or these."""
-        return self.log.account(models)
+    def _losses(self) -> Iterator[tuple[int, AnswersLost]]:
+        """Charges that belong to no trial, by kind and model, each with the place of the newest."""
+        for seq, at, kind, what, model, number, tokens, usd, gpu_seconds, estimated in self._rows(queries.CHARGES):
+            cost = Cost(_whole(tokens), float(str(usd)), float(str(gpu_seconds)))
+            charge = Charge(ChargeKind(str(kind)), str(what), _whole(model), _whole(number), cost, bool(estimated))
+            if charge.model != NO_MODEL:
+                yield _whole(seq), loss_of(charge, self.model_names[charge.model], float(str(at)))
 
     # -- looks and reports -----------------------------------------------------------------------------------------
-
-    def looks(self, first: int = 0) -> list[StoredLook]:
-        """The looks of the run, from number `first` on."""
-        return self.log.looks(first)
 
     def look_count(self) -> int:
         """Number of looks taken."""
         ((count,),) = self._rows("SELECT coalesce(max(number) + 1, 0) FROM looks")
         return _whole(count)
-
-    def newest_report(self, *, cells: bool = False) -> StoredReport | None:
-        """The newest report; None before the first look."""
-        return self.log.newest_report(cells=cells)
 
     def newest_report_seq(self) -> int:
         """The place in the log of the newest row that a report counts; 0 before the first."""
@@ -236,11 +211,6 @@ class RunReader:
         """The place of the newest trial in the log; 0 before the first."""
         ((newest,),) = self._rows(queries.LAST)
         return _whole(newest)
-
-    @property
-    def newest_seq(self) -> int:
-        """The place of the newest row of the log."""
-        return self._database.last_seq()
 
     @property
     def is_large(self) -> bool:
@@ -333,7 +303,7 @@ class RunReader:
         models, questions = self.model_names, self._questions
         rounds = {(model, round_): counts for model, round_, *counts in self._rows(queries.TIME_OUTS)}
         silent = {place for place, (late, trials) in rounds.items() if not enough_answers(_whole(late), _whole(trials))}
-        for trial in self.log.known_answers(models, self.newest_seq + 1):
+        for trial in self.log.known_answers(models, self._database.last_seq() + 1):
             is_failure = trial.kinds & AnswerKind.TIMED_OUT and (trial.model, trial.round) in silent
             if trial.state is not JUDGING and trial.state is not RESERVED and not is_failure:
                 yield NamedTrial(models[trial.model], questions[trial.question], trial)
@@ -375,6 +345,22 @@ class RunReader:
             grader_error=AWAITS_VERDICT if trial.state is JUDGING else grade.error,
             cost=trial.cost if trial.state is JUDGING else trial.total,
         )
+
+
+def loss_of(charge: Charge, model: str, at: float) -> AnswersLost:
+    """Charges of a model as an event."""
+    is_answer, kind = charge.what == "answer", charge.kind
+    return AnswersLost(
+        model,
+        charge.number if is_answer else 0,
+        *charge.cost,
+        kind is ChargeKind.KILLED,
+        0 if is_answer else charge.number,
+        estimated=charge.estimated or None,
+        failed=kind is ChargeKind.WASTED or None,
+        discarded=kind is ChargeKind.DISCARDED or None,
+        at=at,
+    )
 
 
 def describe_example(record: TrialRecord, key: str) -> str:

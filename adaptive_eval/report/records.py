@@ -1,7 +1,7 @@
 """The values that go into the store and come out of it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -87,24 +87,18 @@ class TrialRecord:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Cumulative usage of all models at one moment of the run."""
+    """Number and cost of answers."""
 
-    at: float
-    """Seconds since 1970."""
-    trials: int
-    tokens: int
-    usd: float
-    gpu_seconds: float
+    trials: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    gpu_seconds: float = 0.0
 
-    def and_then(self, part: "Spending") -> "Spending":
-        """The sum of this usage and a further part."""
-        return Spending(
-            at=max(self.at, part.at),
-            trials=self.trials + part.trials,
-            tokens=self.tokens + part.tokens,
-            usd=self.usd + part.usd,
-            gpu_seconds=self.gpu_seconds + part.gpu_seconds,
-        )
+    @classmethod
+    def total(cls, parts: Iterable["Spending | ReplicaSums"]) -> "Spending":
+        """The sum over all parts."""
+        rows = [*parts]
+        return cls(*(sum(getattr(row, field.name) for row in rows) for field in fields(cls)))
 
 
 class WaitingAnswers(NamedTuple):
@@ -115,9 +109,6 @@ class WaitingAnswers(NamedTuple):
     """Without what is reserved for the verdicts."""
     first: int
     """The place in the log of the first of them."""
-
-
-NO_SPENDING = Spending(0.0, 0, 0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +175,6 @@ def merge_sums(earlier: Sequence[ReplicaSums], later: Sequence[ReplicaSums]) -> 
         before = merged.get((row.model, row.replica))
         merged[row.model, row.replica] = row if before is None else before.and_then(row)
     return list(merged.values())
-
-
-def total_spending(sums: Sequence[ReplicaSums]) -> Spending:
-    """The total over all models and replicas."""
-    return Spending(
-        at=max((row.at for row in sums), default=0.0),
-        trials=sum(row.trials for row in sums),
-        tokens=sum(row.tokens for row in sums),
-        usd=sum(row.usd for row in sums),
-        gpu_seconds=sum(row.gpu_seconds for row in sums),
-    )
 
 
 @dataclass(frozen=True, slots=True)

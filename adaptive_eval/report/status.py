@@ -1,18 +1,15 @@
 """Current state of a run, as plain values for all displays."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from adaptive_eval.core.settings import Budget
-from adaptive_eval.core.types import NO_COST, Cost, Verdict
-from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.core.types import Verdict
 from adaptive_eval.machine.usage import AnswerFault
 from adaptive_eval.report.finding import Clause, count_states, finding, model_clauses
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import BatchRow, GateRow, GradingCost, ModelRow, OtherCostRow, Results
-from adaptive_eval.report.used import Used
 
 
 class Standing(NamedTuple):
@@ -22,10 +19,34 @@ class Standing(NamedTuple):
     clauses: tuple[Clause, ...] = ()
     """Its relations to others, undecided ones first; empty if no comparison involves it."""
 
+    @property
+    def verdict(self) -> str:
+        """These relations in words."""
+        return ", ".join(map(str, self.clauses))
+
 
 def standings(results: Results) -> tuple[Standing, ...]:
     """The ranking, best model first."""
     return tuple(Standing(row, tuple(model_clauses(results, row))) for row in results.models)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a run has used so far, counted alike by its own process and by readers of its store."""
+
+    spent: Spending = Spending()
+    """Number and cost of the stored answers of the current models, graded or not, with all verdicts on them."""
+    ungraded: int = 0
+    """How many of them have no grade."""
+    beside: tuple[OtherCostRow, ...] = ()
+    """Spending that caps count besides these answers."""
+    grading: GradingCost | None = None
+    """The part of their cost for grades by a judge or a verifier."""
+    held_seconds: float = 0.0
+    """The time for which servers were held."""
+    held_gpu_seconds: float = 0.0
+    counted_gpu_seconds: float = 0.0
+    """GPU seconds under a cap, with those `beside`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +78,7 @@ class Status:
     """Of the latest look, as a run in progress has them, and without warnings; None before the first look."""
     caps: tuple[Cap, ...]
     traffic: CurrentTraffic
-    trials: int
-    """Stored answers over all starts."""
+    used: Used
     new_trials: int
     """Trials committed in this start."""
     new_tokens: int
@@ -67,23 +87,6 @@ class Status:
     """Error rate promised for each call, in one line."""
     batches: tuple[BatchRow, ...] = ()
     """Pending batches."""
-    usage: Cost = NO_COST
-    """Usage of the stored answers of the current models, with all verdicts on them."""
-    ungraded: int = 0
-    """How many of the stored answers have no grade."""
-    beside: tuple[OtherCostRow, ...] = ()
-    """Spending that caps count besides the stored answers of the current models."""
-    grading: GradingCost | None = None
-    """Cost of grades by a judge or a verifier."""
-    held: HeldTime = HeldTime()
-    """Of all servers."""
-
-    @property
-    def used(self) -> Used:
-        """What the run has used."""
-        spent = Spending(0.0, self.trials, *self.usage)
-        held = self.held.seconds, self.held.gpu_seconds
-        return Used(spent, self.ungraded, self.beside, self.grading, *held, self.elapsed)
 
     @property
     def standings(self) -> tuple[Standing, ...]:
@@ -134,11 +137,9 @@ def results_in_progress(results: Results) -> Results:
     return replace(results, run=replace(results.run, status="running", reason=None), warnings=repeated)
 
 
-def used_caps(
-    budget: Budget, trials: int, usage: Cost, counted: float, elapsed: float, beside: Sequence[OtherCostRow]
-) -> tuple[Cap, ...]:
-    """Caps of the budget with what was used of them; `counted` are GPU seconds, with those `beside` already."""
-    spent = {"trials": trials, "tokens": usage.tokens, "usd": usage.usd}
-    spent = {name: used + sum(getattr(row, name) for row in beside) for name, used in spent.items()}
-    spent |= {"gpu_seconds": counted, "wall_seconds": elapsed}
+def used_caps(budget: Budget, used: Used, elapsed: float) -> tuple[Cap, ...]:
+    """Caps of the budget with what was used of them."""
+    rows = (used.spent, *used.beside)
+    spent = {name: sum(getattr(row, name) for row in rows) for name in ("trials", "tokens", "usd")}
+    spent |= {"gpu_seconds": used.counted_gpu_seconds, "wall_seconds": elapsed}
     return tuple(Cap(name, spent[name], cap) for name in spent if (cap := getattr(budget, name)) is not None)

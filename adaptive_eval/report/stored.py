@@ -32,9 +32,9 @@ from adaptive_eval.report.question_rows import CellCounts, CountedRows
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Caution, ModelRow, OtherCostRow, Results
 from adaptive_eval.report.results_file import from_json
+from adaptive_eval.report.status import Used
 from adaptive_eval.report.thresholds import kept_rubric
 from adaptive_eval.report.trial_sums import StoredSums
-from adaptive_eval.report.used import Used
 from adaptive_eval.report.warnings import LOSS_KINDS, loss_cautions
 from adaptive_eval.store.read import StoredReport
 from scorio.moments import CountArray
@@ -105,7 +105,7 @@ class StoredRun:
 
         Without `rows` those of questions are left out, and without `sums` trials and costs are those of the report.
         """
-        stored = self.reader.newest_report(cells=rows)
+        stored = self.reader.log.newest_report(cells=rows)
         if stored is None:
             return None
         results = from_json(stored.body)
@@ -118,10 +118,10 @@ class StoredRun:
             return None  # it goes on with other models, and the report of its start is not made yet
         if rows:
             results = replace(results, questions=self._question_rows(results, stored))
-        if sums and stored.seq < self.reader.newest_seq:
+        if sums and stored.seq < self.reader.log.database.last_seq():
             results = self._with_newer_sums(results)
         return self._with_current_status(
-            results, self.reader.elapsed if sums else results.run.active_seconds, running=running
+            results, self.reader.log.elapsed if sums else results.run.active_seconds, running=running
         )
 
     def used(self, sums: StoredSums, results: Results | None) -> Used:
@@ -132,6 +132,7 @@ class StoredRun:
         uses = self.reader.grading_uses() if is_needed else {}
         before = grading_cost(use for name, use in uses.items() if name in models)
         held = [time for time in self.servers.times if time is not None]
+        requests = [sums.spent([name]).gpu_seconds for name in models]
         return Used(
             spent,
             spent.trials - int(sums.counts.sum()),
@@ -139,12 +140,13 @@ class StoredRun:
             before if results is None else results.cost.grading,
             sum((time.seconds for time in held), 0.0),
             sum((time.gpu_seconds for time in held), 0.0),
+            counted_gpu_seconds(self.servers, requests, beside),
         )
 
     def counts(self) -> RunCounts:
         """Counts of the newest report. Graded trials of an incomplete round are left out, as in its scores: short
         answers arrive first, and are more often right."""
-        stored, roster = self.reader.newest_report(cells=True), self.setup.roster
+        stored, roster = self.reader.log.newest_report(cells=True), self.setup.roster
         if stored is None:
             nothing = np.zeros((len(roster.models), len(roster.questions), len(self.rubric.weights)), np.int64)
             return RunCounts(roster, nothing, nothing)
@@ -165,7 +167,7 @@ class StoredRun:
 
     def _with_newer_sums(self, results: Results) -> Results:
         """The report with the trials, costs and losses of now."""
-        account, uses = self.reader.account(), self.reader.grading_uses()
+        account, uses = self.reader.log.account(), self.reader.grading_uses()
         numbers = {name: number for number, name in self.reader.model_names.items()}
 
         def updated(row: ModelRow) -> ModelRow:

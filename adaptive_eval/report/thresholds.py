@@ -44,15 +44,13 @@ def _thresholds_of_source(section: RubricConfig) -> ThresholdsFrozen | None:
         setup, events = stored_setup(reader.header()), reader.events()
         source_rubric = setup.config.rubric
         event = kept_thresholds(source_rubric, events)
-        available = {**thresholds_from_event(event).values, **source_rubric.numbers}
+        own = thresholds_from_event(event)
+        available = {**own.values, **source_rubric.numbers}
         missing = {name: rule for name, rule in section.unfitted.items() if name not in available}
-        medians = thresholds_from_event(event).medians
-        if not missing and (medians or not section.looks_at_lengths):
+        if not missing and (own.medians or not section.looks_at_lengths):
             selected = {name: available[name] for name in section.unfitted}
-            rest_on = {
-                name: number for name, number in thresholds_from_event(event).rest_on.items() if name in selected
-            }
-            frozen = FrozenThresholds(selected, rest_on, medians if section.looks_at_lengths else {})
+            rest_on = {name: number for name, number in own.rest_on.items() if name in selected}
+            frozen = FrozenThresholds(selected, rest_on, own.medians if section.looks_at_lengths else {})
             return frozen_event(section, frozen, Counter({} if event is None else event.models), setup.config.name)
         if not reader.look_count():
             raise ConfigError(f"rubric.thresholds: {directory} has no complete first round; resume that run first")

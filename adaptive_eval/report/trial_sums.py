@@ -20,9 +20,7 @@ from adaptive_eval.report.records import (
     ReplicaSums,
     ReplicaTraffic,
     Spending,
-    WaitingAnswers,
     merge_sums,
-    total_spending,
 )
 from adaptive_eval.store.forms import MAX_VALUE
 from adaptive_eval.store.packing import Parts
@@ -45,10 +43,6 @@ class TrialSums(NamedTuple):
     def last(self) -> int:
         """The place of the newest of these trials; 0 without any."""
         return max((row.last for row in self.replicas), default=0)
-
-    def spent(self, models: Container[str] | None = None) -> Spending:
-        """Usage of these models or of all."""
-        return total_spending([row for row in self.replicas if models is None or row.model in models])
 
     def with_newer(self, reader: RunReader, setup: StoredSetup) -> "TrialSums":
         """The sums with those over all trials that were stored since."""
@@ -131,10 +125,10 @@ def _are_close(one: Sequence[object], other: Sequence[object]) -> bool:
     )
 
 
-def sums_to_store(reader: RunReader, every: int) -> PackedSums | None:
-    """New sums, if there are `every` or more trials that the stored ones do not count."""
+def sums_to_store(reader: RunReader) -> PackedSums | None:
+    """New sums, if there are `STORED_EVERY` or more trials that the stored ones do not count."""
     stored = reader.log.sums_seq()
-    if reader.newest_trial_id - stored < every:
+    if reader.newest_trial_id - stored < STORED_EVERY:
         return None
     sums = read_sums(reader, stored_setup(reader.header()))
     return PackedSums(sums.last, sums.to_parts()) if sums.last > stored else None
@@ -152,13 +146,10 @@ class StoredSums:
         self.directory, self._setup = reader.directory, setup
         self._configuration = reader.log.newest_configuration()
         self._trials: TrialSums = read_sums(reader, setup)
-        self.looks: list[StoredLook] = reader.looks()
+        self.looks = list[StoredLook]()
         """Looks under the newest configuration."""
-        self.events: Sequence[Event] = reader.events() if events is None else events
-        self.elapsed = reader.elapsed
-        self._newest = reader.newest_seq
-        self._waiting, self._first_waiting = list[WaitingAnswers](), 0
-        self._read_waiting(reader)
+        self._first_waiting = 0
+        self._read(reader, reader.events() if events is None else events)
 
     def update(self, reader: RunReader) -> bool:
         """Read newer records; False, and nothing is read, if earlier ones are no longer valid."""
@@ -167,17 +158,20 @@ class StoredSums:
         if anew or reader.log.newest_configuration() != self._configuration:
             return False
         self._trials = self._trials.with_newer(reader, self._setup)
-        self.looks += reader.looks(len(self.looks))
-        self.events = reader.events()
-        self.elapsed = reader.elapsed
-        self._newest = reader.newest_seq
-        self._read_waiting(reader)
+        self._read(reader, reader.events())
         return True
 
-    def _read_waiting(self, reader: RunReader) -> None:
-        """Read the answers that wait for a verdict; none can be before the first of those that have waited."""
-        self._waiting = reader.waiting(self._first_waiting)
-        self._first_waiting = min((row.first for row in self._waiting), default=reader.newest_trial_id + 1)
+    def _read(self, reader: RunReader, events: Sequence[Event]) -> None:
+        """Read all but the trials; no answer can wait for a verdict before the first of those that have waited."""
+        self.looks += reader.log.looks(len(self.looks))
+        self.events, self.elapsed, self._newest = events, reader.log.elapsed, reader.log.database.last_seq()
+        waiting = reader.waiting(self._first_waiting)
+        self._first_waiting = min((row.first for row in waiting), default=reader.newest_trial_id + 1)
+        self._further = [(row.model, row.spent) for row in waiting]
+        self._further += [
+            (event.model, Spending(0, event.tokens, event.usd, event.gpu_seconds))
+            for event in verdicts_in_vain(self.events)
+        ]
 
     @property
     def counts(self) -> Counts:
@@ -191,13 +185,5 @@ class StoredSums:
 
     def spent(self, models: Container[str] | None = None) -> Spending:
         """Usage of stored answers so far, graded or not, with all verdicts on them; of these models or of all."""
-        further = [(row.model, row.spent) for row in self._waiting]
-        further += [
-            (event.model, Spending(event.at, 0, event.tokens, event.usd, event.gpu_seconds))
-            for event in verdicts_in_vain(self.events)
-        ]
-        total = self._trials.spent(models)
-        for name, part in further:
-            if models is None or name in models:
-                total = total.and_then(part)
-        return total
+        parts = [(row.model, row) for row in self._trials.replicas] + self._further
+        return Spending.total(part for name, part in parts if models is None or name in models)

@@ -54,7 +54,7 @@ def _faults_of_sums(reader: RunReader) -> Iterator[str]:
     """Compare stored sums with the trials, and look for the counts of the newest report."""
     if (fault := fault_of_sums(reader)) is not None:
         yield fault
-    elif (report := reader.newest_report(cells=True)) is not None and not any(report.cells):
+    elif (report := reader.log.newest_report(cells=True)) is not None and not any(report.cells):
         yield f"the report of look {report.look + 1}: its counts are missing"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.same_questions import pairs_by_question
@@ -20,10 +21,10 @@ from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.notes import Event
 from adaptive_eval.notes.batches import pending_batches
+from adaptive_eval.notes.beginnings import has_foreign_trials
 from adaptive_eval.report.build import finite_or_none
 from adaptive_eval.report.ending import find_ending, in_folder
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.events import has_foreign_trials
 from adaptive_eval.report.finding import (
     has_tiers,
     pairing_sentences,
@@ -36,10 +37,10 @@ from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import ReplicaTraffic
 from adaptive_eval.report.results import BatchRow, Results
 from adaptive_eval.report.snapshot import batch_rows
-from adaptive_eval.report.stored import StoredRun, open_run
+from adaptive_eval.report.status import Cap, Used, used_caps
+from adaptive_eval.report.stored import open_run
 from adaptive_eval.report.thresholds import frozen_sentence, kept_thresholds
 from adaptive_eval.report.trial_sums import StoredSums
-from adaptive_eval.report.used import Used
 from adaptive_eval.report.words import (
     DecisionsInWords,
     ObjectiveView,
@@ -161,32 +162,24 @@ class RunView:
     thresholds: str | None = None
     """Fitted thresholds and their basis, in a sentence; None if nothing had to be fitted."""
     orders: str | None = None
-    """A sentence on how often a judge went by the order of two answers; None without comparisons, or during the run."""
+    """A sentence on how often a judge went by the order of two answers; None without comparisons, and on a page that
+    follows the run."""
     by_trial: tuple[str, ...] = ()
     """A sentence for each comparison that is judged by trials with the same seeds."""
     used: Used = Used()
-    """What the run has used, without its time."""
+    caps: tuple[Cap, ...] = ()
+    """Caps of the budget, with what was used of each."""
 
 
-def read_view(directory: Path) -> RunView:
-    """Read the run in `directory`; raises `StoreError` if there is none."""
-    running = is_held(directory)
-    with open_run(directory) as stored:
-        return _build_view(stored, stored.results(running=running), running=running)
-
-
-def read_report(directory: Path, *, rows: bool = True) -> RunView:
-    """Read the view of a run for a report, which also has what is said of a judge; `rows` as in a `Feed`."""
+def read_view(directory: Path, *, rows: bool = True) -> RunView:
+    """Read the run in `directory`; raises `StoreError` if there is none. Without `rows`, those of questions in
+    results.json are left out, most of its size in a large run."""
     running = is_held(directory)
     with open_run(directory, check_large=False) as stored:
         results = stored.results(running=running, rows=rows)
-        view = _build_view(stored, results, running=running)
+        sums = StoredSums(stored.reader, stored.setup, stored.events)
+        view = assemble_view(sums, stored.setup, results, stored.used(sums, results), running=running)
         return view if results is None else replace(view, orders=order_sentence(stored.reader, stored.setup.config))
-
-
-def _build_view(stored: StoredRun, results: Results | None, *, running: bool) -> RunView:
-    sums = StoredSums(stored.reader, stored.setup, stored.events)
-    return assemble_view(sums, stored.setup, results, stored.used(sums, results), running=running)
 
 
 def assemble_view(
@@ -235,6 +228,7 @@ def assemble_view(
         thresholds=None if thresholds is None else frozen_sentence(thresholds),
         by_trial=() if results is None else pairing_sentences(results.pairs),
         used=used,
+        caps=used_caps(core_caps(config.budget), used, sums.elapsed),
     )
 
 

@@ -129,7 +129,7 @@ def stored_worst_costs(setup: StoredSetup, events: Sequence[Event]) -> tuple[Cos
 
 def has_capped_opening(reader: RunReader) -> bool | None:
     """Whether caps have allowed only `trials.min` in the first round; None before the first look."""
-    first = next(iter(reader.looks()[:1]), None)
+    first = next(iter(reader.log.looks()[:1]), None)
     return None if first is None else is_capped_opening(first)
 
 
@@ -163,7 +163,7 @@ def _begin_as_before(prepared: PreparedRun, reader: RunReader) -> PreparedRun:
     header, chosen = reader.header(), prepared.why_optimized is not None
     config, starts = prepared.config, events_of_kind(reader.events(), RunBegun)
     was_set = "trials.min" in ((starts[-1].overrides if starts else None) or {})
-    if reader.looks() or not was_set or "trials.min" in prepared.overrides:  # else --set trials.min was undone
+    if reader.log.looks() or not was_set or "trials.min" in prepared.overrides:  # else --set trials.min was undone
         config = adopt_stored_trials(config, with_pace(stored_config(header)), at_any_pace=chosen)
     config = in_order_of_joining(config, header)
     order = {key: place for place, key in enumerate(header.questions)}

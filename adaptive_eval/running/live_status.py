@@ -17,12 +17,12 @@ from adaptive_eval.machine.usage import TrialUsage
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.notes.event import Event
 from adaptive_eval.report.build import grading_cost
-from adaptive_eval.report.events import ChargeLine, loss_of
 from adaptive_eval.report.make import Reporter
 from adaptive_eval.report.other_costs import HeldServers, counted_gpu_seconds, extra_costs, other_costs
-from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.reader import RunReader, loss_of
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.snapshot import batch_rows
-from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
+from adaptive_eval.report.status import CurrentTraffic, Status, Used, results_in_progress, used_caps
 from adaptive_eval.report.words import promise_of
 from adaptive_eval.running.watching import Display
 from adaptive_eval.supplies.opening import RunServers
@@ -73,8 +73,7 @@ class LiveStatus:
     def on_charge(self, charge: Charge) -> None:
         """Keep and show answers that were lost."""
         if charge.model >= 0:
-            line = (charge.kind, charge.what, self.names[charge.model], charge.number, *charge.cost)
-            self.tell(loss_of(ChargeLine(0, time.time(), *line, charge.estimated)))
+            self.tell(loss_of(charge, self.names[charge.model], time.time()))
 
     def show_beginning(self, after: int) -> None:
         """Show the events after this sequence number, which were stored before anybody watched."""
@@ -103,26 +102,27 @@ class LiveStatus:
         servers = self._servers()
         times = [held for held in servers.times if held is not None]
         beside = other_costs(self._removed, self._roster, servers.counted, self.events)
-        counted = counted_gpu_seconds(servers, [cost.gpu_seconds for cost in paid], beside)
+        used = Used(
+            Spending(trials, *usage),
+            trials - sum(model.trials - model.ungraded for model in usages),
+            beside,
+            grading_cost(model.grading for model in usages),
+            sum(held.seconds for held in times),
+            sum(held.gpu_seconds for held in times),
+            counted_gpu_seconds(servers, [cost.gpu_seconds for cost in paid], beside),
+        )
         latest = self.reporter.latest
         return Status(
             looks=0 if machine is None else len(machine.controller.looks),
             results=None if latest is None else results_in_progress(latest),
-            caps=()
-            if machine is None
-            else used_caps(machine.setting.plan.budget, trials, usage, counted, elapsed, beside),
+            caps=() if machine is None else used_caps(machine.setting.plan.budget, used, elapsed),
             traffic=self._traffic(),
-            trials=trials,
+            used=used,
             new_trials=max(trials - self._before[0], 0),
             new_tokens=max(usage.tokens - self._before[1], 0),
             elapsed=elapsed,
             promise=promise_of(self._config),
             batches=batch_rows(pending_batches(self.events)),
-            usage=usage,
-            ungraded=trials - sum(model.trials - model.ungraded for model in usages),
-            beside=beside,
-            grading=grading_cost(model.grading for model in usages),
-            held=HeldTime(sum(held.seconds for held in times), sum(held.gpu_seconds for held in times)),
         )
 
     def _stored(self) -> tuple[int, list[Cost]]:

@@ -280,7 +280,7 @@ def _write_unjudged(store: RunStore, status: LiveStatus, config: RunConfig) -> N
         return
     reader, now = store.reader, status.take()
     subject = run_subject(config, stored_questions(reader.header()), reader.created)
-    ending = find_ending(status.events, None, now.trials, config)
+    ending = find_ending(status.events, None, now.used.spent.trials, config)
     write_results(store.directory, build_unjudged(subject, ending, elapsed=now.elapsed, now=time.time()))
 
 

@@ -1,7 +1,10 @@
 """What a report says of the scores beyond the ranking, of how they came about and of their cost, in paragraphs and
 tables."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
@@ -36,7 +39,7 @@ from adaptive_eval.report.results import (
     RunCost,
     WastedCost,
 )
-from adaptive_eval.report.view import RunView
+from adaptive_eval.report.view import EventView, RunView
 from adaptive_eval.report.words import compares_bayes, draws_questions
 from adaptive_eval.show.text import Block, Table, dollars, number_or_dash
 
@@ -48,6 +51,7 @@ COLUMN_MEANINGS = {
     "ties within": "Ties within: the smallest delta at which the remaining trials could still show a tie.",
 }
 PERCENT = Scale(0.0, 1.0)
+MAX_EVENTS = 300
 UNSENT: Sequence[object] = (None, [], {})
 """Values of sampling settings that are not in requests."""
 
@@ -229,11 +233,12 @@ def _call_text(pair: PairRow) -> str:
 
 
 def request_blocks(view: RunView) -> Iterator[Block]:
-    """Answers worth a note, answers by server, and pending batches."""
+    """Answers worth a note, answers by server, pending batches, and events."""
     if view.results is not None:
         yield _noted_answers(view.results.models)
     yield from _traffic(view.traffic)
     yield from batch_blocks(view)
+    yield from _events([event for event in view.events if event.text is not None])
 
 
 def _noted_answers(models: Sequence[ModelRow]) -> Block:
@@ -303,8 +308,20 @@ OTHER_SAMPLING = {
 """Where the settings of models are that are not sent those of `sampling`, by the key that such a model has."""
 
 
+def _events(events: Sequence[EventView]) -> Iterator[Block]:
+    """The events that displays show."""
+    rows = (
+        (f"{datetime.fromtimestamp(event.at, UTC):%F %T} UTC", event.kind.replace("_", " "), event.text or "")
+        for event in events[: -MAX_EVENTS - 1 : -1]
+    )
+    yield Table("Events, the latest first", ("time", "event", "details"), tuple(rows), texts=3)
+    if (earlier := len(events) - MAX_EVENTS) > 0:
+        yield f"and {several(earlier, 'earlier event')}"
+
+
 def recipe_blocks(view: RunView) -> Iterator[Block]:
-    """The rubric, and how answers were sampled; models that were asked alike share a row."""
+    """The rubric, how answers were sampled, and the servers that the run has started; models that were asked alike
+    share a row."""
     rubric = ([name, f"{weight:g}"] for name, weight in zip(view.categories, view.weights, strict=True))
     yield Table("Rubric", ("category", "weight"), tuple(map(tuple, rubric)))
     keys = [key for key in Sampling.model_fields if key != "timeout"]
@@ -320,6 +337,9 @@ def recipe_blocks(view: RunView) -> Iterator[Block]:
     yield Table.of("Sampling", ["model", *(key.replace("_", " ") for key in keys)], rows)
     unsent = ["Empty settings were not sent: the server's defaults applied."] if alike else []
     yield " ".join([*unsent, *others.values()])
+    servers = () if view.results is None else view.results.servers
+    started = ((row.model, " ".join(row.command), row.version or "-", count(row.starts)) for row in servers)
+    yield Table("Servers that the run has started", ("model", "command", "version", "starts"), tuple(started), texts=3)
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------
@@ -327,79 +347,58 @@ def recipe_blocks(view: RunView) -> Iterator[Block]:
 
 def cost_blocks(view: RunView, results: Results) -> Iterator[Block]:
     """A row per model and kind of other spending, their sum, and explanations."""
-    retries: dict[str, int] = {}
+    retries, cost, others = Counter[str](), results.cost, summarize_other_costs(results.cost.beside)
     for row in view.traffic:
-        retries[row.model] = retries.get(row.model, 0) + row.retries
-    cost = results.cost
-    others = summarize_other_costs(cost.beside)
+        retries[row.model] += row.retries
     spent: list[ModelRow | OtherCostRow] = [*results.models, *others]
     usd = partial(amount, among=[row.usd for row in spent])
     hours = partial(amount, among=[row.gpu_seconds / SECONDS_PER_HOUR for row in spent])
-    paid = results.server_time_is_paid
-    rows = [_cost_row(row, retries.get(row.name, 0), usd, hours, paid=paid) for row in results.models]
-    if cost.grading is not None:
-        rows += _grading_costs(cost.grading, usd, hours)
-    rows += [_other_cost_row(row, usd, hours, paid=paid) for row in others]
-    total = ["all", count(cost.asked), _or_dash(cost.in_all("tokens"), count)]
-    total += [_or_dash(cost.in_all("usd"), usd), _or_dash(cost.in_all("gpu_seconds") / SECONDS_PER_HOUR, hours)]
-    total += _server_time(cost, hours, paid=paid)
-    rows.append([*total, "", "", count(sum(retries.values()))])
+
+    def used(row: CostRow) -> list[str]:
+        """Tokens, dollars, GPU hours of requests, and the time of servers if it is paid for."""
+        requests = [_or_dash(row.tokens, count), _or_dash(row.usd, usd)]
+        requests.append(_or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours))
+        if isinstance(row, GradingCost | WastedCost) or row.server_seconds is None or not results.server_time_is_paid:
+            return [*requests, "-", "-"]
+        held = _or_dash((row.server_gpu_seconds or 0.0) / SECONDS_PER_HOUR, hours)
+        return [*requests, duration(row.server_seconds), held]
+
     head = ["model", "answers", "tokens", "USD", "GPU hours of requests", "server time", "GPU hours held"]
     head += ["truncated", "no grade", "retries"]
+    yield Table.of("Cost by model", head, _cost_rows(results, others, retries, used))
     unstored = "".join(f", and {answers}" for answers in unstored_answers(cost.beside))
     notes = (
         f"Trials: {count(cost.trials)}{unstored}; {allowed_in_words(cost)}. Looks: {len(view.looks)}. "
         f"Duration: {duration(view.elapsed)}."
     )
-    notes += f" Server time: {GLOSSARY['server_time'].text}" if paid and cost.server_seconds is not None else ""
-    yield Table.of("Cost by model", head, rows)
-    yield notes
+    is_known = results.server_time_is_paid and cost.server_seconds is not None
+    yield notes + (f" Server time: {GLOSSARY['server_time'].text}" if is_known else "")
 
 
-def _server_time(row: ModelRow | OtherCostRow | RunCost, hours: Callable[[float], str], *, paid: bool) -> list[str]:
-    if not paid or row.server_seconds is None:
-        return ["-", "-"]
-    return [duration(row.server_seconds), _or_dash((row.server_gpu_seconds or 0.0) / SECONDS_PER_HOUR, hours)]
+CostRow = ModelRow | OtherCostRow | RunCost | GradingCost | WastedCost
 
 
-def _cost_row(
-    row: ModelRow, retries: int, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
-) -> list[str]:
-    share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
-    if row.recorded is not None:
-        return [row.name, f"recorded: {row.recorded}", *["-"] * 5, "-", "-", "-"]
-    return [
-        row.name,
-        count(row.stored_trials),
-        _or_dash(row.tokens, count),
-        _or_dash(row.usd, usd),
-        _or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours),
-        *_server_time(row, hours, paid=paid),
-        f"{share:.1%}",
-        count(row.ungraded),
-        count(retries),
-    ]
-
-
-def _other_cost_row(
-    row: OtherCostRow, usd: Callable[[float], str], hours: Callable[[float], str], *, paid: bool
-) -> list[str]:
-    used = [_or_dash(row.trials + row.answers, count), _or_dash(row.tokens, count), _or_dash(row.usd, usd)]
-    used += [_or_dash(row.gpu_seconds / SECONDS_PER_HOUR, hours), *_server_time(row, hours, paid=paid)]
-    lost = f" ({count(row.answers)} of them lost)" if row.trials and row.answers else ""
-    return [row.what + lost, *used, *["-"] * 3]
-
-
-def _grading_costs(row: GradingCost, usd: Callable[[float], str], hours: Callable[[float], str]) -> Iterator[list[str]]:
-    parts: list[tuple[str, GradingCost | WastedCost]] = [(f"the grades of {count(row.answers)} answers", row)]
-    parts += [] if row.in_vain is None else [(wasted_words(row.in_vain).removeprefix("for "), row.in_vain)]
-    for label, cost in parts:
-        used = [
-            _or_dash(cost.tokens, count),
-            _or_dash(cost.usd, usd),
-            _or_dash(cost.gpu_seconds / SECONDS_PER_HOUR, hours),
-        ]
-        yield [f"of these {label}", "-", *used, *["-"] * 5]
+def _cost_rows(
+    results: Results, others: Sequence[OtherCostRow], retries: Counter[str], used: Callable[[CostRow], list[str]]
+) -> Iterator[list[str]]:
+    cost, nothing = results.cost, ["-"] * 3
+    for row in results.models:
+        share = row.signals.get("truncated", 0) / row.stored_trials if row.stored_trials else 0.0
+        if row.recorded is not None:
+            yield [row.name, f"recorded: {row.recorded}", *["-"] * 5, *nothing]
+        else:
+            noted = [f"{share:.1%}", count(row.ungraded), count(retries[row.name])]
+            yield [row.name, count(row.stored_trials), *used(row), *noted]
+    if (grading := cost.grading) is not None:
+        yield [f"of these the grades of {count(grading.answers)} answers", "-", *used(grading), *nothing]
+        if (wasted := grading.in_vain) is not None:
+            yield [f"of these {wasted_words(wasted).removeprefix('for ')}", "-", *used(wasted), *nothing]
+    for other in others:
+        lost = f" ({count(other.answers)} of them lost)" if other.trials and other.answers else ""
+        yield [other.what + lost, _or_dash(other.trials + other.answers, count), *used(other), *nothing]
+    tokens, usd, gpu_seconds = (cost.in_all(of) for of in ("tokens", "usd", "gpu_seconds"))
+    total = replace(cost, tokens=int(tokens), usd=usd, gpu_seconds=gpu_seconds)
+    yield ["all", count(cost.asked), *used(total), "", "", count(sum(retries.values()))]
 
 
 def _or_dash(value: float, shown: Callable[[float], str]) -> str:

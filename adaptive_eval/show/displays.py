@@ -76,7 +76,7 @@ class JsonDisplay(Display):
                 "gate": {row.model: row.outcome for row in ended.gate},
                 "directory": str(ended.directory),
                 "resume": None if ended.arguments is None else shlex.join(["adaptive-eval", "run", *ended.arguments]),
-                "trials": ended.status.trials,
+                "trials": ended.status.used.spent.trials,
             }
         )
 
@@ -163,7 +163,7 @@ class PlainDisplay(Display):
 
 def pending_look(status: Status) -> str:
     """Describe the progress of an incomplete look."""
-    parts = [f"{count(status.trials)} trials", *under_way(status)]
+    parts = [f"{count(status.used.spent.trials)} trials", *under_way(status)]
     return f"look {status.looks + 1} is not complete yet: {', '.join(parts)}"
 
 

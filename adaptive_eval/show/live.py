@@ -119,7 +119,9 @@ class LiveDisplay(Display):
         if status.caps:
             yield budgets(status.caps)
         yield traffic(status, self._rates)
-        yield from (Text(f"{label}: {text}", "dim") for label, text in further_costs(status.grading, status.beside))
+        yield from (
+            Text(f"{label}: {text}", "dim") for label, text in further_costs(status.used.grading, status.used.beside)
+        )
         for line in list(self._events):
             yield Text(shorten(line, 2 * self._console.width, placeholder=" …"), style="yellow")
 
@@ -162,7 +164,7 @@ def budgets(caps: Sequence[Cap]) -> RenderableType:
 
 def traffic(status: Status, rates: Rates) -> Text:
     """Requests, rates and failures in one line."""
-    line = Text(style="dim").append(f"{count(status.trials)} trials, {count(status.judged)} in scores")
+    line = Text(style="dim").append(f"{count(status.used.spent.trials)} trials, {count(status.judged)} in scores")
     parts = [f"{number_or_dash(rates.trials, 1)} trials/s", f"{count(rates.tokens)} tokens/s", *under_way(status)]
     line.append("".join(f" · {part}" for part in parts))
     line.highlight_regex(r"\d+ of \d+ replicas down", "red")

@@ -13,13 +13,14 @@ import scipy
 from adaptive_eval import __version__
 from adaptive_eval.exchange.tables.writer import csv_text
 from adaptive_eval.questions.benchmark import INSPECT_LOGS
-from adaptive_eval.report.finding import has_tiers, model_verdicts
+from adaptive_eval.report.finding import has_tiers
 from adaptive_eval.report.findings import Findings, findings_of_view
 from adaptive_eval.report.lines import Scale, minute, safe_line, several
 from adaptive_eval.report.needs import UNDECIDED
 from adaptive_eval.report.next_steps import Advice
 from adaptive_eval.report.published import published_text
 from adaptive_eval.report.results import ModelRow, Results
+from adaptive_eval.report.status import standings
 from adaptive_eval.report.view import RunView
 from adaptive_eval.show.details import (
     batch_blocks,
@@ -170,8 +171,8 @@ def _promise(found: Findings) -> list[str]:
 
 def _ranking(results: Results) -> str:
     scale, without_tiers = Scale.of(results.weights), not has_tiers(results)
-    verdicts = zip(results.models, model_verdicts(results), strict=True)
-    rows = ((row, row.name + model_remark(row), verdict) for row, verdict in verdicts)
+    ranked = ((standing.row, standing.verdict) for standing in standings(results))
+    rows = ((row, row.name + model_remark(row), verdict) for row, verdict in ranked)
     head, *lines = ranking_table(rows, scale, without_tiers=without_tiers)
     return markdown_table(head, lines, left_columns=2 - without_tiers, last=True)
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from adaptive_eval.report.lines import Scale, amount, safe_line
 from adaptive_eval.report.results import ModelRow
 from adaptive_eval.report.status import Standing
-from adaptive_eval.show.text import cut_middle, fit_columns, informative_columns
+from adaptive_eval.show.text import cut_middle, informative_columns, padded
 
 RANKING = ("tier", "model", "score", "95% interval", "trials", "verdict")
 PER_ANSWER = ("$/answer", "tokens/answer", "s/answer")
@@ -97,17 +97,18 @@ def _fit_ranking(
         else (
             standing.row,
             names[standing.row.name] + model_remark(standing.row),
-            ", ".join(map(str, standing.clauses)),
+            standing.verdict,
         )
         for standing in ranked
     )
     table = ranking_table(rows, scale, without_tiers=without_tiers, per_answer=per_answer)
     if brevity >= MAX_BREVITY:
         table = [[*line[:-2], line[-1]] for line in table]  # the trials
-    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-    over = 0 if width is None else sum(widths) + 2 * len(widths) - 2 - width
-    (head, _), *lines = (_line_cells(line, widths, table[0].index("model")) for line in table)
-    return RankingText(f"{head}{RANKING[-1]}", tuple(lines), names), over
+    cells = [*padded(table, [table[0].index("model")])]
+    over = 0 if width is None else cell_len("  ".join(cells[0])) - width
+    head, *lines = ("".join(f"{cell}  " for cell in line[:-1]) for line in cells)
+    verdicts = (line[-1] for line in table[1:])
+    return RankingText(f"{head}{RANKING[-1]}", tuple(zip(lines, verdicts, strict=True)), names), over
 
 
 def _per_answer_lines(ranked: Sequence[Standing], names: dict[str, str]) -> tuple[str, ...]:
@@ -119,18 +120,7 @@ def _per_answer_lines(ranked: Sequence[Standing], names: dict[str, str]) -> tupl
         ["model", *columns],
         *([names[standing.row.name], *row] for standing, row in zip(ranked, cells, strict=True)),
     ]
-    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-    return tuple(
-        "  ".join([fit_columns(name, widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in table
-    )
-
-
-def _line_cells(cells: Sequence[str], widths: Sequence[int], model: int) -> tuple[str, str]:
-    *before, verdict = (
-        fit_columns(text, width) if at == model else text.rjust(width)
-        for at, (text, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return "".join(f"{text}  " for text in before), verdict.lstrip()
+    return tuple(map("  ".join, padded(table, [0])))
 
 
 def _verdict_in_short(standing: Standing, names: dict[str, str]) -> str:

@@ -15,8 +15,7 @@ from adaptive_eval.report.lines import Scale, count, duration, safe_line, safe_n
 from adaptive_eval.report.next_steps import Advice, has_settled_gate
 from adaptive_eval.report.results import BatchRow, Caution, Results
 from adaptive_eval.report.results_file import RESULTS_FILE
-from adaptive_eval.report.status import standings
-from adaptive_eval.report.used import Used
+from adaptive_eval.report.status import Used, standings
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
 from adaptive_eval.show.text import wrap_lines
 
@@ -54,7 +53,7 @@ def last_screen(ended: Ended, width: int | None = None) -> str:
 
 def untimed_findings(results: Results, directory: Path | None) -> Iterator[str]:
     """The findings of a run without a duration, such as an import or a replay."""
-    yield from screen(find(results, Used()), results)
+    yield from screen(find(results, Used(), None), results)
     if directory is not None and results.cost.trials:
         yield from step_lines([read_answers(shlex.quote(str(directory)))])
 

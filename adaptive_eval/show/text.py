@@ -132,13 +132,13 @@ def markdown_table(
     numbers."""
     texts = {*range(left_columns), *([len(head) - 1] if last else [])}
     cells = [[markdown_cell(cell, MAX_CELL) for cell in line] for line in (head, *rows)]
-    first, *others = (f"| {' | '.join(line)} |" for line in _padded(cells, texts, 3))
+    first, *others = (f"| {' | '.join(line)} |" for line in padded(cells, texts, 3))
     widths = map(cell_len, first[2:-2].split(" | "))
     rule = [f":{'-' * (width - 1)}" if at in texts else f"{'-' * (width - 1)}:" for at, width in enumerate(widths)]
     return "\n".join([first, f"| {' | '.join(rule)} |", *others])
 
 
-def _padded(lines: Sequence[Sequence[str]], texts: Container[int], least: int = 1) -> Iterator[list[str]]:
+def padded(lines: Sequence[Sequence[str]], texts: Container[int], least: int = 1) -> Iterator[list[str]]:
     """Cells as wide as their column, at least `least`: texts begin at its left end, numbers end at its right."""
     widths = [max(least, *map(cell_len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -168,7 +168,7 @@ class Table:
         if not self.rows:
             return ""
         lines = [[safe_line(cell, MAX_CELL) for cell in line] for line in (self.head, *self.rows)]
-        return "\n".join([self.title, *("  ".join(line).rstrip() for line in _padded(lines, range(self.texts)))])
+        return "\n".join([self.title, *("  ".join(line).rstrip() for line in padded(lines, range(self.texts)))])
 
 
 Block = str | Table

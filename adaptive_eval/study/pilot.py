@@ -234,7 +234,7 @@ class Pilot:
 def read_pilot(directory: Path, prepared: PreparedRun) -> Pilot:
     """Read the trials of a run directory, matching models by name and questions by id; raises `ConfigError`."""
     with RunReader.intact(directory) as reader:
-        header, elapsed, events, held = reader.header(), reader.elapsed, reader.events(), reader.held_times()
+        header, elapsed, events, held = reader.header(), reader.log.elapsed, reader.events(), reader.held_times()
         graded = list(reader.trial_facts())
         grading = reader.judge_use()
         beside = extra_costs(reader, prepared.roster.models, HeldServers((), ()), events)

@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.exchange.export import EXPORTS
+from adaptive_eval.report import trial_sums
 from adaptive_eval.report.trial_sums import TrialSums
 from adaptive_eval.report.verified import verify_run
 from adaptive_eval.store.errors import DATABASE_FILE
@@ -117,9 +118,11 @@ def test_a_report_without_its_counts_is_named(copy: Path) -> None:
 
 def summed(folder: Path) -> tuple[Path, TrialSums]:
     """A run that has stored sums, and those sums."""
-    run = Played(folder / "run", prepared(folder), sums_every=40)
-    while run.controller.finished is None:
-        run.step(10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial_sums, "STORED_EVERY", 40)
+        run = Played(folder / "run", prepared(folder))
+        while run.controller.finished is None:
+            run.step(10)
     assert (stored := run.store.reader.sums()) is not None and stored.seq < run.store.last_seq
     counts = np.zeros((3, 6, 2), np.int32)
     sums = TrialSums.from_parts(stored.body, counts)

@@ -132,7 +132,7 @@ def read(directory: Path, code: int) -> Finished:
             code=code,
             results=json.loads((directory / "results.json").read_text()),
             records=list(reader.trials()),
-            looks=[(look.number, look.body) for look in reader.looks()],
+            looks=[(look.number, look.body) for look in reader.log.looks()],
             events=[event.kind for event in reader.events()],
             meaning=reader.header().models,
         )

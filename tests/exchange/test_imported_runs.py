@@ -78,7 +78,7 @@ def full_run(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> FullRun
 def first_look(run: Path) -> list[int]:
     """The trials of each model at the first look."""
     with closing(RunReader.open(run)) as reader:
-        return list(reader.looks()[0].body["trials"])  # type: ignore[call-overload]
+        return list(reader.log.looks()[0].body["trials"])  # type: ignore[call-overload]
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ given up; signals, which may have times, and are compared with the trials; money
 def lines_of(directory: Path, folder: Path, ahead: bool = False) -> list[Line]:
     """All that is compared of a run; paths begin with its folder. Where it asks ahead, only what looks count."""
     with closing(RunReader.open(directory)) as reader:
-        looks: list[Line] = [["look", look.number, look.body] for look in reader.looks()]
+        looks: list[Line] = [["look", look.number, look.body] for look in reader.log.looks()]
         trials = [_trial(trial) for trial in reader.trials()]
         events: list[Line] = [["event", event.kind, _fields(event)] for event in reader.events()]
     trials.sort(key=lambda line: line[1:4])  # they are stored in the order of arrival
@@ -126,7 +126,7 @@ def _counted(trials: list[Line], directory: Path) -> list[Line]:
     """The trials that the last look counts: a number of each model, in the order of its rounds."""
     with closing(RunReader.open(directory)) as reader:
         rounds = {(trial.model, trial.question, trial.trial): trial.round for trial in reader.trials()}
-        last: dict[str, Any] = dict(reader.looks()[-1].body)
+        last: dict[str, Any] = dict(reader.log.looks()[-1].body)
     counted = []
     for model, number in zip(last["models"], last["trials"], strict=True):
         model_lines = sorted((line for line in trials if line[1] == model), key=lambda line: rounds[tuple(line[1:4])])

@@ -22,7 +22,7 @@ from adaptive_eval.report.lines import Scale
 from adaptive_eval.report.next_steps import Advice
 from adaptive_eval.report.records import ComparisonCount, Spending
 from adaptive_eval.report.results import PairRow
-from adaptive_eval.report.used import Used
+from adaptive_eval.report.status import Used
 from adaptive_eval.report.view import order_sentence
 from adaptive_eval.report.warnings import decision_cautions, horizon_cautions, loss_cautions, price_cautions
 from adaptive_eval.report.words import ObjectiveView, objective_view, promise_in_words
@@ -51,12 +51,12 @@ def test_a_gate_that_has_said_its_end_says_it_once() -> None:
 
 def test_before_the_first_look_there_is_the_end_what_was_used_and_what_to_do() -> None:
     step = Advice("raise the budget")
-    used = Used(Spending(0.0, 5, 150, 0.5, 0.0), ungraded=1, elapsed=3.0)
-    found = find(None, used, "Killed: the process died.", [step])
+    used = Used(Spending(5, 150, 0.5, 0.0), ungraded=1)
+    found = find(None, used, 3.0, "Killed: the process died.", [step])
     graded = ("There is no look yet: 4 trials are graded.", "1 more answer has no grade.")
     assert (found.state, found.headline) == ("killed", graded)
     assert found.cost == "5 trials, 150 tokens, $0.50, 3s" and found.steps == (step,)
-    assert find(None, Used()).state == "running" and not find(None, Used()).cost
+    assert find(None, Used(), None).state == "running" and not find(None, Used(), None).cost
 
 
 PERCENT = Scale(0.0, 1.0)

@@ -18,8 +18,10 @@ from adaptive_eval.machine.charges import NO_MODEL
 from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.machine.records import Dropped, Note
 from adaptive_eval.machine.trial import DONE, JUDGING, RESERVED, UNGRADED, Trial
+from adaptive_eval.report import trial_sums
 from adaptive_eval.report.other_costs import removed_model_costs
 from adaptive_eval.report.reader import RunReader
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.trial_sums import TrialSums, read_sums
 from adaptive_eval.store.read import AccountLine, PackedSums, StoredReport
 from adaptive_eval.store.write import RunStore
@@ -111,9 +113,10 @@ EVERY = 40
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Played:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
     """A run that stores sums after every 40 trials, with some 130 trials."""
-    run = Played(tmp_path / "run", prepared(tmp_path), sums_every=EVERY)
+    monkeypatch.setattr(trial_sums, "STORED_EVERY", EVERY)
+    run = Played(tmp_path / "run", prepared(tmp_path))
     while run.controller.finished is None:
         run.step(10)
     assert run.store_trials > 2 * EVERY
@@ -154,7 +157,7 @@ def test_stored_sums_and_the_trials_since_come_to_all_trials(run: Played) -> Non
     assert np.array_equal(kept.counts, anew.counts) and kept.counts.sum() == run.store_trials
     assert [row[:3] for row in kept.replicas] == [row[:3] for row in anew.replicas] and kept.last == anew.last
     assert [row.usd for row in kept.replicas] == pytest.approx([row.usd for row in anew.replicas])
-    assert kept.spent().trials == anew.spent().trials == run.store_trials
+    assert Spending.total(kept.replicas).trials == run.store_trials
     run.close()
 
 
@@ -172,7 +175,7 @@ def test_sums_are_not_used_once_what_they_count_has_changed(
     assert run.store.reader.sums_seq() == 0
     kept = sums_of(run)
     assert kept.counts.sum() == run.store_trials - {drop: 2, regrade: 1, reconfigure: 0}[change]
-    assert kept.spent().trials == run.store_trials - 2 * (change is drop)
+    assert Spending.total(kept.replicas).trials == run.store_trials - 2 * (change is drop)
     run.close()
 
 

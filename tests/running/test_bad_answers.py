@@ -349,7 +349,7 @@ WITHOUT_BOB = {"models": tuple(name for name in MODELS if name != "bob")}
 def looks(place: ScriptedPlace) -> list[tuple[int, Any]]:
     """The stored looks, each with the configuration under which it was taken."""
     with closing(RunReader.open(place.run_dir)) as reader:
-        return [(look.configuration, json.loads(json.dumps(look.body))) for look in reader.looks()]
+        return [(look.configuration, json.loads(json.dumps(look.body))) for look in reader.log.looks()]
 
 
 MARGIN: list[dict[str, Any]] = [{"stopping": {"delta": 0.02}}]

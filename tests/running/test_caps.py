@@ -54,11 +54,12 @@ from adaptive_eval.machine.follow_up import FIRST_ANSWERS
 from adaptive_eval.machine.trial import ANSWERED, DONE, UNGRADED
 from adaptive_eval.notes import AnswersLost, ModelSetAside, events_of_kind
 from adaptive_eval.report.findings import findings_of_end, findings_of_view
+from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.records import AWAITS_VERDICT
 from adaptive_eval.report.status import Status
 from adaptive_eval.report.stored import StoredRun
-from adaptive_eval.report.view import read_report
+from adaptive_eval.report.view import read_view
 from adaptive_eval.running.driver import TICK_SECONDS
 from adaptive_eval.show.markdown import markdown
 from adaptive_eval.show.serve.attach import stored_status
@@ -172,7 +173,7 @@ def lead(
                     world.judge_anew(config, folder / "run", anew)
                 horizon *= 2
         with closing(RunReader.open(folder / "run")) as reader:
-            events, account = reader.events(), reader.account()
+            events, account = reader.events(), reader.log.account()
             uses, trials = reader.grading_uses().values(), list(reader.trials())
         paid = [line.cost for line in account if line.state in ANSWERED]
         paid += [line.verdicts for line in account if line.state in {DONE, UNGRADED} or line.kind == "wasted"]
@@ -542,12 +543,13 @@ def test_all_displays_say_alike_what_a_judged_run_has_used(tmp_path: Path) -> No
         assert ended is not None
         feed, live = Feed(directory), ended.status
         feed.poll()
-        stored, view = stored_status(feed), read_report(directory)
-        for of in ("trials", "ungraded", "beside"):
-            assert getattr(stored, of) == getattr(live, of)
-        assert stored.usage == pytest.approx(live.usage) and live.grading is not None and stored.grading is not None
-        assert astuple(stored.grading)[:2] == astuple(live.grading)[:2]
-        assert astuple(stored.grading.in_vain or live.grading)[:2] == astuple(live.grading.in_vain or live.grading)[:2]
+        stored, view = stored_status(feed), read_view(directory)
+        one, other = stored.used, live.used
+        assert (one.ungraded, one.beside, one.spent.trials) == (other.ungraded, other.beside, other.spent.trials)
+        assert stored_cost(one.spent) == pytest.approx(stored_cost(other.spent))
+        assert one.grading is not None and other.grading is not None
+        assert astuple(one.grading)[:2] == astuple(other.grading)[:2]
+        assert astuple(one.grading.in_vain or other.grading)[:2] == astuple(other.grading.in_vain or other.grading)[:2]
         caps = {cap.name: cap.used for cap in live.caps}
         assert {cap.name: cap.used for cap in stored.caps} == pytest.approx(caps)
         with closing(RunReader.open(directory)) as reader:
@@ -558,4 +560,5 @@ def test_all_displays_say_alike_what_a_judged_run_has_used(tmp_path: Path) -> No
         assert live.looks or all(cost in text for _, cost in found.costs)
         seen.append(live)
     assert [status.looks > 0 for status in seen] == [False, False, True]
-    assert 0 < seen[0].ungraded < seen[0].trials == seen[1].trials and seen[0].usage.usd < seen[1].usage.usd
+    first, second = seen[0].used, seen[1].used
+    assert 0 < first.ungraded < first.spent.trials == second.spent.trials and first.spent.usd < second.spent.usd

@@ -82,7 +82,7 @@ def models_of(directory: Path) -> dict[str, Any]:
 def judged_trials(directory: Path) -> dict[str, int]:
     """Trials of each model that the last look has judged."""
     with closing(RunReader.open(directory)) as reader:
-        models, look = read_look(reader.looks()[-1])
+        models, look = read_look(reader.log.looks()[-1])
         return dict(zip(models, look.trials, strict=True))
 
 

@@ -177,7 +177,7 @@ def results_of(directory: Path) -> Results:
 
 def looks_of(directory: Path) -> list[dict[str, object]]:
     with closing(RunReader.open(directory)) as reader:
-        return [dict(look.body) for look in reader.looks()]
+        return [dict(look.body) for look in reader.log.looks()]
 
 
 def invoke(*words: object) -> str:

@@ -17,14 +17,14 @@ from adaptive_eval.report.reader import RunReader
 
 def looks(site: Site) -> list[dict[str, object]]:
     with closing(RunReader.open(site.directory())) as reader:
-        return [dict(look.body) for look in reader.looks()]
+        return [dict(look.body) for look in reader.log.looks()]
 
 
 def stored_and_counted(site: Site) -> tuple[int, int]:
     """How many trials are stored, and how many of them are in a score."""
     with closing(RunReader.open(site.directory())) as reader:
         stored = reader.trial_count()
-        in_scores = sum(reader.looks()[-1].body["trials"])
+        in_scores = sum(reader.log.looks()[-1].body["trials"])
     assert sum(row["trials"] for row in site.results()["models"]) == in_scores
     return stored, in_scores
 
@@ -100,7 +100,7 @@ def test_settings_that_contradict_the_run_are_refused_with_what_to_type(site: Si
         assert refused.exit_code == ExitCode.CONFIGURATION and message in refused.stderr
         assert looks(site) == before
         with closing(RunReader.open(site.directory())) as reader:
-            assert len(reader.configurations()) == 1
+            assert len(reader.log.configurations()) == 1
     assert site.run(site.write(**settings)).exit_code in ENDED
 
 
@@ -146,7 +146,7 @@ def test_the_first_look_of_a_small_budget_stays_when_the_budget_is_raised(site: 
         assert ended.exit_code in ENDED, ended.stderr
         assert stored_config(stored_header(site.directory())).trials.min == 2
     with closing(RunReader.open(site.directory())) as reader:
-        assert len(reader.looks()) > 1
+        assert len(reader.log.looks()) > 1
 
 
 @pytest.mark.slow

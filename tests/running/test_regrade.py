@@ -194,7 +194,7 @@ def test_a_run_goes_on_under_its_old_limits_after_a_regrade_under_others(site: S
     assert done.exit_code == ExitCode.REACHED and "0 have another category" in done.stdout
     assert site.run(site.write(**few)).exit_code == ExitCode.SPENT
     with closing(RunReader.open(site.directory())) as reader:
-        report, look = reader.newest_report(), reader.looks()[-1]
+        report, look = reader.log.newest_report(), reader.log.looks()[-1]
     assert report is not None and report.look == look.number
     assert read_counts(site.directory()).cells.any()
 

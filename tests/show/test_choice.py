@@ -7,12 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from page_views import simulated, simulated_results, world
+from page_views import model_verdicts, simulated, simulated_results, world
 
 from adaptive_eval.core.cheapest import Part
 from adaptive_eval.report import build
 from adaptive_eval.report.choice import choice_sentence, costs_alike
-from adaptive_eval.report.finding import model_verdicts
 from adaptive_eval.report.results import FrontierRow, Results
 from adaptive_eval.report.status import standings
 from adaptive_eval.report.stored import undecided_by_new_labels

@@ -12,14 +12,13 @@ from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
-from page_views import simulated_results, world
+from page_views import model_verdicts, simulated_results, world
 from rich.cells import cell_len
 from rich.console import Console
 
 from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.config.decisions import Decisions
-from adaptive_eval.core.types import Cause, Cost, Look, Lost, PairVerdict, Reason, Verdict
-from adaptive_eval.machine.clocks import HeldTime
+from adaptive_eval.core.types import Cause, Look, Lost, PairVerdict, Reason, Verdict
 from adaptive_eval.notes import (
     BaselineAsked,
     Change,
@@ -36,13 +35,15 @@ from adaptive_eval.notes import (
 )
 from adaptive_eval.report.ending import Ended, find_ending
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings, model_verdicts
+from adaptive_eval.report.finding import Clause, counted_sentence, finding, has_tiers, main_findings
 from adaptive_eval.report.lines import Scale, count, duration, safe_line
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import Caution, GateRow, Results
 from adaptive_eval.report.status import (
     CurrentTraffic,
     Standing,
     Status,
+    Used,
     results_in_progress,
     standings,
 )
@@ -68,8 +69,8 @@ def status() -> Status:
     """The status of a run of three models at its end."""
     results = simulated_results(world(NAMES))
     cost, running = results.cost, results_in_progress(results)
-    usage = Cost(cost.tokens, cost.usd, cost.gpu_seconds)
-    return Status(3, running, (), CurrentTraffic(0, 0, 0, 0, 0), cost.trials, cost.trials, 0, 3.0, usage=usage)
+    used = Used(Spending(cost.trials, cost.tokens, cost.usd, cost.gpu_seconds))
+    return Status(3, running, (), CurrentTraffic(0, 0, 0, 0, 0), used, cost.trials, 0, 3.0)
 
 
 def how_it_ended(
@@ -79,7 +80,7 @@ def how_it_ended(
     results: Results | None = None,
     lost: Mapping[str, Lost] = MappingProxyType({}),
 ) -> Ended:
-    fields = {"reason": reason, "results": results, "trials": status.trials, "lost": lost, "status": status}
+    fields = {"reason": reason, "results": results, "trials": status.used.spent.trials, "lost": lost, "status": status}
     return Ended(**fields, directory=directory, place=str(directory), arguments=("my run.yaml",))
 
 
@@ -329,7 +330,11 @@ def test_ten_models_fit_a_terminal_of_24_lines_and_no_word_is_cut() -> None:
 def test_the_summary_says_what_may_come_next(tmp_path: Path, reason: Reason | None, last: str) -> None:
     *_, advice, command = last_screen(how_it_ended(reason, status(), tmp_path)).splitlines()
     assert advice == last and command == "          adaptive-eval run 'my run.yaml'"
-    ended = how_it_ended(Reason.GPU_TIME, replace(status(), held=HeldTime(900.0, 1800.0)), tmp_path)
+    ended = how_it_ended(
+        Reason.GPU_TIME,
+        replace(status(), used=replace(status().used, held_seconds=900.0, held_gpu_seconds=1800.0)),
+        tmp_path,
+    )
     assert "servers held for 15m00s in total (0.50 GPU hours)" in last_screen(ended)
     assert "held" not in last_screen(how_it_ended(Reason.WALL_TIME, status(), tmp_path))
 
@@ -374,7 +379,10 @@ def test_a_server_that_ignores_max_tokens_is_to_be_fixed_before_a_new_run(tmp_pa
 async def test_the_plain_display_breaks_a_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(displays, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
     monkeypatch.setattr(displays, "MAX_SILENCE_SECONDS", 0.02)
-    out, down = io.StringIO(), replace(status(), looks=0, trials=7, traffic=CurrentTraffic(5, 12, 15, 1, 2))
+    out, down = (
+        io.StringIO(),
+        replace(status(), looks=0, used=Used(Spending(7)), traffic=CurrentTraffic(5, 12, 15, 1, 2)),
+    )
     display = PlainDisplay(out)
     display.opened("run", ("ada",), lambda: down)
     await asyncio.sleep(0.1)

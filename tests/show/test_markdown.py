@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from live_runs import MODELS, EndedRuns, Site
-from page_views import simulated, world
+from page_views import model_verdicts, simulated, world
 from played import REPLICA, Played, prepared
 from typer.testing import CliRunner
 
@@ -23,11 +23,11 @@ from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.machine.trial import JUDGING, Trial
 from adaptive_eval.notes import BatchPlanned, BatchTaken, ThresholdsFrozen
 from adaptive_eval.report.ending import Ending
-from adaptive_eval.report.finding import counted_sentence, difference_text, finding, model_verdicts
+from adaptive_eval.report.finding import counted_sentence, difference_text, finding
 from adaptive_eval.report.next_steps import Advice, hide_folders, next_steps
 from adaptive_eval.report.results import CallRow, Caution, GradingCost, GroupRow, OtherCostRow, WastedCost
 from adaptive_eval.report.snapshot import run_subject
-from adaptive_eval.report.view import RunView, event_view, read_report, read_view
+from adaptive_eval.report.view import RunView, event_view, read_view
 from adaptive_eval.show.details import recipe_blocks
 from adaptive_eval.show.markdown import markdown, pull_request, questions_digest, ranking_csv, summary
 from adaptive_eval.show.text import (
@@ -223,7 +223,7 @@ def test_answers_that_wait_for_a_judge_are_told_before_the_first_look(tmp_path: 
     answer = Answer("yes", "stop", 1000, REPLICA, 1.5)
     run.commit([Trial(0, at, 0, 0, JUDGING, Cost(30, 0.25), Cost(15), answer=answer) for at in (0, 1)])
     run.close()
-    text = markdown(read_report(run.directory))
+    text = markdown(read_view(run.directory))
     assert "There is no look yet: 0 trials are graded." in text
     assert "2 more answers have no grade." in text
     assert "2 trials, 60 tokens, $0.50, " in text

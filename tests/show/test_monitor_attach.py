@@ -202,7 +202,8 @@ def test_the_exit_code_depends_on_the_gate_also_of_a_run_that_was_killed_after_i
     run.close()
     feed = opened(run)
     ending = build_ended_from_feed(feed)
-    assert feed.status == "finished" and ending.reason is run.controller.finished
+    assert feed.results is not None and feed.results.run.status == "finished"
+    assert ending.reason is run.controller.finished
     assert ending.exit_code is ExitCode.WORSE
     assert {row.model: row.outcome for row in ending.gate} == {"bob": "FAIL", "cyd": "FAIL"}
 
@@ -215,7 +216,8 @@ def test_a_start_that_was_killed_after_an_end_is_shown_as_killed(play: Play) -> 
     play().close()
     feed = opened(run)
     ending = build_ended_from_feed(feed)
-    assert (feed.status, ending.reason, ending.exit_code) == ("killed", None, ExitCode.STOPPED)
+    assert feed.results is not None
+    assert (feed.results.run.status, ending.reason, ending.exit_code) == ("killed", None, ExitCode.STOPPED)
     assert ending.why.startswith("Killed: ")
 
 

@@ -123,7 +123,7 @@ def test_the_page_of_a_live_run_follows_it_by_itself(live: LiveRun, monitors: Mo
     live.go_on(30)
     until(page, f"{LOOKS} >= 1")
     trials, looks = number(page, TRIALS), number(page, LOOKS)
-    live_parts = re.compile(r"/view$|/progress\?|/question/")
+    live_parts = re.compile(r"/view$|/progress$|/question/")
     pages = [url for url in tabs.requests if not live_parts.search(url)]
     live.go_on(16)
     until(page, f"{TRIALS} > {trials} && {LOOKS} > {looks}")

@@ -18,9 +18,9 @@ from adaptive_eval.machine.records import ASKED_AGAIN, DISCARDED, Dropped, Note
 from adaptive_eval.machine.trial import DONE, UNGRADED, GradeDetails, Trial
 from adaptive_eval.notes import TrialsRegraded
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import NO_SPENDING
+from adaptive_eval.report.records import Spending
 from adaptive_eval.report.results import GradingCost
-from adaptive_eval.report.view import RunView, read_report, read_view
+from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve import feed as feed_module
 from adaptive_eval.show.serve.attach import stored_status
@@ -41,7 +41,7 @@ def followed(run: Played, trials: int = 20) -> Feed:
 def same(view: RunView, other: RunView) -> None:
     """Both views show the same, except for rounding."""
     plain = {"traffic": (), "elapsed": 0.0}
-    one, two = (replace(page_view(seen), **plain, used=replace(seen.used, spent=NO_SPENDING)) for seen in (view, other))
+    one, two = (replace(page_view(seen), **plain, used=replace(seen.used, spent=Spending())) for seen in (view, other))
     assert one == two
     assert astuple(view.used.spent) == pytest.approx(astuple(other.used.spent))
     for server, other_server in zip(view.traffic, other.traffic, strict=True):
@@ -58,12 +58,12 @@ def test_reading_step_by_step_gives_what_reading_at_once_gives(play: Play) -> No
         assert feed.poll()
         same(feed.view(), followed(run, 0).view())
         editions.append(feed.edition)
-    assert feed.results is not None and feed.results.run.status == "running" and feed.status == "running"
+    assert feed.results is not None and feed.results.run.status == "running" and feed.running
     assert editions == sorted(editions) and 1 < len(set(editions)) < len(editions), "only looks make an edition"
     run.finish()
     feed.poll()
     same(feed.view(), read_view(run.directory))
-    assert feed.status == "finished"
+    assert feed.results.run.status == "finished"
 
 
 def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_a_judge_has_used_is_known_before_the_first_look(tmp_path: Path) ->
     graded = Trial(0, 0, 0, 0, DONE, Cost(30), Cost(15, 0.5, 2.0), 1, answer=answer, grade=GradeDetails(signals))
     run.commit([graded._replace(question=at) for at in (0, 1)])
     feed = followed(run, 0)
-    assert feed.results is None and stored_status(feed).grading == GradingCost(2, 30, 1.0, 4.0)
+    assert feed.results is None and stored_status(feed).used.grading == GradingCost(2, 30, 1.0, 4.0)
     run.close()
 
 
@@ -126,11 +126,11 @@ def test_a_killed_run_is_shown_as_such_and_judged_by_what_it_stored_but_not_one_
         held = iter([False])
         starts.setattr(feed_module, "is_held", lambda directory: next(held, True))
         feed = followed(run, 200)
-        assert feed.status == "running" and feed.running
+        assert feed.running
     run.close()
     (run.directory / "results.json").unlink()
     feed = followed(run, 0)
-    assert feed.status == "killed" and not feed.running
+    assert not feed.running
     assert feed.results is not None and feed.results.run.status == "killed"
     assert feed.results.cost.trials == feed.sums.spent().trials
 
@@ -188,9 +188,9 @@ def test_a_run_is_shown_without_reading_its_trials(play: Play, monkeypatch: pyte
     run.close()
     for name in ("graded_trials", "trials", "trial_facts"):
         monkeypatch.setattr(RunReader, name, lambda reader: pytest.fail("a trial was read"))
-    feed = Feed(run.directory, rows=False)
+    feed = Feed(run.directory)
     feed.poll()
-    view, report = feed.view(), read_report(run.directory)
+    view, report = feed.view(), read_view(run.directory)
     assert feed.results is not None and feed.results.run.status == "killed"
     assert sum(map(sum, view.trials)) == feed.sums.spent().trials > 100
     assert report.results is not None

@@ -22,8 +22,8 @@ from adaptive_eval.base.http_server import PageServer
 from adaptive_eval.core.types import Reason
 from adaptive_eval.notes import RunFinished
 from adaptive_eval.report.question_rows import as_json
-from adaptive_eval.report.view import read_view
-from adaptive_eval.show.page.sent import page_view
+from adaptive_eval.report.view import RunView, read_view
+from adaptive_eval.show.page.sent import PageView, page_view
 from adaptive_eval.show.serve import page_state
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.serve.page_state import to_json
@@ -36,7 +36,7 @@ HOSTILE = "<script>alert(1)</script>\u202e'\"&\ud800 </pre>"
 @asynccontextmanager
 async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a site about this run."""
-    site = Site(Feed(path, rows=False), host)
+    site = Site(Feed(path), host)
     server = PageServer(site.answer, HEADERS)
     port = await server.listen("127.0.0.1", 0)
     options: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": HANGS}
@@ -48,20 +48,12 @@ async def site_of(path: Path, host: str = "127.0.0.1") -> AsyncIterator[httpx2.A
             site.close()
 
 
-class Follower:
-    """Asks for the progress of a run, as a page does."""
-
-    def __init__(self, client: httpx2.AsyncClient) -> None:
-        self._client = client
-        self._step = -1
-
-    async def progress(self) -> dict[str, Any]:
-        """Progress since the last call."""
-        response = await self._client.get("/api/progress", params={"after": self._step})
-        assert response.status_code == 200 and response.headers["cache-control"] == "no-store"
-        progress: dict[str, Any] = response.json()
-        self._step = progress["step"]
-        return progress
+async def progress_of(client: httpx2.AsyncClient) -> dict[str, Any]:
+    """The progress of a run, as a page asks for it."""
+    response = await client.get("/api/progress")
+    assert response.status_code == 200 and response.headers["cache-control"] == "no-store"
+    progress: dict[str, Any] = response.json()
+    return progress
 
 
 # -- to whom, and from where -------------------------------------------------------------------------------------------
@@ -169,7 +161,6 @@ async def test_answers_come_in_pages_bounded_by_number_and_texts_with_everything
     run.step(30 * 6 * 3)
     async with site_of(run.directory) as client:
         first = (await client.get("/api/question/2?model=1")).json()
-        assert first["question"]["id"] == "q2" and first["question"]["prompt"] == "ask 2" and first["model"] == "bob"
         assert [trial["trial"] for trial in first["trials"]] == list(range(20)) and first["more"]
         last = (await client.get("/api/question/2?model=1&after=19")).json()
         assert [trial["trial"] for trial in last["trials"]] == list(range(20, 30)) and not last["more"]
@@ -177,7 +168,7 @@ async def test_answers_come_in_pages_bounded_by_number_and_texts_with_everything
         assert trial["text"] == f"29 {HOSTILE}".replace("\ud800", "?")
         assert trial["seed"] == 1029 and trial["value"] == float(trial["category"]) and trial["finish_reason"] == "stop"
         assert trial["signals"] == {"is_correct": bool(trial["category"])} and trial["attempts"] == 2
-        assert (trial["prompt_tokens"], trial["completion_tokens"], trial["latency"]) == (10, 20, 1.5)
+        assert (trial["completion_tokens"], trial["latency"]) == (20, 1.5)
         none = (await client.get("/api/question/2?model=1&after=29")).json()
         assert none["trials"] == [] and not none["more"]
         monkeypatch.setattr(page_state, "MAX_CHARACTERS", 1000)
@@ -206,70 +197,76 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_state, "MAX_READ_SHARE", math.inf)
 
 
-def posteriors_of(view: dict[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
-    """What a view says of each model and question."""
-    places = enumerate(view["posterior_of"])
-    return {(model, at): view["posteriors"][index] for model, row in places for at, index in enumerate(row)}
-
-
 async def test_a_page_can_follow_a_run_to_its_end(play: Play, quick: None) -> None:
     run = play()
     run.step(30)
     async with site_of(run.directory) as client:
-        follower = Follower(client)
-        first = await follower.progress()
-        assert (first["trials"], first["cells"], first["status"]) == (30, [], "running")
-        view = (await client.get("/api/view")).json()
-        trials, looks, posteriors = view["trials"], 0, posteriors_of(view)
+        first = await progress_of(client)
+        assert (first["spending"]["trials"], first["running"]) == (30, True)
+        editions = [first["edition"]]
         while run.controller.finished is None:
-            looks += len(run.step(17))
-            progress = await follower.progress()
-            for cell in progress["cells"]:
-                trials[cell["model"]][cell["question"]] = sum(cell["posterior"]["counts"])
-                posteriors[cell["model"], cell["question"]] = cell["posterior"]
-            assert sum(map(sum, trials)) == progress["trials"] == progress["spending"]["trials"] == run.store_trials
+            run.step(17)
+            progress = await progress_of(client)
+            editions.append(progress["edition"])
+            view = await client.get("/api/view")
+            assert view.headers["etag"] == progress["edition"], "answers are in a new view"
+            assert sum(map(sum, view.json()["trials"])) == progress["spending"]["trials"] == run.store_trials
             assert progress["spending"]["tokens"] == 30 * run.store_trials and progress["per_second"] > 0.0
-            assert looks == 0 or progress["edition"] != first["edition"], "a look is in a new view"
+        assert len(set(editions)) == len(editions)
         run.publish()
         run.commit([], [], [RunFinished(Reason.SETTLED)])
         run.close()
-        end = await follower.progress()
-        assert end["status"] == "finished" and end["edition"] != progress["edition"] and end["eta_seconds"] is None
+        end = await progress_of(client)
+        assert not end["running"] and end["edition"] != progress["edition"] and end["eta_seconds"] is None
         last = (await client.get("/api/view")).json()
-        assert last["trials"] == trials, "the progress alone has led to what is stored"
-        assert posteriors_of(last) == posteriors
         assert last["results"]["run"]["status"] == "finished" and len(last["looks"]) == len(run.controller.looks)
 
 
-async def test_each_page_gets_what_is_new_to_it_also_when_a_run_goes_on_after_its_end_or_moves(
+async def test_a_page_follows_a_run_that_goes_on_after_its_end_or_moves(
     play: Play, quick: None, tmp_path: Path
 ) -> None:
     ahead = {"min": 3, "max": 30, "optimize": "time"}
     run = play(trials=ahead)
-    run.step(10)
+    run.step(40)
     async with site_of(run.directory) as client:
-        often, seldom = Follower(client), Follower(client)
-        await often.progress()
-        await seldom.progress()
-        cells: set[tuple[int, int]] = set()
-        for _ in range(3):
-            run.step(10)
-            changed = {(cell["model"], cell["question"]) for cell in (await often.progress())["cells"]}
-            assert 0 < len(changed) <= 10 < 3 * 6, "one for each new trial at most"
-            cells |= changed
-        assert (await often.progress())["cells"] == []
-        assert cells == {(cell["model"], cell["question"]) for cell in (await seldom.progress())["cells"]}
+        assert (await progress_of(client))["edition"] == (await progress_of(client))["edition"]
         run.stop()
-        ended = await often.progress()
-        assert ended["status"] == "stopped"
+        ended = await progress_of(client)
+        assert not ended["running"]
         again = play(trials=ahead)
         again.step(30)
-        living = await often.progress()
-        assert living["status"] == "running" and living["trials"] == 70 and living["edition"] != ended["edition"]
+        living = await progress_of(client)
+        assert (living["running"], living["spending"]["trials"]) == (True, 70)
+        assert living["edition"] != ended["edition"]
         again.stop()
-        assert (await often.progress())["status"] == "stopped"
+        assert not (await progress_of(client))["running"]
         run.directory.rename(tmp_path / "away")
         assert (await client.get("/api/progress")).status_code == 503
+
+
+def test_a_view_that_takes_long_is_built_less_often(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, built = 0.0, list[float]()
+    monkeypatch.setattr(page_state, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
+    run = play()
+    state = page_state.PageState(Feed(run.directory))
+
+    def slow_view(view: RunView) -> PageView:
+        nonlocal now
+        built.append(now)
+        now += 0.3
+        return page_view(view)
+
+    monkeypatch.setattr(page_state, "page_view", slow_view)
+    edition = ""
+    for _ in range(24):
+        run.step(1)
+        if orjson.loads(state.progress())["edition"] != edition:
+            edition = state.view()[1]
+        now += 1.0
+    assert built == pytest.approx([0.0, 10.3, 20.6]), "0.3 s are 3% of 10 s"
+    run.stop()
+    now += 1.0
+    assert orjson.loads(state.progress())["edition"] != edition, "of a run that is over the view is read at once"
 
 
 def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +274,7 @@ def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyP
     polled: list[float] = []
     monkeypatch.setattr(page_state, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
     run = play()
-    state = page_state.PageState(Feed(run.directory, rows=False))
+    state = page_state.PageState(Feed(run.directory))
     poll = state._feed.poll
 
     def slow_poll() -> bool:
@@ -288,7 +285,7 @@ def test_a_busy_machine_reads_less_often(play: Play, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(state._feed, "poll", slow_poll)
     for _ in range(40):
-        state.progress(-1)
+        state.progress()
         now += 1.0
     assert polled == pytest.approx([0.0, 17.5, 35.0]), "0.5 s are 3% of 16.7 s"
 
@@ -300,9 +297,9 @@ async def test_a_port_in_use_is_reported(play: Play) -> None:
     run = play()
     async with site_of(run.directory) as client:
         with pytest.raises(ConfigError, match=r"port \d+ on 127.0.0.1 cannot be used .*; give another --port"):
-            await serve(Feed(run.directory, rows=False), "127.0.0.1", client.base_url.port or 0, print)
+            await serve(Feed(run.directory), "127.0.0.1", client.base_url.port or 0, print)
     with pytest.raises(ConfigError, match="cannot be used"):
-        await serve(Feed(run.directory, rows=False), "no.such.host.invalid", 0, print)
+        await serve(Feed(run.directory), "no.such.host.invalid", 0, print)
 
 
 async def test_the_monitor_can_be_ended_as_soon_as_its_address_is_printed(play: Play) -> None:
@@ -314,5 +311,5 @@ async def test_the_monitor_can_be_ended_as_soon_as_its_address_is_printed(play: 
         assert signal.getsignal(signal.SIGTERM) is not before
         signal.raise_signal(signal.SIGTERM)
 
-    await serve(Feed(run.directory, rows=False), "127.0.0.1", 0, end)
+    await serve(Feed(run.directory), "127.0.0.1", 0, end)
     assert signal.getsignal(signal.SIGTERM) == before

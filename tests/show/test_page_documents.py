@@ -157,14 +157,6 @@ def test_every_module_is_in_the_script_once_and_after_those_it_needs(entry: str)
             assert given is not None and set(imported.split(", ")) <= set(given[1].split(", "))
 
 
-def test_modules_may_not_need_each_other_in_a_circle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "one.js").write_text('import { b } from "./two.js";\nexport const a = 1;\n')
-    (tmp_path / "two.js").write_text('import { a } from "./one.js";\nexport const b = 1;\n')
-    monkeypatch.setattr(bundle, "STATIC", tmp_path)
-    with pytest.raises(ValueError, match=r"one.js -> two.js -> one.js"):
-        bundle.script("one.js")
-
-
 def test_answers_worth_a_note_and_traffic_are_tables(view: RunView) -> None:
     assert view.results is not None
     first, *others = view.results.models
@@ -172,8 +164,9 @@ def test_answers_worth_a_note_and_traffic_are_tables(view: RunView) -> None:
     plain = tuple(replace(row, signals={}, ungraded=0, repeats=0) for row in others)
     cached = replace(view.traffic[0], cached_tokens=7, ttft=0.25)
     several = replace(view, results=replace(view.results, models=(noted, *plain)), traffic=(cached, *view.traffic[1:]))
-    answers, traffic = list(request_blocks(several))
-    assert isinstance(answers, Table) and isinstance(traffic, Table)
+    answers, traffic, events = request_blocks(several)
+    assert isinstance(answers, Table) and isinstance(traffic, Table) and isinstance(events, Table)
+    assert events.rows == (), "that a run has begun, or ended, displays show in another way"
     assert (answers.head, answers.rows) == (("model", "answers", "truncated"), ((noted.name, "8", "2 (25.0%)"),))
     assert traffic.head[-4:] == ("from a cache", "completion tokens", "mean latency", "time to first token")
     assert traffic.rows[0][-4:] == ("7", "700", "1s", "250 ms") and traffic.rows[1][-1] == ""

@@ -49,9 +49,9 @@ def test_every_word_that_a_module_explains_is_in_the_glossary() -> None:
     text = "\n".join(path.read_text("utf-8") for path in modules)
     asked = set(re.findall(r'\bterm\("(\w+)"', text)) | set(re.findall(r'\b(?:key|term): "(\w+)"', text))
     verdicts = {"resolved", "tied", "undecided_by_labels", "open", "out_of_reach", "blocked"}
-    assert len(asked) > 15 and asked | verdicts <= set(GLOSSARY)
+    assert asked | verdicts <= set(GLOSSARY)
     headings = set(re.findall(r': "(\w+)",', script().partition("const TERMS = {")[2].partition("}")[0]))
-    assert headings and headings <= set(GLOSSARY)
+    assert headings and headings <= set(GLOSSARY) and len(asked | headings) > 15
     assert set(GLOSSARY) - asked - headings - verdicts == set(), "a word that no part of the page explains"
 
 

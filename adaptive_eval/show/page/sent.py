@@ -3,11 +3,19 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
-from adaptive_eval.report.finding import model_verdicts
+from adaptive_eval.report.costs import allowed_in_words, unstored_answers
 from adaptive_eval.report.findings import Findings, findings_of_view
 from adaptive_eval.report.published import published_text
+from adaptive_eval.report.status import standings
 from adaptive_eval.report.view import RunView
-from adaptive_eval.show.details import cost_blocks, frontier_blocks, recipe_blocks, request_blocks, score_blocks
+from adaptive_eval.show.details import (
+    comparison_blocks,
+    cost_blocks,
+    frontier_blocks,
+    recipe_blocks,
+    request_blocks,
+    score_blocks,
+)
 from adaptive_eval.show.labelled import label_blocks
 from adaptive_eval.show.text import Block
 
@@ -17,6 +25,10 @@ class PageView(RunView):
     """A view for a page; without the rows of questions in `results`, which `posteriors` repeats."""
 
     findings: Findings
+    allowed: str | None
+    """How many trials were allowed, and which answers are not stored."""
+    server_seconds: float | None
+    """Server time that is paid for."""
     verdicts: tuple[str, ...]
     """Comparisons of each model of `results.models` in words."""
     published: str
@@ -32,6 +44,7 @@ def page_view(view: RunView) -> PageView:
     blocks["costs"] = [f"{label.capitalize()}: {text}." for label, text in found.costs]
     if results is not None:
         blocks["details"] = [*score_blocks(results), *cost_blocks(view, results)]
+        blocks["comparisons"] = comparison_blocks(results)
         blocks["frontier"] = frontier_blocks(results)
         blocks["labels"] = [*([] if view.orders is None else [view.orders]), *label_blocks(results)]
     carried = {field.name: getattr(view, field.name) for field in fields(RunView)}
@@ -39,7 +52,11 @@ def page_view(view: RunView) -> PageView:
     return PageView(
         **carried,
         findings=found,
-        verdicts=() if results is None else model_verdicts(results),
+        allowed=None
+        if results is None
+        else ", and ".join([allowed_in_words(results.cost), *unstored_answers(results.cost.beside)]),
+        server_seconds=results.cost.server_seconds if results is not None and results.server_time_is_paid else None,
+        verdicts=() if results is None else tuple(standing.verdict for standing in standings(results)),
         published=published_text(view.configuration),
         blocks={section: tuple(parts) for section, parts in blocks.items()},
     )

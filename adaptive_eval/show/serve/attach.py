@@ -9,7 +9,6 @@ from rich.cells import cell_len
 
 from adaptive_eval.base.errors import ExitCode, StoreError
 from adaptive_eval.config.planning import core_caps
-from adaptive_eval.machine.clocks import HeldTime
 from adaptive_eval.notes import (
     ReplicaBack,
     ReplicaLost,
@@ -20,10 +19,9 @@ from adaptive_eval.notes import (
 from adaptive_eval.notes.batches import pending_batches
 from adaptive_eval.report.ending import Ended, build_ended
 from adaptive_eval.report.event_words import event_sentence
-from adaptive_eval.report.findings import findings_of_status
+from adaptive_eval.report.findings import find
 from adaptive_eval.report.lines import count, safe_line
 from adaptive_eval.report.looks import read_look
-from adaptive_eval.report.other_costs import stored_cost
 from adaptive_eval.report.records import Spending
 from adaptive_eval.report.snapshot import batch_rows
 from adaptive_eval.report.status import CurrentTraffic, Status, results_in_progress, used_caps
@@ -43,14 +41,14 @@ PAUSE_SECONDS = 0.2
 """Pause between two checks for a run that has not begun."""
 
 
-def open_feed(directory: Path, patience: float, on_wait: Callable[[], None], *, rows: bool = True) -> Feed:
+def open_feed(directory: Path, patience: float, on_wait: Callable[[], None]) -> Feed:
     """Open the feed of a run; if there is none, call `on_wait` once and wait up to `patience` seconds for it to begin.
 
     Raises `StoreError` if none has begun by then, and at once if the run cannot be read.
     """
     deadline, is_announced = time.monotonic() + patience, False
     while True:
-        feed = Feed(directory, rows=rows)
+        feed = Feed(directory)
         try:
             feed.poll()
             return feed
@@ -84,7 +82,7 @@ def status_text(feed: Feed) -> str:
     status = stored_status(feed)
     results = feed.results
     progress = [pending_look(status), *_progress_lines(feed), ""] if results is None else []
-    lines = [*progress, *screen(findings_of_status(status), results)]
+    lines = [*progress, *screen(find(status.results, status.used, status.elapsed), results)]
     return "\n".join([title_line(safe_line(feed.stored.config.name), status, None).plain, "", *lines])
 
 
@@ -133,27 +131,19 @@ class _DisplayUpdater:
 
 def stored_status(feed: Feed, before: Spending | None = None) -> Status:
     """Status as of the feed's latest poll; trials and tokens beyond `before` (default: now) count as new."""
-    stored, results, used = feed.stored, feed.results, feed.used
-    spent = used.spent
-    before = spent if before is None else before
-    budget = core_caps(stored.config.budget, stored.config.models, stored.config.serving_groups)
-    elapsed, usage = feed.sums.elapsed, stored_cost(spent)
+    config, results, used, elapsed = feed.stored.config, feed.results, feed.used, feed.sums.elapsed
+    before = used.spent if before is None else before
     return Status(
         looks=len(feed.sums.looks),
         results=None if results is None else results_in_progress(results),
-        caps=used_caps(budget, spent.trials, usage, feed.gpu_seconds, elapsed, used.beside),
+        caps=used_caps(core_caps(config.budget), used, elapsed),
         traffic=_traffic(feed),
-        trials=spent.trials,
-        new_trials=spent.trials - before.trials,
-        new_tokens=spent.tokens - before.tokens,
+        used=used,
+        new_trials=used.spent.trials - before.trials,
+        new_tokens=used.spent.tokens - before.tokens,
         elapsed=elapsed,
-        promise=promise_of(stored.config),
+        promise=promise_of(config),
         batches=batch_rows(pending_batches(feed.sums.events)),
-        usage=usage,
-        ungraded=used.ungraded,
-        beside=used.beside,
-        grading=used.grading,
-        held=HeldTime(used.held_seconds, used.held_gpu_seconds),
     )
 
 

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from adaptive_eval.config.prepare import StoredSetup, stored_setup
-from adaptive_eval.report.ending import status_at_end
-from adaptive_eval.report.other_costs import counted_gpu_seconds
 from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.results_file import RESULTS_FILE
+from adaptive_eval.report.status import Used
 from adaptive_eval.report.stored import StoredRun
 from adaptive_eval.report.trial_sums import StoredSums
-from adaptive_eval.report.used import Used
 from adaptive_eval.report.view import RunView, assemble_view
 from adaptive_eval.store.errors import DATABASE_FILE
 from adaptive_eval.store.lock import is_held
@@ -62,15 +60,13 @@ class Feed:
     sums: StoredSums
     stored: StoredSetup
     results: Results | None
+    """Without the rows of questions."""
     running: bool
     """Whether a process is running it."""
     used: Used
-    """What the run has used, without its time."""
 
-    def __init__(self, directory: Path, *, rows: bool = True) -> None:
-        """`rows`: also read the rows of questions in results.json, most of its size in a large run."""
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._rows = rows
         self.edition = 0
         """Grows with each change other than trials: a look, an event, the beginning or the end."""
         self._mark: FileMark | None = None
@@ -109,29 +105,13 @@ class Feed:
         """Names of the models, in the order of the configuration."""
         return tuple(self.stored.roster.models)
 
-    @property
-    def status(self) -> str:
-        """The run's status: running, finished, stopped or killed."""
-        if self.running:
-            return "running"
-        if self.results is not None:
-            return self.results.run.status
-        return status_at_end(self.sums.events, self.sums.spent().trials)[0]
-
-    @property
-    def gpu_seconds(self) -> float:
-        """GPU seconds under a cap."""
-        requests = [self.sums.spent([name]).gpu_seconds for name in self.models]
-        return counted_gpu_seconds(self._servers, requests, self.used.beside)
-
     def _read_results(self, reader: RunReader, mark: FileMark) -> None:
         run = StoredRun(reader, self.stored, self.sums.events)
-        self._servers = run.servers
         reported = reader.newest_report_seq(), id(self.sums), mark.running
         if not mark.running:
-            self.results = run.results(running=False, rows=self._rows)
+            self.results = run.results(running=False, rows=False)
         elif reported != self._reported:
-            self.results = run.results(running=True, rows=self._rows, sums=False)
+            self.results = run.results(running=True, rows=False, sums=False)
         self._reported = reported
         self.used = run.used(self.sums, self.results)
 

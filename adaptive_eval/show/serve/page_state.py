@@ -1,29 +1,28 @@
 """A run as its page shows it: the view as JSON, and the progress since.
 
-A view has the posterior of every model on every question; progress repeats it for those that have changed since a
-given step. Both are built when they are fetched, so a page that nobody watches costs nothing. Reading takes at most
-`MAX_READ_SHARE` of the time: on a busy machine it takes longer and is done less often. For use by one thread at a time.
+Progress has totals, and says when there is a newer view. Both are built when they are fetched, so a page that nobody
+watches costs nothing. Reading takes at most `MAX_READ_SHARE` of the time: of a large run, or on a busy machine, it
+takes longer and is done less often. For use by one thread at a time.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
+from adaptive_eval.config.planning import core_caps
 from adaptive_eval.config.prepare import StoredSetup
 from adaptive_eval.endpoints.types import AnswerLogprobs
 from adaptive_eval.graders.rubric import open_rubric
 from adaptive_eval.report.question_rows import as_json
 from adaptive_eval.report.reader import RunReader
-from adaptive_eval.report.records import Counts, Spending, TrialRecord
-from adaptive_eval.report.view import PosteriorView, QuestionView, posterior_views
+from adaptive_eval.report.records import Spending, TrialRecord
+from adaptive_eval.report.status import Cap, used_caps
 from adaptive_eval.show.page.sent import page_view
 from adaptive_eval.show.serve.feed import Feed
 from adaptive_eval.show.text import Rates
@@ -67,7 +66,6 @@ class TrialView:
     extracted: str | None
     grader_error: str | None
     finish_reason: str | None
-    prompt_tokens: int
     completion_tokens: int
     latency: float
     replica: str
@@ -83,28 +81,24 @@ class TrialView:
 class AnswersPage:
     """A page of answers."""
 
-    question: QuestionView
-    model: str
     trials: tuple[TrialView, ...]
     more: bool
 
 
 def answers_page(directory: Path, stored: StoredSetup, question: int, model: int, after: int) -> AnswersPage:
     """Read a page of trials after number `after`, and whether there are more."""
-    config, questions, *_ = stored
-    name, asked = config.models[model].name, questions[question]
-    weights = open_rubric(config.rubric).weights
+    cell = stored.config.models[model].name, stored.questions[question].id
+    weights = open_rubric(stored.config.rubric).weights
     trials: list[TrialView] = []
     characters, more = 0, False
     with closing(RunReader.open(directory)) as reader:
-        for record in reader.cell(name, asked.id, after):
+        for record in reader.cell(*cell, after):
             characters += len(record.answer.text) + len(record.answer.reasoning or "")
             if trials and (len(trials) == MAX_TRIALS or characters > MAX_CHARACTERS):
                 more = True
                 break
             trials.append(_trial_view(record, weights))
-    shown = QuestionView(asked.id, asked.prompt, asked.answer, asked.choices, asked.cluster)
-    return AnswersPage(shown, name, tuple(trials), more)
+    return AnswersPage(tuple(trials), more)
 
 
 def _trial_view(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
@@ -118,7 +112,6 @@ def _trial_view(record: TrialRecord, weights: tuple[float, ...]) -> TrialView:
         extracted=record.extracted,
         grader_error=record.grader_error,
         finish_reason=answer.finish_reason,
-        prompt_tokens=answer.prompt_tokens,
         completion_tokens=answer.completion_tokens,
         latency=answer.latency,
         replica=answer.replica,
@@ -147,28 +140,16 @@ MAX_READ_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class CellUpdate:
-    """Posterior of a model on a question, both by position."""
-
-    model: int
-    question: int
-    posterior: PosteriorView
-
-
-@dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Totals now, and changes since a step."""
+    """Totals now."""
 
-    step: int
-    """The step of reading, which the next request gives."""
     edition: str
     """A new value means that the view should be fetched again."""
-    status: str
-    trials: int
+    running: bool
     per_second: float
     elapsed: float
     spending: Spending
-    cells: tuple[CellUpdate, ...]
+    caps: tuple[Cap, ...]
     eta_seconds: float | None
 
 
@@ -176,26 +157,30 @@ class PageState:
     """The latest view of one run, and its progress."""
 
     def __init__(self, feed: Feed) -> None:
-        """`feed`: without rows of questions, which no page is sent."""
         self._feed = feed
         self._rates = Rates()
         self._begun = time.time_ns()
         self._published: tuple[bytes, str] | None = None
         self._latest: RunProgress | None = None
-        """Progress at the latest step, without cells."""
-        self._counts: Counts
-        """Counts[model, question, category] at the latest step."""
-        self._changed_at: NDArray[np.int64]
-        """The step at which each counts[model, question] changed last."""
-        self._next_step = 0.0
+        self._next_step = self._next_view = 0.0
 
     def view(self) -> tuple[bytes, str]:
         """The current view as JSON, and its ETag."""
         self._feed.poll()
-        etag = f'"{self._begun:x}-{self._feed.edition}-{self._feed.sums.spent().trials}"'
-        if self._published is None or self._published[1] != etag:
-            self._published = to_json(page_view(self._feed.view())), etag
+        edition = self._edition
+        if self._published is None or self._published[1] != edition:
+            began = time.monotonic()
+            self._published = to_json(page_view(self._feed.view())), edition
+            self._next_view = began + (time.monotonic() - began) / MAX_READ_SHARE
         return self._published
+
+    @property
+    def _edition(self) -> str:
+        """Changes with each look, event, answer and grade; while a run goes on, not before another view is due."""
+        if self._published is not None and self._feed.running and time.monotonic() < self._next_view:
+            return self._published[1]
+        used = self._feed.used
+        return f'"{self._begun:x}-{self._feed.edition}-{used.spent.trials}-{used.ungraded}"'
 
     def answers(self, question: int, model: int, after: int) -> bytes | None:
         """A page of one model's answers to one question; None if there is no such question or model."""
@@ -204,45 +189,26 @@ class PageState:
             return None
         return to_json(answers_page(self._feed.directory, self._feed.stored, question, model, after))
 
-    def progress(self, after: int) -> bytes:
-        """Progress after a step, as JSON."""
+    def progress(self) -> bytes:
+        """The progress as JSON."""
         if self._latest is None or time.monotonic() >= self._next_step:
             began = time.monotonic()
             self._feed.poll()
             self._latest = self._take_step(self._latest)
             self._next_step = began + max(MIN_STEP_SECONDS, (time.monotonic() - began) / MAX_READ_SHARE)
-        return to_json(replace(self._latest, cells=self._changed_cells(after)))
+        return to_json(self._latest)
 
     def _take_step(self, before: RunProgress | None) -> RunProgress:
-        feed, elapsed, counts = self._feed, self._feed.sums.elapsed, self._feed.sums.counts
-        spent = feed.sums.spent(feed.models)
-        changed = None if before is None or counts.shape != self._counts.shape else counts != self._counts
-        step = 1
-        if before is not None:
-            step = before.step + bool(changed is None or changed.any() or spent != before.spending)
+        feed, elapsed, spent = self._feed, self._feed.sums.elapsed, self._feed.used.spent
         if before is None or spent != before.spending:
             self._rates.add(elapsed, spent.trials, spent.tokens)
-        if changed is None:  # the view is new, too
-            self._changed_at = np.zeros(counts.shape[:-1], dtype=np.int64)
-        else:
-            self._changed_at[changed.any(axis=-1)] = step
-        self._counts = counts
         to_go = None if feed.results is None else feed.results.trials_to_go
         return RunProgress(
-            step=step,
-            edition=f"{self._begun:x}-{feed.edition}",
-            status=feed.status,
-            trials=spent.trials,
+            edition=self._edition,
+            running=feed.running,
             per_second=self._rates.trials,
             elapsed=elapsed,
             spending=spent,
-            cells=(),
+            caps=used_caps(core_caps(feed.stored.config.budget), feed.used, elapsed),
             eta_seconds=self._rates.eta(to_go) if feed.running else None,
         )
-
-    def _changed_cells(self, after: int) -> tuple[CellUpdate, ...]:
-        cells = np.argwhere(self._changed_at > max(after, 0))
-        weights = open_rubric(self._feed.stored.config.rubric).weights
-        posteriors, (places,) = posterior_views(self._counts[*cells.T][None], weights)
-        numbered = zip(cells.tolist(), places, strict=True)
-        return tuple(CellUpdate(model, question, posteriors[place]) for (model, question), place in numbered)

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from hashlib import blake2b
 from ipaddress import ip_address
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -83,9 +83,9 @@ class Site:
             case ["api", "view"]:
                 view, etag = await self._read(self._state.view)
                 return _conditional(request, view, JSON, etag)
-            case ["api", "progress"] if (numbers := _integers(request, "after")) is not None:
-                return ok(await self._read(partial(self._state.progress, *numbers)))
-            case ["api", "question", index] if numbers := _integers(request, "model", "after", question=index):
+            case ["api", "progress"]:
+                return ok(await self._read(self._state.progress))
+            case ["api", "question", index] if numbers := _integers(index, request.query):
                 answers = await self._read(partial(self._state.answers, *numbers))
                 return problem(404, "not found") if answers is None else ok(answers)
         return problem(404, "not found")
@@ -94,16 +94,11 @@ class Site:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _integers(request: web.BaseRequest, *names: str, question: str | None = None) -> list[int] | None:
-    """Parse numbers of the query, and of a question; None unless each has up to nine digits, or is -1.
-
-    The last one may be missing.
-    """
-    texts = [*(() if question is None else (question,)), *(request.query.get(name) for name in names[:-1])]
-    texts.append(request.query.get(names[-1], "-1"))
-    if all(text is not None and re.fullmatch(r"-1|[0-9]{1,9}", text) for text in texts):
-        return [int(cast(str, text)) for text in texts]
-    return None
+def _integers(question: str, query: Mapping[str, str]) -> list[int] | None:
+    """Numbers of a question, a model, and the trial after which answers are asked for, which may be missing; None
+    unless each has up to nine digits, or is -1."""
+    texts = question, query.get("model", ""), query.get("after", "-1")
+    return [*map(int, texts)] if all(re.fullmatch(r"-1|[0-9]{1,9}", text) for text in texts) else None
 
 
 def request_path(request: web.BaseRequest) -> list[str]:

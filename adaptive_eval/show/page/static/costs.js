@@ -13,47 +13,27 @@ function totalsOf({ view, pulse }) {
 
 /** @param {State} state */
 export function tiles(state) {
-  const { view, facts, pulse, live } = state;
+  const { view, pulse, live } = state;
   const totals = totalsOf(state);
-  const cost = view.results?.cost;
-  const answers = { lost: 0, discarded: 0 };
-  for (const row of cost?.beside ?? []) answers[row.what === "discarded" ? "discarded" : "lost"] += row.answers;
-  const unstored = Object.entries(answers).map(([kind, sum]) => (sum ? `, and ${plural(sum, `${kind} answer`)}` : ""));
   const looks = term("look", plural(view.looks.length, "look"));
   const left = view.results === null ? null : `about ${plural(view.results.trials_to_go, "trial")}`;
   return h("dl", { class: "tiles" }, [
-    tile("Trials", count(totals.trials), cost ? [allowed(totals.trials, cost.allowed_trials), ...unstored] : null),
+    tile("Trials", count(totals.trials), view.allowed),
     totals.tokens ? tile("Tokens", count(totals.tokens)) : null,
     totals.usd ? tile("Cost", usd(totals.usd)) : null,
     totals.gpu_seconds ? tile("GPU time", duration(totals.gpu_seconds)) : null,
-    facts.serverTimeIsPaid ? tile("Server time", duration(cost?.server_seconds ?? 0), heldGpus(cost)) : null,
+    view.server_seconds === null ? null : tile("Server time", duration(view.server_seconds), heldGpus(view)),
     tile("Duration", duration(pulse?.elapsed ?? view.elapsed), view.results ? looks : null),
     live && pulse ? tile("Speed", `${count(pulse.per_second)}/s`, "trials in the last seconds") : null,
     live && view.results?.run.status === "running" ? tile("Still to go", duration(pulse?.eta_seconds), left) : null,
   ]);
 }
 
-/** The cost of a run, in a line. @param {RunCost} cost */
-export function inShort(cost) {
-  const parts = [`${plural(cost.trials, "trial")}, ${allowed(cost.trials, cost.allowed_trials)}`];
-  if (cost.tokens) parts.push(`${count(cost.tokens)} tokens`);
-  return [...parts, ...money(cost.usd, cost.gpu_seconds)].join(" · ");
-}
-
-/** @param {number} dollars @param {number | null} gpuSeconds */
-function money(dollars, gpuSeconds) {
-  return [dollars ? usd(dollars) : "", gpuSeconds ? `${duration(gpuSeconds)} of GPUs` : ""].filter(Boolean);
-}
-
-/** @param {RunCost | undefined} cost @returns {Child} */
-function heldGpus(cost) {
+/** @param {PageView} view @returns {Child} */
+function heldGpus({ results }) {
   const held = term("server_time", "held, busy or not");
-  return cost?.server_gpu_seconds ? [`${number(cost.server_gpu_seconds / 3600)} GPU hours `, held] : held;
-}
-
-/** The allowed trials; earlier starts may have allowed more. @param {number} trials @param {number} limit */
-function allowed(trials, limit) {
-  return trials > limit ? `${count(limit)} are allowed now` : `at most ${count(limit)} were allowed`;
+  const seconds = results?.cost.server_gpu_seconds;
+  return seconds ? [`${number(seconds / 3600)} GPU hours `, held] : held;
 }
 
 /** @param {string} label @param {Child} value @param {Child} [remark] */
@@ -64,33 +44,20 @@ function tile(label, value, remark) {
   ]);
 }
 
-/** @typedef {Omit<Spending, "at"> & {elapsed: number}} Used */
-
-/** @type {[key: string, label: string, used: (totals: Used) => number, format: (value: number) => string][]} */
-const CAPS = [
-  ["trials", "trials", (used) => used.trials, count],
-  ["tokens", "tokens", (used) => used.tokens, count],
-  ["usd", "US dollars", (used) => used.usd, usd],
-  ["gpu_hours", "GPU hours", (used) => used.gpu_seconds / 3600, (value) => value.toFixed(2)],
-  ["wall_time", "wall time", (used) => used.elapsed, duration],
-];
+/** @type {Record<string, [label: string, format: (value: number) => string]>} */
+const CAPS = {
+  trials: ["trials", count],
+  tokens: ["tokens", count],
+  usd: ["US dollars", usd],
+  gpu_seconds: ["GPU hours", (seconds) => (seconds / 3600).toFixed(2)],
+  wall_seconds: ["wall time", duration],
+};
 
 /** The caps of the run with what was used of each. @param {State} state */
-export function budget(state) {
-  const { view, facts, pulse } = state;
-  const used = { ...totalsOf(state), elapsed: pulse?.elapsed ?? view.elapsed };
-  for (const row of view.results?.cost.beside ?? view.used.beside) {
-    used.trials += row.trials;
-    used.tokens += row.tokens;
-    used.usd += row.usd;
-    used.gpu_seconds += row.counted_gpu_seconds;
-  }
-  if (facts.launches) used.gpu_seconds = view.results?.cost.counted_gpu_seconds ?? used.gpu_seconds;
-  const rows = CAPS.flatMap(([key, label, part, format]) => {
-    const cap = facts.decisions.budget?.[key];
-    if (typeof cap !== "number") return [];
-    const amount = part(used);
-    return [meter(label, amount, cap, `${format(amount)} of ${format(cap)} (${percent(amount / cap)})`)];
+export function budget({ view, pulse }) {
+  const rows = (pulse ?? view).caps.map(({ name, used, cap }) => {
+    const [label, format] = CAPS[name];
+    return meter(label, used, cap, `${format(used)} of ${format(cap)} (${percent(used / cap)})`);
   });
   return rows.length ? h("div", { class: "budget" }, h("h3", null, "Budget"), h("ul", null, rows)) : null;
 }

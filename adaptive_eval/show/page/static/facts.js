@@ -8,8 +8,7 @@ import { count, number, percent, plain } from "./text.js";
 
 /**
  * What was to be decided, as far as the page reads it.
- * @typedef {{stopping?: {confidence?: number, delta?: number | null}, budget?: Record<string, number | null>,
- *   trials?: {draw?: number | null}}} Decisions
+ * @typedef {{stopping?: {confidence?: number, delta?: number | null}, trials?: {draw?: number | null}}} Decisions
  */
 
 /**
@@ -56,8 +55,6 @@ export function factsOf(view) {
     decisions,
     drawnFrom: decisions.trials?.draw ? view.questions.length : null,
     series: seriesOf(view, gate),
-    serverTimeIsPaid: isServerTimePaid(view),
-    launches: view.configuration.models.some((/** @type {Record<string, any>} */ model) => model.launch),
   };
 }
 
@@ -251,10 +248,4 @@ function seriesOf(view, gate) {
 function turn(line) {
   if (line.second !== null) [line.first, line.second] = [line.second, line.first];
   for (const point of line.points) if (point.z !== null) point.z = -point.z;
-}
-
-/** Whether the time of servers is what somebody pays, and is known. @param {PageView} view */
-function isServerTimePaid({ results }) {
-  if (!results || results.cost.server_seconds === null) return false;
-  return results.servers.length > 0 || (results.cost.server_gpu_seconds ?? 0) > 0;
 }

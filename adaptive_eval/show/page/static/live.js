@@ -13,24 +13,20 @@ const VIEW_PAUSE_MS = 3000;
 
 /** Follows the run. @param {Handlers} handlers */
 export async function follow({ onView, onPulse, onConnection }) {
-  let [connection, edition, step, viewed] = ["", "", -1, -Infinity];
+  let [connection, edition, viewed] = ["", "", -Infinity];
   const report = (/** @type {Connection} */ fresh) => {
     if (fresh !== connection) onConnection(fresh);
     connection = fresh;
   };
   const read = async () => {
-    const progress = await readProgress(step);
-    const isRunning = progress.status === "running";
+    const progress = await readProgress();
     // drawing a view takes a tenth of a second
-    const isStale = progress.edition !== edition && !(isRunning && performance.now() - viewed < VIEW_PAUSE_MS);
-    if (isStale) {
+    if (progress.edition !== edition && !(progress.running && performance.now() - viewed < VIEW_PAUSE_MS)) {
       onView(await readView());
       [edition, viewed] = [progress.edition, performance.now()];
     }
-    report(isRunning ? "live" : "ended");
-    // a view was read after the progress, so its cells are the newer ones
-    if (isRunning && progress.step !== step) onPulse(isStale ? { ...progress, cells: [] } : progress);
-    step = progress.step;
+    report(progress.running ? "live" : "ended");
+    if (progress.running) onPulse(progress);
   };
   await read();
   for (;;) {

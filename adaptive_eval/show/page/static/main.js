@@ -2,7 +2,7 @@
 // drawn again in place when something changes.
 
 import { onNight } from "./chart.js";
-import { details, labels } from "./details.js";
+import { details, labels, recipe, traffic } from "./details.js";
 import { questionDialog } from "./dialog.js";
 import { h, update } from "./dom.js";
 import { entry, factsOf, pairKey, pairText } from "./facts.js";
@@ -11,17 +11,14 @@ import { heat } from "./heat.js";
 import { follow } from "./live.js";
 import { matrix } from "./matrix.js";
 import { cost, decided, subtitle } from "./overview.js";
-import { followFolds, sumOf } from "./parts.js";
+import { followEdges, followFolds, markEdges } from "./parts.js";
 import { posteriors } from "./posteriors.js";
 import { ranking } from "./ranking.js";
-import { recipe } from "./recipe.js";
-import { followEdges, markEdges } from "./scrolling.js";
 import { embedded, readAnswers } from "./sent.js";
 import { stopping } from "./stopping.js";
 import { messageOf, name, plain } from "./text.js";
 import { glossaryList, openTerms, term } from "./terms.js";
 import { trajectories } from "./trajectories.js";
-import { trouble } from "./trouble.js";
 /** @import { Facts } from "./facts.js" */
 /** @import { Connection } from "./live.js" */
 /** @import { Section, State } from "./parts.js" */
@@ -34,7 +31,7 @@ import { trouble } from "./trouble.js";
 /** @type {Section} */
 const glossary = { id: "words", title: "What the words mean", render: () => [glossaryList()] };
 const SCORES = [ranking, frontier, cost, details, stopping, trajectories, matrix, heat, posteriors];
-const CIRCUMSTANCES = [labels, trouble, recipe, glossary, decided];
+const CIRCUMSTANCES = [labels, traffic, recipe, glossary, decided];
 const PAPER_WIDTH = 1000;
 const MAX_ANNOUNCED = 5;
 
@@ -120,13 +117,8 @@ function openPage(page, view, hasAnswers = true) {
     },
     onPulse(/** @type {RunProgress} */ pulse) {
       state.pulse = pulse;
-      for (const cell of pulse.cells) takeIn(state.view, cell);
       drawTop();
       drawSections("cost");
-      if (!state.view.results) drawSections("ranking");
-      if (!pulse.cells.length) return;
-      drawSections("trials", "questions");
-      dialog.redraw();
     },
     onConnection(/** @type {Connection} */ connection) {
       Object.assign(state, { live: connection === "live", waiting: connection === "waiting" });
@@ -135,13 +127,6 @@ function openPage(page, view, hasAnswers = true) {
       drawSections("ranking", "cost");
     },
   };
-}
-
-/** Updates the posterior of a model on a question. @param {PageView} view @param {CellUpdate} cell */
-function takeIn(view, { model, question, posterior }) {
-  if (view.trials[model]?.[question] === undefined) return; // of a run with other models, whose view is read next
-  view.trials[model][question] = sumOf(posterior.counts, Number);
-  view.posterior_of[model][question] = view.posteriors.push(posterior) - 1;
 }
 
 /** @param {Section} section @returns {Part} */

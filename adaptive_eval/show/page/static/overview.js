@@ -1,6 +1,6 @@
 // What stands around the ranking: the state of the run, what it cost, and how it was decided.
 
-import { budget, inShort, tiles } from "./costs.js";
+import { budget, tiles } from "./costs.js";
 import { h } from "./dom.js";
 import { blocks } from "./parts.js";
 import { moment, name, plain, plural } from "./text.js";
@@ -74,7 +74,7 @@ export function subtitle(view) {
     plural(view.models.length, "model"),
     " · ",
     h("a", { href: "#questions" }, plural(view.questions.length, "question")),
-    view.results && run?.status !== "running" ? [" · ", inShort(view.results.cost)] : null, // else the tiles are newer
+    run && run.status !== "running" ? [" · ", view.findings.cost] : null, // else the tiles are newer
     run ? [" · as of ", moment(run.updated)] : view.events.length ? [" · begun ", moment(view.events[0].at)] : null,
   ];
 }

@@ -81,11 +81,6 @@ export function table({ caption, columns, rows, texts = 1, shown = false, key, c
   return region(caption, className, content);
 }
 
-/** A table under its caption as a heading; nothing if it has no rows. @template R @param {TableOf<R>} given */
-export function titledTable(given) {
-  return given.rows.length ? [h("h3", null, given.caption), table(given)] : null;
-}
-
 /** Words of the glossary, by the headings of tables that are sent. @type {Record<string, TermKey>} */
 const TERMS = {
   alike: "letters",
@@ -96,6 +91,10 @@ const TERMS = {
   R0: "prior_trials",
   trials: "trials",
   "server time": "server_time",
+  "z now": "z",
+  "boundary now": "boundary",
+  "trials per question needed": "trials_needed",
+  "ties within": "delta",
 };
 
 /** The paragraphs and tables that were sent for a section. @param {PageView} view @param {string} section */
@@ -105,20 +104,15 @@ export function blocks(view, section) {
   );
 }
 
-/** A table as it was sent. @param {Table} sent */
+/** A table as it was sent, under its title; nothing if it has no rows. @param {Table} sent */
 function sent({ title, head, rows, texts }) {
+  if (!rows.length) return null;
   const heading = (/** @type {string} */ word) => (word in TERMS ? term(TERMS[word], word) : plain(word));
   const cell = (/** @type {string[]} */ row, /** @type {number} */ at) =>
-    at < texts ? name(row[at], 120) : plain(row[at] || "–", 500);
+    at < texts ? name(row[at], 500) : plain(row[at] || "–", 500);
   const columns = head.map((word, at) => column(heading(word), (/** @type {string[]} */ row) => cell(row, at)));
-  return titledTable({
-    caption: title,
-    className: "tall",
-    rows,
-    texts,
-    columns,
-    key: (row) => row.slice(0, texts).join("\n"),
-  });
+  const key = (/** @type {string[]} */ row) => row.slice(0, texts).join("\n");
+  return [h("h3", null, title), table({ caption: title, className: "tall", rows, texts, columns, key })];
 }
 
 /** The numbers that the reader has unfolded. @type {Set<string>} */
@@ -183,4 +177,23 @@ export function filtered(rows, typed, texts) {
 /** The sum over rows. @template R @param {readonly R[]} rows @param {(row: R) => number} value */
 export function sumOf(rows, value) {
   return rows.reduce((sum, row) => sum + value(row), 0);
+}
+
+/** Marks the parts of `root` that have more to their left or right. @param {Element} root */
+export function markEdges(root) {
+  root.querySelectorAll(".scroll").forEach(mark);
+}
+
+/** Keeps the marks true while somebody scrolls. */
+export function followEdges() {
+  const follow = (/** @type {Event} */ { target }) =>
+    target instanceof Element && target.matches(".scroll") && mark(target);
+  document.addEventListener("scroll", follow, { capture: true, passive: true });
+}
+
+/** @param {Element} box */
+function mark(box) {
+  const room = box.scrollWidth - box.clientWidth;
+  const more = [box.scrollLeft > 1 && "left", box.scrollLeft < room - 1 && "right"].filter(Boolean).join(" ");
+  if (more !== (box.getAttribute("data-more") ?? "")) box.setAttribute("data-more", more);
 }

@@ -11,9 +11,9 @@ export function readView() {
   return json("api/view");
 }
 
-/** Totals, and what has changed since a step. @param {number} after @returns {Promise<RunProgress>} */
-export function readProgress(after) {
-  return json(`api/progress?after=${after}`);
+/** Totals of now. @returns {Promise<RunProgress>} */
+export function readProgress() {
+  return json("api/progress");
 }
 
 /**

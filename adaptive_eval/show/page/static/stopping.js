@@ -1,17 +1,15 @@
 // The stopping rule at work: z of each comparison against its boundary, look by look.
 
-import { badge } from "./chart.js";
 import { h, on } from "./dom.js";
-import { SETTLED, comparesNothing, entry, needs, pairKey, pairText, score, size, unit } from "./facts.js";
-import { note, titledTable } from "./parts.js";
+import { comparesNothing, entry, pairKey, unit } from "./facts.js";
+import { blocks } from "./parts.js";
 import { term } from "./terms.js";
-import { count, number, percent, plural } from "./text.js";
+import { plural } from "./text.js";
 import { hasGap, large, small } from "./walk.js";
 /** @import { Facts, Pair, Point } from "./facts.js" */
 /** @import { Section } from "./parts.js" */
 
 const MAX_PANELS = 24;
-const MAX_ROWS = 300;
 
 /** @type {Section} */
 export const stopping = {
@@ -32,7 +30,7 @@ export const stopping = {
       large(state, entry(facts.series, keyOf(chosen)), chosen),
       h("div", { class: "panels" }, panels),
       shown.length < pairs.length ? h("button", more, `Show all ${plural(pairs.length, unit(facts))}`) : null,
-      undecided(facts),
+      blocks(state.view, "comparisons"),
     ];
   },
   wire(root, state) {
@@ -73,39 +71,4 @@ function explanation(facts, points) {
     " Decisions and ties stand.",
     hasGap(points) ? " A gap: the two were not compared at those looks." : "",
   ]);
-}
-
-/** What is open, out of reach or blocked, and how many trials it would need. @param {Facts} facts */
-function undecided(facts) {
-  const { pairs } = facts;
-  const rows = pairs
-    .filter((pair) => !SETTLED.has(pair.verdict))
-    .sort((a, b) => (a.trials_needed ?? Infinity) - (b.trials_needed ?? Infinity));
-  if (!rows.length)
-    return pairs.length === 1
-      ? note(`The only ${unit(facts)} is decided.`)
-      : note(`All ${count(pairs.length)} ${unit(facts)}s are decided.`);
-  const isWidth = comparesNothing(facts);
-  return [
-    titledTable({
-      caption: "Open or out of reach, and what it would take",
-      texts: 2,
-      key: keyOf,
-      rows: rows.slice(0, MAX_ROWS),
-      columns: [
-        ["Comparison", (pair) => pairText(facts, pair)],
-        ["Verdict", (pair) => badge(pair.verdict, pair.word)],
-        isWidth
-          ? [term("sigma", "σ"), (pair) => score(facts, pair.sigma, 2)]
-          : [term("z", facts.gate?.z), (pair) => number(pair.z)],
-        [term("boundary"), (pair) => number(pair.boundary)],
-        [term("power"), (pair) => percent(pair.power)],
-        [term("trials_needed", needs(facts).label), needs(facts).of],
-        [term("delta", "Ties within"), (pair) => size(facts, pair.certifiable_delta)],
-      ],
-    }),
-    rows.length > MAX_ROWS
-      ? note(`and ${plural(rows.length - MAX_ROWS, "more", "more")}, which need more trials`)
-      : null,
-  ];
 }
