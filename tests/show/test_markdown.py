@@ -271,7 +271,7 @@ def test_no_model_is_said_to_have_settings_that_its_requests_did_not_have(view: 
     models = [{"name": str(at), "model": "m", "base_url": ["http://a/v1"], **keys} for at, keys in enumerate(sources)]
     config = RunConfig.model_validate_json(json.dumps({**view.configuration, "models": models}))
     assert run_subject(config, (), 0.0).sampling == ({"temperature": 0.7}, {})
-    *_, table, note = recipe_blocks(replace(view, configuration=config.model_dump(mode="json")))
+    *_, table, note, _servers = recipe_blocks(replace(view, configuration=config.model_dump(mode="json")))
     assert str(table) == "" and "Inspect samples as" in note and "Commands" in note and "default" not in note
 
 
