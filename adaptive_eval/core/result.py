@@ -159,7 +159,7 @@ def conclude(
         costs=_costs(look, available),
         trials_to_go=min(
             _trials_to_go(plan, [comparison.verdict for comparison in comparisons], available),
-            available.affordable + float(available.reserved.sum()),
+            available.affordable + float(available.reserved[~available.set_aside].sum()),
         ),
     )
 

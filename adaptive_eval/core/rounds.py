@@ -104,9 +104,9 @@ class TrialSlots:
     questions. There are `extra[q]` trials of question q, numbered from `first[q]`."""
 
     def __init__(self, first: IntArray, extra: IntArray, together: int = 1) -> None:
-        """The arrays must not change: they are not copied. `together`: trials of a question that one request asks, and
-        that are never in different passes."""
-        self.first, self.extra = first.astype(np.int32, copy=False), extra.astype(np.int32, copy=False)
+        """`together`: trials of a question that one request asks, and that are never in different passes."""
+        # copied, since committed batches are kept, and would keep the arrays of all models
+        self.first, self.extra = first.astype(np.int32), extra.astype(np.int32)
         self.width = pass_width(extra, together)
         """Trials of a question in a pass."""
         self._offset = np.concatenate([[0], np.cumsum(pass_sizes(extra, self.width))]).astype(np.int32)

@@ -84,11 +84,14 @@ def simulate_all(
     # of a run with answers, verdicts of other builds are there already
     is_new = baseline is not None and scenario.served.recorded is None
 
+    def report(*, is_over: bool = False) -> None:
+        done = sum(map(len, runs.values())) + len(equal)
+        watch(1.0 if is_over else done / (len(worlds) * (len(runs) + is_new)), f"{done:,} simulated runs")
+
     def simulate(each: Budget, simulated: list[SimulatedRun], in_worlds: Sequence[FloatArray]) -> None:
         for run in _simulate(scenario, each, in_worlds, len(simulated)):
             simulated.append(run)
-            done = sum(map(len, runs.values())) + len(equal)
-            watch(done / (len(worlds) * (len(runs) + is_new)), f"{done:,} simulated runs")
+            report()
 
     for end in [stop for stop in CHECKPOINTS if stop < len(worlds)] + [len(worlds)]:
         for each, simulated in runs.items():
@@ -97,6 +100,7 @@ def simulate_all(
             break
     if is_new:
         simulate(budget, equal, [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]])
+    report(is_over=True)
     return Simulations(runs, need, None if budget == need else budget, end, equal)
 
 

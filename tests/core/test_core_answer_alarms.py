@@ -1,5 +1,6 @@
 """A server that changes during a run raises an alarm, and its later answers no longer count."""
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from math import comb, exp, inf
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 from thoroughness import examples, in_turns
 
 from adaptive_eval.core import Bench, Controller, Judging, Pace, Pairs, Plan, Trials, ZScore
-from adaptive_eval.core.answer_alarms import AnswerAlarm, log_chances, tried_moments
+from adaptive_eval.core.answer_alarms import AnswerAlarm, ChangeFinder, log_chances, tried_moments
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
+from adaptive_eval.core.in_flight import BatchesInFlight
 from adaptive_eval.core.rounds import TrialSlots
 from adaptive_eval.core.same_questions import pairs_by_question
+from adaptive_eval.core.settings import Budget
 from adaptive_eval.core.types import Ask, Cause, Outcome, Reason, Verdict
 from scorio.moments import IntArray
 
@@ -239,6 +242,24 @@ def test_cut_and_ungraded_answers_after_a_change_leave_nothing_behind() -> None:
     (alarm,) = controller.alarms
     assert alarm.since == (10,) * QUESTIONS and controller.trials[1] == 10 * QUESTIONS
     assert not controller.ungraded.any() and not controller.taker.tally.unsure.any()
+
+
+def test_the_answers_of_one_model_do_not_keep_the_arrays_of_all() -> None:
+    models, rounds, questions = 40, 20, 500
+    bench, extra = Bench(models, questions, BINARY), np.zeros((models, questions), np.int32)
+    flight, changes = BatchesInFlight(bench, Budget()), ChangeFinder(bench, drawn=False)
+    extra[0] = 1
+    tracemalloc.start()
+    for look in range(rounds):
+        list(flight.issue(extra.copy(), in_step=True))
+        (batch,) = flight.batches()
+        for question in range(questions):
+            batch.place(Outcome(0, question, look, category=1))
+        changes.add(batch, look)
+        flight.commit([batch])
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept / (rounds * questions) < 30.0  # bytes for each answer
 
 
 # -- how often it is wrong -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from adaptive_eval.core import Controller, Pairs, Plan, StageBefore, UnresolvedPairs, ZScore
+from adaptive_eval.core import Controller, Judging, Pairs, Plan, StageBefore, UnresolvedPairs, ZScore
 from adaptive_eval.core.conclusions import UNPAID
 from adaptive_eval.core.controller import Judged
 from adaptive_eval.core.settings import Bench, Budget, Pace, Trials
@@ -342,6 +342,17 @@ def test_wall_time_ends_a_run_at_any_moment(plan: Plan, seed: int, steps: int, b
         again.tick(61.0)
         assert restore(again, shell.outcomes) == []
         assert again.finished is Reason.WALL_TIME
+
+
+def test_trials_in_flight_of_a_model_that_is_gone_are_not_to_be_paid_for() -> None:
+    judging = Judging(futility=None)
+    plan = Plan(Bench(4, 30, np.array([0.0, 1.0])), rule=ZScore(99.0), judging=judging, budget=Budget(trials=3000))
+    controller = Controller(replace(plan, pace=Pace(lookahead=3)), settles_losses=False)
+    for event in (None, SetAside(0, "gone")):
+        controller.tell([] if event is None else [event])
+        controller.tell(Outcome(*ask[:3], category=ask.model % 2) for ask in controller.ask(500))
+        result = controller.result()
+        assert result is not None and 0.0 < result.trials_to_go <= 3000 - result.trials
 
 
 @pytest.mark.parametrize("is_copy", [False, True], ids=["samples", "copies"])

@@ -379,11 +379,11 @@ def test_worlds_are_enough_when_the_ends_of_intervals_and_the_chance_are_known()
 
 def test_worlds_are_added_until_they_are_enough() -> None:
     """Identical worlds with distant models need only the first look of each, and the fewest worlds."""
-    states: list[str] = []
+    states: list[tuple[float, str]] = []
     worlds = [level(0.95, 0.05)] * 100
-    simulated = simulate_all(scenario(), worlds, Budget(), lambda _, state: states.append(state))
+    simulated = simulate_all(scenario(), worlds, Budget(), lambda *state: states.append(state))
     assert simulated.worlds == 20
-    assert states[-1] == "20 simulated runs"
+    assert states[-2:] == [(0.2, "20 simulated runs"), (1.0, "20 simulated runs")]
 
 
 @pytest.mark.parametrize("begun", [False, True])
