@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,15 +13,16 @@ from adaptive_eval.cli.shared import Run, report_errors
 from adaptive_eval.labels.file import (
     add_labels,
     labels_of_answers,
+    lock_labels,
     parse_labels_file,
     require_levels,
-    writable_labels_file,
 )
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.report.finding import finding
 from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import read_labels
 from adaptive_eval.report.lines import safe_line, several
+from adaptive_eval.report.reader import RunReader
 from adaptive_eval.report.results import Results
 from adaptive_eval.report.stored import open_run
 from adaptive_eval.running.reporting import apply_labels
@@ -49,14 +51,14 @@ def label(
     with report_errors():
         if [port is not None, source is not None, show].count(True) > 1:
             raise ConfigError("--port, --from and --show exclude each other; give one of them")
-        if not show:
-            writable_labels_file(run)  # fail before anybody labels in vain
-        if source is not None:
-            _import_labels(run, source)
-        elif not show:
-            typer.echo("choosing the answers to label ...", err=True)
-            _serve_page(LabelSession(run, number), port or 0)
-        typer.echo(as_text(_findings(run, _results_by_labels(run))))
+        RunReader.open(run).close()
+        with nullcontext() if show else closing(lock_labels(run)):  # fail before anybody labels in vain
+            if source is not None:
+                _import_labels(run, source)
+            elif not show:
+                typer.echo("choosing the answers to label ...", err=True)
+                _serve_page(LabelSession(run, number), port or 0)
+            typer.echo(as_text(_findings(run, _results_by_labels(run))))
 
 
 def _results_by_labels(run: Path) -> Results | None:

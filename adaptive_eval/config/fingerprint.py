@@ -16,16 +16,15 @@ from adaptive_eval.store.header import RunHeader
 SHOWN_CHANGES = 12
 GRADING = ("grader", "rubric")
 """The part of a run's meaning that grading anew may change, besides the questions' answer keys."""
-_ABSENT = object()
 
 
 def differences(was: object, now: object, path: str = "") -> Iterator[Change]:
-    """Every leaf in which two trees of plain values differ; a leaf that is missing on one side is None there."""
+    """Every leaf in which two trees of plain values differ; a missing leaf is the same as None."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in sorted({*was, *now}, key=str):
-            yield from differences(was.get(key, _ABSENT), now.get(key, _ABSENT), f"{path}.{key}" if path else str(key))
+            yield from differences(was.get(key), now.get(key), f"{path}.{key}" if path else str(key))
     elif was != now:
-        yield Change(path, None if was is _ABSENT else was, None if now is _ABSENT else now)
+        yield Change(path, was, now)
 
 
 def _description(change: Change, meaning: object) -> str:

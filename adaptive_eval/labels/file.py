@@ -10,7 +10,7 @@ from typing import BinaryIO
 import orjson
 
 from adaptive_eval.base.errors import ConfigError, StoreError
-from adaptive_eval.base.files import require_plain
+from adaptive_eval.base.files import FileLock, read_holder, require_plain
 from adaptive_eval.exchange.tables.writer import unescape_formula
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import REFERENCE, ComparisonForm
@@ -35,6 +35,7 @@ from adaptive_eval.report.label_file import (
 )
 from adaptive_eval.report.reader import RunReader
 
+LABELS_LOCK = "labels.lock"
 MAX_ROW = 100_000
 """Maximum characters of a row in a CSV file of labels."""
 
@@ -111,6 +112,18 @@ def writable_labels_file(directory: Path) -> Path:
     return path
 
 
+def lock_labels(directory: Path) -> FileLock:
+    """Lock the labels of a run, to which one process at a time adds; raises `StoreError` naming the holder."""
+    path = writable_labels_file(directory).with_name(LABELS_LOCK)
+    try:
+        return FileLock.take(path)
+    except BlockingIOError as error:
+        pid = read_holder(path).get("pid", "?")
+        raise StoreError(f"{directory} is being labelled in process {pid}; wait for its end, or end it") from error
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}; label a copy of the run") from error
+
+
 def add_labels(directory: Path, labels: Labels) -> None:
     """Append labels to the file of a run; earlier lines stay."""
     rows = (dict(zip((*COLUMNS, DIGEST), (*at, *given), strict=True)) for at, given in labels.items())
@@ -119,7 +132,7 @@ def add_labels(directory: Path, labels: Labels) -> None:
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab+") as file:
             require_plain(path)
-            _truncate_torn_line(file)
+            _end_last_line(file)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -127,9 +140,13 @@ def add_labels(directory: Path, labels: Labels) -> None:
         raise StoreError(f"{path} cannot be written: {error.strerror}; label a copy of the run") from error
 
 
-def _truncate_torn_line(file: BinaryIO) -> None:
-    """Remove an incomplete last line after a kill."""
+def _end_last_line(file: BinaryIO) -> None:
+    """Add the line break that a user's last line may lack; remove the line if a kill has cut it off."""
     file.seek(0)
-    content = file.read()
-    file.truncate(content.rfind(b"\n") + 1)
-    file.seek(0, os.SEEK_END)
+    if last := file.read().rpartition(b"\n")[2]:
+        try:
+            orjson.loads(last)
+        except orjson.JSONDecodeError:
+            file.truncate(file.tell() - len(last))
+        else:
+            file.write(b"\n")

@@ -1,8 +1,9 @@
 """Makes the report of a stored run anew, as when labels were given after its last look. Nothing is requested."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
+from adaptive_eval.base.errors import RunLocked
 from adaptive_eval.config.prepare import stored_setup
 from adaptive_eval.machine.events import Opened, Tick
 from adaptive_eval.report.ending import was_killed
@@ -28,7 +29,7 @@ def apply_labels(directory: Path) -> None:
         header = reader.header()
     if results is None or has_current_labels(results, directory) or stored_setup(header).config.plug_ins:
         return
-    with closing(RunStore.open(directory, header)) as store:
+    with suppress(RunLocked), closing(RunStore.open(directory, header)) as store:
         _make_report(store)
 
 

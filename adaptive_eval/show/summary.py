@@ -19,7 +19,7 @@ from adaptive_eval.report.status import Used, standings
 from adaptive_eval.show.ranking import MAX_NAME_WIDTH, ranking_text
 from adaptive_eval.show.text import wrap_lines
 
-UNASKED = "requests  this start sent none"
+UNASKED = "requests  this start asked no model"
 ANSWERS_SHARE = re.compile(r"^[\d.]+% of its [\d,]+ stored answers ")
 """Begins a warning that several models may share."""
 SHOWN_MODELS = 30

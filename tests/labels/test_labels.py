@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import random
 import re
 import sqlite3
@@ -24,7 +25,7 @@ from adaptive_eval.graders.asked import GraderServer
 from adaptive_eval.graders.by_benchmark import InspectScores
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
-from adaptive_eval.labels.file import add_labels, parse_labels_file
+from adaptive_eval.labels.file import add_labels, lock_labels, parse_labels_file
 from adaptive_eval.labels.session import LabelSession, choose_answers_to_label
 from adaptive_eval.report.label_effect import require_useful_labels
 from adaptive_eval.report.label_file import LABELS_FILE, GivenLabel, Labelled, digest_of_answer, read_labels
@@ -36,6 +37,7 @@ from adaptive_eval.simulate.answering import Respondent, SimulatedAnswer, questi
 from adaptive_eval.simulate.judging import SimulatedJudge
 from adaptive_eval.simulate.server import SimulatedServer, serving
 from adaptive_eval.store.errors import DATABASE_FILE
+from adaptive_eval.store.lock import lock_run
 
 TRIALS = {"min": 4, "max": 4}
 
@@ -148,6 +150,35 @@ def test_labels_change_nothing_in_a_run_and_go_on_after_a_kill_in_the_middle_of_
     give(directory, "correct", "correct")
     after = read_labels(directory)
     assert len(after) == 6 and {at: after[at] for at in stored_labels} == stored_labels
+
+
+def test_one_session_at_a_time_adds_labels_to_a_run(site: Site, ended_runs: EndedRuns) -> None:
+    directory = ended_runs.copy(site, trials=TRIALS)
+    row = {"model": "ada", "question": "q0", "trial": 0, "label": "wrong"}
+    (site.folder / "a.jsonl").write_text(json.dumps(row))
+    arguments = ["label", str(directory), "--from", str(site.folder / "a.jsonl")]
+    with closing(lock_labels(directory)):
+        refused = CliRunner().invoke(app, arguments)
+        assert refused.exit_code == ExitCode.FAILED and f"is being labelled in process {os.getpid()}" in refused.output
+        assert CliRunner().invoke(app, ["label", str(directory), "--show"]).exit_code == ExitCode.REACHED
+    assert CliRunner().invoke(app, arguments).exit_code == ExitCode.REACHED and len(read_labels(directory)) == 1
+
+
+def test_labels_are_stored_though_another_process_takes_the_run(
+    site: Site, ended_runs: EndedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the run after `label` has seen that nobody holds it."""
+    directory = ended_runs.copy(site, trials=TRIALS)
+    give(directory, "correct")
+    monkeypatch.setattr("adaptive_eval.running.reporting.is_held", lambda directory: False)
+    with closing(lock_run(directory)):
+        assert CliRunner().invoke(app, ["label", str(directory), "--show"]).exit_code == ExitCode.REACHED
+
+
+def test_a_last_line_without_a_line_break_keeps_its_label(tmp_path: Path) -> None:
+    (tmp_path / LABELS_FILE).write_text('{"model": "ada", "question": "q0", "trial": 0, "label": "wrong"}')
+    add_labels(tmp_path, {Labelled("ada", "q1", 0): GivenLabel("correct")})
+    assert [at.question for at in read_labels(tmp_path)] == ["q0", "q1"]
 
 
 def test_while_somebody_thinks_a_run_can_empty_its_log(site: Site, ended_runs: EndedRuns) -> None:

@@ -11,6 +11,7 @@ from live_runs import MODELS, EndedRuns, Site
 from typer.testing import CliRunner
 
 from adaptive_eval.cli import app
+from adaptive_eval.config.fingerprint import differences
 from adaptive_eval.report.stored import RunCounts, read_counts
 from adaptive_eval.report.view import RunView, read_view
 from adaptive_eval.show.changes import diff_runs
@@ -76,6 +77,12 @@ def test_settings_and_models_that_differ_are_listed_once(site: Site, run_as: Run
     diff = diff_runs(read_view(first), read_counts(first), read_view(third), read_counts(third))
     of_bob = ("models.bob.sampling.temperature", 0.6, 0.1)
     assert [tuple(change) for change in diff.settings] == [("sampling.temperature", 0.6, 0.9), of_bob]
+
+
+def test_a_setting_that_only_the_other_kind_of_grader_has_differs_only_if_it_is_set() -> None:
+    judge, exact = {"kind": "judge", "votes": 3, "compare_to": None}, {"kind": "exact"}
+    changes = differences({"grader": judge}, {"grader": exact})
+    assert [change.path for change in changes] == ["grader.kind", "grader.votes"]
 
 
 def test_the_largest_changes_come_first_where_all_p_values_are_zero(run_as: RunAs) -> None:
