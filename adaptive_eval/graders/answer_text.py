@@ -77,7 +77,7 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 MAX_BRACKETS = 1_000
-"""Maximum number of opening brackets at which to try parsing a value."""
+"""Maximum number of opening brackets at which no value begins."""
 MAX_TRIED = 2**20
 """Maximum number of characters to read in vain, over all brackets: they may be nested, each before a long text."""
 
@@ -86,10 +86,8 @@ def embedded_json(
     text: str, opening: re.Pattern[str], object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Iterator[tuple[Any, int]]:
     """Each outermost JSON value in a text that begins with such a bracket, with the position of its end."""
-    decoder, at, tried = json.JSONDecoder(object_pairs_hook=object_pairs_hook), 0, 0
-    for _ in range(MAX_BRACKETS):
-        if (bracket := opening.search(text, at)) is None or tried > MAX_TRIED:
-            return
+    decoder, at, failed, tried = json.JSONDecoder(object_pairs_hook=object_pairs_hook), 0, 0, 0
+    while failed < MAX_BRACKETS and tried <= MAX_TRIED and (bracket := opening.search(text, at)) is not None:
         at = bracket.start()
         try:
             value, at = decoder.raw_decode(text, at)
@@ -98,6 +96,6 @@ def embedded_json(
                 tried += error.pos - at
             else:  # it does not say how far it has read
                 tried += len(text) - at
-            at += 1
+            at, failed = at + 1, failed + 1
         else:
             yield value, at

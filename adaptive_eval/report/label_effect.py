@@ -156,11 +156,9 @@ def category_of_label(record: TrialRecord, label: str, grader: GraderOptions, ru
     """The category that an answer would have if its grade were this label; raises `ConfigError` if that is unknown."""
     facts = {**answer_facts(record.answer), **record.signals, **signals_of_level(grader, label)}
     try:
-        category = apply_rubric(facts, rubric, record.question)
+        return apply_rubric(facts, rubric, record.question)
     except GraderError as error:  # an imported grade may come without the signals that it rests on
         raise ConfigError(f"labels of {record.model} have no category: {error}") from error
-    assert category is not None  # thresholds are frozen where a trial has a category
-    return category
 
 
 class FoundLabels(NamedTuple):

@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from adaptive_eval.config.prepare import with_questions
-from adaptive_eval.core.answer_kinds import AnswerKind
+from adaptive_eval.core.answer_kinds import UnsureGrades
 from adaptive_eval.machine.replay import Stage
 
 Patch = Callable[[], None]
@@ -69,7 +69,7 @@ def _returning(value: object) -> Callable[[Any], Any]:
 @planted("no verdict is against the truth", answers="cut", objective="best")
 def cut_answers_are_wrong_ones() -> None:
     """An answer that was cut off counts like any other wrong one."""
-    _replace("config.planning:unsure_kinds", _returning(AnswerKind(0)))
+    _replace("config.planning:unsure_grades", _returning(UnsureGrades(0)))
 
 
 @planted("no verdict is against the truth", answers="empty", objective="threshold")
@@ -205,7 +205,7 @@ def any_response_is_taken() -> None:
 @planted("no failure is a wrong answer", supply="command", wire="errors")
 def exit_statuses_are_ignored() -> None:
     """What a command printed before it failed is its answer."""
-    _replace("supplies.commands.outcome:_problem", _returning(None))
+    _replace("supplies.commands.process:exit_words", _returning(None))
 
 
 @planted("the cost in USD is what commands report", supply="command", price="paid")

@@ -5,6 +5,8 @@ row that the program refuses is refused before anything is bought. Pairs are amo
 triples are brought together, other supplies are asked, and faults are planted.
 """
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
@@ -149,6 +151,13 @@ def test_planted_faults_are_seen(name: str, lead: Callable[..., Life]) -> None:
     assert row is not None
     seen = faults(life := lead(row, **{PLANT: name}))
     assert PLANTS[name].seen_as in {fault.property for fault in seen}, report(life, seen)
+
+
+@pytest.mark.slow
+def test_planted_faults_change_what_there_is() -> None:
+    """Where nothing has the name that one replaces, it cannot be planted, which else only a release would show."""
+    plant_all = "from planted_faults import PLANTS, plant; [*map(plant, PLANTS)]"
+    subprocess.run([sys.executable, "-c", plant_all], cwd=Path(__file__).parent, check=True)
 
 
 @pytest.mark.slow

@@ -330,6 +330,7 @@ def graded_json(text: str, key: str, field: str = "") -> dict[str, Any]:
         ('I answer {"a": 1}, as asked.', "a", "1"),
         ('First {"a": 0} then {"a": 1}', "a", "1"),
         ('a set {x} and {"a": 1}', "a", "1"),
+        ("if x[0] < x[1]: x[2]\n" * 500 + 'so {"a": 1}', "a", "1"),
     ],
 )
 def test_correct(text: str, field: str, key: str) -> None:
