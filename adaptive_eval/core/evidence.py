@@ -211,7 +211,7 @@ class Evidence:
     """If scores are judged without comparison: how far unknown grades could move each from the middle of what they
     allow; None: not at all."""
     skew: FloatArray | None = None
-    """Of scores that are compared with a fixed value (`skew_about`); None: of none."""
+    """Of scores that are compared with a fixed value (`skew_about`), or under a gate; None: of none."""
 
     def positions(self, pairs: IndexArray) -> IndexArray:
         """Positions at which pairs (n, 2) of models are judged, in either order; under a gate, on the deciding part."""
@@ -311,9 +311,18 @@ def skew_about(values: FloatArray, ends: tuple[float, float]) -> FloatArray:
     return np.asarray((1.0 - 2.0 * share) / (3.0 * share * (1.0 - share) * (high - low)))
 
 
+def _skew_of_differences(first: Side, second: Side, lead: FloatArray, ends: tuple[float, float]) -> FloatArray:
+    """The same of each difference, if both scores, the first with its lead, are their mean by precision: the skewness
+    of the two cancels as far as they have the same variance."""
+    with np.errstate(invalid="ignore"):
+        share = first.var / (first.var + second.var)
+        mean = share * second.score + (1.0 - share) * (first.score + lead)
+    return np.asarray(share**2 * skew_about(mean - lead, ends) - (1.0 - share) ** 2 * skew_about(mean, ends))
+
+
 def counted_difference(difference: FloatArray, skew: FloatArray | None) -> FloatArray:
-    """The part of a difference from a fixed value that z counts: near an end of the scale, a score that errs towards it
-    also has too small a variance. Johnson's correction for skewness (1978), only where it takes something off."""
+    """The part of a difference that z counts: near an end of the scale, a score that errs towards it also has too small
+    a variance. Johnson's correction for skewness (1978), only where it takes something off."""
     return difference if skew is None else difference * (1.0 + np.minimum(skew * difference, 0.0))
 
 
@@ -328,7 +337,8 @@ def weigh_evidence(
     """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons.
 
     `other` has the estimates of the second of each pair, if they differ. `paired` has the pairs judged by trials with
-    the same seeds. `ends` of the scale: the skewness of scores near them counts against a reference."""
+    the same seeds. `ends` of the scale: the skewness of scores near them counts against a reference, and
+    in a gate."""
     models = len(estimates.score)
     first, second = judged_pairs(models, reference is not None, margin)
     lead, gate = _gate_margins(margin, models, len(first))
@@ -347,8 +357,9 @@ def weigh_evidence(
         noise = np.where(chosen, moments.noise, noise)
         noise_at_horizon = np.where(chosen, moments.noise_at_horizon, noise_at_horizon)
     is_known, skew = np.isfinite(sigma), None
-    if reference is not None and ends is not None:
-        skew = skew_about(reference - lead, ends)
+    if ends is not None and (reference is not None or (margin is not None and margin.baseline is not None)):
+        skew = _skew_of_differences(first_side, second_side, lead, ends)
+        skew = skew if paired is None else np.where(paired.chosen, 0.0, skew)
         z = z * (counted_difference(difference, skew) / np.where(difference == 0.0, 1.0, difference))
     return Evidence(
         models=models,

@@ -25,7 +25,7 @@ from adaptive_eval.core import (
     horizons,
 )
 from adaptive_eval.core.answer_kinds import AnswerKind, UnsureGrades
-from adaptive_eval.core.evidence import counted_difference, estimate, skew_about
+from adaptive_eval.core.evidence import Estimates, counted_difference, estimate, skew_about, weigh_evidence
 from adaptive_eval.core.objectives import Gate, Ranking, Threshold
 from adaptive_eval.core.policies import Uniform, UnresolvedPairs
 from adaptive_eval.core.sequential import Sequential
@@ -222,6 +222,22 @@ def test_a_score_at_a_value_near_an_end_of_the_scale_is_beyond_it_no_more_often(
     assert beyond <= 0.05
     assert before == beyond if share == 0.5 else before > 0.055
     assert np.array_equal(counted[difference * towards_the_end < 0.0], difference[difference * towards_the_end < 0.0])
+
+
+@pytest.mark.parametrize("baseline", [0.97, 0.99, 1.0])
+def test_a_build_passes_a_well_known_baseline_near_an_end_of_the_scale_no_more_often(baseline: float) -> None:
+    """In one look at 2,400 trials of a build that is exactly delta below; all results are weighed by their chance."""
+    right, trials, margin = np.arange(2200, 2401), 2400, Margin(0, 0.02)
+    score = np.append(baseline, right / trials)
+    var = (score * (1.0 - score) + EVENTS / trials) / trials
+    var[0] = baseline * (1.0 - baseline) / (50 * trials)
+    estimates = replace(Estimates.nothing(Bench(len(score), 1, BINARY)), score=score, var=var)
+    chances = binom.pmf(right, trials, baseline - margin.delta)
+    counted, before = (
+        float(chances @ (weigh_evidence(estimates, margin=margin, ends=ends).z[-len(right) :] >= 1.645))
+        for ends in ((0.0, 1.0), None)
+    )
+    assert counted <= 0.05 < 0.055 < before
 
 
 @pytest.mark.parametrize("rule", [Sequential(start=0.1), Optimal(start=0.1)])
