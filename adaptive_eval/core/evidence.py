@@ -337,8 +337,8 @@ def weigh_evidence(
     """Evidence on all pairs, or on each model against the value `reference`, and on a gate's comparisons.
 
     `other` has the estimates of the second of each pair, if they differ. `paired` has the pairs judged by trials with
-    the same seeds. `ends` of the scale: the skewness of scores near them counts against a reference, and
-    in a gate."""
+    the same seeds. `ends` of the scale: the skewness of scores near them counts against a reference, and in
+    a gate."""
     models = len(estimates.score)
     first, second = judged_pairs(models, reference is not None, margin)
     lead, gate = _gate_margins(margin, models, len(first))
