@@ -22,12 +22,14 @@ from adaptive_eval.base.imports import SPECIFICATION
 from adaptive_eval.base.sections import Count, Seconds, Section, Share, StopOnAlarm, config_error
 from adaptive_eval.config.problems import did_you_mean
 from adaptive_eval.core.entries import Entry, OptionType
-from adaptive_eval.core.evidence import Prior
 from adaptive_eval.core.near_best import MARGIN, NEAR_BEST
 from adaptive_eval.core.objectives import BASELINE, PAIRS
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
 from adaptive_eval.core.settings import MIN_BLOCK_SIZE
 from adaptive_eval.graders.rubric import RubricConfig
+
+if TYPE_CHECKING:
+    from adaptive_eval.core.evidence import Prior
 
 Entries = Mapping[str, Entry[Any]]
 
@@ -205,12 +207,12 @@ class StoppingConfig(Section):
         return familywise
 
     @property
-    def prior(self) -> Prior:
+    def prior(self) -> "Prior":
         """Prior of the variances."""
         return prior_of(self.rule)
 
 
-def prior_of(rule: str) -> Prior:
+def prior_of(rule: str) -> "Prior":
     """Prior of the variances for a rule by name.
 
     uniform: that of the published Bayes@N, if the rule compares it; self: centred at each model's own shares of the

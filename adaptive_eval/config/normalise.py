@@ -7,16 +7,20 @@ Settings from the command line, `--set key.path=value`, override those of the fi
 numbers for the entries of a list (`models.0.name` or `models[0].name`); a value is YAML.
 """
 
+from __future__ import annotations
+
 import copy
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adaptive_eval.base.sections import DURATION
-from adaptive_eval.config.document import Document, add_yaml
 from adaptive_eval.config.problems import KeyPath, shown_value, written_path
 from adaptive_eval.config.run import SOURCES
 from adaptive_eval.questions.benchmark import LmEvalConfig
+
+if TYPE_CHECKING:
+    from adaptive_eval.config.document import Document
 
 PATH = re.compile(r"[\w-]+(?:\.[\w-]+|\[\d+\])*")
 PART = re.compile(r"[\w-]+")
@@ -45,6 +49,8 @@ def apply_override(document: Document, override: str, environment: Mapping[str, 
     document.forget(path)
     created = (path[:cut] for cut in range(1, len(path)) if document.value(path[:cut]) is None)
     document.places |= dict.fromkeys((*created, path), place)
+    from adaptive_eval.config.document import add_yaml  # imported here: printing the schema does not need YAML
+
     value = add_yaml(document, text, path, environment, place)
     _parent(document, path)[path[-1]] = value
 
