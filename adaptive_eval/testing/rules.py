@@ -28,7 +28,7 @@ def check_rule(rule: Rule) -> None:
     name = type(rule).__name__
     members = [part for part in CORRECTABLE if hasattr(rule, part)]
     fail_unless(
-        len(members) == len(CORRECTABLE) or not (hasattr(rule, "p_value") or hasattr(rule, "at_level")),
+        len(members) == len(CORRECTABLE) or not hasattr(rule, "p_value"),
         f"{name} has {' and '.join(members)}, but a rule that can be corrected needs {', '.join(CORRECTABLE)}",
     )
     for on in evidence_cases():
