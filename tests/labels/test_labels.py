@@ -462,7 +462,7 @@ def test_every_display_follows_labels_that_leave_the_ranking_undecided_and_turn_
 
 @pytest.mark.slow
 def test_a_gate_follows_labels(site: Site, ended_runs: EndedRuns, lenient_url: str) -> None:
-    gate = {"objective": {"kind": "baseline", "baseline": "ada", "gate": True}, "stopping": {"delta": "5%"}}
+    gate = {"objective": {"kind": "baseline", "baseline": "ada", "gate": True}, "stopping": {"delta": "3%"}}
     two = settings(lenient_url, ("ada", LENIENT), **gate)
     directory, config = ended_runs.copy(site, **two), site.write(**two)
     assert [row["outcome"] for row in results(directory)["gate"]] == ["PASS"]
@@ -543,8 +543,8 @@ def truth_of(directory: Path, model: str) -> float:
 @pytest.mark.slow
 def test_labels_correct_benchmarks_one_by_one(site: Site, lenient_url: str) -> None:
     objective = {"kind": "baseline", "baseline": "ada", "gate": True}
-    trials = {"min": 40, "max": 40}
-    config = of_two_benchmarks(site, lenient_url, objective=objective, stopping={"delta": "5%"}, trials=trials)
+    trials = {"min": 100, "max": 100}
+    config = of_two_benchmarks(site, lenient_url, objective=objective, stopping={"delta": "1%"}, trials=trials)
     assert site.run(config).exit_code == ExitCode.REACHED
     directory = site.directory()
     with open_run(directory) as stored:
