@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, cautious, counted_difference
+from adaptive_eval.core.evidence import Estimates, Evidence, IndexArray, cautious, counted_z
 from adaptive_eval.core.gates import SeveralGates, deciding_parts
 from adaptive_eval.core.judge import Criteria, DecidingLooks, LatchedVerdicts, judge
 from adaptive_eval.core.look import (
@@ -89,8 +89,7 @@ class ScoreCorrection:
         sigma = np.sqrt(_sum_of_variances(graded.sigma**2, added.sum(axis=0)))
         is_known = np.isfinite(sigma)
         difference = np.where(is_known, graded.difference + shift[0] - shift[1], 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = np.where(is_known & (difference != 0.0), counted_difference(difference, graded.skew) / sigma, 0.0)
+        z = counted_z(difference, sigma, graded.skew)
         return replace(graded, difference=difference, sigma=sigma, z=z)
 
     def differences(self, pairs: IndexArray) -> FloatArray:

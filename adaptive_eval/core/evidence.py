@@ -320,6 +320,13 @@ def _skew_of_differences(first: Side, second: Side, lead: FloatArray, ends: tupl
     return np.asarray(share**2 * skew_about(mean - lead, ends) - (1.0 - share) ** 2 * skew_about(mean, ends))
 
 
+def counted_z(difference: FloatArray, sigma: FloatArray, skew: FloatArray | None) -> FloatArray:
+    """The z of each difference, as far as it counts; 0 of none, and where nothing is known."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = counted_difference(difference, skew) / sigma
+    return np.where(np.isfinite(sigma) & (difference != 0.0), z, 0.0)
+
+
 def counted_difference(difference: FloatArray, skew: FloatArray | None) -> FloatArray:
     """The part of a difference that z counts: near an end of the scale, a score that errs towards it also has too small
     a variance. Johnson's correction for skewness (1978), only where it takes something off."""
@@ -360,7 +367,7 @@ def weigh_evidence(
     if ends is not None and (reference is not None or (margin is not None and margin.baseline is not None)):
         skew = _skew_of_differences(first_side, second_side, lead, ends)
         skew = skew if paired is None else np.where(paired.chosen, 0.0, skew)
-        z = z * (counted_difference(difference, skew) / np.where(difference == 0.0, 1.0, difference))
+        z = counted_z(difference, sigma, skew)
     return Evidence(
         models=models,
         against_reference=reference is not None,
