@@ -76,6 +76,7 @@ class Leading:
         self.ledger = Ledger(life.folder / "ledger")
         self.run = "runs/run"
         self.options: list[str] = []
+        self.servers: list[ModelServer] = []
 
     # -- files -------------------------------------------------------------------------------------------------------
 
@@ -140,6 +141,8 @@ class Leading:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def lines(self) -> int:
+        for server in self.servers:
+            server.settle()
         return self.ledger.count()
 
     def stage(
@@ -176,8 +179,8 @@ class Leading:
         self.write_files()
         with ExitStack() as stack:
             number = {"one": 1, "each": len(setup.config["models"]) + 1, "replicas": 2}[row["addresses"]]
-            servers = [stack.enter_context(ModelServer(setup.world, self.ledger)) for _ in range(number)]
-            urls = [server.url for server in servers]
+            self.servers = [stack.enter_context(ModelServer(setup.world, self.ledger)) for _ in range(number)]
+            urls = [server.url for server in self.servers]
             self.commands.environment |= {
                 "SIM_BASE_URL": urls[0],
                 "SIM_API_KEY": KEY,

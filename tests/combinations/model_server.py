@@ -8,8 +8,10 @@ The ledger has a line for each answer, written when the last byte of it is sent.
 """
 
 import json
+import os
 import re
 import select
+import signal
 import sys
 import threading
 import time
@@ -40,6 +42,8 @@ class ModelServer:
         self.ledger = ledger
         self.closing = threading.Event()
         self.lock = threading.Lock()
+        self.sending = threading.Lock()
+        """Held from when an answer is sent until its line is written: whoever has it may end this process at once."""
         self.answered: Counter[str] = Counter()
         """Different answers begun, by model."""
         self.attempts: Counter[tuple[str, str, int, float]] = Counter()
@@ -60,6 +64,11 @@ class ModelServer:
         """Count an attempt at an answer of a model."""
         self.attempts[asked] += 1
         self.answered[asked[0]] += self.attempts[asked] == 1
+
+    def settle(self) -> None:
+        """Wait until the ledger has a line for whatever was sent."""
+        with self.sending:
+            pass
 
     def __enter__(self) -> "ModelServer":
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -167,15 +176,16 @@ class _Handler(BaseHTTPRequestHandler):
             payload = self.previous
         elif choices[0].line.get("what") == "answer":
             self.previous = payload
-        try:
-            if body.get("stream"):
-                self._stream(chat, payload)
-            else:
-                self._json(200, payload)
-        except (BrokenPipeError, ConnectionResetError):
-            self._note(choices, sent=False)
-            raise
-        self._note(choices, sent=not is_replaced)
+        with self.serves.sending:
+            try:
+                if body.get("stream"):
+                    self._stream(chat, payload)
+                else:
+                    self._json(200, payload)
+            except (BrokenPipeError, ConnectionResetError):
+                self._note(choices, sent=False)
+                raise
+            self._note(choices, sent=not is_replaced)
 
     def _note(self, choices: Iterable[_Choice], *, sent: bool) -> None:
         for choice in choices:
@@ -389,5 +399,16 @@ def _events(chat: bool, payload: dict[str, Any]) -> Iterator[dict[str, Any] | st
     yield "[DONE]"
 
 
+def main() -> None:
+    server = ModelServer(World.read(Path(sys.argv[1])), Ledger(Path(sys.argv[2])), int(sys.argv[3]))
+
+    def end(*_: object) -> None:
+        server.sending.acquire(timeout=1.0)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    server.serve_forever()
+
+
 if __name__ == "__main__":
-    ModelServer(World.read(Path(sys.argv[1])), Ledger(Path(sys.argv[2])), int(sys.argv[3])).serve_forever()
+    main()
