@@ -287,7 +287,8 @@ def prior_caution(
         listed = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
         text = (
             "outcomes of another run count in the scores (R0), at most those of its first look. In trials per "
-            f"question: {listed}. If a model has changed since, they pull its score towards the earlier one."
+            f"question: {listed}. If a model has changed since, they pull its score towards the earlier one, and its "
+            "comparisons are wrong more often than promised."
         )
         sampling = "".join(f" {sentence}." for sentence in sampling_sentences(prior))
         yield Caution("prior", None, f"{text}{sampling} {_order_alone(models)}")
