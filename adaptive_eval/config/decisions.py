@@ -172,7 +172,8 @@ class StoppingConfig(Section):
     """Largest difference of scores that does not matter: 0.01 or "1%". Models within it are tied; with 0 no tie can be
     certified. Under near_best, a pick is less than `delta` behind (default there: 0.02)."""
     familywise: Literal["none", "holm"] = "none"
-    """holm: `confidence` holds for all comparisons of the run together; none: for each comparison."""
+    """holm: `confidence` holds for all comparisons of the run together, for the objectives best and top_k only for the
+    pick; none: for each comparison."""
     on_alarm: StopOnAlarm = "all"
     """Stop the run after its first look if all answers of every model (all), or of one model (any), are empty,
     identical, unreadable to the grader, or wrong (12 answers at least); and at any time if more than a tenth of a

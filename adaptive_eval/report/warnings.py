@@ -135,6 +135,30 @@ def _has_joined(plan: Plan) -> bool:
     return None in before.models or _has_joined(before.run.plan)
 
 
+def returned_caution(plan: Plan, names: Sequence[str]) -> Iterator[Caution]:
+    """Warn of models that were taken out after looks and came back: their pairs have their whole error once more. A
+    rule without a promise for repeated looks has none."""
+    returned = sorted(_find_returned(plan)) if isinstance(plan.deciding_rule, Extendable) else []
+    if returned:
+        listed = first_few([names[model] for model in returned], NAMED)
+        yield Caution(
+            "returned",
+            None,
+            f"taken out after a look, and put back: {listed}. Comparisons with such a model start anew, so the risk "
+            "that they are wrong may be larger than promised, more so each time that it comes back",
+        )
+
+
+def _find_returned(plan: Plan) -> set[int]:
+    """Models of a plan that came back at a stage, and of which earlier looks had counted trials."""
+    before = plan.before
+    if before is None or not before.verdicts_stand:
+        return set()
+    earlier = _find_returned(before.run.plan)
+    still = {model for model, old_number in enumerate(before.models) if old_number in earlier}
+    return still | {model for model, trials in before.counted.items() if any(trials)}
+
+
 def _date(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
@@ -263,7 +287,8 @@ def prior_caution(
         listed = ", ".join(f"{name} {depth:.3g}" for name, depth in zip(names, depths, strict=True))
         text = (
             "outcomes of another run count in the scores (R0), at most those of its first look. In trials per "
-            f"question: {listed}. If a model has changed since, they pull its score towards the earlier one."
+            f"question: {listed}. If a model has changed since, they pull its score towards the earlier one, and its "
+            "comparisons are wrong more often than promised."
         )
         sampling = "".join(f" {sentence}." for sentence in sampling_sentences(prior))
         yield Caution("prior", None, f"{text}{sampling} {_order_alone(models)}")

@@ -11,7 +11,7 @@ from adaptive_eval.config.pace import choose_optimize, opening_trials
 from adaptive_eval.config.prepare import OWN_RULE, PreparedRun
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.core.entries import Entry, Option
-from adaptive_eval.core.near_best import MARGIN
+from adaptive_eval.core.near_best import MARGIN, NEAR_BEST
 from adaptive_eval.core.optimal import AT_ANY_LOOKS, OPTIMAL
 from adaptive_eval.core.policies import UNRESOLVED_PAIRS, WEIGHTED
 from adaptive_eval.core.registry import OBJECTIVES, POLICIES, RULES
@@ -127,13 +127,16 @@ def promise_in_words(decisions: Mapping[str, object], scale: Scale) -> str | Non
         beside = f", unless the plug-in objective has its own rule{beside}"
     margin, gate = objective_view(decisions).margin, setting(decisions, "objective", "gate")
     promise = rule.in_short or rule.promise
+    familywise = stopping["familywise"] == "holm"
     if rule.correctable and margin is not None:
         promise = CHEAPEST_PROMISE
+    elif rule.correctable and familywise and setting(decisions, "objective", "kind") in NEAR_BEST.only_for:
+        promise = PICK_PROMISE
     elif rule.correctable and gate:
         promise = GATE_PROMISE
     what, wrong = "model" if gate else "comparison", 1.0 - stopping["confidence"]
     text = promise.format(
-        whose=f"for all {what}s together" if stopping["familywise"] == "holm" else f"for each {what}",
+        whose=f"for all {what}s together" if familywise else f"for each {what}",
         wrong=_percent(wrong),
         tie=_percent(2.0 * wrong),
         delta=scale.points(stopping.get("delta") or 0.0),
@@ -143,6 +146,12 @@ def promise_in_words(decisions: Mapping[str, object], scale: Scale) -> str | Non
 
 
 CHEAPEST_PROMISE = "at most {wrong} risk that the model chosen is more than {margin} behind the best"
+PICK_PROMISE = (
+    "at most {wrong} risk that a picked model is worse than one left out, however often you look; it covers the pick, "
+    "not all comparisons together"
+)
+"""That of an objective that picks, with one error for all: only mistakes about the best models share it
+(`objectives`)."""
 GATE_PROMISE = "{whose}: at most {wrong} risk that a PASS or a FAIL is wrong, however often you look"
 
 

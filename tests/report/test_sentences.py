@@ -95,6 +95,19 @@ def test_a_plug_in_that_may_judge_has_no_promise_of_ours_and_nothing_more_is_sai
     assert promise_in_words({"stopping": stopping, "objective": {"kind": "ends:Ends"}}, PERCENT) == f"{ours}{unless}"
 
 
+@pytest.mark.parametrize(("kind", "rule"), [("best", "optimal"), ("top_k", "anytime"), ("ranking", "optimal")])
+def test_one_error_for_all_is_promised_of_a_pick_alone_and_of_all_comparisons_otherwise(kind: str, rule: str) -> None:
+    shared = {"confidence": 0.98, "familywise": "holm", "rule": rule}
+    promise = promise_in_words({"stopping": shared, "objective": {"kind": kind}}, PERCENT)
+    each = promise_in_words({"stopping": {**shared, "familywise": "none"}, "objective": {"kind": kind}}, PERCENT)
+    assert promise is not None and each is not None and each.startswith("for each comparison: at most 2% risk of ")
+    if kind == "ranking":
+        assert promise == each.replace("for each comparison", "for all comparisons together")
+    else:
+        assert promise.startswith("at most 2% risk that a picked model is worse than one left out")
+        assert promise.endswith("it covers the pick, not all comparisons together")
+
+
 APART = PairRow("ada", "bob", "open", 0.1, 0.05, 2.0, 0.97, 2.2, 0.5, 0.8, 30.0, 1.5, None)
 TOGETHER = replace(APART, second="cyd", by_trial=True, variance_by_trial=0.25)
 

@@ -126,6 +126,21 @@ def test_each_change_of_the_horizon_is_reported_and_changes_no_look(site: Site) 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("rule", "warned"), [("optimal", 1), ("published", 0)])
+def test_the_report_warns_of_a_model_that_was_taken_out_and_put_back(site: Site, rule: str, warned: int) -> None:
+    models = [{"name": name, "base_url": site.base_url} for name in MODELS]
+    stopping: dict[str, object] = {"rule": rule}
+    for present, expected in ((models, 0), (models[1:], 0), (models, warned), (models[:2], warned), (models, warned)):
+        ended = site.run(site.write(models=present, trials={"min": 2, "max": 3}, stopping=stopping))
+        assert ended.exit_code in ENDED, ended.stderr
+        assert len(warnings(site, "returned")) == expected
+    for text in warnings(site, "returned"):
+        assert text.startswith("taken out after a look, and put back: ada, cyd. ") and "larger than promised" in text
+    site.run(site.write(models=models, trials={"min": 2, "max": 3}, stopping={**stopping, "confidence": 0.9}))
+    assert not warnings(site, "returned"), "all pairs are judged anew, and another warning says so"
+
+
+@pytest.mark.slow
 def test_the_place_of_the_first_look_stays_when_the_horizon_that_set_it_is_raised(site: Site) -> None:
     """By default it lies at a fifth of `trials.max`, at least at 2 and at most at 4."""
     for max_trials in (6, 20):
