@@ -64,12 +64,9 @@ class RateLimits:
     ) -> None:
         self._sleep = sleep
         self._requests, self._tokens = RateLimit(requests_per_minute, clock), RateLimit(tokens_per_minute, clock)
-        self.unlimited = not (requests_per_minute or tokens_per_minute)
 
     async def wait(self, tokens: float) -> float:
-        """Wait until a request may be sent; returns the tokens it is expected to use, 0 without limits."""
-        if self.unlimited:
-            return 0.0
+        """Wait until a request may be sent; returns the tokens it is expected to use."""
         if (delay := max(self._requests.reserve(1.0), self._tokens.reserve(tokens))) > 0.0:
             await self._sleep(delay)
         return tokens
@@ -162,16 +159,13 @@ class RequestSender:
         traffic.in_flight += 1
         traffic.requests += 1
         request.attempts += 1
-        expected = 0.0
         server_share = self._context.shared_time.enter(replica.url, id(self), now)
         attempt = Attempt(request, replica, now)
         self.replicas.attempts[attempt] = None
         try:
             async with attempt:
-                server = self._servers.known_identity(replica.url)
-                if server is None or not self._pacer.unlimited:
-                    server = server or await self._servers.identify(replica.url)
-                    expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
+                server = await self._servers.identify(replica.url)
+                expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
                 body: Mapping[str, object] = stream_if_several(request.body) if server.llama else request.body
                 attempt.send(self._clock(), bool(body.get("stream")))
                 reply = await self._caller.send(replica.url, body, attempt)
@@ -192,9 +186,7 @@ class RequestSender:
             del self.replicas.attempts[attempt]
             self.replicas.release(replica)
         self._learn(request, answers, reply, attempt, now)
-        used = traffic.count_answers(answers, request.attempts)
-        if expected:
-            self._pacer.correct(expected, used)
+        self._pacer.correct(expected, traffic.count_answers(answers, request.attempts))
         return answers
 
     def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, share: float) -> list[Answer]:

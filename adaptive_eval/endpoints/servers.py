@@ -154,14 +154,9 @@ class IdentifiedServers:
         """Pauses before a refused request is repeated, since one refusal may be an accident."""
         self._caller, self._sampling, self._tiny = caller, sampling, tiny
         self._model = config.model
-        self._servers: dict[str, ServerIdentity] = {}
         self._identifications: dict[str, asyncio.Task[ServerIdentity]] = {}
         self.answer_names = AnswerNames(config.model, caller.redactor, self.note)
         self._notices: dict[Notice, None] = {}
-
-    def known_identity(self, url: str) -> ServerIdentity | None:
-        """The server's identity, or None if it is not yet known."""
-        return self._servers.get(url)
 
     async def identify(self, url: str) -> ServerIdentity:
         """The server's identity; concurrent callers share one identification."""
@@ -172,7 +167,7 @@ class IdentifiedServers:
 
     def forget(self, url: str) -> None:
         """Identify a server again after an outage, since it may be another one."""
-        if self._servers.pop(url, None) is not None:
+        if (task := self._identifications.get(url)) is not None and task.done():
             del self._identifications[url]
 
     def note(self, notice: Notice) -> None:
@@ -194,7 +189,7 @@ class IdentifiedServers:
 
     async def _identify_once(self, url: str) -> ServerIdentity:
         try:
-            server = self._servers[url] = await self._ask(url)
+            server = await self._ask(url)
         except (Failure, ModelNotServed):  # it may serve the model later
             del self._identifications[url]
             raise

@@ -68,7 +68,6 @@ def test_what_was_expected_is_corrected_by_what_was_used() -> None:
 def test_the_later_of_both_limits_holds() -> None:
     clock, waits = Clock(), Waits()
     pacer = RateLimits(60.0, 600.0, clock, waits.sleep)
-    assert not pacer.unlimited
     waits.after(pacer, 50.0)
     assert waits.after(pacer, 1.0) == pytest.approx(5.0)
     clock.now += 100.0
