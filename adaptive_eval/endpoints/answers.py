@@ -61,7 +61,7 @@ _REASONING_ONLY: frozenset[Signal] = frozenset({"empty", "reasoning_only"})
 
 
 class ResponseOrigin(NamedTuple):
-    """Origin of a response: replica, seconds, and number of attempts."""
+    """Origin of a response: fields that all its answers share."""
 
     replica: str
     latency: float
@@ -437,21 +437,17 @@ def _answer(
         text=draft.text,
         finish_reason=draft.finish_reason,
         seed=seed,
-        replica=origin.replica,
-        latency=origin.latency,
         reasoning=draft.reasoning,
         prompt_tokens=prompt_tokens,
         completion_tokens=tokens,
-        ttft=origin.ttft,
-        attempts=origin.attempts,
         completion_bpt=mean_bits(draft.logprobs) if draft.logprobs else None,
         prompt_bpt=mean_bits(draft.prompt_logprobs) if draft.prompt_logprobs else None,
         cached_tokens=cached_tokens,
         signals=text_signals(draft.text, draft.finish_reason, draft.reasoning)
         | (_REFUSAL if draft.refused else frozenset()),
-        concurrent_answers=origin.concurrent_answers,
         slot=draft.slot,
         token_logprobs=draft.token_logprobs,
+        **origin._asdict(),
     )
 
 
@@ -460,16 +456,5 @@ def answers_without_text(
 ) -> list[Answer]:
     """Answers that represent an error: they have only the signal, which is also the finish reason unless `reason` is
     given."""
-    return [
-        Answer(
-            text="",
-            finish_reason=reason or signal,
-            seed=seed,
-            replica=origin.replica,
-            latency=origin.latency,
-            attempts=origin.attempts,
-            signals=frozenset({signal}),
-            concurrent_answers=origin.concurrent_answers,
-        )
-        for seed in seeds
-    ]
+    signals, shared = frozenset({signal}), origin._asdict()
+    return [Answer("", reason or signal, seed, signals=signals, **shared) for seed in seeds]
