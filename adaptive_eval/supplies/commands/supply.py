@@ -129,7 +129,7 @@ class CommandClient:
             needs_score = self._takes_score(question)
             outcome = read_outcome(ended, self._redactor, needs_score=needs_score)
             result = outcome.result
-            if outcome.problem is None and result is not None:
+            if outcome.problem is None:
                 if result.score is not None and not needs_score:
                     kind = getattr(find_grader(self._grader, asked), "kind", "")
                     self._notices["score"] = Notice("unused_score", UNUSED_SCORE.format(kind))
@@ -159,7 +159,7 @@ class CommandClient:
     def _require_usage(self, outcome: CommandOutcome) -> None:
         """Raise `Rejected` if a cap or the objective counts what the command does not report."""
         for name, why in self._counted.items():
-            if getattr(outcome.used, name) is None:
+            if getattr(outcome.result, name) is None:
                 self._traffic.lost += 1
                 raise Rejected(f"its command {UNCOUNTED.format(name, *why)}")
 
@@ -170,7 +170,7 @@ class CommandClient:
         self._traffic.errors["command_failed"] += 1
         self._traffic.last_error = problem
         self._traffic.lost += 1
-        used = outcome.used
+        used = outcome.result
         needed = list(self._counted) or [name for name in ("tokens", "usd") if getattr(used, name) is not None]
         if needed and all(getattr(used, name) is not None for name in needed):
             self._in_vain.append(Answer("", problem, seed, self._replica, outcome.seconds, reasoning=used.line))
