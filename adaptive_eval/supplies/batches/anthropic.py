@@ -10,6 +10,7 @@ Requests are converted from the chat API, and responses to it, so that one reade
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import orjson
 
@@ -75,8 +76,7 @@ class AnthropicBatches:
 
     async def results(self, state: BatchState) -> list[BatchResult]:
         """The lines of the results, from their standard URL: a key is sent to no other address."""
-        lines = await self._wire.lines(f"/messages/batches/{state.id}/results")
-        return [result for line in lines if (result := _result(line)) is not None]
+        return [_result(line) for line in await self._wire.lines(f"/messages/batches/{state.id}/results")]
 
 
 def message_params(body: Mapping[str, object]) -> dict[str, object]:
@@ -139,10 +139,8 @@ def _seconds(value: object) -> float | None:
         return None
 
 
-def _result(line: object) -> BatchResult | None:
-    """Parse one line of the results; None if it names no request."""
-    if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
-        return None
+def _result(line: Mapping[str, Any]) -> BatchResult:
+    """Parse one line of the results."""
     result = line.get("result")
     outcome = result if isinstance(result, dict) else {}
     kind = str(outcome.get("type"))

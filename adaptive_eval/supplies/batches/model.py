@@ -15,7 +15,6 @@ from typing import Any
 
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, Refusal, UnknownFinish, safe_excerpt
-from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats
 from adaptive_eval.machine.events import Answered, Failed, Noted, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
@@ -56,7 +55,8 @@ class ModelBatches(Supply):
     ) -> None:
         self._number, self._model, self._post = number, model, post
         self._on_error, self._is_capped = on_error, is_capped
-        self._traffic = Traffic(has_answered=has_answered)
+        self._traffic = service.wire.traffic
+        self._traffic.has_answered = has_answered
         self._calls = BatchCalls(model.name, service, attempts, now, self._note)
         self._gatherer = BatchGatherer(self._calls, self._encode, self._begin)
         self._batches: dict[str, ServiceBatch] = {}
@@ -172,15 +172,8 @@ class ModelBatches(Supply):
 
     def stats(self, model: int) -> EndpointStats:
         """The traffic with the batch service."""
-        service = self._calls.service
-        return replace(
-            self._traffic.stats(),
-            in_flight=len(self._waiting),
-            requests=self._calls.sent,
-            errors=service.wire.errors,
-            last_error=service.wire.last_error,
-            notices=tuple(service.wire.notices),
-        )
+        notices = tuple(self._calls.service.wire.notices)
+        return replace(self._traffic.stats(), in_flight=len(self._waiting), requests=self._calls.sent, notices=notices)
 
     def _note(self, event: Event) -> None:
         self._post(Noted(note_of(event, {self._model.name: self._number})))

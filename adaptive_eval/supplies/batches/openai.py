@@ -5,7 +5,8 @@ its results and are paid for. Failed requests are in a separate file, in the ord
 https://platform.openai.com/docs/api-reference/batch
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -88,8 +89,7 @@ class OpenAiBatches:
 
     async def results(self, state: BatchState) -> list[BatchResult]:
         """The results of a batch, from its files of answers and of errors."""
-        files = [await self._wire.lines(f"/files/{file}/content") for file in state.files]
-        return parse_results(line for lines in files for line in lines)
+        return [parse_result(line) for file in state.files for line in await self._wire.lines(f"/files/{file}/content")]
 
 
 def list_entries(page: object) -> Sequence[object]:
@@ -103,11 +103,12 @@ def list_entries(page: object) -> Sequence[object]:
 def parse_state(reply: object) -> BatchState:
     """The state in a batch object."""
     batch = require_object(reply, "it")
-    metadata = batch.get("metadata")
+    errors_field, metadata = batch.get("errors"), batch.get("metadata")
     key = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
     file_ids = (batch.get("output_file_id"), batch.get("error_file_id"))
     files = tuple(identifier(file, "that of a file of results") for file in file_ids if file)
-    reason, busy = _trouble(batch)
+    data = errors_field.get("data") if isinstance(errors_field, dict) else None
+    errors = [error for error in data if isinstance(error, dict)] if isinstance(data, list) else []
     word, counts = safe_word(batch.get("status")), batch.get("request_counts")
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
@@ -117,29 +118,13 @@ def parse_state(reply: object) -> BatchState:
         total=parse_count(counts.get("total")) if isinstance(counts, dict) else None,
         created=parse_time(batch.get("created_at")),
         files=files,
-        reason=reason,
-        busy=busy,
+        reason="; ".join(str(error.get("message") or error.get("code")) for error in errors[:3]),
+        busy=any(error.get("code") in _BUSY for error in errors),
     )
 
 
-def _trouble(batch: object) -> tuple[str, bool]:
-    """Why the batch failed as a whole, and whether it may be accepted later."""
-    errors_field = require_object(batch, "it").get("errors")
-    data = errors_field.get("data") if isinstance(errors_field, dict) else None
-    errors = [error for error in data if isinstance(error, dict)] if isinstance(data, list) else []
-    reason = "; ".join(str(error.get("message") or error.get("code")) for error in errors[:3])
-    return reason, any(error.get("code") in _BUSY for error in errors)
-
-
-def parse_results(lines: Iterable[object]) -> list[BatchResult]:
-    """The results that name a request."""
-    return [result for line in lines if (result := parse_result(line)) is not None]
-
-
-def parse_result(line: object) -> BatchResult | None:
-    """Parse one line of a file of results; None if it names no request."""
-    if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
-        return None
+def parse_result(line: Mapping[str, Any]) -> BatchResult:
+    """Parse one line of a file of results."""
     custom_id, response, error_field = line["custom_id"], line.get("response"), line.get("error")
     if isinstance(response, dict) and response.get("status_code") is not None:
         status, body = parse_count(response["status_code"]) or 500, response.get("body")
