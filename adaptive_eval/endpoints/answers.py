@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.endpoints.failures import (
     FAILED,
     FINISHED,
@@ -127,19 +128,16 @@ def _content(choice: dict[str, Any], message: dict[str, Any]) -> object:
 
 def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
     """Log-probabilities by token: chat's `content`, or text completions' `token_logprobs`."""
-    logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, dict):
-        return []
+    logprobs = as_object(choice.get("logprobs"))
     if isinstance(tokens := logprobs.get("content"), list):
-        return [token.get("logprob") for token in tokens if isinstance(token, dict)]
+        return [token.get("logprob") for token in objects_in(tokens)]
     values = logprobs.get("token_logprobs")
     return values if isinstance(values, list) else []
 
 
 def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     """The first token of a chat's reply and its likeliest alternatives, with their log-probabilities."""
-    logprobs = choice.get("logprobs")
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    content = as_object(choice.get("logprobs")).get("content")
     first = content[0] if isinstance(content, list) and content else None
     if not isinstance(first, dict):
         return ()
@@ -157,7 +155,7 @@ def _token_logprobs(choice: dict[str, Any], skipped: int) -> AnswerLogprobs | No
         return None
     logprobs = choice["logprobs"]
     if isinstance(content := logprobs.get("content"), list):
-        texts = [token.get("token") for token in content if isinstance(token, dict)]
+        texts = [token.get("token") for token in objects_in(content)]
     else:
         texts = listed if isinstance(listed := logprobs.get("tokens"), list) else []
     texts = [*texts, *[""] * (len(values) - len(texts))]
@@ -182,11 +180,8 @@ def _is_token(entry: object) -> bool:
 
 def _vllm_prompt_logprobs(payload: dict[str, Any], choice: dict[str, Any]) -> list[object]:
     """vLLM's list of {token id: {"logprob": ...}}, of which the first entry is the prompt's own token."""
-    entries = payload.get("prompt_logprobs") or choice.get("prompt_logprobs")
-    if not isinstance(entries, list):
-        return []
-    tokens = [next(iter(entry.values()), None) for entry in entries if isinstance(entry, dict)]
-    return [token.get("logprob") for token in tokens if isinstance(token, dict)]
+    entries = objects_in(payload.get("prompt_logprobs") or choice.get("prompt_logprobs"))
+    return [token.get("logprob") for token in objects_in([next(iter(entry.values()), None) for entry in entries])]
 
 
 def _split_in_proportion(total: int, weights: Sequence[int]) -> list[int]:
@@ -264,8 +259,7 @@ class AnswerReader:
         if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
             raise no_answer("it has no choices" if not choices else "its choices are not objects")
         choices = _sort_by_index(choices, len(seeds))
-        usage = payload.get("usage")
-        usage = usage if isinstance(usage, dict) else {}
+        usage = as_object(payload.get("usage"))
         prompt_tokens = _count(usage.get("prompt_tokens"))
         drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
         completion = _completion_tokens(drafts, _reported_tokens(usage), "timings" in payload)
@@ -360,7 +354,7 @@ class AnswerReader:
             refused,
             logprobs,
             prompt_logprobs,
-            _reported_tokens(choice["usage"]) if isinstance(choice.get("usage"), dict) else 0,
+            _reported_tokens(as_object(choice.get("usage"))),
             _slot(choice) if self._chat else (),
             token_logprobs,
             not (text or reasoning or tool_calls) and finish_word(finish) not in MAY_BE_NULL,
@@ -386,8 +380,7 @@ class AnswerReader:
 
 def _cached_tokens(usage: dict[str, Any]) -> int:
     """The prompt tokens that were read from a cache, as OpenAI, Anthropic or DeepSeek report them."""
-    details = usage.get("prompt_tokens_details")
-    reported = details.get("cached_tokens") if isinstance(details, dict) else None
+    reported = as_object(usage.get("prompt_tokens_details")).get("cached_tokens")
     fields = (reported, usage.get("cache_read_input_tokens"), usage.get("prompt_cache_hit_tokens"))
     return next((tokens for tokens in map(_count, fields) if tokens), 0)
 
@@ -395,8 +388,7 @@ def _cached_tokens(usage: dict[str, Any]) -> int:
 def _reported_tokens(usage: dict[str, Any]) -> int:
     """The generated tokens by a usage, with reasoning that it may count beside `completion_tokens`."""
     prompt, total = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
-    details = usage.get("completion_tokens_details")
-    reasoning = _count(details.get("reasoning_tokens")) if isinstance(details, dict) else 0
+    reasoning = _count(as_object(usage.get("completion_tokens_details")).get("reasoning_tokens"))
     cached = _cached_tokens(usage)
     whole_prompt = prompt + cached if cached > prompt else prompt  # some servers leave cached tokens out
     return max(_count(usage.get("completion_tokens")), reasoning, total - whole_prompt if prompt else 0)

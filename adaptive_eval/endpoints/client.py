@@ -13,6 +13,7 @@ import orjson
 from yarl import URL
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.endpoints.failures import (
     MAX_READ_CHARS,
     Failure,
@@ -285,13 +286,11 @@ def _make_reply(
 
 def _has_begun(payload: object) -> bool:
     """Whether a response with an error reports tokens, or has a text."""
-    if not isinstance(payload, dict):
-        return False
-    usage, choices = payload.get("usage"), payload.get("choices")
-    if isinstance(usage, dict) and any(isinstance(number, int) and number > 0 for number in usage.values()):
+    response = as_object(payload)
+    if any(isinstance(number, int) and number > 0 for number in as_object(response.get("usage")).values()):
         return True
-    parts = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
-    parts += [part["message"] for part in parts if isinstance(part.get("message"), dict)]
+    parts = objects_in(response.get("choices"))
+    parts += [as_object(part.get("message")) for part in parts]
     return any(part.get(name) for part in parts for name in TEXT_FIELDS)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from adaptive_eval.base.json_objects import objects_in
 from adaptive_eval.endpoints.failures import (
     CUT,
     ENDED,
@@ -64,8 +65,7 @@ def refusal_text(message: dict[str, Any]) -> str:
 
 def _refusing_parts(content: object) -> str:
     """The text of parts of a content that refuse."""
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    texts = (part.get("refusal") for part in parts if part.get("type") == "refusal")
+    texts = (part.get("refusal") for part in objects_in(content) if part.get("type") == "refusal")
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -289,10 +289,7 @@ class StreamReader:
             fields["id"] = event_id
         if "timings" in event:
             fields["timings"] = event["timings"]
-        choices = event.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if not isinstance(choice, dict):
-                continue
+        for choice in objects_in(event.get("choices")):
             if isinstance(index := 0 if choice.get("index") is None else choice["index"], int):
                 self._add_part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice, event_id)
         if isinstance(usage := event.get("usage"), dict):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.base.lists import first_few
 from adaptive_eval.endpoints.client import Caller, Reply
 from adaptive_eval.endpoints.failures import (
@@ -45,12 +46,9 @@ class ServerIdentity(NamedTuple):
     notices: tuple[Notice, ...] = ()
 
 
-def model_entries(reply: Reply) -> Iterator[dict[str, Any]]:
+def model_entries(reply: Reply) -> list[dict[str, Any]]:
     """Entries of the list of models; empty if the server has no list."""
-    data = reply.payload.get("data") if isinstance(reply.payload, dict) else None
-    for entry in data if isinstance(data, list) else []:
-        if isinstance(entry, dict) and "id" in entry:
-            yield entry
+    return [entry for entry in objects_in(as_object(reply.payload).get("data")) if "id" in entry]
 
 
 def _names(entry: dict[str, Any]) -> set[str]:
@@ -60,7 +58,7 @@ def _names(entry: dict[str, Any]) -> set[str]:
 
 def _read_model_name(payload: object) -> str | None:
     """The model name in a response; None if it has none."""
-    name = payload.get("model") if isinstance(payload, dict) else None
+    name = as_object(payload).get("model")
     return name if isinstance(name, str) else None
 
 
@@ -83,9 +81,7 @@ async def _llama_settings(caller: Caller, base_url: str) -> dict[str, Any]:
         props = orjson.loads(await caller.fetch_outside_api(base_url, "/props"))
     except (Failure, orjson.JSONDecodeError):
         props = {}
-    settings = props.get("default_generation_settings") if isinstance(props, dict) else None
-    reported = settings.get("params") if isinstance(settings, dict) else None
-    params = reported if isinstance(reported, dict) else {}
+    params = as_object(as_object(as_object(props).get("default_generation_settings")).get("params"))
     return {key: _number(params.get(key), cut) for key, cut in LLAMA_CUTS.items()}
 
 
@@ -204,7 +200,7 @@ class IdentifiedServers:
             if reply.status >= 300 and reply.status not in NO_LIST_STATUSES:
                 await asyncio.sleep(self._pauses[0])
                 reply = await self._caller.models(url)
-            entries = list(model_entries(reply))
+            entries = model_entries(reply)
         except Failure as failure:
             if failure.kind is FailureKind.UNREACHABLE:
                 raise
