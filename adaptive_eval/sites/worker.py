@@ -9,18 +9,17 @@ import os
 import socket
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adaptive_eval import __version__
-from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
+from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
 from adaptive_eval.endpoints.types import Answer, Endpoint, RetryGate
 from adaptive_eval.graders.pool import GradingPool, grade_or_error
-from adaptive_eval.graders.types import Marks, WorkerSettings, with_marks
+from adaptive_eval.graders.types import WorkerSettings, with_marks
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
@@ -213,9 +212,7 @@ class SiteWorker:
         if (grading := self._grading) is None:
             return answer
         marks = await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)
-        if isinstance(marks, GraderError):
-            return replace(with_marks(answer, Marks({}, None)), marks=None, trouble=marks)
-        return with_marks(answer, Marks(dict(marks.signals), marks.extracted))
+        return with_marks(answer, marks)
 
     def _record_event(self, event: Event) -> None:
         """Record an event of the server."""
