@@ -108,9 +108,15 @@ class ServedPlace:
         """
         endpoint, ended, silence = self.endpoint, self._end_event, self.silence
         assert endpoint is not None
+        scope = CancelScope()
         self.in_flight += 1
         try:
-            return await self._run_while_up(endpoint, ask)
+            async with scope:
+                self._scopes.add(scope)
+                try:
+                    return await ask(endpoint)
+                finally:
+                    self._scopes.discard(scope)
         except Unavailable as error:
             if not silence.done():
                 silence.set_result(str(error))
@@ -123,17 +129,6 @@ class ServedPlace:
             raise
         finally:
             self.in_flight -= 1
-
-    async def _run_while_up(
-        self, endpoint: ServerClient, ask: Callable[[Any], Awaitable[Sequence[Answer]]]
-    ) -> Sequence[Answer]:
-        scope = CancelScope()
-        try:
-            async with scope:
-                self._scopes.add(scope)
-                return await ask(endpoint)
-        finally:
-            self._scopes.discard(scope)
 
 
 class ServedEndpoint:
