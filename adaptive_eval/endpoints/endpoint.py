@@ -99,7 +99,6 @@ class ModelEndpoint:
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = context.clock()
         self._answers_per_request = context.limits.samples_per_request
-        self._started = False
         self._tiny: dict[str, asyncio.Task[bool]] = {}
         """Tiny requests in flight, by URL."""
         self._unanswered: dict[str, int] = {}
@@ -109,9 +108,6 @@ class ModelEndpoint:
 
     async def sample(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
-        if not self._started:
-            self._started = True
-            self._sender.start()
         if len(seeds) <= self._answers_per_request:
             return await self._request(prompt, seeds, retry_gate)
         return await self._request_all(prompt, _groups(seeds, self._answers_per_request), retry_gate)

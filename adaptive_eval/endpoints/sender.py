@@ -127,11 +127,8 @@ class RequestSender:
         oldest_attempt = next((attempt for attempt in self.replicas.attempts if attempt.is_sent), None)
         return 0.0 if oldest_attempt is None else self._clock() - oldest_attempt.sent_at
 
-    def start(self) -> None:
-        """Start to watch replicas and attempts."""
-        self._watching = asyncio.create_task(self._watch())
-
     async def _watch(self) -> None:
+        """Watch replicas and attempts."""
         try:
             while True:
                 now = self._clock()
@@ -151,6 +148,8 @@ class RequestSender:
 
     async def send(self, request: AttemptedRequest) -> list[Answer]:
         """Send a request once."""
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
         traffic = self._traffic
         if traffic.given_up and not self.replicas.has_room:
             raise Unavailable(traffic.given_up)

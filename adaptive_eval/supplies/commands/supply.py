@@ -1,5 +1,6 @@
 """Models that are commands: each trial is a process, which is given the question and prints an answer."""
 
+import asyncio
 import errno
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -134,7 +135,7 @@ class CommandClient:
         """Keep a trial's transcript, if there is one; returns where it is."""
         if path is None:
             return None
-        kept = await self._folders.keep_transcript(folder, path, name)
+        kept = await asyncio.to_thread(self._folders.keep_transcript, folder, path, name)
         if kept is None and self._folders.keeps:
             self._notices["transcript"] = Notice("no_transcript", NO_TRANSCRIPT)
         return kept
