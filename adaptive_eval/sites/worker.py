@@ -17,7 +17,7 @@ from adaptive_eval import __version__
 from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.types import Answer, Endpoint, RetryGate
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, RetryGate
 from adaptive_eval.graders.pool import GradingPool, grade_or_error
 from adaptive_eval.graders.types import WorkerSettings, with_marks
 from adaptive_eval.launch.command import free_ports
@@ -151,7 +151,7 @@ class SiteWorker:
             if number not in self._servers:
                 self._servers[number] = self._open_server(setup)
             place = self._servers[number].served
-            place.earlier_traffic.clear()  # that of earlier turns was reported then
+            place.earlier_traffic = EndpointStats()  # that of earlier turns was reported then
             self._endpoint = ServedEndpoint(self._sample, [place], answered_before=setup.has_answered)
             await self._host.load(number, self._record_event)
         except (AdaptiveEvalError, OSError) as error:
