@@ -13,6 +13,7 @@ Some servers report reasoning beside `completion_tokens`: the most that `usage` 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -201,29 +202,25 @@ def _split_in_proportion(total: int, weights: Sequence[int]) -> list[int]:
 class _Draft(NamedTuple):
     """A choice before its share of tokens is known."""
 
-    text: str
-    reasoning: str | None
-    finish_reason: str
-    refused: bool
-    logprobs: list[object]
-    prompt_logprobs: list[object]
+    answer: Answer
+    """All but its tokens."""
+    logprobs: int
+    """Number of its log-probabilities."""
     tokens: int
     """From the choice's own usage; 0 without one."""
-    slot: tuple[tuple[str, float], ...] = ()
-    token_logprobs: AnswerLogprobs | None = None
-    is_blank: bool = False
+    is_blank: bool
     """Whether it ended by itself, without text, reasoning or a tool call."""
-    is_null: bool = False
+    is_null: bool
     """Whether the server returned null as its text."""
 
     @property
     def size(self) -> int:
-        return len(self.text) + len(self.reasoning or "")
+        return len(self.answer.text) + len(self.answer.reasoning or "")
 
     @property
     def length(self) -> int:
         """Length in bytes."""
-        return _bytes(self.text) + _bytes(self.reasoning or "")
+        return _bytes(self.answer.text) + _bytes(self.answer.reasoning or "")
 
 
 class AnswerReader:
@@ -261,7 +258,8 @@ class AnswerReader:
         choices = _sort_by_index(choices, len(seeds))
         usage = as_object(payload.get("usage"))
         prompt_tokens = _count(usage.get("prompt_tokens"))
-        drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
+        asked = (prompt, prompt_tokens, origin)
+        drafts = [self._draft(payload, choice, seed, *asked) for choice, seed in zip(choices, seeds, strict=False)]
         completion = _completion_tokens(drafts, _reported_tokens(usage), "timings" in payload)
         reports_none = usage.get("completion_tokens") == 0 < prompt_tokens
         self._reports_no_tokens |= reports_none and any(draft.size for draft in drafts)
@@ -274,10 +272,8 @@ class AnswerReader:
         prompts = _split_in_proportion(counted, [1] * len(drafts))
         from_cache = _split_in_proportion(cached if cached <= counted else 0, [1] * len(drafts))
         return [
-            _answer(draft, seed, tokens, share, cached_share, origin)
-            for draft, seed, tokens, share, cached_share in zip(
-                drafts, seeds, completion, prompts, from_cache, strict=False
-            )
+            replace(draft.answer, completion_tokens=tokens, prompt_tokens=share, cached_tokens=cached_share)
+            for draft, tokens, share, cached_share in zip(drafts, completion, prompts, from_cache, strict=True)
         ]
 
     def _plausible_counts(self, reported: list[int], drafts: list[_Draft]) -> list[int]:
@@ -309,7 +305,7 @@ class AnswerReader:
             return tokens
         return (
             self._max_answer_tokens
-            if signals_of_finish(draft.finish_reason) & {"truncated"}
+            if signals_of_finish(draft.answer.finish_reason) & {"truncated"}
             else min(tokens, self._max_answer_tokens)
         )
 
@@ -327,7 +323,15 @@ class AnswerReader:
             return estimated_tokens(length)
         return reported
 
-    def _draft(self, payload: dict[str, Any], choice: dict[str, Any], prompt: Prompt, prompt_tokens: int) -> _Draft:
+    def _draft(
+        self,
+        payload: dict[str, Any],
+        choice: dict[str, Any],
+        seed: int,
+        prompt: Prompt,
+        prompt_tokens: int,
+        origin: ResponseOrigin,
+    ) -> _Draft:
         logprobs = _completion_logprobs(choice)
         prompt_logprobs: list[object] = []
         echoed_tokens = prompt_tokens if self._prompt_logprobs == "echo" else 0
@@ -347,19 +351,22 @@ class AnswerReader:
                 text = text.removeprefix(prompt.text or "")
                 prompt_logprobs, logprobs = logprobs[:prompt_tokens], logprobs[prompt_tokens:]
         finish, tool_calls = self._finish(choice), message.get("tool_calls") or message.get("function_call")
-        return _Draft(
-            text,
-            reasoning if isinstance(reasoning, str) else None,
-            finish,
-            refused,
-            logprobs,
-            prompt_logprobs,
-            _reported_tokens(as_object(choice.get("usage"))),
-            _slot(choice) if self._chat else (),
-            token_logprobs,
-            not (text or reasoning or tool_calls) and finish_word(finish) not in MAY_BE_NULL,
-            self._chat and message.get("content") is None,
+        is_blank = not (text or reasoning or tool_calls) and finish_word(finish) not in MAY_BE_NULL
+        is_null = self._chat and message.get("content") is None
+        reasoning = reasoning if isinstance(reasoning, str) else None
+        answer = Answer(
+            text=text,
+            finish_reason=finish,
+            seed=seed,
+            reasoning=reasoning,
+            completion_bpt=mean_bits(logprobs) if logprobs else None,
+            prompt_bpt=mean_bits(prompt_logprobs) if prompt_logprobs else None,
+            signals=text_signals(text, finish, reasoning) | (_REFUSAL if refused else frozenset()),
+            slot=_slot(choice) if self._chat else (),
+            token_logprobs=token_logprobs,
+            **origin._asdict(),
         )
+        return _Draft(answer, len(logprobs), _reported_tokens(as_object(choice.get("usage"))), is_blank, is_null)
 
     def _finish(self, choice: dict[str, Any]) -> str:
         """Why a choice finished; raises if it did not, or does not say."""
@@ -397,11 +404,11 @@ def _reported_tokens(usage: dict[str, Any]) -> int:
 def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bool) -> list[int]:
     """Each choice's tokens: from its own usage or log-probabilities, else its share of the usage by length."""
     if reported and len(drafts) == 1:  # log-probabilities may leave out its reasoning
-        return [reported if usage_covers_one else max(reported, len(drafts[0].logprobs))]
+        return [reported if usage_covers_one else max(reported, drafts[0].logprobs)]
     if usage_covers_one and all(draft.tokens for draft in drafts):
         return [draft.tokens for draft in drafts]
     if all(draft.logprobs for draft in drafts):
-        return [len(draft.logprobs) for draft in drafts]
+        return [draft.logprobs for draft in drafts]
     with_text = [draft.size for draft in drafts if draft.size]
     # a tool call or a filtered answer has tokens without a text: as many as the others, for all that is known
     usual = -(-sum(with_text) // max(len(with_text), 1))
@@ -420,27 +427,6 @@ def text_signals(
     if text.strip() or used_tools:
         return signals
     return signals | (_REASONING_ONLY if not signals and reasoning and reasoning.strip() else _EMPTY)
-
-
-def _answer(
-    draft: _Draft, seed: int, tokens: int, prompt_tokens: int, cached_tokens: int, origin: ResponseOrigin
-) -> Answer:
-    return Answer(
-        text=draft.text,
-        finish_reason=draft.finish_reason,
-        seed=seed,
-        reasoning=draft.reasoning,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=tokens,
-        completion_bpt=mean_bits(draft.logprobs) if draft.logprobs else None,
-        prompt_bpt=mean_bits(draft.prompt_logprobs) if draft.prompt_logprobs else None,
-        cached_tokens=cached_tokens,
-        signals=text_signals(draft.text, draft.finish_reason, draft.reasoning)
-        | (_REFUSAL if draft.refused else frozenset()),
-        slot=draft.slot,
-        token_logprobs=draft.token_logprobs,
-        **origin._asdict(),
-    )
 
 
 def answers_without_text(
