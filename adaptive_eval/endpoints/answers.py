@@ -14,6 +14,7 @@ Some servers report reasoning beside `completion_tokens`: the most that `usage` 
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -26,12 +27,13 @@ from adaptive_eval.endpoints.failures import (
     Failure,
     FailureKind,
     UnknownFinish,
+    error_signal,
     finish_reason_option,
     finish_word,
     safe_excerpt,
     signals_of_finish,
 )
-from adaptive_eval.endpoints.parsing import content_text, no_answer, refusal_text
+from adaptive_eval.endpoints.parsing import Reply, content_text, no_answer, refusal_text
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import (
     ABSURD_TOKENS,
@@ -232,17 +234,32 @@ class AnswerReader:
         sampling: Sampling,
         redactor: Redactor,
         note: Callable[[Notice], None],
+        unauthorized: str = "",
     ) -> None:
-        """`redactor` is for messages; `note` receives notices of implausible counts."""
+        """`redactor` is for messages; `note` receives notices of implausible counts; `unauthorized` says what to do
+        after a 401."""
         self._keep_tokens = sampling.logprobs == KEEP_TOKENS
         self._max_answer_tokens = sampling.longest_answer
         self._note = note
         self._redactor = redactor
+        limit = sampling.max_tokens
+        self._error_signal = partial(error_signal, max_tokens=limit, redactor=redactor, unauthorized=unauthorized)
         self._chat = config.api == "chat"
         self._prompt_logprobs = config.prompt_logprobs
         self._reports_no_tokens = False
         """Whether the server has reported no tokens for an answer with a text."""
         self._finished = FINISHED | {finish_word(reason) for reason in config.finish_reasons}
+
+    def read(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
+        """The answers for the first seeds; raises `Failure` or `Rejected` if the reply has none."""
+        if reply.status == 200:
+            return self.answers(reply.payload, prompt, seeds, origin)
+        try:
+            signal = self._error_signal(reply.status, reply.body, reply.headers)
+        except Failure as failure:
+            failure.may_have_cost |= reply.has_begun
+            raise
+        return answers_without_text(signal, seeds, origin)
 
     def answers(self, payload: object, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds, one for each choice; the caller checks whether there are enough.

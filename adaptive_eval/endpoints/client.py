@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter  # the loop's time may have a resolution of milliseconds
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
@@ -23,7 +22,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     web_page,
 )
-from adaptive_eval.endpoints.parsing import TEXT_FIELDS, StreamReader, is_comment, parse_server_json
+from adaptive_eval.endpoints.parsing import TEXT_FIELDS, Reply, StreamReader, is_comment, parse_server_json
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, direct_transport
@@ -42,21 +41,6 @@ from adaptive_eval.endpoints.wire import ANY_BODY, PATHS, longest_response
 
 PROBE_SECONDS = CONNECT_SECONDS
 """Limit on the time of a request that is not for answers."""
-
-
-class Reply(NamedTuple):
-    """A server's reply to one request."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    """The error with its headers, unless the status is 200."""
-    payload: object
-    """The decoded response if the status is 200, which stands for any success."""
-    latency: float
-    ttft: float | None
-    has_begun: bool = False
-    """Whether an error ended an answer that had begun, with text or with usage."""
 
 
 def is_success(status: int) -> bool:

@@ -10,9 +10,9 @@ of that name, as `error` in an event or in one of its choices, or as a field of 
 
 import json
 from codecs import BOM_UTF8
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -36,6 +36,21 @@ TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "r
 """Fields of an event that hold a piece of text."""
 LOGPROB_FIELDS = ("content", "token_logprobs", "tokens")
 """Lists of log-probabilities that go on with each event: a chat's, and those of a text completion with its tokens."""
+
+
+class Reply(NamedTuple):
+    """A server's reply to one request."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    """The error with its headers, unless the status is 200."""
+    payload: object
+    """The decoded response if the status is 200, which stands for any success."""
+    latency: float
+    ttft: float | None
+    has_begun: bool = False
+    """Whether an error ended an answer that had begun, with text or with usage."""
 
 
 def no_answer(problem: str) -> Failure:

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 
 from adaptive_eval.base.errors import Rejected, Unavailable
-from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
-from adaptive_eval.endpoints.client import Reply
+from adaptive_eval.endpoints.answers import ResponseOrigin
 from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import (
     HANDLING,
@@ -16,15 +15,15 @@ from adaptive_eval.endpoints.failures import (
     Refusal,
     Refused,
     UnknownFinish,
-    error_signal,
 )
 from adaptive_eval.endpoints.late import LateRequests
+from adaptive_eval.endpoints.parsing import Reply
 from adaptive_eval.endpoints.replica import Replica
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
 from adaptive_eval.endpoints.retry import believed_wait
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
-from adaptive_eval.endpoints.types import Answer, Notice, Prompt
+from adaptive_eval.endpoints.types import Answer, Notice
 from adaptive_eval.endpoints.wire import stream_if_several, unstreamed
 
 
@@ -76,39 +75,11 @@ class RateLimits:
         self._tokens.correct(used - expected)
 
 
-class ReplyReader:
-    """Reads the replies to one model's requests."""
-
-    def __init__(self, context: EndpointContext) -> None:
-        self._caller, self._servers = context.caller, context.servers
-        self._max_tokens = context.sampling.max_tokens
-        self._answers = AnswerReader(context.config, context.sampling, context.caller.redactor, context.servers.note)
-
-    def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
-        """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
-        if reply.status == 200:
-            self._servers.answer_names.check(reply.payload)
-            return self._answers.answers(reply.payload, prompt, seeds, origin)
-        try:
-            signal = error_signal(
-                reply.status,
-                reply.body,
-                reply.headers,
-                max_tokens=self._max_tokens,
-                redactor=self._caller.redactor,
-                unauthorized=self._caller.unauthorized,
-            )
-        except Failure as failure:
-            failure.may_have_cost |= reply.has_begun
-            raise
-        return answers_without_text(signal, seeds, origin)
-
-
 class RequestSender:
     """Sends one model's requests, one attempt at a time, and updates its state from the outcomes."""
 
-    def __init__(self, context: EndpointContext, replies: ReplyReader) -> None:
-        self._context, self._replies = context, replies
+    def __init__(self, context: EndpointContext) -> None:
+        self._context = context
         self._caller, self._servers = context.caller, context.servers
         self._traffic, self._clock = context.traffic, context.clock
         self.streaming: bool | None = context.config.stream
@@ -194,8 +165,9 @@ class RequestSender:
         origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, concurrent_answers)
         if reply.status == 200:
             self._ids.require_new(replica.url, reply.payload, request)
+            self._servers.answer_names.check(reply.payload)
         try:
-            return self._replies.answers(reply, request.prompt, request.seeds, origin)
+            return self._context.reader.read(reply, request.prompt, request.seeds, origin)
         except UnknownFinish as unknown:
             if self._traffic.has_answered:  # other answers have a known finish reason
                 raise Failure(FailureKind.BAD_RESPONSE, unknown.among_others) from None

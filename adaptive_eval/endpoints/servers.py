@@ -14,7 +14,7 @@ import orjson
 
 from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.base.lists import first_few
-from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.failures import (
     Failure,
     FailureKind,
@@ -24,6 +24,7 @@ from adaptive_eval.endpoints.failures import (
     error_signal,
     safe_excerpt,
 )
+from adaptive_eval.endpoints.parsing import Reply
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
