@@ -23,7 +23,7 @@ from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
 from adaptive_eval.endpoints.retry import believed_wait
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
-from adaptive_eval.endpoints.types import Answer, Notice
+from adaptive_eval.endpoints.types import Answer, ModelLimits, Notice
 from adaptive_eval.endpoints.wire import stream_if_several, unstreamed
 
 
@@ -55,14 +55,11 @@ class RateLimits:
     """One model's limits on requests and on tokens; a request waits for the later of the two."""
 
     def __init__(
-        self,
-        requests_per_minute: float | None,
-        tokens_per_minute: float | None,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
+        self, limits: ModelLimits, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
         self._sleep = sleep
-        self._requests, self._tokens = RateLimit(requests_per_minute, clock), RateLimit(tokens_per_minute, clock)
+        self._requests = RateLimit(limits.requests_per_minute, clock)
+        self._tokens = RateLimit(limits.tokens_per_minute, clock)
 
     async def wait(self, tokens: float) -> float:
         """Wait until a request may be sent; returns the tokens it is expected to use."""
@@ -88,8 +85,7 @@ class RequestSender:
         self.replicas = ReplicaSet(context)
         self._ids = ResponseIds(context.servers.note, context.settings.refusals if context.independent else None)
         self._late = LateRequests(context, self.replicas, self._stream)
-        limits = context.limits
-        self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, context.clock, context.sleep)
+        self._pacer = RateLimits(context.limits, context.clock, context.sleep)
         self._watching: asyncio.Task[None] | None = None
 
     @property

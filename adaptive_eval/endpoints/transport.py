@@ -21,12 +21,7 @@ import httpx2
 from aiohttp.http_exceptions import ContentEncodingError, ContentLengthError, HttpProcessingError, TransferEncodingError
 from yarl import URL
 
-from adaptive_eval.endpoints.connection import (
-    MAX_FRAMING_BYTES,
-    PARSE_CHUNK_BYTES,
-    Connector,
-    StaleConnection,
-)
+from adaptive_eval.endpoints.connection import MAX_FRAMING_BYTES, PARSE_CHUNK_BYTES, Connector, StaleConnection
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.wire import MAX_BODY
 

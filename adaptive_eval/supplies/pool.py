@@ -131,7 +131,7 @@ class ServerPool:
             return None
         circle = _circle(place.host.models, place.model)
         elsewhere = {other.model for other in self._places if other is not place}
-        return self._choose(self._candidates(place, circle, demand), elsewhere, demand)
+        return self._choose(self._candidates(place, circle, demand), elsewhere, demand, Counter())
 
     def _candidates(self, place: _Place, models: Iterable[int], demand: Mapping[int, Demand]) -> list[int]:
         """Those of these models that are needed, and whose server did not fail at this place."""
@@ -295,24 +295,18 @@ class ServerPool:
         models: Sequence[int],
         elsewhere: Collection[int | None],
         demand: Mapping[int, Demand],
-        starting: Counter[int] | None = None,
+        starting: Counter[int],
     ) -> int | None:
         """The first model that is served nowhere else, or else the first with enough work for one more server.
 
         `starting` counts servers that are about to start.
         """
+
+        def has_more_work(model: int) -> bool:
+            return demand[model].waiting >= (starting[model] + 1) * self._models[model].capacity
+
         new = next((model for model in models if model not in elsewhere), None)
-        if new is not None:
-            return new
-        starting = starting or Counter()
-        return next(
-            (
-                model
-                for model in models
-                if demand[model].waiting >= (starting[model] + 1) * self._models[model].capacity
-            ),
-            None,
-        )
+        return new if new is not None else next(filter(has_more_work, models), None)
 
 
 def _all_settled(place: _Place, demand: Mapping[int, Demand]) -> bool:
