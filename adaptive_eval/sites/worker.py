@@ -40,7 +40,7 @@ from adaptive_eval.sites.messages import (
     SiteReport,
     SiteRequest,
     SiteSetup,
-    encode_error,
+    sent_error,
 )
 from adaptive_eval.supplies.launched import ServerOpener, require_programs
 from adaptive_eval.supplies.opening import file_name, within_open_files
@@ -197,7 +197,7 @@ class SiteWorker:
         try:
             answers = await self._endpoint.ask(request, retry_gate)
         except EndpointError as error:
-            self._reply(SiteReply(request.number, error=encode_error(error)))
+            self._reply(SiteReply(request.number, error=sent_error(error)))
             return
         self._reply(SiteReply(request.number, tuple([await self._grade(answer, question) for answer in answers])))
 
@@ -238,7 +238,7 @@ class SiteWorker:
         self._tasks.pop(request.number, None)
         self._permits.forget(request.number)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._reply(SiteReply(request.number, error=(LaunchFailed.__name__, f"its site is broken: {error!r}")))
+            self._reply(SiteReply(request.number, error=LaunchFailed(f"its site is broken: {error!r}")))
 
     async def _cancel_requests(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
