@@ -19,15 +19,7 @@ from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Refusal
-from adaptive_eval.endpoints.types import (
-    Answer,
-    Endpoint,
-    EndpointStats,
-    Limits,
-    Notice,
-    RetryGate,
-    summed_stats,
-)
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Limits, Notice, RetryGate, summed_stats
 from adaptive_eval.graders.asked import AskedGrader, GraderReply, Vote, usage_signals
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.pool import Grading, GradingPool, make_grade

@@ -14,14 +14,7 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from adaptive_eval.base.errors import (
-    Copied,
-    EndpointError,
-    LaunchFailed,
-    Rejected,
-    RetryNotAllowed,
-    Unavailable,
-)
+from adaptive_eval.base.errors import Copied, EndpointError, LaunchFailed, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt
 from adaptive_eval.graders.registry import GraderConfig

@@ -16,14 +16,7 @@ import orjson
 
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.client import RequestHeaders, converted_failures
-from adaptive_eval.endpoints.failures import (
-    MAX_READ_CHARS,
-    Failure,
-    FailureKind,
-    Refusal,
-    error_signal,
-    safe_excerpt,
-)
+from adaptive_eval.endpoints.failures import MAX_READ_CHARS, Failure, FailureKind, Refusal, error_signal, safe_excerpt
 from adaptive_eval.endpoints.parsing import parse_server_json
 from adaptive_eval.endpoints.retry import Retries, believed_wait
 from adaptive_eval.endpoints.server_access import ServerAccess
