@@ -9,6 +9,7 @@ from live_runs import small_world
 
 from adaptive_eval.endpoints.failures import Refusal, error_signal
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR
+from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import (
     EndpointConfig,
     Message,
@@ -58,8 +59,7 @@ class DirectWire:
         self._service = service
         self.redactor = EMPTY_REDACTOR
         self.notices: dict[Notice, None] = {}
-        self.errors: dict[str, int] = {}
-        self.last_error = ""
+        self.traffic = Traffic()
         self.closed = False
 
     def note(self, notice: Notice) -> None:

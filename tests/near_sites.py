@@ -9,7 +9,7 @@ from patient_time import until
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.sites.host import PlaceWait
+from adaptive_eval.sites.host import ReportMissing, SiteGroup
 from adaptive_eval.sites.messages import (
     SiteBegun,
     SiteData,
@@ -87,10 +87,10 @@ class NearCluster:
     def _here(self) -> int:
         return sum(not site.gone for _, site in self.placed)
 
-    async def place(self, name: str, resources: dict[str, float], awaited: PlaceWait) -> tuple[NearSite, SiteFacts]:
+    async def place(self, name: str, group: SiteGroup, report_missing: ReportMissing) -> tuple[NearSite, SiteFacts]:
         life = self.lives.pop(0) if self.lives else None
         if life == "nowhere":
-            awaited.report_missing("GPU 8", "the cluster has none")
+            report_missing("GPU 8", "the cluster has none")
             raise LaunchFailed("no place with GPU 8 was had")
         assert life is None or isinstance(life, int)
         await until(lambda: self._here < self.room)

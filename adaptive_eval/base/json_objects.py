@@ -1,4 +1,4 @@
-"""Objects of JSON in which a key stands twice: of two values, parsers drop one without a word."""
+"""Objects in the JSON of others: values may have any type, and parsers drop one of two with the same key."""
 
 from typing import Any
 
@@ -17,3 +17,13 @@ def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise RepeatedKey(name)
             seen.add(name)
     return parsed
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: object) -> list[dict[str, Any]]:
+    """The objects in a value, which should be a list of them."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

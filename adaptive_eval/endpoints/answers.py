@@ -13,9 +13,12 @@ Some servers report reasoning beside `completion_tokens`: the most that `usage` 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.endpoints.failures import (
     FAILED,
     FINISHED,
@@ -24,12 +27,13 @@ from adaptive_eval.endpoints.failures import (
     Failure,
     FailureKind,
     UnknownFinish,
+    error_signal,
     finish_reason_option,
     finish_word,
     safe_excerpt,
     signals_of_finish,
 )
-from adaptive_eval.endpoints.parsing import content_text, no_answer, refusal_text
+from adaptive_eval.endpoints.parsing import Reply, content_text, no_answer, refusal_text
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.types import (
     ABSURD_TOKENS,
@@ -61,7 +65,7 @@ _REASONING_ONLY: frozenset[Signal] = frozenset({"empty", "reasoning_only"})
 
 
 class ResponseOrigin(NamedTuple):
-    """Origin of a response: replica, seconds, and number of attempts."""
+    """Origin of a response: fields that all its answers share."""
 
     replica: str
     latency: float
@@ -127,19 +131,16 @@ def _content(choice: dict[str, Any], message: dict[str, Any]) -> object:
 
 def _completion_logprobs(choice: dict[str, Any]) -> list[object]:
     """Log-probabilities by token: chat's `content`, or text completions' `token_logprobs`."""
-    logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, dict):
-        return []
+    logprobs = as_object(choice.get("logprobs"))
     if isinstance(tokens := logprobs.get("content"), list):
-        return [token.get("logprob") for token in tokens if isinstance(token, dict)]
+        return [token.get("logprob") for token in objects_in(tokens)]
     values = logprobs.get("token_logprobs")
     return values if isinstance(values, list) else []
 
 
 def _slot(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     """The first token of a chat's reply and its likeliest alternatives, with their log-probabilities."""
-    logprobs = choice.get("logprobs")
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    content = as_object(choice.get("logprobs")).get("content")
     first = content[0] if isinstance(content, list) and content else None
     if not isinstance(first, dict):
         return ()
@@ -157,7 +158,7 @@ def _token_logprobs(choice: dict[str, Any], skipped: int) -> AnswerLogprobs | No
         return None
     logprobs = choice["logprobs"]
     if isinstance(content := logprobs.get("content"), list):
-        texts = [token.get("token") for token in content if isinstance(token, dict)]
+        texts = [token.get("token") for token in objects_in(content)]
     else:
         texts = listed if isinstance(listed := logprobs.get("tokens"), list) else []
     texts = [*texts, *[""] * (len(values) - len(texts))]
@@ -182,11 +183,8 @@ def _is_token(entry: object) -> bool:
 
 def _vllm_prompt_logprobs(payload: dict[str, Any], choice: dict[str, Any]) -> list[object]:
     """vLLM's list of {token id: {"logprob": ...}}, of which the first entry is the prompt's own token."""
-    entries = payload.get("prompt_logprobs") or choice.get("prompt_logprobs")
-    if not isinstance(entries, list):
-        return []
-    tokens = [next(iter(entry.values()), None) for entry in entries if isinstance(entry, dict)]
-    return [token.get("logprob") for token in tokens if isinstance(token, dict)]
+    entries = objects_in(payload.get("prompt_logprobs") or choice.get("prompt_logprobs"))
+    return [token.get("logprob") for token in objects_in([next(iter(entry.values()), None) for entry in entries])]
 
 
 def _split_in_proportion(total: int, weights: Sequence[int]) -> list[int]:
@@ -206,29 +204,25 @@ def _split_in_proportion(total: int, weights: Sequence[int]) -> list[int]:
 class _Draft(NamedTuple):
     """A choice before its share of tokens is known."""
 
-    text: str
-    reasoning: str | None
-    finish_reason: str
-    refused: bool
-    logprobs: list[object]
-    prompt_logprobs: list[object]
+    answer: Answer
+    """All but its tokens."""
+    logprobs: int
+    """Number of its log-probabilities."""
     tokens: int
     """From the choice's own usage; 0 without one."""
-    slot: tuple[tuple[str, float], ...] = ()
-    token_logprobs: AnswerLogprobs | None = None
-    is_blank: bool = False
+    is_blank: bool
     """Whether it ended by itself, without text, reasoning or a tool call."""
-    is_null: bool = False
+    is_null: bool
     """Whether the server returned null as its text."""
 
     @property
     def size(self) -> int:
-        return len(self.text) + len(self.reasoning or "")
+        return len(self.answer.text) + len(self.answer.reasoning or "")
 
     @property
     def length(self) -> int:
         """Length in bytes."""
-        return _bytes(self.text) + _bytes(self.reasoning or "")
+        return _bytes(self.answer.text) + _bytes(self.answer.reasoning or "")
 
 
 class AnswerReader:
@@ -240,17 +234,32 @@ class AnswerReader:
         sampling: Sampling,
         redactor: Redactor,
         note: Callable[[Notice], None],
+        unauthorized: str = "",
     ) -> None:
-        """`redactor` is for messages; `note` receives notices of implausible counts."""
+        """`redactor` is for messages; `note` receives notices of implausible counts; `unauthorized` says what to do
+        after a 401."""
         self._keep_tokens = sampling.logprobs == KEEP_TOKENS
         self._max_answer_tokens = sampling.longest_answer
         self._note = note
         self._redactor = redactor
+        limit = sampling.max_tokens
+        self._error_signal = partial(error_signal, max_tokens=limit, redactor=redactor, unauthorized=unauthorized)
         self._chat = config.api == "chat"
         self._prompt_logprobs = config.prompt_logprobs
         self._reports_no_tokens = False
         """Whether the server has reported no tokens for an answer with a text."""
         self._finished = FINISHED | {finish_word(reason) for reason in config.finish_reasons}
+
+    def read(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
+        """The answers for the first seeds; raises `Failure` or `Rejected` if the reply has none."""
+        if reply.status == 200:
+            return self.answers(reply.payload, prompt, seeds, origin)
+        try:
+            signal = self._error_signal(reply.status, reply.body, reply.headers)
+        except Failure as failure:
+            failure.may_have_cost |= reply.has_begun
+            raise
+        return answers_without_text(signal, seeds, origin)
 
     def answers(self, payload: object, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
         """The answers for the first seeds, one for each choice; the caller checks whether there are enough.
@@ -264,10 +273,10 @@ class AnswerReader:
         if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
             raise no_answer("it has no choices" if not choices else "its choices are not objects")
         choices = _sort_by_index(choices, len(seeds))
-        usage = payload.get("usage")
-        usage = usage if isinstance(usage, dict) else {}
+        usage = as_object(payload.get("usage"))
         prompt_tokens = _count(usage.get("prompt_tokens"))
-        drafts = [self._draft(payload, choice, prompt, prompt_tokens) for choice in choices]
+        asked = (prompt, prompt_tokens, origin)
+        drafts = [self._draft(payload, choice, seed, *asked) for choice, seed in zip(choices, seeds, strict=False)]
         completion = _completion_tokens(drafts, _reported_tokens(usage), "timings" in payload)
         reports_none = usage.get("completion_tokens") == 0 < prompt_tokens
         self._reports_no_tokens |= reports_none and any(draft.size for draft in drafts)
@@ -280,10 +289,8 @@ class AnswerReader:
         prompts = _split_in_proportion(counted, [1] * len(drafts))
         from_cache = _split_in_proportion(cached if cached <= counted else 0, [1] * len(drafts))
         return [
-            _answer(draft, seed, tokens, share, cached_share, origin)
-            for draft, seed, tokens, share, cached_share in zip(
-                drafts, seeds, completion, prompts, from_cache, strict=False
-            )
+            replace(draft.answer, completion_tokens=tokens, prompt_tokens=share, cached_tokens=cached_share)
+            for draft, tokens, share, cached_share in zip(drafts, completion, prompts, from_cache, strict=True)
         ]
 
     def _plausible_counts(self, reported: list[int], drafts: list[_Draft]) -> list[int]:
@@ -315,7 +322,7 @@ class AnswerReader:
             return tokens
         return (
             self._max_answer_tokens
-            if signals_of_finish(draft.finish_reason) & {"truncated"}
+            if signals_of_finish(draft.answer.finish_reason) & {"truncated"}
             else min(tokens, self._max_answer_tokens)
         )
 
@@ -333,7 +340,15 @@ class AnswerReader:
             return estimated_tokens(length)
         return reported
 
-    def _draft(self, payload: dict[str, Any], choice: dict[str, Any], prompt: Prompt, prompt_tokens: int) -> _Draft:
+    def _draft(
+        self,
+        payload: dict[str, Any],
+        choice: dict[str, Any],
+        seed: int,
+        prompt: Prompt,
+        prompt_tokens: int,
+        origin: ResponseOrigin,
+    ) -> _Draft:
         logprobs = _completion_logprobs(choice)
         prompt_logprobs: list[object] = []
         echoed_tokens = prompt_tokens if self._prompt_logprobs == "echo" else 0
@@ -353,19 +368,22 @@ class AnswerReader:
                 text = text.removeprefix(prompt.text or "")
                 prompt_logprobs, logprobs = logprobs[:prompt_tokens], logprobs[prompt_tokens:]
         finish, tool_calls = self._finish(choice), message.get("tool_calls") or message.get("function_call")
-        return _Draft(
-            text,
-            reasoning if isinstance(reasoning, str) else None,
-            finish,
-            refused,
-            logprobs,
-            prompt_logprobs,
-            _reported_tokens(choice["usage"]) if isinstance(choice.get("usage"), dict) else 0,
-            _slot(choice) if self._chat else (),
-            token_logprobs,
-            not (text or reasoning or tool_calls) and finish_word(finish) not in MAY_BE_NULL,
-            self._chat and message.get("content") is None,
+        is_blank = not (text or reasoning or tool_calls) and finish_word(finish) not in MAY_BE_NULL
+        is_null = self._chat and message.get("content") is None
+        reasoning = reasoning if isinstance(reasoning, str) else None
+        answer = Answer(
+            text=text,
+            finish_reason=finish,
+            seed=seed,
+            reasoning=reasoning,
+            completion_bpt=mean_bits(logprobs) if logprobs else None,
+            prompt_bpt=mean_bits(prompt_logprobs) if prompt_logprobs else None,
+            signals=text_signals(text, finish, reasoning) | (_REFUSAL if refused else frozenset()),
+            slot=_slot(choice) if self._chat else (),
+            token_logprobs=token_logprobs,
+            **origin._asdict(),
         )
+        return _Draft(answer, len(logprobs), _reported_tokens(as_object(choice.get("usage"))), is_blank, is_null)
 
     def _finish(self, choice: dict[str, Any]) -> str:
         """Why a choice finished; raises if it did not, or does not say."""
@@ -386,8 +404,7 @@ class AnswerReader:
 
 def _cached_tokens(usage: dict[str, Any]) -> int:
     """The prompt tokens that were read from a cache, as OpenAI, Anthropic or DeepSeek report them."""
-    details = usage.get("prompt_tokens_details")
-    reported = details.get("cached_tokens") if isinstance(details, dict) else None
+    reported = as_object(usage.get("prompt_tokens_details")).get("cached_tokens")
     fields = (reported, usage.get("cache_read_input_tokens"), usage.get("prompt_cache_hit_tokens"))
     return next((tokens for tokens in map(_count, fields) if tokens), 0)
 
@@ -395,8 +412,7 @@ def _cached_tokens(usage: dict[str, Any]) -> int:
 def _reported_tokens(usage: dict[str, Any]) -> int:
     """The generated tokens by a usage, with reasoning that it may count beside `completion_tokens`."""
     prompt, total = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
-    details = usage.get("completion_tokens_details")
-    reasoning = _count(details.get("reasoning_tokens")) if isinstance(details, dict) else 0
+    reasoning = _count(as_object(usage.get("completion_tokens_details")).get("reasoning_tokens"))
     cached = _cached_tokens(usage)
     whole_prompt = prompt + cached if cached > prompt else prompt  # some servers leave cached tokens out
     return max(_count(usage.get("completion_tokens")), reasoning, total - whole_prompt if prompt else 0)
@@ -405,11 +421,11 @@ def _reported_tokens(usage: dict[str, Any]) -> int:
 def _completion_tokens(drafts: list[_Draft], reported: int, usage_covers_one: bool) -> list[int]:
     """Each choice's tokens: from its own usage or log-probabilities, else its share of the usage by length."""
     if reported and len(drafts) == 1:  # log-probabilities may leave out its reasoning
-        return [reported if usage_covers_one else max(reported, len(drafts[0].logprobs))]
+        return [reported if usage_covers_one else max(reported, drafts[0].logprobs)]
     if usage_covers_one and all(draft.tokens for draft in drafts):
         return [draft.tokens for draft in drafts]
     if all(draft.logprobs for draft in drafts):
-        return [len(draft.logprobs) for draft in drafts]
+        return [draft.logprobs for draft in drafts]
     with_text = [draft.size for draft in drafts if draft.size]
     # a tool call or a filtered answer has tokens without a text: as many as the others, for all that is known
     usual = -(-sum(with_text) // max(len(with_text), 1))
@@ -430,46 +446,10 @@ def text_signals(
     return signals | (_REASONING_ONLY if not signals and reasoning and reasoning.strip() else _EMPTY)
 
 
-def _answer(
-    draft: _Draft, seed: int, tokens: int, prompt_tokens: int, cached_tokens: int, origin: ResponseOrigin
-) -> Answer:
-    return Answer(
-        text=draft.text,
-        finish_reason=draft.finish_reason,
-        seed=seed,
-        replica=origin.replica,
-        latency=origin.latency,
-        reasoning=draft.reasoning,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=tokens,
-        ttft=origin.ttft,
-        attempts=origin.attempts,
-        completion_bpt=mean_bits(draft.logprobs) if draft.logprobs else None,
-        prompt_bpt=mean_bits(draft.prompt_logprobs) if draft.prompt_logprobs else None,
-        cached_tokens=cached_tokens,
-        signals=text_signals(draft.text, draft.finish_reason, draft.reasoning)
-        | (_REFUSAL if draft.refused else frozenset()),
-        concurrent_answers=origin.concurrent_answers,
-        slot=draft.slot,
-        token_logprobs=draft.token_logprobs,
-    )
-
-
 def answers_without_text(
     signal: Signal, seeds: range, origin: ResponseOrigin, reason: str | None = None
 ) -> list[Answer]:
     """Answers that represent an error: they have only the signal, which is also the finish reason unless `reason` is
     given."""
-    return [
-        Answer(
-            text="",
-            finish_reason=reason or signal,
-            seed=seed,
-            replica=origin.replica,
-            latency=origin.latency,
-            attempts=origin.attempts,
-            signals=frozenset({signal}),
-            concurrent_answers=origin.concurrent_answers,
-        )
-        for seed in seeds
-    ]
+    signals, shared = frozenset({signal}), origin._asdict()
+    return [Answer("", reason or signal, seed, signals=signals, **shared) for seed in seeds]

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter  # the loop's time may have a resolution of milliseconds
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
@@ -13,6 +12,7 @@ import orjson
 from yarl import URL
 
 from adaptive_eval.base.errors import ConfigError
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.endpoints.failures import (
     MAX_READ_CHARS,
     Failure,
@@ -22,7 +22,7 @@ from adaptive_eval.endpoints.failures import (
     safe_excerpt,
     web_page,
 )
-from adaptive_eval.endpoints.parsing import TEXT_FIELDS, StreamReader, is_comment, parse_server_json
+from adaptive_eval.endpoints.parsing import TEXT_FIELDS, Reply, StreamReader, is_comment, parse_server_json
 from adaptive_eval.endpoints.redaction import Redactor, request_redactor
 from adaptive_eval.endpoints.replica import ProbeTrouble
 from adaptive_eval.endpoints.server_access import ServerAccess, direct_transport
@@ -41,21 +41,6 @@ from adaptive_eval.endpoints.wire import ANY_BODY, PATHS, longest_response
 
 PROBE_SECONDS = CONNECT_SECONDS
 """Limit on the time of a request that is not for answers."""
-
-
-class Reply(NamedTuple):
-    """A server's reply to one request."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    """The error with its headers, unless the status is 200."""
-    payload: object
-    """The decoded response if the status is 200, which stands for any success."""
-    latency: float
-    ttft: float | None
-    has_begun: bool = False
-    """Whether an error ended an answer that had begun, with text or with usage."""
 
 
 def is_success(status: int) -> bool:
@@ -285,13 +270,11 @@ def _make_reply(
 
 def _has_begun(payload: object) -> bool:
     """Whether a response with an error reports tokens, or has a text."""
-    if not isinstance(payload, dict):
-        return False
-    usage, choices = payload.get("usage"), payload.get("choices")
-    if isinstance(usage, dict) and any(isinstance(number, int) and number > 0 for number in usage.values()):
+    response = as_object(payload)
+    if any(isinstance(number, int) and number > 0 for number in as_object(response.get("usage")).values()):
         return True
-    parts = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
-    parts += [part["message"] for part in parts if isinstance(part.get("message"), dict)]
+    parts = objects_in(response.get("choices"))
+    parts += [as_object(part.get("message")) for part in parts]
     return any(part.get(name) for part in parts for name in TEXT_FIELDS)
 
 

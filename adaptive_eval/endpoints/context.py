@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from adaptive_eval.endpoints import settings as defaults
+from adaptive_eval.endpoints.answers import AnswerReader
 from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.servers import IdentifiedServers
 from adaptive_eval.endpoints.settings import EndpointSettings
@@ -35,6 +36,8 @@ class EndpointContext:
         self.traffic = Traffic(has_answered=self.earlier is not None)
         self.bodies = BodyBuilder(self.config, self.sampling)
         self.servers = IdentifiedServers(self.caller, self.config, self.sampling, self.bodies.tiny(), self.settings)
+        redactor, unauthorized = self.caller.redactor, self.caller.unauthorized
+        self.reader = AnswerReader(self.config, self.sampling, redactor, self.servers.note, unauthorized)
 
     @property
     def max_refusal_wait(self) -> float:

@@ -16,7 +16,7 @@ from adaptive_eval.endpoints.client import PROBE_SECONDS, Caller
 from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import Failure, FailureKind, Refusal, Refused, error_signal
 from adaptive_eval.endpoints.retry import Retries, can_blame_request
-from adaptive_eval.endpoints.sender import ReplyReader, RequestSender
+from adaptive_eval.endpoints.sender import RequestSender
 from adaptive_eval.endpoints.servers import NO_LIST_STATUSES, model_entries
 from adaptive_eval.endpoints.sharing import SharedTime
 from adaptive_eval.endpoints.traffic import AttemptedRequest
@@ -42,8 +42,8 @@ CHECK_SECONDS = 60.0
 class ServerCheck:
     """Asks the servers of one model for tiny answers."""
 
-    def __init__(self, context: EndpointContext, replies: ReplyReader) -> None:
-        self._context, self._replies = context, replies
+    def __init__(self, context: EndpointContext) -> None:
+        self._context = context
         self._tiny = context.bodies.tiny()
 
     async def health(self, url: str) -> ReplicaHealth:
@@ -81,7 +81,8 @@ class ServerCheck:
         server = await context.servers.identify(url)
         reply = await context.caller.ask(url, self._tiny)
         prompt, origin = context.bodies.tiny_prompt, ResponseOrigin(url, reply.latency, None, 1)
-        self._replies.answers(reply, prompt, range(1), origin)
+        context.servers.answer_names.check(reply.payload)
+        context.reader.read(reply, prompt, range(1), origin)
         return ReplicaHealth(url, True, "it answers", reply.latency, server.notices)
 
 
@@ -93,13 +94,11 @@ class ModelEndpoint:
         self._context = context
         for notice in notices:
             context.servers.note(notice)
-        replies = ReplyReader(context)
-        self._check = ServerCheck(context, replies)
-        self._sender = RequestSender(context, replies)
+        self._check = ServerCheck(context)
+        self._sender = RequestSender(context)
         for replica in self._sender.replicas.replicas if ready else ():
             replica.answered_at = context.clock()
         self._answers_per_request = context.limits.samples_per_request
-        self._started = False
         self._tiny: dict[str, asyncio.Task[bool]] = {}
         """Tiny requests in flight, by URL."""
         self._unanswered: dict[str, int] = {}
@@ -109,9 +108,6 @@ class ModelEndpoint:
 
     async def sample(self, prompt: Prompt, seeds: range, retry_gate: RetryGate | None = None) -> list[Answer]:
         """One answer per seed, in their order."""
-        if not self._started:
-            self._started = True
-            self._sender.start()
         if len(seeds) <= self._answers_per_request:
             return await self._request(prompt, seeds, retry_gate)
         return await self._request_all(prompt, _groups(seeds, self._answers_per_request), retry_gate)

@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from adaptive_eval.base.errors import Rejected, Retryable
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.endpoints.redaction import EMPTY_REDACTOR, Redactor
 from adaptive_eval.endpoints.types import Signal
 
@@ -243,18 +244,16 @@ def find_error(payload: object) -> object:
         return None
     if error := payload.get("error"):
         return error
-    choices = payload.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict):
-            for part in (choice, choice.get("message"), choice.get("delta")):
-                if isinstance(part, dict) and (error := part.get("error")):
-                    return error
+    for choice in objects_in(payload.get("choices")):
+        for part in (choice, choice.get("message"), choice.get("delta")):
+            if error := as_object(part).get("error"):
+                return error
     return payload if "error" in (payload.get("object"), payload.get("type")) else None
 
 
 def error_status(error: object) -> int:
     """Status of an error within a 200 response: its own code if that is a status, else 500."""
-    code = error.get("code") if isinstance(error, dict) else None
+    code = as_object(error).get("code")
     number = int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code
     return number if isinstance(number, int) and 400 <= number < 600 else 500
 
@@ -300,11 +299,10 @@ def _error_fields(body: bytes) -> tuple[str, frozenset[str]]:
         data = orjson.loads(strip_byte_order_mark(body))
     except orjson.JSONDecodeError:
         return body[: 4 * MAX_READ_CHARS].decode("utf-8", "replace"), frozenset()
-    error = find_error(data) or (data.get("error", data) if isinstance(data, dict) else data)
+    error = find_error(data) or as_object(data).get("error", data)
     if not isinstance(error, dict):
         return str(error), frozenset()
-    inner = error.get("innererror")
-    error_codes = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else None]
+    error_codes = [error.get("code"), error.get("type"), as_object(error.get("innererror")).get("code")]
     message = error.get("message", error.get("detail", ""))
     return str(message), frozenset(str(code).lower() for code in error_codes if code is not None)
 

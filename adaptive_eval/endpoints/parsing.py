@@ -10,12 +10,13 @@ of that name, as `error` in an event or in one of its choices, or as a field of 
 
 import json
 from codecs import BOM_UTF8
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
+from adaptive_eval.base.json_objects import objects_in
 from adaptive_eval.endpoints.failures import (
     CUT,
     ENDED,
@@ -35,6 +36,21 @@ TEXT_FIELDS = frozenset(("content", "text", "reasoning_content", "reasoning", "r
 """Fields of an event that hold a piece of text."""
 LOGPROB_FIELDS = ("content", "token_logprobs", "tokens")
 """Lists of log-probabilities that go on with each event: a chat's, and those of a text completion with its tokens."""
+
+
+class Reply(NamedTuple):
+    """A server's reply to one request."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    """The error with its headers, unless the status is 200."""
+    payload: object
+    """The decoded response if the status is 200, which stands for any success."""
+    latency: float
+    ttft: float | None
+    has_begun: bool = False
+    """Whether an error ended an answer that had begun, with text or with usage."""
 
 
 def no_answer(problem: str) -> Failure:
@@ -64,8 +80,7 @@ def refusal_text(message: dict[str, Any]) -> str:
 
 def _refusing_parts(content: object) -> str:
     """The text of parts of a content that refuse."""
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    texts = (part.get("refusal") for part in parts if part.get("type") == "refusal")
+    texts = (part.get("refusal") for part in objects_in(content) if part.get("type") == "refusal")
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -289,10 +304,7 @@ class StreamReader:
             fields["id"] = event_id
         if "timings" in event:
             fields["timings"] = event["timings"]
-        choices = event.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if not isinstance(choice, dict):
-                continue
+        for choice in objects_in(event.get("choices")):
             if isinstance(index := 0 if choice.get("index") is None else choice["index"], int):
                 self._add_part(self._choices.get(index) or self._choices.setdefault(index, _Choice()), choice, event_id)
         if isinstance(usage := event.get("usage"), dict):

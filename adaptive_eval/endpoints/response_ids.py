@@ -14,6 +14,7 @@ from collections.abc import Callable
 import orjson
 
 from adaptive_eval.base.errors import Copied
+from adaptive_eval.base.json_objects import as_object
 from adaptive_eval.endpoints.failures import Failure, FailureKind
 from adaptive_eval.endpoints.traffic import AttemptedRequest
 from adaptive_eval.endpoints.types import Notice
@@ -45,11 +46,11 @@ class ResponseIds:
     def require_new(self, replica: str, payload: object, request: AttemptedRequest) -> None:
         """Remember a response to this request; raises `Failure` if it was the response to another one,
         and `Copied` if others come back too often."""
-        response_id = payload.get("id") if isinstance(payload, dict) else None
-        contents = self._contents.setdefault(replica, {})
-        if not isinstance(payload, dict) or not isinstance(response_id, str) or not response_id or contents is None:
+        response, contents = as_object(payload), self._contents.setdefault(replica, {})
+        response_id = response.get("id")
+        if not isinstance(response_id, str) or not response_id or contents is None:
             return
-        content = hash(orjson.dumps([payload.get(key) for key in CONTENT]))
+        content = hash(orjson.dumps([response.get(key) for key in CONTENT]))
         if response_id not in contents:
             if len(contents) == MAX_IDS:
                 del contents[next(iter(contents))]

@@ -75,12 +75,10 @@ class Retries:
 
     def retrying(self, sleep: Callable[[float], Awaitable[None]]) -> tenacity.AsyncRetrying:
         """Tenacity's loop, for a request that has failed once; it raises the last failure."""
+        failed = tenacity.retry_if_exception_type(Failure)
         return tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Failure), stop=self._stop, wait=self._wait, sleep=sleep, reraise=True
+            retry=failed, stop=lambda state: self.give_up(_failure(state)), wait=self._wait, sleep=sleep, reraise=True
         )
-
-    def _stop(self, state: tenacity.RetryCallState) -> bool:
-        return self.give_up(_failure(state))
 
     def give_up(self, failure: Failure) -> bool:
         """Count a failure, and return whether the request is given up."""

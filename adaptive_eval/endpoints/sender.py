@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 
 from adaptive_eval.base.errors import Rejected, Unavailable
-from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
-from adaptive_eval.endpoints.client import Reply
+from adaptive_eval.endpoints.answers import ResponseOrigin
 from adaptive_eval.endpoints.context import EndpointContext
 from adaptive_eval.endpoints.failures import (
     HANDLING,
@@ -16,15 +15,15 @@ from adaptive_eval.endpoints.failures import (
     Refusal,
     Refused,
     UnknownFinish,
-    error_signal,
 )
 from adaptive_eval.endpoints.late import LateRequests
+from adaptive_eval.endpoints.parsing import Reply
 from adaptive_eval.endpoints.replica import Replica
 from adaptive_eval.endpoints.replicas import ReplicaSet
 from adaptive_eval.endpoints.response_ids import ResponseIds
 from adaptive_eval.endpoints.retry import believed_wait
 from adaptive_eval.endpoints.traffic import Attempt, AttemptedRequest
-from adaptive_eval.endpoints.types import Answer, Notice, Prompt
+from adaptive_eval.endpoints.types import Answer, ModelLimits, Notice
 from adaptive_eval.endpoints.wire import stream_if_several, unstreamed
 
 
@@ -56,20 +55,14 @@ class RateLimits:
     """One model's limits on requests and on tokens; a request waits for the later of the two."""
 
     def __init__(
-        self,
-        requests_per_minute: float | None,
-        tokens_per_minute: float | None,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
+        self, limits: ModelLimits, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
         self._sleep = sleep
-        self._requests, self._tokens = RateLimit(requests_per_minute, clock), RateLimit(tokens_per_minute, clock)
-        self.unlimited = not (requests_per_minute or tokens_per_minute)
+        self._requests = RateLimit(limits.requests_per_minute, clock)
+        self._tokens = RateLimit(limits.tokens_per_minute, clock)
 
     async def wait(self, tokens: float) -> float:
-        """Wait until a request may be sent; returns the tokens it is expected to use, 0 without limits."""
-        if self.unlimited:
-            return 0.0
+        """Wait until a request may be sent; returns the tokens it is expected to use."""
         if (delay := max(self._requests.reserve(1.0), self._tokens.reserve(tokens))) > 0.0:
             await self._sleep(delay)
         return tokens
@@ -79,39 +72,11 @@ class RateLimits:
         self._tokens.correct(used - expected)
 
 
-class ReplyReader:
-    """Reads the replies to one model's requests."""
-
-    def __init__(self, context: EndpointContext) -> None:
-        self._caller, self._servers = context.caller, context.servers
-        self._max_tokens = context.sampling.max_tokens
-        self._answers = AnswerReader(context.config, context.sampling, context.caller.redactor, context.servers.note)
-
-    def answers(self, reply: Reply, prompt: Prompt, seeds: range, origin: ResponseOrigin) -> list[Answer]:
-        """The answers for the first seeds; raises `Failure` or `Refusal` if the reply has none."""
-        if reply.status == 200:
-            self._servers.answer_names.check(reply.payload)
-            return self._answers.answers(reply.payload, prompt, seeds, origin)
-        try:
-            signal = error_signal(
-                reply.status,
-                reply.body,
-                reply.headers,
-                max_tokens=self._max_tokens,
-                redactor=self._caller.redactor,
-                unauthorized=self._caller.unauthorized,
-            )
-        except Failure as failure:
-            failure.may_have_cost |= reply.has_begun
-            raise
-        return answers_without_text(signal, seeds, origin)
-
-
 class RequestSender:
     """Sends one model's requests, one attempt at a time, and updates its state from the outcomes."""
 
-    def __init__(self, context: EndpointContext, replies: ReplyReader) -> None:
-        self._context, self._replies = context, replies
+    def __init__(self, context: EndpointContext) -> None:
+        self._context = context
         self._caller, self._servers = context.caller, context.servers
         self._traffic, self._clock = context.traffic, context.clock
         self.streaming: bool | None = context.config.stream
@@ -120,8 +85,7 @@ class RequestSender:
         self.replicas = ReplicaSet(context)
         self._ids = ResponseIds(context.servers.note, context.settings.refusals if context.independent else None)
         self._late = LateRequests(context, self.replicas, self._stream)
-        limits = context.limits
-        self._pacer = RateLimits(limits.requests_per_minute, limits.tokens_per_minute, context.clock, context.sleep)
+        self._pacer = RateLimits(context.limits, context.clock, context.sleep)
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -130,11 +94,8 @@ class RequestSender:
         oldest_attempt = next((attempt for attempt in self.replicas.attempts if attempt.is_sent), None)
         return 0.0 if oldest_attempt is None else self._clock() - oldest_attempt.sent_at
 
-    def start(self) -> None:
-        """Start to watch replicas and attempts."""
-        self._watching = asyncio.create_task(self._watch())
-
     async def _watch(self) -> None:
+        """Watch replicas and attempts."""
         try:
             while True:
                 now = self._clock()
@@ -154,6 +115,8 @@ class RequestSender:
 
     async def send(self, request: AttemptedRequest) -> list[Answer]:
         """Send a request once."""
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
         traffic = self._traffic
         if traffic.given_up and not self.replicas.has_room:
             raise Unavailable(traffic.given_up)
@@ -162,16 +125,13 @@ class RequestSender:
         traffic.in_flight += 1
         traffic.requests += 1
         request.attempts += 1
-        expected = 0.0
         server_share = self._context.shared_time.enter(replica.url, id(self), now)
         attempt = Attempt(request, replica, now)
         self.replicas.attempts[attempt] = None
         try:
             async with attempt:
-                server = self._servers.known_identity(replica.url)
-                if server is None or not self._pacer.unlimited:
-                    server = server or await self._servers.identify(replica.url)
-                    expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
+                server = await self._servers.identify(replica.url)
+                expected = await self._pacer.wait(len(request.seeds) * traffic.tokens_per_answer)
                 body: Mapping[str, object] = stream_if_several(request.body) if server.llama else request.body
                 attempt.send(self._clock(), bool(body.get("stream")))
                 reply = await self._caller.send(replica.url, body, attempt)
@@ -192,9 +152,7 @@ class RequestSender:
             del self.replicas.attempts[attempt]
             self.replicas.release(replica)
         self._learn(request, answers, reply, attempt, now)
-        used = traffic.count_answers(answers, request.attempts)
-        if expected:
-            self._pacer.correct(expected, used)
+        self._pacer.correct(expected, traffic.count_answers(answers, request.attempts))
         return answers
 
     def _read(self, request: AttemptedRequest, replica: Replica, reply: Reply, share: float) -> list[Answer]:
@@ -203,8 +161,9 @@ class RequestSender:
         origin = ResponseOrigin(replica.url, reply.latency, reply.ttft, request.attempts, concurrent_answers)
         if reply.status == 200:
             self._ids.require_new(replica.url, reply.payload, request)
+            self._servers.answer_names.check(reply.payload)
         try:
-            return self._replies.answers(reply, request.prompt, request.seeds, origin)
+            return self._context.reader.read(reply, request.prompt, request.seeds, origin)
         except UnknownFinish as unknown:
             if self._traffic.has_answered:  # other answers have a known finish reason
                 raise Failure(FailureKind.BAD_RESPONSE, unknown.among_others) from None

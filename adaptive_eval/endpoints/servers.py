@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.base.lists import first_few
-from adaptive_eval.endpoints.client import Caller, Reply
+from adaptive_eval.endpoints.client import Caller
 from adaptive_eval.endpoints.failures import (
     Failure,
     FailureKind,
@@ -23,6 +24,7 @@ from adaptive_eval.endpoints.failures import (
     error_signal,
     safe_excerpt,
 )
+from adaptive_eval.endpoints.parsing import Reply
 from adaptive_eval.endpoints.redaction import Redactor
 from adaptive_eval.endpoints.settings import EndpointSettings
 from adaptive_eval.endpoints.types import EndpointConfig, Notice, Sampling
@@ -45,12 +47,9 @@ class ServerIdentity(NamedTuple):
     notices: tuple[Notice, ...] = ()
 
 
-def model_entries(reply: Reply) -> Iterator[dict[str, Any]]:
+def model_entries(reply: Reply) -> list[dict[str, Any]]:
     """Entries of the list of models; empty if the server has no list."""
-    data = reply.payload.get("data") if isinstance(reply.payload, dict) else None
-    for entry in data if isinstance(data, list) else []:
-        if isinstance(entry, dict) and "id" in entry:
-            yield entry
+    return [entry for entry in objects_in(as_object(reply.payload).get("data")) if "id" in entry]
 
 
 def _names(entry: dict[str, Any]) -> set[str]:
@@ -60,7 +59,7 @@ def _names(entry: dict[str, Any]) -> set[str]:
 
 def _read_model_name(payload: object) -> str | None:
     """The model name in a response; None if it has none."""
-    name = payload.get("model") if isinstance(payload, dict) else None
+    name = as_object(payload).get("model")
     return name if isinstance(name, str) else None
 
 
@@ -83,9 +82,7 @@ async def _llama_settings(caller: Caller, base_url: str) -> dict[str, Any]:
         props = orjson.loads(await caller.fetch_outside_api(base_url, "/props"))
     except (Failure, orjson.JSONDecodeError):
         props = {}
-    settings = props.get("default_generation_settings") if isinstance(props, dict) else None
-    reported = settings.get("params") if isinstance(settings, dict) else None
-    params = reported if isinstance(reported, dict) else {}
+    params = as_object(as_object(as_object(props).get("default_generation_settings")).get("params"))
     return {key: _number(params.get(key), cut) for key, cut in LLAMA_CUTS.items()}
 
 
@@ -154,14 +151,9 @@ class IdentifiedServers:
         """Pauses before a refused request is repeated, since one refusal may be an accident."""
         self._caller, self._sampling, self._tiny = caller, sampling, tiny
         self._model = config.model
-        self._servers: dict[str, ServerIdentity] = {}
         self._identifications: dict[str, asyncio.Task[ServerIdentity]] = {}
         self.answer_names = AnswerNames(config.model, caller.redactor, self.note)
         self._notices: dict[Notice, None] = {}
-
-    def known_identity(self, url: str) -> ServerIdentity | None:
-        """The server's identity, or None if it is not yet known."""
-        return self._servers.get(url)
 
     async def identify(self, url: str) -> ServerIdentity:
         """The server's identity; concurrent callers share one identification."""
@@ -172,7 +164,7 @@ class IdentifiedServers:
 
     def forget(self, url: str) -> None:
         """Identify a server again after an outage, since it may be another one."""
-        if self._servers.pop(url, None) is not None:
+        if (task := self._identifications.get(url)) is not None and task.done():
             del self._identifications[url]
 
     def note(self, notice: Notice) -> None:
@@ -194,7 +186,7 @@ class IdentifiedServers:
 
     async def _identify_once(self, url: str) -> ServerIdentity:
         try:
-            server = self._servers[url] = await self._ask(url)
+            server = await self._ask(url)
         except (Failure, ModelNotServed):  # it may serve the model later
             del self._identifications[url]
             raise
@@ -209,7 +201,7 @@ class IdentifiedServers:
             if reply.status >= 300 and reply.status not in NO_LIST_STATUSES:
                 await asyncio.sleep(self._pauses[0])
                 reply = await self._caller.models(url)
-            entries = list(model_entries(reply))
+            entries = model_entries(reply)
         except Failure as failure:
             if failure.kind is FailureKind.UNREACHABLE:
                 raise

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
-from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Failure, FailureKind, Refusal
+from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Refusal
 from adaptive_eval.endpoints.replica import FailureRounds, Replica
 from adaptive_eval.endpoints.time_limit import CancelScope
 from adaptive_eval.endpoints.types import RESPONSE_FORMAT, Answer, EndpointStats, Prompt, RetryGate
@@ -106,6 +106,7 @@ class Traffic:
     errors: Counter[str] = field(default_factory=Counter)
     last_error: str = ""
     lost: int = 0
+    in_vain: list[Answer] = field(default_factory=list)
     prompt_tokens: int = 0
     completion_tokens: int = 0
     answers: int = 0
@@ -140,9 +141,9 @@ class Traffic:
         self.end_failures()
         return self.prompt_tokens + self.completion_tokens - tokens_before
 
-    def on_failure(self, kind: FailureKind, failure: Failure | Refusal) -> None:
+    def on_failure(self, kind: str, failure: object) -> None:
         """Count a failed attempt."""
-        self.errors[kind.value] += 1
+        self.errors[str(kind)] += 1
         self.last_error = str(failure)
 
     def has_failed(self, attempts: int, since: float) -> bool:
@@ -164,6 +165,7 @@ class Traffic:
             errors=dict(self.errors),
             last_error=self.last_error,
             lost=self.lost,
+            in_vain=tuple(self.in_vain),
             stuck_requests=self.stuck_requests,
             prompt_tokens=self.prompt_tokens,
             completion_tokens=self.completion_tokens,
@@ -183,6 +185,8 @@ class FirstAnswers:
     With several benchmarks, those of one.
     """
 
+    traffic: Traffic
+    """That of the model, which may have answered before this start."""
     running: int = 0
     failed: int = 0
     """Trials that failed at every attempt."""
@@ -196,20 +200,27 @@ class FirstAnswers:
     def trial(self) -> Iterator[None]:
         """A context in which a trial is running."""
         self.running += 1
+        self.traffic.in_flight += 1
         try:
             yield
         finally:
             self.running -= 1
+            self.traffic.in_flight -= 1
             self.changed.set()
 
-    async def is_any_answered(self, *, before: bool) -> bool:
+    @property
+    def is_known_to_answer(self) -> bool:
+        """Whether the model has answered a trial, or has before this start."""
+        return self.answered or self.traffic.has_answered
+
+    async def is_any_answered(self) -> bool:
         """Count a failed trial, wait until one is answered or all others have failed, and return whether one is.
 
-        If the model answered `before` this start, that counts too, unless `MAX_FAILURES` trials have failed.
+        If the model answered before this start, that counts too, unless `MAX_FAILURES` trials have failed.
         """
         self.failed += 1
         self.changed.set()
         while not self.answered and self.running and self.failed < MAX_FAILURES:
             self.changed.clear()
             await self.changed.wait()
-        return self.answered or (before and self.failed < MAX_FAILURES)
+        return self.answered or (self.traffic.has_answered and self.failed < MAX_FAILURES)

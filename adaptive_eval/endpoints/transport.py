@@ -21,12 +21,7 @@ import httpx2
 from aiohttp.http_exceptions import ContentEncodingError, ContentLengthError, HttpProcessingError, TransferEncodingError
 from yarl import URL
 
-from adaptive_eval.endpoints.connection import (
-    MAX_FRAMING_BYTES,
-    PARSE_CHUNK_BYTES,
-    Connector,
-    StaleConnection,
-)
+from adaptive_eval.endpoints.connection import MAX_FRAMING_BYTES, PARSE_CHUNK_BYTES, Connector, StaleConnection
 from adaptive_eval.endpoints.failures import FailureKind
 from adaptive_eval.endpoints.wire import MAX_BODY
 
@@ -119,11 +114,7 @@ class Transport(httpx2.AsyncBaseTransport):
     Of a request's time-outs it applies `connect` alone.
     """
 
-    def __init__(
-        self,
-        tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context,
-        proxy: URL | None = None,
-    ) -> None:
+    def __init__(self, tls: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context, proxy: URL | None = None) -> None:
         self.proxy = proxy
         self._tls = tls  # created at the first https URL, since reading a trust store takes time
         self._client_session: aiohttp.ClientSession | None = None

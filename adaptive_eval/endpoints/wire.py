@@ -15,14 +15,7 @@ MAX_BODY = 256 * 1024 * 1024
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 
-_PLAIN_KEYS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "max_tokens",
-    "stop",
-)
+_PLAIN_KEYS = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop")
 TINY_TEXT = "Say OK."
 TINY_MAX_TOKENS = 16
 MIN_STREAM_TOKENS = 1024

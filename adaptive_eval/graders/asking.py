@@ -1,4 +1,4 @@
-"""Grading by requests to the servers of judges and verifiers.
+"""Grading by requests to the servers of judges and verifiers; a verifier's first one has no content, for the baseline.
 
 If there is no reply (the server is down, or refuses the request), or the replies do not decide, that is a grader error:
 the answer is stored without a grade, and the next start of the run retries.
@@ -9,31 +9,24 @@ without, later requests omit it, and a notice says so. A refusal costs nothing.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial, reduce
+from functools import cache, cached_property, partial, reduce
 from itertools import chain
 from pathlib import Path
 
-from adaptive_eval.base.errors import EndpointError, GraderError, JudgeFailed
+from adaptive_eval.base.errors import ConfigError, EndpointError, GraderError, JudgeFailed, Unavailable
 from adaptive_eval.base.seeds import SEED_SPAN
 from adaptive_eval.core.types import NO_COST, Cost
 from adaptive_eval.endpoints import settings
 from adaptive_eval.endpoints.endpoint import open_endpoint
 from adaptive_eval.endpoints.failures import OPTION_REFUSAL_STATUSES, Refusal
-from adaptive_eval.endpoints.types import (
-    Answer,
-    Endpoint,
-    EndpointStats,
-    Limits,
-    Notice,
-    RetryGate,
-    summed_stats,
-)
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, Limits, Notice, RetryGate, summed_stats
 from adaptive_eval.graders.asked import AskedGrader, GraderReply, Vote, usage_signals
 from adaptive_eval.graders.by_benchmark import graders_that_ask
 from adaptive_eval.graders.pool import Grading, GradingPool, make_grade
 from adaptive_eval.graders.rubric import Rubric
 from adaptive_eval.graders.transcript import Transcript, visible
 from adaptive_eval.graders.types import Grade, GraderOptions, Marks, SignalValue
+from adaptive_eval.graders.verifier import LABELS, TOP_TOKENS, LabelScores, Verifier, label_scores
 from adaptive_eval.questions.load import benchmark_named
 from adaptive_eval.questions.types import Question
 
@@ -71,9 +64,9 @@ class GraderClient:
         votes = ([self._reply(transcripts, order, seed, retry_gate) for order in orders] for seed in seeds)
         return await asyncio.gather(*(asyncio.gather(*replies) for replies in votes))
 
-    async def request(self, sent: Transcript, seed: int, retry_gate: RetryGate | None) -> GraderReply:
+    async def request(self, sent: Transcript, retry_gate: RetryGate | None) -> GraderReply:
         """Request one reply, whose format is not enforced."""
-        return await self._reply(lambda structured: (sent,), 0, seed, retry_gate)
+        return await self._reply(lambda structured: (sent,), 0, 0, retry_gate)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -232,6 +225,65 @@ class AskingPool(Grading):
     async def baseline(self) -> Sequence[float]:
         """The scores of a verifier's request without content."""
         return ()
+
+
+class VerifierPool(AskingPool):
+    """Grades answers with a verifier, and in addition with its `key_grader`, whose pool is `others`."""
+
+    scores: LabelScores | None = None
+    """Scores of the request without content; requested on first use if they are not set."""
+
+    @cached_property
+    def verifier(self) -> Verifier:
+        """The verifier, which is the only grader that asks."""
+        (grader,) = self._graders.values()
+        assert isinstance(grader, Verifier)
+        return grader
+
+    @cached_property
+    def _asking(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    async def ask(self, answer: Answer, question: Question, retry_gate: RetryGate | None) -> tuple[Marks, Cost]:
+        keyed = None if self.others is None else await self.others.marks(answer.text, question)
+        marks, cost = await super().ask(answer, question, retry_gate)
+        return marks if keyed is None else Marks({**marks.signals, **keyed.signals}, keyed.extracted), cost
+
+    async def baseline(self) -> Sequence[float]:
+        async with self._asking:
+            if self.scores is None:
+                self.scores, _ = await self.ask_baseline()
+            return self.scores.values
+
+    async def ask_baseline(self, retry_gate: RetryGate | None = None) -> tuple[LabelScores, Cost]:
+        """The label scores of the request without content, and its cost; it is the first request, so that an unsuitable
+        server is noticed at once.
+
+        `retry_gate` is called before a lost reply is requested again, and counts its cost.
+
+        Raises `ConfigError` if the server returns no log-probabilities, or none for the labels.
+        """
+        (client,) = self._clients[""]
+        reply = await client.request(self.verifier.content_free, retry_gate)
+        if reply.answer is None:
+            raise Unavailable(reply.error)
+        name = self.verifier.host.model
+        if not reply.answer.slot:
+            raise ConfigError(
+                f"grader.server: {name!r} returns no log-probabilities, which a verifier needs; use another server, "
+                "such as vLLM, SGLang or llama-server, or grader.kind: judge"
+            )
+        try:
+            scores = label_scores(reply.answer.slot, LABELS)
+        except GraderError as error:
+            raise ConfigError(f"grader.server: {error} (request without content)") from None
+        if scores.unseen:
+            unseen = ", ".join(LABELS[at] for at in sorted(scores.unseen))
+            raise ConfigError(
+                f"grader.server: for a request without content, the most likely tokens of {name!r} do not include "
+                f"{unseen}, so verdicts cannot be calibrated; use a server that shows up to {TOP_TOKENS} tokens"
+            )
+        return scores, replies_cost(self.verifier, [reply], NO_COST)
 
 
 def replies_cost(grader: AskedGrader, replies: Sequence[GraderReply], lost: Cost) -> Cost:

@@ -51,132 +51,6 @@ Result = TypeVar("Result")
 POOL_CLOSED = TaskFailed("was closed before it graded this answer", process_ended=True)
 
 
-class Workers:
-    """The worker processes: the configured number, or two to eight."""
-
-    def __init__(self, grader: GraderOptions, settings: WorkerSettings) -> None:
-        self._grader, self._settings, self._limits = grader, settings, settings.limits
-        self._count = self._limits.workers or _default_workers()
-        self._places = asyncio.Semaphore(self._count)
-        self._slow_places = asyncio.Semaphore(max(1, self._count - 1))
-        """Those of the places that slow answers may use."""
-        self._gradings: set[asyncio.Task[Marks]] = set()
-        self._live: set[Worker] = set()
-        self._idle: list[Worker] = []
-        self._closed = False
-        self._started = False
-        self.refused: TaskFailed | None = None
-        """Why the first process of the grader could not start; others would fail for the same reason."""
-
-    async def grade(self, text: str, question: Question) -> Marks:
-        """Grade an answer in a worker."""
-        grading = asyncio.create_task(self._grade(GradingTask(text, question)))
-        self._gradings.add(grading)
-        grading.add_done_callback(self._gradings.discard)
-        return await grading
-
-    async def close(self) -> None:
-        """End all workers; answers that are not graded yet get grader errors."""
-        self._closed = True
-        for worker in self._live.difference(self._idle):
-            worker.kill()
-        await asyncio.gather(*self._gradings, return_exceptions=True)
-        await asyncio.gather(*(worker.end() for worker in self._live))
-
-    async def _grade(self, task: GradingTask) -> Marks:
-        """Grade an answer, as a slow one if necessary, and retry once if that may help."""
-        slow, attempts = False, 0
-        while True:
-            try:
-                reply = await self._attempt(task, slow)
-            except WorkerHung:
-                slow = True
-                continue
-            attempts += 1
-            if reply is None:
-                raise GraderError("the grader gave no marks")
-            if isinstance(reply, Marks):
-                return reply
-            if self._closed or not reply.may_retry or attempts == MAX_ATTEMPTS:
-                raise GraderError(f"the grader {(POOL_CLOSED if self._closed else reply).reason}")
-
-    async def _attempt(self, task: GradingTask, slow: bool) -> TaskReply:
-        """Grade with an idle or a new worker; raises `WorkerHung` if the answer needs the place of a slow one."""
-        held: list[asyncio.Semaphore] = []
-        try:
-            for places in [self._slow_places, self._places] if slow else [self._places]:
-                await places.acquire()
-                held.append(places)
-            if self._closed or self.refused is not None:
-                return self.refused or POOL_CLOSED
-            try:
-                worker = self._idle.pop() if self._idle else await Worker.start(self._settings)
-            except OSError as error:
-                return TaskFailed(f"cannot start: {error}", process_ended=True)
-            ready = worker in self._live
-            self._live.add(worker)
-            reply: TaskReply = POOL_CLOSED
-            try:
-                reply = None if ready else await self._set_up(worker)
-                if reply is None:
-                    reply = POOL_CLOSED
-                    reply = await self._ask(worker, task, held, slow)
-            finally:
-                if isinstance(reply, TaskFailed) and reply.process_ended:
-                    worker.kill()
-                    self._live.discard(worker)
-                    await worker.end()
-                else:
-                    self._idle.append(worker)
-            return reply
-        finally:
-            for places in held:
-                places.release()
-
-    async def _set_up(self, worker: Worker) -> TaskReply:
-        """Send its grader and its limits to a new worker."""
-        if self._closed:
-            return POOL_CLOSED
-        worker.send((self._grader, self._limits))
-        reply = await self._reply(worker, START_TIMEOUT)
-        if not isinstance(reply, TaskFailed):
-            self._started = True
-        elif not (reply.may_retry or self._started or self._closed):
-            self.refused = reply
-        return reply
-
-    async def _ask(self, worker: Worker, task: GradingTask, held: list[asyncio.Semaphore], slow: bool) -> TaskReply:
-        """Grade with a worker; after `SLOW_AFTER` the answer needs the place of a slow one, unless it has one."""
-        worker.send(task)
-        limit = self._limits.timeout + KILL_GRACE
-        if slow:
-            return await self._reply(worker, limit)
-        try:
-            return await self._reply(worker, limit, patient=False)
-        except WorkerHung:
-            others_wait = self._count == 1 and len(self._gradings) > 1
-            if others_wait or self._slow_places.locked():
-                raise
-        await self._slow_places.acquire()
-        held.append(self._slow_places)
-        return await self._reply(worker, limit, waited=SLOW_AFTER)
-
-    async def _reply(self, worker: Worker, limit: float, *, waited: float = 0.0, patient: bool = True) -> TaskReply:
-        """Wait for the next reply for `limit` seconds, of which `waited` have passed; a timeout is a failure.
-
-        Unless `patient`, raises `WorkerHung` after `SLOW_AFTER` instead.
-        """
-        try:
-            return await worker.receive(limit - waited if patient else SLOW_AFTER)
-        except WorkerHung:
-            if not patient:
-                raise
-            return TaskFailed(f"was silent for {limit:g} s and was killed", process_ended=True, may_retry=True)
-        except WorkerDead as error:
-            reason = timeout_reason(self._limits.timeout) if error.out_of_time else str(error)
-            return TaskFailed(reason, process_ended=True, may_retry=not error.out_of_time)
-
-
 class Grading:
     """Turns answers into grades, or raises `GraderError`. This base class sends no requests."""
 
@@ -233,8 +107,22 @@ class GradingPool(Grading):
     """Grades answers in worker processes; the rubric turns the grader's and the answer's signals into a category."""
 
     def __init__(self, grader: GraderOptions, rubric: Rubric, settings: WorkerSettings) -> None:
-        self._grader, self.rubric = grader, rubric
-        self._workers = Workers(grader, settings)
+        self._grader, self.rubric, self._settings, self._limits = grader, rubric, settings, settings.limits
+        self._count = self._limits.workers or _default_workers()
+        self._places = asyncio.Semaphore(self._count)
+        self._slow_places = asyncio.Semaphore(max(1, self._count - 1))
+        """Those of the places that slow answers may use."""
+        self._gradings: set[asyncio.Task[Marks]] = set()
+        self._live: set[Worker] = set()
+        self._idle: list[Worker] = []
+        self._closed = False
+        self._started = False
+        self._refusal: TaskFailed | None = None
+
+    @property
+    def refused(self) -> str | None:
+        """Why the first process of the grader could not start; others would fail for the same reason."""
+        return None if self._refusal is None else self._refusal.reason
 
     async def grade(self, answer: Answer, question: Question, retry_gate: RetryGate | None = None) -> Grade:
         marks = answer.require_marks() if isinstance(answer, MarkedAnswer) else await self.marks(answer.text, question)
@@ -246,8 +134,12 @@ class GradingPool(Grading):
 
     async def marks(self, text: str, question: Question) -> Marks:
         """The grader's marks for a text; raises `GraderError` if it gives none."""
-        marks = self._quick_marks(text, question)
-        return marks if marks is not None else await self._workers.grade(text, question)
+        if (marks := self._quick_marks(text, question)) is not None:
+            return marks
+        grading = asyncio.create_task(self._grade_in_worker(GradingTask(text, question)))
+        self._gradings.add(grading)
+        grading.add_done_callback(self._gradings.discard)
+        return await grading
 
     def _quick_marks(self, text: str, question: Question) -> Marks | None:
         """Marks that the grader gives at once; None if it needs a worker."""
@@ -258,13 +150,106 @@ class GradingPool(Grading):
         except Exception as error:  # any failure of a grader is a grader error, not a wrong answer
             raise GraderError(f"the grader raised {type(error).__name__}: {error}") from error
 
-    @property
-    def refused(self) -> str | None:
-        """Why the grader cannot start at all; None if no reason is known."""
-        return None if self._workers.refused is None else self._workers.refused.reason
-
     async def close(self) -> None:
-        await self._workers.close()
+        """End all workers; answers that are not graded yet get grader errors."""
+        self._closed = True
+        for worker in self._live.difference(self._idle):
+            worker.kill()
+        await asyncio.gather(*self._gradings, return_exceptions=True)
+        await asyncio.gather(*(worker.end() for worker in self._live))
+
+    async def _grade_in_worker(self, task: GradingTask) -> Marks:
+        """Grade an answer, as a slow one if necessary, and retry once if that may help."""
+        slow, attempts = False, 0
+        while True:
+            try:
+                reply = await self._attempt(task, slow)
+            except WorkerHung:
+                slow = True
+                continue
+            attempts += 1
+            if reply is None:
+                raise GraderError("the grader gave no marks")
+            if isinstance(reply, Marks):
+                return reply
+            if self._closed or not reply.may_retry or attempts == MAX_ATTEMPTS:
+                raise GraderError(f"the grader {(POOL_CLOSED if self._closed else reply).reason}")
+
+    async def _attempt(self, task: GradingTask, slow: bool) -> TaskReply:
+        """Grade with an idle or a new worker; raises `WorkerHung` if the answer needs the place of a slow one."""
+        held: list[asyncio.Semaphore] = []
+        try:
+            for places in [self._slow_places, self._places] if slow else [self._places]:
+                await places.acquire()
+                held.append(places)
+            if self._closed or self._refusal is not None:
+                return self._refusal or POOL_CLOSED
+            try:
+                worker = self._idle.pop() if self._idle else await Worker.start(self._settings)
+            except OSError as error:
+                return TaskFailed(f"cannot start: {error}", process_ended=True)
+            ready = worker in self._live
+            self._live.add(worker)
+            reply: TaskReply = POOL_CLOSED
+            try:
+                reply = None if ready else await self._set_up(worker)
+                if reply is None:
+                    reply = POOL_CLOSED
+                    reply = await self._ask(worker, task, held, slow)
+            finally:
+                if isinstance(reply, TaskFailed) and reply.process_ended:
+                    worker.kill()
+                    self._live.discard(worker)
+                    await worker.end()
+                else:
+                    self._idle.append(worker)
+            return reply
+        finally:
+            for places in held:
+                places.release()
+
+    async def _set_up(self, worker: Worker) -> TaskReply:
+        """Send its grader and its limits to a new worker."""
+        if self._closed:
+            return POOL_CLOSED
+        worker.send((self._grader, self._limits))
+        reply = await self._reply(worker, START_TIMEOUT)
+        if not isinstance(reply, TaskFailed):
+            self._started = True
+        elif not (reply.may_retry or self._started or self._closed):
+            self._refusal = reply
+        return reply
+
+    async def _ask(self, worker: Worker, task: GradingTask, held: list[asyncio.Semaphore], slow: bool) -> TaskReply:
+        """Grade with a worker; after `SLOW_AFTER` the answer needs the place of a slow one, unless it has one."""
+        worker.send(task)
+        limit = self._limits.timeout + KILL_GRACE
+        if slow:
+            return await self._reply(worker, limit)
+        try:
+            return await self._reply(worker, limit, patient=False)
+        except WorkerHung:
+            others_wait = self._count == 1 and len(self._gradings) > 1
+            if others_wait or self._slow_places.locked():
+                raise
+        await self._slow_places.acquire()
+        held.append(self._slow_places)
+        return await self._reply(worker, limit, waited=SLOW_AFTER)
+
+    async def _reply(self, worker: Worker, limit: float, *, waited: float = 0.0, patient: bool = True) -> TaskReply:
+        """Wait for the next reply for `limit` seconds, of which `waited` have passed; a timeout is a failure.
+
+        Unless `patient`, raises `WorkerHung` after `SLOW_AFTER` instead.
+        """
+        try:
+            return await worker.receive(limit - waited if patient else SLOW_AFTER)
+        except WorkerHung:
+            if not patient:
+                raise
+            return TaskFailed(f"was silent for {limit:g} s and was killed", process_ended=True, may_retry=True)
+        except WorkerDead as error:
+            reason = timeout_reason(self._limits.timeout) if error.out_of_time else str(error)
+            return TaskFailed(reason, process_ended=True, may_retry=not error.out_of_time)
 
 
 def make_grade(answer: Answer, marks: Marks, rubric: Rubric, question: str = "") -> Grade:

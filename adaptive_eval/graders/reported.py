@@ -72,20 +72,20 @@ def parse_result(line: str) -> ReportedResult | None:
     )
 
 
-def split_output(output: str) -> tuple[str, ReportedResult | None]:
+def split_output(output: str) -> tuple[str, ReportedResult]:
     """The output of a command, without its last line if that is a result. Raises `UnusableResult`."""
     text = output.rstrip()
     body, _, last = text.rpartition("\n")
     result = parse_result(last)
-    return (text, None) if result is None else (body.rstrip(), result)
+    return (text, ReportedResult()) if result is None else (body.rstrip(), result)
 
 
-def result_of(answer: Answer) -> ReportedResult | None:
+def result_of(answer: Answer) -> ReportedResult:
     """The result that came with an answer: the last line of what is stored as its reasoning."""
     try:
-        return parse_result((answer.reasoning or "").rpartition("\n")[2])
+        return parse_result((answer.reasoning or "").rpartition("\n")[2]) or ReportedResult()
     except UnusableResult:  # nothing is certain in a run directory
-        return None
+        return ReportedResult()
 
 
 def _number(values: Mapping[str, object], name: str, low: float, high: float) -> float | None:
@@ -138,8 +138,7 @@ class Reported(GraderOptions):
         return frozenset({"score", "is_correct", "has_answer"})
 
     def stored_marks(self, answer: Answer, signals: Mapping[str, SignalValue], extracted: str | None) -> Marks | None:
-        result = result_of(answer)
-        return None if result is None else result.marks
+        return result_of(answer).marks
 
     def grade(self, text: str, question: Question) -> Marks:
         raise GraderError("takes the score that a command reports, and this answer has none")

@@ -37,12 +37,7 @@ PercentileName = Annotated[str, Field(pattern=PERCENTILE)]
 """p33 for the 33rd percentile."""
 TIMING_SIGNALS = frozenset({"latency", "ttft", "judge_gpu_seconds", "judge_seconds"})
 """Signals that differ between runs for the same answer; conditions must not use them."""
-
-
-COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    "at_least": operator.ge,
-    "below": operator.lt,
-}
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {"at_least": operator.ge, "below": operator.lt}
 
 
 class SignalBounds(Section):
@@ -66,6 +61,7 @@ class SignalBounds(Section):
         return all(compare(number, limit) for compare, limit in limits if limit is not None)
 
 
+Condition = bool | float | str | SignalBounds
 Weight = Annotated[float, Field(ge=-1e9, le=1e9)]
 """Beyond these limits variances would overflow."""
 
@@ -77,14 +73,12 @@ class CategoryConfig(Section):
     """Name in reports."""
     weight: Weight
     """Score of an answer in this category."""
-    when: Mapping[str, bool | float | str | SignalBounds] = Field(default_factory=dict)
+    when: Mapping[str, Condition] = Field(default_factory=dict)
     """Required values of signals: true or false, a text, a number, or limits such as {below: 0.5}."""
 
     @field_validator("when")
     @classmethod
-    def _check_timeless(
-        cls, when: Mapping[str, bool | float | str | SignalBounds]
-    ) -> Mapping[str, bool | float | str | SignalBounds]:
+    def _check_timeless(cls, when: Mapping[str, Condition]) -> Mapping[str, Condition]:
         if times := sorted(TIMING_SIGNALS & when.keys()):
             raise config_error(
                 f"must not use {', '.join(times)}: the same answer would get another category in another run",
@@ -97,12 +91,8 @@ BINARY = (
     CategoryConfig(name="wrong", weight=0.0),
     CategoryConfig(name="correct", weight=1.0, when={"is_correct": True}),
 )
-
-
 FROM = "from"
 """The key of `thresholds` that names a run."""
-
-
 MIN_RANGE = 0.01
 """Smallest range of weights; reports round scores to a tenth of a percent."""
 
@@ -268,7 +258,7 @@ class DeclaredRubric:
         return default
 
 
-def _fulfils(condition: bool | float | str | SignalBounds, value: SignalValue) -> bool:
+def _fulfils(condition: Condition, value: SignalValue) -> bool:
     if isinstance(condition, SignalBounds):
         return condition.contains(value)
     if isinstance(condition, str) or isinstance(value, str):
@@ -395,7 +385,7 @@ def open_rubric(config: RubricConfig, frozen: FrozenThresholds = NOTHING_FROZEN)
 
 def _with_numbers(category: CategoryConfig, numbers_by_name: Mapping[str, float]) -> CategoryConfig:
     """Replace those percentiles of a category that have numbers."""
-    when: dict[str, bool | float | str | SignalBounds] = dict(category.when)
+    when: dict[str, Condition] = dict(category.when)
     for signal, condition in category.when.items():
         if isinstance(condition, SignalBounds) and condition.percentiles:
             names = {side: percentile_name(signal, limit) for side, limit in condition.percentiles.items()}

@@ -81,16 +81,13 @@ def _document_with(value: Any, path: str) -> Any:
 
 def _equal(value: Any, key: Any, written_key: str) -> bool:
     if not isinstance(value, dict | list):
-        return as_text(value).strip() == written_key.strip() or (key is not _NONE and _scalars_equal(value, key))
+        is_same_kind = isinstance(value, bool) == isinstance(key, bool)
+        is_equal = key is not _NONE and is_same_kind and bool(value == key)
+        return is_equal or as_text(value).strip() == written_key.strip()
     try:
         return key is not _NONE and _canonical(value) == _canonical(key)
     except RecursionError:  # nested more deeply than the key, which could be parsed
         return False
-
-
-def _scalars_equal(value: Any, key: Any) -> bool:
-    kinds = isinstance(value, bool), isinstance(key, bool)
-    return kinds[0] == kinds[1] and bool(value == key)
 
 
 def _canonical(value: Any) -> str:

@@ -49,19 +49,18 @@ class Grade(NamedTuple):
 class MarkedAnswer(Answer):
     """An answer that was graded on the node that generated it."""
 
-    marks: Marks | None = None
-    trouble: GraderError | None = None
-    """Why there are no marks."""
+    marks: Marks | GraderError | None = None
+    """The marks, or the error of a grader that gave none."""
 
     def require_marks(self) -> Marks:
         """The marks; raises the grader's error if there are none."""
-        if self.marks is None:
-            raise self.trouble or GraderError("the grader gave no marks")
-        return self.marks
+        if isinstance(self.marks, Marks):
+            return self.marks
+        raise self.marks or GraderError("the grader gave no marks")
 
 
-def with_marks(answer: Answer, marks: Marks) -> MarkedAnswer:
-    """An answer with marks that came with it."""
+def with_marks(answer: Answer, marks: Marks | GraderError) -> MarkedAnswer:
+    """An answer with marks that came with it, or with the grader's error."""
     return MarkedAnswer(**{field.name: getattr(answer, field.name) for field in fields(Answer)}, marks=marks)
 
 

@@ -57,11 +57,9 @@ class InspectEndpoint:
         self._number, self._process, self._asked_as, self._tasks = number, process, asked_as, tasks
         self._attempts = attempts
         self._only_right_and_wrong, self._counts_usd = only_right_and_wrong, counts_usd
-        self._traffic, self._has_answered = Traffic(), has_answered
-        self._progress = {name: FirstAnswers() for name in tasks}
+        self._traffic = Traffic(has_answered=has_answered)
+        self._progress = {name: FirstAnswers(self._traffic) for name in tasks}
         self._notices: tuple[Notice, ...] = ()
-        self._in_vain: list[Answer] = []
-        """Lost samples whose usage is known."""
         process.on_repeat[number] = partial(self._count_failure, "request_error")
 
     async def answer(self, prompt: Prompt, trial: int, seed: int, again: RetryGate | None) -> Answer:
@@ -73,19 +71,15 @@ class InspectEndpoint:
         question = prompt.question or ""
         benchmark = "" if "" in self._tasks else benchmark_named(question)
         progress = self._progress[benchmark]
-        self._traffic.in_flight += 1
-        try:
-            with progress.trial():
-                tried = await self._try_sample(benchmark, prompt, trial, seed, again)
-        finally:
-            self._traffic.in_flight -= 1
+        with progress.trial():
+            tried = await self._try_sample(benchmark, prompt, trial, seed, again)
         if tried.answer is not None:
             progress.answered = True
             return tried.answer
         progress.refused += tried.is_refused
         times = "once" if tried.attempts == 1 else f"{tried.attempts} times"
         why = f"sample {question}#{trial} failed {times}; the last error: {tried.error}"
-        if await progress.is_any_answered(before=self._has_answered):
+        if await progress.is_any_answered():
             flags: frozenset[Signal] = frozenset({"unanswered"})
             return Answer("", why, seed, INSPECT_LOGS, 0.0, attempts=tried.attempts, signals=flags)
         if tried.is_refused and progress.refused == progress.failed:
@@ -116,7 +110,7 @@ class InspectEndpoint:
                 return _TriedSample(answer, attempt)
             error, is_refused = self._traffic.last_error, bool(result.get("refused"))
             is_paid = not is_refused and self._count_lost(task, result, seed, attempt)
-            is_first = not (self._progress[benchmark].answered or self._has_answered)
+            is_first = not self._progress[benchmark].is_known_to_answer
             if is_first and (is_refused or (is_paid and attempt >= FIRST_ATTEMPTS)):
                 break
         return _TriedSample(None, attempt, error, is_refused)
@@ -126,7 +120,7 @@ class InspectEndpoint:
         self._traffic.lost += 1
         is_known = bool(result.get("is_known", "error" not in result))
         if is_known:
-            self._in_vain.append(self._build_answer(task, {**result, **NO_OUTPUT}, seed, attempt))
+            self._traffic.in_vain.append(self._build_answer(task, {**result, **NO_OUTPUT}, seed, attempt))
         return is_known
 
     def _hint(self, error: str) -> str:
@@ -141,8 +135,7 @@ class InspectEndpoint:
 
     def _count_failure(self, kind: str, error: str) -> None:
         self._traffic.retries += 1
-        self._traffic.errors[kind] += 1
-        self._traffic.last_error = error[:1000]
+        self._traffic.on_failure(kind, error[:1000])
 
     def _parse(self, task: BenchmarkConfig | None, result: Mapping[str, Any], seed: int, attempt: int) -> Answer | None:
         """Convert the result of a sample to an answer; None if it failed."""
@@ -203,7 +196,7 @@ class InspectEndpoint:
     @property
     def stats(self) -> EndpointStats:
         """Traffic of the samples so far."""
-        return replace(self._traffic.stats(), notices=self._notices, in_vain=tuple(self._in_vain))
+        return replace(self._traffic.stats(), notices=self._notices)
 
 
 def marks_from_scores(scores: Mapping[str, Any], scorer: str | None, *, only_right_and_wrong: bool) -> Marks | None:

@@ -19,6 +19,7 @@ from warnings import warn
 
 from adaptive_eval.base.errors import ConfigError, Unavailable
 from adaptive_eval.base.imports import python_command
+from adaptive_eval.base.json_objects import as_object
 from adaptive_eval.base.temporary_folders import VARIABLE, TemporaryFolder, clear_leftovers
 from adaptive_eval.endpoints.redaction import Redactor, cannot_be_word, environment_secrets
 from adaptive_eval.inspect.types import InspectModel, Place, SampleRequest, Setup
@@ -294,7 +295,6 @@ def _encode_line(value: object) -> bytes:
 def _parse_line(line: bytes | str) -> dict[str, Any]:
     """Parse a line of the process; empty if it is not a JSON object."""
     try:
-        value = json.loads(line)
+        return as_object(json.loads(line))
     except ValueError:
         return {}
-    return value if isinstance(value, dict) else {}

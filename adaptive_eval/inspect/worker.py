@@ -23,7 +23,7 @@ from inspect_ai._util.error import PrerequisiteError
 from inspect_ai._util.log_layout import eval_log_name
 from inspect_ai._util.registry import registry_find, registry_info, registry_unqualified_name
 from inspect_ai.dataset import Sample
-from inspect_ai.event import Event, ModelEvent
+from inspect_ai.event import ModelEvent
 from inspect_ai.hooks import BeforeModelGenerate, Hooks, ModelRetry, RunStart, TaskStart, hooks
 from inspect_ai.log import EvalSample
 from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelUsage, get_model
@@ -212,16 +212,19 @@ class RequestedSamples(SampleSource):
 
 def sample_result(sample: EvalSample, model: str) -> dict[str, Any]:
     """Result of a sample; with an error it has no scores, even if its log has some."""
+    calls = [event for event in sample.events if isinstance(event, ModelEvent)]
     usage = {name: _usage(used) for name, used in sample.model_usage.items()}
     result: dict[str, Any] = {
         "id": str(sample.id),
-        "no_usage": _add_estimated_usage(usage, sample.events),
+        "no_usage": _add_estimated_usage(usage, calls),
         "own": usage.pop(model, [*NO_TOKENS, None])[:-1],
         "others": usage,
         "seconds": sample.total_time or 0.0,
     }
     if sample.error is not None:
-        result |= {"refused": is_refused(sample), "is_known": _is_usage_known(sample)}
+        # refused by its provider in a request that Inspect did not retry; its usage is known if every one was answered
+        result["refused"] = bool(calls) and calls[-1].error is not None and sample.uuid not in RETRIED_SAMPLES
+        result["is_known"] = bool(calls) and all(call.error is None and not call.pending for call in calls)
         cause, has_cause, _ = sample.error.traceback.partition("\n\nThe above exception was the direct cause")
         return {**result, "error": sample.error.message + (f"; {cause.splitlines()[-1]}" if has_cause else "")}
     scores = sample.scores or {}
@@ -252,22 +255,10 @@ def _reasoning(sample: EvalSample) -> str:
     return "\n".join(getattr(part, "reasoning", "") for part in content if not isinstance(part, str))
 
 
-def is_refused(sample: EvalSample) -> bool:
-    """Whether the sample ended because its provider refused a request that Inspect did not retry."""
-    calls = [event for event in sample.events if isinstance(event, ModelEvent)]
-    return bool(calls) and calls[-1].error is not None and sample.uuid not in RETRIED_SAMPLES
-
-
-def _is_usage_known(sample: EvalSample) -> bool:
-    """Whether every request of the sample was answered, so that its usage is complete."""
-    calls = [event for event in sample.events if isinstance(event, ModelEvent)]
-    return bool(calls) and all(event.error is None and not event.pending for event in calls)
-
-
-def _add_estimated_usage(usage: dict[str, list[Any]], events: Sequence[Event]) -> bool:
+def _add_estimated_usage(usage: dict[str, list[Any]], calls: Sequence[ModelEvent]) -> bool:
     """Add an estimate for each reply without usage; returns whether there is such a reply."""
-    calls = [event for event in events if isinstance(event, ModelEvent) and event.cache != "read"]
-    without_usage = [call for call in calls if call.output.choices and call.output.usage is None]
+    made = [call for call in calls if call.cache != "read"]
+    without_usage = [call for call in made if call.output.choices and call.output.usage is None]
     for reply in without_usage:
         tokens = usage.setdefault(reply.model, [*NO_TOKENS, None])
         tokens[0] += sum(_tokens(message) for message in reply.input)

@@ -58,15 +58,10 @@ def server_environment(
     pool_variables: Mapping[str, str] = NO_VARIABLES,
 ) -> Mapping[str, str]:
     """Environment of the server; `pool_variables` are the variables of every server of a pool."""
-    variables = {
-        **(SLEEP_VARIABLES if launch.sleep and launch.command_words is None else {}),
-        **pool_variables,
-        **launch.env,
-    }
-    return {
-        **environment,
-        **{name: _fill_placeholders(str(value), served, port, place) for name, value in variables.items()},
-    }
+    own = SLEEP_VARIABLES if launch.sleep and launch.command_words is None else {}
+    variables = {**own, **pool_variables, **launch.env}
+    filled = {name: _fill_placeholders(str(value), served, port, place) for name, value in variables.items()}
+    return {**environment, **filled}
 
 
 def _fill_placeholders(text: str, served: str, port: str, place: str) -> str:

@@ -56,8 +56,8 @@ class ServedPlace:
         """Set when the current server has ended."""
         self._scopes: set[CancelScope] = set()
         """Requests in flight."""
-        self.earlier_traffic: list[EndpointStats] = []
-        """Summed traffic of earlier servers; empty, or one entry."""
+        self.earlier_traffic = EndpointStats()
+        """Summed traffic of earlier servers."""
 
     def begin(self, endpoint: ServerClient) -> None:
         """Register a server that is up."""
@@ -72,12 +72,11 @@ class ServedPlace:
         if endpoint is not None:
             self.expected = comes_back
             self._end_event.set()
-            self.earlier_traffic = [
-                replace(summed_stats([*self.earlier_traffic, endpoint.stats]), in_flight=0, oldest=0.0, replicas=())
-            ]
-            blocks, self._scopes = self._scopes, set()
-            for block in blocks:
-                block.end(ServerGone())
+            total = summed_stats([self.earlier_traffic, endpoint.stats])
+            self.earlier_traffic = replace(total, in_flight=0, oldest=0.0, replicas=())
+            scopes, self._scopes = self._scopes, set()
+            for scope in scopes:
+                scope.end(ServerGone())
             self.changed()
         return endpoint
 
@@ -99,7 +98,7 @@ class ServedPlace:
     @property
     def traffic(self) -> list[EndpointStats]:
         """Traffic so far, to be summed; without replicas while no server is up."""
-        return self.earlier_traffic if self.endpoint is None else [*self.earlier_traffic, self.endpoint.stats]
+        return [self.earlier_traffic, *([] if self.endpoint is None else [self.endpoint.stats])]
 
     async def run(self, ask: Callable[[Any], Awaitable[Sequence[Answer]]]) -> Sequence[Answer] | None:
         """Send a request while the server is up; None if it hung and was ended. Raises `ServerGone` if it ended.
@@ -108,9 +107,15 @@ class ServedPlace:
         """
         endpoint, ended, silence = self.endpoint, self._end_event, self.silence
         assert endpoint is not None
+        scope = CancelScope()
         self.in_flight += 1
         try:
-            return await self._run_while_up(endpoint, ask)
+            async with scope:
+                self._scopes.add(scope)
+                try:
+                    return await ask(endpoint)
+                finally:
+                    self._scopes.discard(scope)
         except Unavailable as error:
             if not silence.done():
                 silence.set_result(str(error))
@@ -123,17 +128,6 @@ class ServedPlace:
             raise
         finally:
             self.in_flight -= 1
-
-    async def _run_while_up(
-        self, endpoint: ServerClient, ask: Callable[[Any], Awaitable[Sequence[Answer]]]
-    ) -> Sequence[Answer]:
-        scope = CancelScope()
-        try:
-            async with scope:
-                self._scopes.add(scope)
-                return await ask(endpoint)
-        finally:
-            self._scopes.discard(scope)
 
 
 class ServedEndpoint:

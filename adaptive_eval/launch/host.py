@@ -14,7 +14,7 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ class Host(ServerHost):
         """Name of the place that the models share, such as gpu0; None for a model with its own place."""
         self._places = places
         self._loaded: LaunchedServer | None = None
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Future[Any]] = set()
         """Servers that are still stopping after the task that stops them was cancelled."""
 
     @property
@@ -172,11 +172,10 @@ class Host(ServerHost):
         except LaunchFailed:
             if not sleeping:
                 raise
-            await self._finish(_stop_all(sleeping))
+            await self._finish(asyncio.gather(*(other.stop() for other in sleeping)))
             await server.start(on_event, locks)
 
     async def release(self, model: int, on_event: OnEvent) -> None:
-        """Stop the server of this model, if it is up."""
         if self._loaded is self.servers[model]:
             self._loaded = None
             await self._finish(self.servers[model].stop())
@@ -191,12 +190,10 @@ class Host(ServerHost):
         self.servers[model].served.give_up(str(error))
 
     async def unload(self, *, at_once: bool = False) -> None:
-        """Stop all servers, including sleeping ones."""
         self._loaded = None
         await asyncio.gather(*self._stopping, *(server.stop(at_once=at_once) for server in self.servers.values()))
 
     def kill(self) -> None:
-        """Kill all servers that are stopping."""
         for server in self.servers.values():
             server.kill()
 
@@ -205,9 +202,9 @@ class Host(ServerHost):
         await self._finish(server.make_room())
         on_event(ServerReleased(server.spec.model, self._place))
 
-    async def _finish(self, stopping: Coroutine[Any, Any, None]) -> None:
-        """Wait until a server has ended; if this task is cancelled, the server still gets its grace period."""
-        ending = asyncio.create_task(stopping)
+    async def _finish(self, stopping: Awaitable[Any]) -> None:
+        """Wait until servers have ended; if this task is cancelled, they still get their grace period."""
+        ending = asyncio.ensure_future(stopping)
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
@@ -223,8 +220,3 @@ class Host(ServerHost):
         descriptor = await self._places.take(self._place, lambda place, holder: on_event(PlaceAwaited(place, holder)))
         waited = time.monotonic() - started
         return (descriptor,), waited if waited >= MIN_REPORTED_WAIT else None
-
-
-async def _stop_all(servers: Iterable[LaunchedServer]) -> None:
-    """Stop all of them."""
-    await asyncio.gather(*(server.stop() for server in servers))

@@ -68,7 +68,8 @@ def _wait(family: "_ProcessTree", alarm: int, grace: float) -> float:
         if any(number != signal.SIGCHLD for number in os.read(alarm, 64)):
             return grace
         family.reap()
-    _print_status(family.status)
+    code = os.waitstatus_to_exitcode(family.status)
+    _print_line(f"signal {-code}" if code < 0 else f"exit {code}")
     return LEFTOVER_SECONDS
 
 
@@ -165,11 +166,6 @@ def _start_server(command: list[str], read: int, written: int) -> "subprocess.Po
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def _print_status(status: int) -> None:
-    code = os.waitstatus_to_exitcode(status)
-    _print_line(f"signal {-code}" if code < 0 else f"exit {code}")
 
 
 def _print_line(line: str) -> None:

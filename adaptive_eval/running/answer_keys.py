@@ -28,8 +28,7 @@ def open_graders(config: RunConfig, rubric: Rubric, lost: Cost = NO_COST) -> Gra
     if not graders_that_ask(config.grader):
         return GradingPool(config.grader, rubric, config.worker_settings)
     # imported here: they load what endpoints need, which `validate` does not
-    from adaptive_eval.graders.asking import AskingPool
-    from adaptive_eval.graders.verifying import VerifierPool
+    from adaptive_eval.graders.asking import AskingPool, VerifierPool
 
     grader: GraderOptions = config.grader
     keyed = grader.keyed if isinstance(grader, Verifier) else grader if isinstance(grader, ByBenchmark) else None

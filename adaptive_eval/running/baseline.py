@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from adaptive_eval.base.errors import ConfigError
 from adaptive_eval.core.types import NO_COST, Cost
+from adaptive_eval.graders.asking import VerifierPool
 from adaptive_eval.graders.pool import Grading
 from adaptive_eval.graders.verifier import LabelScores
-from adaptive_eval.graders.verifying import VerifierPool
 from adaptive_eval.machine.charges import NO_MODEL, Charge, ChargeKind
 from adaptive_eval.machine.records import Note
 from adaptive_eval.notes.grading import BaselineAsked

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from adaptive_eval import __version__
 from adaptive_eval.base.errors import LaunchFailed
-from adaptive_eval.sites.host import PlaceWait
+from adaptive_eval.sites.host import ReportMissing, SiteGroup
 from adaptive_eval.sites.messages import (
     CONNECTION_ERRORS,
     SiteAddress,
@@ -178,25 +178,25 @@ class RayCluster:
         with suppress(self.ray.exceptions.RayError):
             self.ray.util.remove_placement_group(group)
 
-    async def place(self, name: str, resources: dict[str, float], wait_limit: PlaceWait) -> PlacedSite:
+    async def place(self, name: str, group: SiteGroup, report_missing: ReportMissing) -> PlacedSite:
         """Place a new site; raises `LaunchFailed`."""
-        until = time.monotonic() + wait_limit.seconds
+        until = time.monotonic() + group.timeouts.resources
         while True:
             try:
-                return await self._new(name, resources, wait_limit)
+                return await self._new(name, group, report_missing)
             except SiteGone as error:  # for example, its node had just ended
                 if time.monotonic() > until:
                     raise LaunchFailed(f"its site ended before it began: {error}") from None
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _new(self, name: str, resources: Mapping[str, float], wait_limit: PlaceWait) -> PlacedSite:
+    async def _new(self, name: str, group: SiteGroup, report_missing: ReportMissing) -> PlacedSite:
         """Create a site, and wait for its place; raises `LaunchFailed`, or `SiteGone` if it ended before."""
         try:
-            site = self._create(name, resources)
+            site = self._create(name, group.resources)
         except self.ray.exceptions.RayError as error:
             raise SiteGone(short_error(error)) from None
         try:
-            facts = await self._wait_for_place(site, resources, wait_limit)
+            facts = await self._wait_for_place(site, group, report_missing)
             if facts.version != __version__:
                 problem = f"{facts.node} has version {facts.version} of adaptive-eval, not {__version__}"
                 raise LaunchFailed(f"{problem}; {SAME_VERSION_HINT}")
@@ -232,23 +232,22 @@ class RayCluster:
             self.ray.util.remove_placement_group(group)
             raise
 
-    async def _wait_for_place(self, site: RaySite, resources: Mapping[str, float], wait_limit: PlaceWait) -> SiteFacts:
+    async def _wait_for_place(self, site: RaySite, group: SiteGroup, report_missing: ReportMissing) -> SiteFacts:
         """Wait until the new site has its place, and return its facts."""
-        facts, requested = asyncio.ensure_future(site.facts()), format_resources(resources)
+        facts, requested = asyncio.ensure_future(site.facts()), format_resources(group.resources)
+        seconds = group.timeouts.resources
         is_reported, started = False, time.monotonic()
         try:
             while True:
                 waited = time.monotonic() - started
-                if waited >= wait_limit.seconds and not wait_limit.may_extend():
-                    missing = await asyncio.to_thread(missing_resources, self.ray, resources)
+                if waited >= seconds and not group.may_wait_longer():
+                    missing = await asyncio.to_thread(missing_resources, self.ray, group.resources)
                     hint = "lower launch.resources, or give the cluster more"
                     raise LaunchFailed(
-                        f"no place with {requested} was available within {wait_limit.seconds:g} s: {missing}; {hint}"
+                        f"no place with {requested} was available within {seconds:g} s: {missing}; {hint}"
                     )
                 if waited >= REPORT_AFTER_SECONDS and not is_reported:
-                    wait_limit.report_missing(
-                        requested, await asyncio.to_thread(missing_resources, self.ray, resources)
-                    )
+                    report_missing(requested, await asyncio.to_thread(missing_resources, self.ray, group.resources))
                     is_reported = True
                 await asyncio.wait([facts], timeout=POLL_SECONDS)
                 if facts.done():

@@ -29,28 +29,18 @@ from adaptive_eval.notes import (
 from adaptive_eval.sites.link import SiteLink
 from adaptive_eval.sites.messages import SiteData, SiteFacts, SiteGone, SiteHandle, SiteSetup, SiteTimeouts
 
+ReportMissing = Callable[[str, str], None]
+"""Called once with the requested and the missing resources of a site that waits."""
+
 
 class SitePlacing(Protocol):
     """Places sites."""
 
-    async def place(
-        self, name: str, resources: dict[str, float], wait_limit: "PlaceWait"
-    ) -> tuple[SiteHandle, SiteFacts]:
-        """Wait for a place with these resources for a site of that name, and return the site.
+    async def place(self, name: str, group: "SiteGroup", report_missing: ReportMissing) -> tuple[SiteHandle, SiteFacts]:
+        """Wait for a place with the group's resources for a site of that name, and return the site.
 
-        Raises `LaunchFailed`, with the missing resources, if it takes longer than `wait_limit` allows.
+        Raises `LaunchFailed`, with the missing resources, if it takes longer than the group allows.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceWait:
-    """Limits of waiting for a place, and where to report missing resources."""
-
-    seconds: float
-    may_extend: Callable[[], bool]
-    """Whether to continue waiting after `seconds`."""
-    report_missing: Callable[[str, str], None]
-    """Called once with the requested and the missing resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +126,9 @@ class SiteHost(ServerHost):
         """Wait for its place; raises `LaunchFailed`. `on_lost` is called when the place is lost."""
         self._on_event, self._on_lost, self._serves = on_event, on_lost, model
         group, started = self._group, time.monotonic()
-        wait_limit = PlaceWait(group.timeouts.resources, self._group.may_wait_longer, self._announce_waiting)
-        self._handle, facts = await group.cluster.place(self._name, group.resources, wait_limit)
+        self._handle, facts = await group.cluster.place(self._name, group, self._announce_waiting)
         self._node = facts.node
-        self._group.count_placed()
+        group.count_placed()
         placed = SitePlaced(
             model=self._model_name,
             on=self._site,

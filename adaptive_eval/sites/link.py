@@ -24,7 +24,6 @@ from adaptive_eval.sites.messages import (
     SiteReply,
     SiteReport,
     SiteRequest,
-    decode_error,
 )
 
 
@@ -158,7 +157,7 @@ class SiteLink:
         if waiting is None or waiting.answers.done():
             return
         if reply.error is not None:
-            waiting.answers.set_exception(decode_error(reply.error))
+            waiting.answers.set_exception(reply.error)
         else:
             self.answers += len(reply.answers)
             waiting.answers.set_result([replace(answer, replica=self._replica) for answer in reply.answers])

@@ -14,14 +14,7 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from adaptive_eval.base.errors import (
-    Copied,
-    EndpointError,
-    LaunchFailed,
-    Rejected,
-    RetryNotAllowed,
-    Unavailable,
-)
+from adaptive_eval.base.errors import Copied, EndpointError, LaunchFailed, Rejected, RetryNotAllowed, Unavailable
 from adaptive_eval.config.run import ModelConfig
 from adaptive_eval.endpoints.types import Answer, EndpointStats, Prompt
 from adaptive_eval.graders.registry import GraderConfig
@@ -90,7 +83,7 @@ class SiteReply(NamedTuple):
 
     number: int
     answers: tuple[Answer, ...] = ()
-    error: tuple[str, str] | None = None
+    error: EndpointError | None = None
 
 
 class SiteReport(NamedTuple):
@@ -177,21 +170,10 @@ class SiteHandle(Protocol):
         """Kill the site and its server."""
 
 
-_ERRORS: dict[str, type[EndpointError]] = {
-    error.__name__: error for error in (Copied, LaunchFailed, RetryNotAllowed, Rejected, Unavailable)
-}
-
-
-def encode_error(error: EndpointError) -> tuple[str, str]:
-    """Convert an error to its kind and its message."""
-    kind = next((name for name, error_type in _ERRORS.items() if isinstance(error, error_type)), Unavailable.__name__)
-    return kind, str(error)
-
-
-def decode_error(encoded: tuple[str, str]) -> EndpointError:
-    """Convert kind and message to an error."""
-    kind, message = encoded
-    return _ERRORS[kind](message)
+def sent_error(error: EndpointError) -> EndpointError:
+    """An error as one of the types that messages carry: others may need more than a text to be made again."""
+    types = (Copied, LaunchFailed, RetryNotAllowed, Rejected, Unavailable)
+    return next((kind for kind in types if isinstance(error, kind)), Unavailable)(str(error))
 
 
 async def listen(host: str, respond: Callable[[bytes], Awaitable[bytes]]) -> tuple[asyncio.Server, SiteAddress]:

@@ -9,18 +9,17 @@ import os
 import socket
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adaptive_eval import __version__
-from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, GraderError, LaunchFailed
+from adaptive_eval.base.errors import AdaptiveEvalError, EndpointError, LaunchFailed
 from adaptive_eval.config.document import read_environment
 from adaptive_eval.config.run import RunConfig
-from adaptive_eval.endpoints.types import Answer, Endpoint, RetryGate
+from adaptive_eval.endpoints.types import Answer, Endpoint, EndpointStats, RetryGate
 from adaptive_eval.graders.pool import GradingPool, grade_or_error
-from adaptive_eval.graders.types import Marks, WorkerSettings, with_marks
+from adaptive_eval.graders.types import WorkerSettings, with_marks
 from adaptive_eval.launch.command import free_ports
 from adaptive_eval.launch.endpoint import ServedEndpoint
 from adaptive_eval.launch.host import ExclusivePlaces, Host
@@ -41,7 +40,7 @@ from adaptive_eval.sites.messages import (
     SiteReport,
     SiteRequest,
     SiteSetup,
-    encode_error,
+    sent_error,
 )
 from adaptive_eval.supplies.launched import ServerOpener, require_programs
 from adaptive_eval.supplies.opening import file_name, within_open_files
@@ -152,7 +151,7 @@ class SiteWorker:
             if number not in self._servers:
                 self._servers[number] = self._open_server(setup)
             place = self._servers[number].served
-            place.earlier_traffic.clear()  # that of earlier turns was reported then
+            place.earlier_traffic = EndpointStats()  # that of earlier turns was reported then
             self._endpoint = ServedEndpoint(self._sample, [place], answered_before=setup.has_answered)
             await self._host.load(number, self._record_event)
         except (AdaptiveEvalError, OSError) as error:
@@ -198,7 +197,7 @@ class SiteWorker:
         try:
             answers = await self._endpoint.ask(request, retry_gate)
         except EndpointError as error:
-            self._reply(SiteReply(request.number, error=encode_error(error)))
+            self._reply(SiteReply(request.number, error=sent_error(error)))
             return
         self._reply(SiteReply(request.number, tuple([await self._grade(answer, question) for answer in answers])))
 
@@ -213,9 +212,7 @@ class SiteWorker:
         if (grading := self._grading) is None:
             return answer
         marks = await grade_or_error(lambda answer, question: grading.marks(answer.text, question), answer, question)
-        if isinstance(marks, GraderError):
-            return replace(with_marks(answer, Marks({}, None)), marks=None, trouble=marks)
-        return with_marks(answer, Marks(dict(marks.signals), marks.extracted))
+        return with_marks(answer, marks)
 
     def _record_event(self, event: Event) -> None:
         """Record an event of the server."""
@@ -241,7 +238,7 @@ class SiteWorker:
         self._tasks.pop(request.number, None)
         self._permits.forget(request.number)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._reply(SiteReply(request.number, error=(LaunchFailed.__name__, f"its site is broken: {error!r}")))
+            self._reply(SiteReply(request.number, error=LaunchFailed(f"its site is broken: {error!r}")))
 
     async def _cancel_requests(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}

@@ -17,7 +17,7 @@ it; its model is chosen when the place is available. When it is lost, its model 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -130,9 +130,12 @@ class ServerPool:
         if served is not None and (demand[served].waiting or demand[served].is_owed):
             return None
         circle = _circle(place.host.models, place.model)
-        candidates = [model for model in circle if self._is_needed(model, demand) and model not in place.failed]
         elsewhere = {other.model for other in self._places if other is not place}
-        return self._choose(candidates, elsewhere, demand)
+        return self._choose(self._candidates(place, circle, demand), elsewhere, demand, Counter())
+
+    def _candidates(self, place: _Place, models: Iterable[int], demand: Mapping[int, Demand]) -> list[int]:
+        """Those of these models that are needed, and whose server did not fail at this place."""
+        return [model for model in models if self._is_needed(model, demand) and model not in place.failed]
 
     def _is_needed(self, model: int, demand: Mapping[int, Demand]) -> bool:
         """Whether the model has waiting requests, or lost requests with its last server."""
@@ -224,14 +227,8 @@ class ServerPool:
         ]
         promised: Counter[int] = Counter()
         served = {place.model for place in self._places}
-        needed: dict[tuple[int, ...], list[int]] = {}
-        """Needed models, for each list of models that hosts share."""
         for place in sorted(absent, key=lambda place: not place.acquiring):
-            models = tuple(place.host.models)
-            if models not in needed:
-                needed[models] = [model for model in models if self._is_needed(model, demand)]
-            candidates = [model for model in needed[models] if model not in place.failed]
-            model = self._choose(candidates, served, demand, promised)
+            model = self._choose(self._candidates(place, place.host.models, demand), served, demand, promised)
             if model is not None:
                 promised[model] += 1
                 served.add(model)
@@ -298,24 +295,18 @@ class ServerPool:
         models: Sequence[int],
         elsewhere: Collection[int | None],
         demand: Mapping[int, Demand],
-        starting: Counter[int] | None = None,
+        starting: Counter[int],
     ) -> int | None:
         """The first model that is served nowhere else, or else the first with enough work for one more server.
 
         `starting` counts servers that are about to start.
         """
+
+        def has_more_work(model: int) -> bool:
+            return demand[model].waiting >= (starting[model] + 1) * self._models[model].capacity
+
         new = next((model for model in models if model not in elsewhere), None)
-        if new is not None:
-            return new
-        starting = starting or Counter()
-        return next(
-            (
-                model
-                for model in models
-                if demand[model].waiting >= (starting[model] + 1) * self._models[model].capacity
-            ),
-            None,
-        )
+        return new if new is not None else next(filter(has_more_work, models), None)
 
 
 def _all_settled(place: _Place, demand: Mapping[int, Demand]) -> bool:

@@ -57,7 +57,7 @@ class Waits(list[float]):
 
 def test_what_was_expected_is_corrected_by_what_was_used() -> None:
     waits = Waits()
-    pacer = RateLimits(None, 60.0, Clock(), waits.sleep)
+    pacer = RateLimits(Limits(tokens_per_minute=60.0), Clock(), waits.sleep)
     assert waits.after(pacer, 10.0) == 0.0
     pacer.correct(expected=10.0, used=40.0)
     assert waits.after(pacer, 1.0) == pytest.approx(40.0)
@@ -67,8 +67,7 @@ def test_what_was_expected_is_corrected_by_what_was_used() -> None:
 
 def test_the_later_of_both_limits_holds() -> None:
     clock, waits = Clock(), Waits()
-    pacer = RateLimits(60.0, 600.0, clock, waits.sleep)
-    assert not pacer.unlimited
+    pacer = RateLimits(Limits(requests_per_minute=60.0, tokens_per_minute=600.0), clock, waits.sleep)
     waits.after(pacer, 50.0)
     assert waits.after(pacer, 1.0) == pytest.approx(5.0)
     clock.now += 100.0

@@ -77,8 +77,8 @@ def test_values_that_cannot_be_used_are_named(values: str, problem: str) -> None
 def test_the_result_is_the_last_line_with_words() -> None:
     assert split_output('a\n{"score": 0}\nb\n{"score": 1}\n\n') == ('a\n{"score": 0}\nb', ReportedResult(1.0))
     assert split_output('{"score": 1}') == ("", ReportedResult(1.0))
-    assert split_output('{"score": 1}\nbye\n') == ('{"score": 1}\nbye', None)
-    assert split_output("") == ("", None)
+    assert split_output('{"score": 1}\nbye\n') == ('{"score": 1}\nbye', ReportedResult())
+    assert split_output("") == ("", ReportedResult())
 
 
 def test_a_score_between_is_neither_right_nor_wrong() -> None:
@@ -94,6 +94,6 @@ def test_the_grade_of_a_stored_answer_is_in_its_last_line() -> None:
     assert marks is not None and marks.signals["is_correct"] is True
     for reasoning in (None, "thoughts", '{"tokens": 3}', '{"score": "1"}', '{"score": NaN}'):
         assert Reported().stored_marks(answer(reasoning), {"score": 1.0}, None) is None
-    assert result_of(answer('{"usd": NaN}')) is None
+    assert result_of(answer('{"usd": NaN}')) == ReportedResult()
     with pytest.raises(GraderError, match="takes the score that a command reports, and this answer has none"):
         Reported().grade(line, Question("q", "?", "1"))

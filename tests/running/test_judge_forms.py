@@ -15,13 +15,12 @@ from adaptive_eval.base.errors import ExitCode
 from adaptive_eval.cli import app
 from adaptive_eval.endpoints.types import Answer
 from adaptive_eval.graders.asked import GraderServer
-from adaptive_eval.graders.asking import AskingPool
+from adaptive_eval.graders.asking import AskingPool, VerifierPool
 from adaptive_eval.graders.judge import Judge
 from adaptive_eval.graders.judge_forms import ComparisonForm
 from adaptive_eval.graders.rubric import RubricConfig, open_rubric
 from adaptive_eval.graders.types import Grade
 from adaptive_eval.graders.verifier import Verifier
-from adaptive_eval.graders.verifying import VerifierPool
 from adaptive_eval.labels.session import LabelSession
 from adaptive_eval.notes import ServersNoticed
 from adaptive_eval.questions.types import Question

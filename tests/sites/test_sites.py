@@ -180,7 +180,7 @@ def test_answers_are_graded_where_they_are_made(
     monkeypatch.setattr(GradingPool, "marks", noted)
     run_at(NearCluster(), written(site, models=models(site), grading={"timeout": HANGS}), site)
     assert RunOutcome.of(site.directory()) == at_home
-    assert {pool._workers._limits.timeout for pool in graded} == {HANGS}
+    assert {pool._limits.timeout for pool in graded} == {HANGS}
     keys = 8  # the head has tried the grader on the key of each question
     assert len(graded) - keys == len(at_home.outcomes), "none was graded twice"
     assert len(set(map(id, graded))) == 1 + len(MODELS)

@@ -210,8 +210,8 @@ def test_a_score_is_the_grade_and_its_usage_the_cost() -> None:
     assert answer_cost(answer) == Cost(9, 0.25) and answer.completion_tokens == 9
     assert answer_cost(make_answer(outcome("2"), 5, "x", 1, is_graded=False)) == Cost()
     assert (
-        outcome('{"usd": 0.5}', problem="failed").used.usd == 0.5
-        and outcome('{"usd": -1}', problem="failed").used.usd is None
+        outcome('{"usd": 0.5}', problem="failed").result.usd == 0.5
+        and outcome('{"usd": -1}', problem="failed").result.usd is None
     )
 
 

@@ -10,9 +10,11 @@ Requests are converted from the chat API, and responses to it, so that one reade
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import orjson
 
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.supplies.batches.openai import list_entries
 from adaptive_eval.supplies.batches.types import (
     BatchResult,
@@ -75,8 +77,7 @@ class AnthropicBatches:
 
     async def results(self, state: BatchState) -> list[BatchResult]:
         """The lines of the results, from their standard URL: a key is sent to no other address."""
-        lines = await self._wire.lines(f"/messages/batches/{state.id}/results")
-        return [result for line in lines if (result := _result(line)) is not None]
+        return [_result(line) for line in await self._wire.lines(f"/messages/batches/{state.id}/results")]
 
 
 def message_params(body: Mapping[str, object]) -> dict[str, object]:
@@ -84,10 +85,7 @@ def message_params(body: Mapping[str, object]) -> dict[str, object]:
     params = {_RENAMED.get(name, name): value for name, value in body.items() if name not in _OMITTED}
     if isinstance(stop := params.get("stop_sequences"), str):
         params["stop_sequences"] = [stop]
-    chat_messages = body.get("messages")
-    messages = (
-        [message for message in chat_messages if isinstance(message, dict)] if isinstance(chat_messages, list) else []
-    )
+    messages = objects_in(body.get("messages"))
     system = [str(message["content"]) for message in messages if message["role"] in ("system", "developer")]
     if system:
         params["system"] = "\n\n".join(system)
@@ -99,11 +97,9 @@ def chat_payload(message: object) -> dict[str, object]:
     """Convert a message into a response of a chat API."""
     fields = require_object(message, "the message")
     content = fields.get("content")
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    thoughts = [part.get("thinking") for part in parts if part.get("type") == "thinking"]
+    thoughts = [part.get("thinking") for part in objects_in(content) if part.get("type") == "thinking"]
     reasoning = "".join(thought for thought in thoughts if isinstance(thought, str))
-    usage = fields.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
+    usage = as_object(fields.get("usage"))
     input_counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     reply: dict[str, object] = {"role": "assistant", "content": content}
     if reasoning:
@@ -121,13 +117,13 @@ def chat_payload(message: object) -> dict[str, object]:
 
 def _state(reply: object) -> BatchState:
     batch = require_object(reply, "it")
-    word, counts = safe_word(batch.get("processing_status")), batch.get("request_counts")
-    numbers = {name: parse_count(n) or 0 for name, n in counts.items()} if isinstance(counts, dict) else {}
+    word = safe_word(batch.get("processing_status"))
+    numbers = [parse_count(number) or 0 for number in as_object(batch.get("request_counts")).values()]
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
         stage=BatchStage.ENDED if word == "ended" else BatchStage.RUNNING,
         status=word,
-        total=sum(numbers.values()) if numbers else None,
+        total=sum(numbers) if numbers else None,
         created=_seconds(batch.get("created_at")),
     )
 
@@ -139,18 +135,15 @@ def _seconds(value: object) -> float | None:
         return None
 
 
-def _result(line: object) -> BatchResult | None:
-    """Parse one line of the results; None if it names no request."""
-    if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
-        return None
-    result = line.get("result")
-    outcome = result if isinstance(result, dict) else {}
+def _result(line: Mapping[str, Any]) -> BatchResult:
+    """Parse one line of the results."""
+    outcome = as_object(line.get("result"))
     kind = str(outcome.get("type"))
     if kind in _UNANSWERED:
         return BatchResult(line["custom_id"], _UNANSWERED[kind])
     if kind == "succeeded" and isinstance(outcome.get("message"), dict):
         return BatchResult(line["custom_id"], payload=chat_payload(outcome["message"]))
-    error = outcome.get("error")
-    inner = error.get("error", error) if isinstance(error, dict) else {}
-    name = inner.get("type") if isinstance(inner, dict) else None
-    return BatchResult(line["custom_id"], code=_STATUS_OF.get(str(name), 500), error={"error": inner})
+    error = as_object(outcome.get("error"))
+    inner = error.get("error", error)
+    code = _STATUS_OF.get(str(as_object(inner).get("type")), 500)
+    return BatchResult(line["custom_id"], code=code, error={"error": inner})

@@ -15,7 +15,6 @@ from typing import Any
 
 from adaptive_eval.base.errors import EndpointError, Rejected, Unavailable
 from adaptive_eval.endpoints.failures import Failure, Refusal, UnknownFinish, safe_excerpt
-from adaptive_eval.endpoints.traffic import Traffic
 from adaptive_eval.endpoints.types import Answer, EndpointStats
 from adaptive_eval.machine.events import Answered, Failed, Noted, Wasted
 from adaptive_eval.machine.follow_up import RequestFailure
@@ -25,8 +24,15 @@ from adaptive_eval.machine.supply import Demand, Post, Supply, receive
 from adaptive_eval.machine.trial import Key, Request
 from adaptive_eval.notes import BatchEnded, BatchPlanned, Event
 from adaptive_eval.notes.batches import PendingBatch
-from adaptive_eval.supplies.batches.calls import GONE, BatchCalls, NoBatchAnswer, ServiceBatch, WaitingRequest, trial_id
-from adaptive_eval.supplies.batches.gatherer import BatchGatherer
+from adaptive_eval.supplies.batches.calls import (
+    GONE,
+    BatchCalls,
+    BatchGatherer,
+    NoBatchAnswer,
+    ServiceBatch,
+    WaitingRequest,
+    trial_id,
+)
 from adaptive_eval.supplies.batches.service import BatchService
 from adaptive_eval.supplies.batches.types import ID, BatchResult, BatchStage, BatchState
 from adaptive_eval.supplies.opening import SuppliedModel
@@ -56,9 +62,10 @@ class ModelBatches(Supply):
     ) -> None:
         self._number, self._model, self._post = number, model, post
         self._on_error, self._is_capped = on_error, is_capped
-        self._traffic = Traffic(has_answered=has_answered)
+        self._traffic = service.wire.traffic
+        self._traffic.has_answered = has_answered
         self._calls = BatchCalls(model.name, service, attempts, now, self._note)
-        self._gatherer = BatchGatherer(self._calls, self._encode, self._begin)
+        self._gatherer = BatchGatherer(self._calls, self._begin)
         self._batches: dict[str, ServiceBatch] = {}
         """Batches that have not ended, by key."""
         self._waiting: dict[int, WaitingRequest] = {}
@@ -87,7 +94,8 @@ class ModelBatches(Supply):
     def submit(self, request: Request, *, claimed: bool) -> None:
         """Let a request wait for its batch if it is in one, else put it into the next batch."""
         assert request.size == 1, "a request of a batch is for one answer"
-        waiting = self._waiting[request.id] = WaitingRequest(request, self._calls.now())
+        prompt, seed = self._model.prompt(request.question), self._model.seed(request.question, request.first)
+        waiting = self._waiting[request.id] = WaitingRequest(request, prompt, seed, self._calls.now())
         self._has_new |= not claimed
         if (batch := self._batch_with(waiting.id)) is None:
             self._ask(waiting)
@@ -97,7 +105,6 @@ class ModelBatches(Supply):
             batch.waiting[waiting.id] = waiting
 
     def allow(self, request: int, allowed: bool) -> None:
-        """Request a lost answer again, or not."""
         if (waiting := self._waiting.get(request)) is None:
             return
         if allowed:
@@ -123,9 +130,7 @@ class ModelBatches(Supply):
     def on_stored(self, keys: Sequence[Key]) -> None:
         """End the batches whose last answers are among these."""
         for name in map(trial_id, keys):
-            if (
-                batch := next((candidate for candidate in self._batches.values() if name in candidate.unstored), None)
-            ) is not None:
+            for batch in [batch for batch in self._batches.values() if name in batch.unstored]:
                 batch.unstored.discard(name)
                 self._end_if_stored(batch)
 
@@ -171,16 +176,8 @@ class ModelBatches(Supply):
         await self._calls.service.wire.close()
 
     def stats(self, model: int) -> EndpointStats:
-        """The traffic with the batch service."""
-        service = self._calls.service
-        return replace(
-            self._traffic.stats(),
-            in_flight=len(self._waiting),
-            requests=self._calls.sent,
-            errors=service.wire.errors,
-            last_error=service.wire.last_error,
-            notices=tuple(service.wire.notices),
-        )
+        notices = tuple(self._calls.service.wire.notices)
+        return replace(self._traffic.stats(), in_flight=len(self._waiting), requests=self._calls.sent, notices=notices)
 
     def _note(self, event: Event) -> None:
         self._post(Noted(note_of(event, {self._model.name: self._number})))
@@ -195,11 +192,6 @@ class ModelBatches(Supply):
         else:
             waiting.attempts += 1
             self._gatherer.add(waiting)
-
-    def _encode(self, custom_id: str, waiting: WaitingRequest) -> bytes:
-        model, request = self._model, waiting.request
-        seed = model.seed(request.question, request.first)
-        return self._calls.service.encode(custom_id, model.prompt(request.question), seed)
 
     def _answer(self, waiting: WaitingRequest, answer: Answer) -> None:
         self._traffic.has_answered = True
@@ -374,10 +366,9 @@ class ModelBatches(Supply):
         if result.unanswered is not None:
             reason = f"the request was {result.unanswered} with its batch"
             return NoBatchAnswer(reason, pause=True, excused=True)  # a service may end every batch at once
-        request, seconds = waiting.request, max(0.0, self._calls.now() - batch.record.since)
-        prompt, seed = self._model.prompt(request.question), self._model.seed(request.question, request.first)
+        seconds, attempts = max(0.0, self._calls.now() - batch.record.since), max(waiting.attempts, 1)
         try:
-            return self._calls.service.answer(result, prompt, seed, seconds, max(waiting.attempts, 1))
+            return self._calls.service.answer(result, waiting.prompt, waiting.seed, seconds, attempts)
         except Failure as failure:
             return NoBatchAnswer(f"{failure.kind}: {failure}", lost=result.code == 200)
         except UnknownFinish as finish:

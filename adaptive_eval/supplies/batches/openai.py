@@ -5,10 +5,12 @@ its results and are paid for. Failed requests are in a separate file, in the ord
 https://platform.openai.com/docs/api-reference/batch
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
+from adaptive_eval.base.json_objects import as_object, objects_in
 from adaptive_eval.supplies.batches.types import (
     METADATA_KEY,
     BatchResult,
@@ -88,8 +90,7 @@ class OpenAiBatches:
 
     async def results(self, state: BatchState) -> list[BatchResult]:
         """The results of a batch, from its files of answers and of errors."""
-        files = [await self._wire.lines(f"/files/{file}/content") for file in state.files]
-        return parse_results(line for lines in files for line in lines)
+        return [parse_result(line) for file in state.files for line in await self._wire.lines(f"/files/{file}/content")]
 
 
 def list_entries(page: object) -> Sequence[object]:
@@ -103,50 +104,33 @@ def list_entries(page: object) -> Sequence[object]:
 def parse_state(reply: object) -> BatchState:
     """The state in a batch object."""
     batch = require_object(reply, "it")
-    metadata = batch.get("metadata")
-    key = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
+    key = as_object(batch.get("metadata")).get(METADATA_KEY)
     file_ids = (batch.get("output_file_id"), batch.get("error_file_id"))
     files = tuple(identifier(file, "that of a file of results") for file in file_ids if file)
-    reason, busy = _trouble(batch)
-    word, counts = safe_word(batch.get("status")), batch.get("request_counts")
+    errors = objects_in(as_object(batch.get("errors")).get("data"))
+    word = safe_word(batch.get("status"))
     return BatchState(
         id=identifier(batch.get("id"), "that of the batch"),
         stage=_STAGES.get(word, BatchStage.RUNNING),
         status=word,
         key=key if isinstance(key, str) else None,
-        total=parse_count(counts.get("total")) if isinstance(counts, dict) else None,
+        total=parse_count(as_object(batch.get("request_counts")).get("total")),
         created=parse_time(batch.get("created_at")),
         files=files,
-        reason=reason,
-        busy=busy,
+        reason="; ".join(str(error.get("message") or error.get("code")) for error in errors[:3]),
+        busy=any(error.get("code") in _BUSY for error in errors),
     )
 
 
-def _trouble(batch: object) -> tuple[str, bool]:
-    """Why the batch failed as a whole, and whether it may be accepted later."""
-    errors_field = require_object(batch, "it").get("errors")
-    data = errors_field.get("data") if isinstance(errors_field, dict) else None
-    errors = [error for error in data if isinstance(error, dict)] if isinstance(data, list) else []
-    reason = "; ".join(str(error.get("message") or error.get("code")) for error in errors[:3])
-    return reason, any(error.get("code") in _BUSY for error in errors)
-
-
-def parse_results(lines: Iterable[object]) -> list[BatchResult]:
-    """The results that name a request."""
-    return [result for line in lines if (result := parse_result(line)) is not None]
-
-
-def parse_result(line: object) -> BatchResult | None:
-    """Parse one line of a file of results; None if it names no request."""
-    if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
-        return None
-    custom_id, response, error_field = line["custom_id"], line.get("response"), line.get("error")
-    if isinstance(response, dict) and response.get("status_code") is not None:
+def parse_result(line: Mapping[str, Any]) -> BatchResult:
+    """Parse one line of a file of results."""
+    custom_id, response = line["custom_id"], as_object(line.get("response"))
+    if response.get("status_code") is not None:
         status, body = parse_count(response["status_code"]) or 500, response.get("body")
         if status == 200:
             return BatchResult(custom_id, payload=body)
-        return BatchResult(custom_id, code=status, error=body if isinstance(body, dict) else {})
-    error = error_field if isinstance(error_field, dict) else {}
+        return BatchResult(custom_id, code=status, error=as_object(body))
+    error = as_object(line.get("error"))
     code = str(error.get("code"))
     if code in _UNANSWERED:
         return BatchResult(custom_id, _UNANSWERED[code])

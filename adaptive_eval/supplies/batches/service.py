@@ -7,10 +7,11 @@ from pathlib import Path
 import orjson
 
 from adaptive_eval.base.errors import EndpointError
-from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin, answers_without_text
+from adaptive_eval.endpoints.answers import AnswerReader, ResponseOrigin
 from adaptive_eval.endpoints.batching import BATCHED, BatchKind
 from adaptive_eval.endpoints.client import RequestHeaders
-from adaptive_eval.endpoints.failures import Failure, Refusal, error_signal, error_status, find_error
+from adaptive_eval.endpoints.failures import Failure, Refusal, error_status, find_error
+from adaptive_eval.endpoints.parsing import Reply
 from adaptive_eval.endpoints.servers import AnswerNames
 from adaptive_eval.endpoints.types import Answer, EndpointConfig, Limits, Prompt, Sampling
 from adaptive_eval.endpoints.wire import PATHS, BodyBuilder
@@ -34,7 +35,6 @@ class BatchService:
         self.kind = kind
         self.format = AnthropicBatches(wire) if kind == "anthropic" else OpenAiBatches(wire, "/v1" + PATHS[config.api])
         self._bodies = BodyBuilder(config, sampling)
-        self._sampling = sampling
         reply_config = config if kind != "anthropic" else config.model_copy(update={"api": "chat"})
         self._reader = AnswerReader(reply_config, sampling, wire.redactor, wire.note)
         self._names = AnswerNames(config.model, wire.redactor, wire.note)
@@ -57,18 +57,14 @@ class BatchService:
 
     def answer(self, result: BatchResult, prompt: Prompt, seed: int, seconds: float, attempts: int) -> Answer:
         """Convert a result into an answer; raises `Failure` or `Rejected` if it is not one."""
-        origin, seeds = ResponseOrigin(self._replica, seconds, None, attempts), range(seed, seed + 1)
+        origin = ResponseOrigin(self._replica, seconds, None, attempts)
         code, error = result.code, result.error
         if code == 200 and (embedded_error := find_error(result.payload)) is not None:
             code, error = error_status(embedded_error), {"error": embedded_error}
         if code == 200:
             self._names.check(result.payload)
-            (answer,) = self._reader.answers(result.payload, prompt, seeds, origin)
-            return answer
-        signal = error_signal(
-            code, orjson.dumps(error), {}, max_tokens=self._sampling.max_tokens, redactor=self.wire.redactor
-        )
-        (answer,) = answers_without_text(signal, seeds, origin)
+        reply = Reply(code, {}, orjson.dumps(error), result.payload, seconds, None)
+        (answer,) = self._reader.read(reply, prompt, range(seed, seed + 1), origin)
         return answer
 
 

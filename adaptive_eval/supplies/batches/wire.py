@@ -16,14 +16,7 @@ import orjson
 
 from adaptive_eval.base.errors import Unavailable
 from adaptive_eval.endpoints.client import RequestHeaders, converted_failures
-from adaptive_eval.endpoints.failures import (
-    MAX_READ_CHARS,
-    Failure,
-    FailureKind,
-    Refusal,
-    error_signal,
-    safe_excerpt,
-)
+from adaptive_eval.endpoints.failures import MAX_READ_CHARS, Failure, FailureKind, Refusal, error_signal, safe_excerpt
 from adaptive_eval.endpoints.parsing import parse_server_json
 from adaptive_eval.endpoints.retry import Retries, believed_wait
 from adaptive_eval.endpoints.server_access import ServerAccess
@@ -56,9 +49,8 @@ class BatchWire:
         self._limits = limits
         self.notices: dict[Notice, None] = {}
         """Notices for readers of the results."""
-        self.errors: dict[str, int] = {}
-        """Failed calls by kind."""
-        self.last_error = ""
+        self.traffic = Traffic()
+        """That of the model; failed calls are counted here."""
         self._clock = asyncio.get_running_loop().time
 
     def note(self, notice: Notice) -> None:
@@ -100,8 +92,8 @@ class BatchWire:
 
         return await self._retry(attempt)
 
-    async def lines(self, path: str) -> list[object]:
-        """The values in a file of JSON lines; invalid lines are skipped."""
+    async def lines(self, path: str) -> list[Mapping[str, Any]]:
+        """The objects with the id of a request in a file of JSON lines; other lines are skipped."""
         limit, max_bytes = TRANSFER_SECONDS, RESULT_BYTES
         body = await self._retry(lambda: self._fetch("GET", path, limit=limit, max_bytes=max_bytes))
         return [value for line in body.split(b"\n") if (value := self._line(line)) is not None]
@@ -114,14 +106,13 @@ class BatchWire:
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Retry a call until it is answered, or the limits are reached."""
-        retries = Retries(self._limits, MAX_WAIT_SECONDS, DEFAULT, self._clock, Traffic())
+        retries = Retries(self._limits, MAX_WAIT_SECONDS, DEFAULT, self._clock, self.traffic)
 
         async def counted_attempt() -> T:
             try:
                 return await attempt()
             except Failure as failure:
-                self.errors[failure.kind.value] = self.errors.get(failure.kind.value, 0) + 1
-                self.last_error = str(failure)
+                self.traffic.on_failure(failure.kind, failure)
                 failure.wait = believed_wait(failure, MAX_WAIT_SECONDS, DEFAULT)
                 await asyncio.sleep(failure.wait or (PAUSE if failure.kind in _PAUSED else 0.0))
                 raise
@@ -168,15 +159,16 @@ class BatchWire:
         self._require_success(response.status_code, response.content, response.headers)
         return response.content
 
-    def _line(self, line: bytes) -> object:
-        """Parse one line of a file; None if it is empty or invalid."""
+    def _line(self, line: bytes) -> Mapping[str, Any] | None:
+        """Parse one line of a file; None if it names no request."""
         if not line.strip():
             return None
         try:
-            return parse_server_json(line)
+            value = parse_server_json(line)
         except ValueError:
             self.note(Notice("bad_result", "some lines of its batch service's results cannot be parsed"))
             return None
+        return value if isinstance(value, dict) and isinstance(value.get("custom_id"), str) else None
 
     def _require_success(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         if 200 <= status < 300:

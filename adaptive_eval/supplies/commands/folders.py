@@ -56,16 +56,13 @@ class TrialFolders:
         finally:
             await asyncio.to_thread(remove_tree, path)
 
-    async def keep_transcript(self, folder: Path, path: str, name: str) -> str | None:
-        """Keep a file of a trial's folder; returns its path from the run's directory, None if it cannot be kept."""
-        return await asyncio.to_thread(self._keep_transcript, folder, path, name)
-
     async def close(self) -> None:
         """Remove all folders."""
         if self._temporary is not None:
             await asyncio.to_thread(self._temporary.remove)
 
-    def _keep_transcript(self, folder: Path, path: str, name: str) -> str | None:
+    def keep_transcript(self, folder: Path, path: str, name: str) -> str | None:
+        """Keep a file of a trial's folder; returns its path from the run's directory, None if it cannot be kept."""
         if self._logs is None:
             return None
         try:

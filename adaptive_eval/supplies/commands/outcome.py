@@ -24,15 +24,10 @@ class CommandOutcome(NamedTuple):
 
     body: str
     """What it has printed, without its result."""
-    result: ReportedResult | None
+    result: ReportedResult
     problem: str | None
     """Why it is no answer, after "it"; None if it is one."""
     seconds: float
-
-    @property
-    def used(self) -> ReportedResult:
-        """The usage that it reports."""
-        return self.result or ReportedResult()
 
 
 def question_text(question: Question, prompt: Prompt, trial: int, seed: int, names: Collection[str]) -> bytes:
@@ -47,16 +42,16 @@ def question_text(question: Question, prompt: Prompt, trial: int, seed: int, nam
 
 def read_outcome(ended: EndedCommand, redactor: Redactor, *, needs_score: bool) -> CommandOutcome:
     """Read the result of a process that has ended; `needs_score`: its score is the grade."""
-    unusable, result, body = None, None, ended.output.rstrip()
+    unusable, result, body = None, ReportedResult(), ended.output.rstrip()
     try:
         body, result = split_output(ended.output)
     except UnusableResult as error:
         unusable = f"printed a result that cannot be used: {error}"
     problem = ended.problem or unusable
-    if problem is None and needs_score and (result is None or result.score is None):
+    if problem is None and needs_score and result.score is None:
         last = "".join(last_lines(ended.output, redactor)[-1:])[:SHOWN_CHARS]
         problem = f"reported no score: its last line is {last!r}, and must be like {ReportedResult(score=1).line}"
-    if problem is None and not body and (result is None or (result.answer is None and result.score is None)):
+    if problem is None and not body and result.answer is None and result.score is None:
         problem = "printed no answer"
     if problem is not None:
         problem = redactor.message(problem)
@@ -73,9 +68,8 @@ def make_answer(outcome: CommandOutcome, seed: int, replica: str, attempts: int,
     `is_graded`: its score is the grade.
     """
     body, result, *_ = outcome
-    answer = None if result is None else result.answer
-    text, rest = (body, "") if answer is None else (answer, body)
-    lines = [*([rest] if rest else []), *([] if result is None else [result.line])]
+    text, rest = (body, "") if result.answer is None else (result.answer, body)
+    lines = [*([rest] if rest else []), *([result.line] if result != ReportedResult() else [])]
     plain = Answer(
         text=text,
         finish_reason="stop",
@@ -83,15 +77,15 @@ def make_answer(outcome: CommandOutcome, seed: int, replica: str, attempts: int,
         replica=replica,
         latency=outcome.seconds,
         reasoning="\n".join(lines) or None,
-        completion_tokens=outcome.used.tokens or 0,
+        completion_tokens=result.tokens or 0,
         attempts=attempts,
-        signals=text_signals(text, "stop", used_tools=result is not None and result.score is not None),
+        signals=text_signals(text, "stop", used_tools=result.score is not None),
     )
-    marks = result.marks if is_graded and result is not None else None
+    marks = result.marks if is_graded else None
     return plain if marks is None else with_marks(plain, marks)
 
 
 def answer_cost(answer: Answer) -> Cost:
     """The cost of an answer, as the command reports it."""
-    result = result_of(answer) or ReportedResult()
+    result = result_of(answer)
     return Cost(result.tokens or 0, result.usd or 0.0)

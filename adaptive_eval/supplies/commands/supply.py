@@ -1,5 +1,6 @@
 """Models that are commands: each trial is a process, which is given the question and prints an answer."""
 
+import asyncio
 import errno
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -64,17 +65,14 @@ class CommandClient:
         for name, cap in (("tokens", run.budget.tokens), ("usd", run.budget.usd)):
             if cap is not None:
                 self._counted[name] = f"which budget.{name} counts", "limit"
-        self._has_answered = config.name in context.answered
-        self._first, self._traffic = FirstAnswers(), Traffic()
-        self._in_vain: list[Answer] = []
-        """Failed attempts whose usage is known."""
+        self._traffic = Traffic(has_answered=config.name in context.answered)
+        self._first = FirstAnswers(self._traffic)
         self._notices: dict[str, Notice] = {}
 
     @property
     def stats(self) -> EndpointStats:
         """The processes so far."""
-        notices = tuple(self._notices.values())
-        return replace(self._traffic.stats(), notices=notices, in_vain=tuple(self._in_vain))
+        return replace(self._traffic.stats(), notices=tuple(self._notices.values()))
 
     async def ask(self, request: Request, retry_gate: RetryGate | None) -> Sequence[Answer]:
         """Run the command for each trial."""
@@ -82,17 +80,13 @@ class CommandClient:
 
     async def _answer(self, question: int, trial: int, retry_gate: RetryGate | None) -> Answer:
         """The answer of a trial. If all attempts fail, it gets none if others have one; else the command is wrong."""
-        self._traffic.in_flight += 1
-        try:
-            with self._first.trial():
-                answered = await self._try(question, trial, retry_gate)
-        finally:
-            self._traffic.in_flight -= 1
+        with self._first.trial():
+            answered = await self._try(question, trial, retry_gate)
         if isinstance(answered, Answer):
             self._first.answered = True
             self._traffic.completion_tokens += answered.completion_tokens
             return answered
-        if await self._first.is_any_answered(before=self._has_answered):
+        if await self._first.is_any_answered():
             seed = self._model.seed(question, trial)
             return Answer("", f"its command {answered}", seed, self._replica, 0.0, signals=UNANSWERED)
         raise Rejected(f"its command fails: on {self._questions[question].id}#{trial} it {answered}")
@@ -114,7 +108,7 @@ class CommandClient:
                 return make_answer(outcome, seed, self._replica, attempt, is_graded=self._takes_score(question))
             problem = outcome.problem
             self._count_lost(outcome, seed)
-            if attempt >= FIRST_ATTEMPTS and not (self._first.answered or self._has_answered):
+            if attempt >= FIRST_ATTEMPTS and not self._first.is_known_to_answer:
                 break
         return problem
 
@@ -129,7 +123,7 @@ class CommandClient:
             needs_score = self._takes_score(question)
             outcome = read_outcome(ended, self._redactor, needs_score=needs_score)
             result = outcome.result
-            if outcome.problem is None and result is not None:
+            if outcome.problem is None:
                 if result.score is not None and not needs_score:
                     kind = getattr(find_grader(self._grader, asked), "kind", "")
                     self._notices["score"] = Notice("unused_score", UNUSED_SCORE.format(kind))
@@ -141,7 +135,7 @@ class CommandClient:
         """Keep a trial's transcript, if there is one; returns where it is."""
         if path is None:
             return None
-        kept = await self._folders.keep_transcript(folder, path, name)
+        kept = await asyncio.to_thread(self._folders.keep_transcript, folder, path, name)
         if kept is None and self._folders.keeps:
             self._notices["transcript"] = Notice("no_transcript", NO_TRANSCRIPT)
         return kept
@@ -159,7 +153,7 @@ class CommandClient:
     def _require_usage(self, outcome: CommandOutcome) -> None:
         """Raise `Rejected` if a cap or the objective counts what the command does not report."""
         for name, why in self._counted.items():
-            if getattr(outcome.used, name) is None:
+            if getattr(outcome.result, name) is None:
                 self._traffic.lost += 1
                 raise Rejected(f"its command {UNCOUNTED.format(name, *why)}")
 
@@ -167,13 +161,12 @@ class CommandClient:
         """Count a failed attempt, which may have cost something."""
         problem = outcome.problem or ""
         self._traffic.retries += 1
-        self._traffic.errors["command_failed"] += 1
-        self._traffic.last_error = problem
+        self._traffic.on_failure("command_failed", problem)
         self._traffic.lost += 1
-        used = outcome.used
+        used = outcome.result
         needed = list(self._counted) or [name for name in ("tokens", "usd") if getattr(used, name) is not None]
         if needed and all(getattr(used, name) is not None for name in needed):
-            self._in_vain.append(Answer("", problem, seed, self._replica, outcome.seconds, reasoning=used.line))
+            self._traffic.in_vain.append(Answer("", problem, seed, self._replica, outcome.seconds, reasoning=used.line))
 
 
 @asynccontextmanager
