@@ -12,7 +12,7 @@ from copy import deepcopy
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_eval.core.answer_alarms import AnswerAlarm, ChangeFinder
+from adaptive_eval.core.answer_alarms import AnswerAlarm, AnswerHistory
 from adaptive_eval.core.answer_kinds import AnswerKind
 from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no_further
@@ -89,7 +89,8 @@ class Controller:
         """(L,): those of them whose answers are no samples, so that nothing is decided about them."""
         self._tally = self.taker.tally
         self._flight = BatchesInFlight(plan.bench, plan.budget, plan.objective.gpu_hour)
-        self._changes = ChangeFinder(plan.bench, drawn=not plan.source.asks_all)
+        drawn = not plan.source.asks_all
+        self._histories = [AnswerHistory(model, plan.bench, drawn=drawn) for model in range(plan.bench.models)]
         self.alarms: list[AnswerAlarm] = []
         """Alarms about the answers of models, at most one of each kind for a model."""
         self._flight.account.spend_elsewhere(*outside_plan)
@@ -552,26 +553,24 @@ class Controller:
         """
         look, before = self.taker.taken + 1, len(self.alarms)
         for batch in done:
-            self._changes.add(batch, look)
+            self._histories[batch.model].add(batch, look)
         for model in sorted({batch.model for batch in done} - self.set_aside.keys()):
-            change = self._changes.find_change(model)
-            alarm = self._find_bad_share(model) if change is None else self._changes.describe(model, change)
+            history = self._histories[model]
+            alarm = (
+                history.find_change()
+                or history.find_incomplete(self.plan.unsure)
+                or history.find_silence(AnswerKind(self.plan.says_nothing))
+            )
             if alarm is None or any(row.model == model and row.kind & alarm.kind for row in self.alarms):
                 continue
             self.alarms.append(alarm)
             if not self.plan.stops_on_alarm:
                 continue
             self.set_aside[model] = Lost(Cause.ANSWERS, alarm.reason)
-            if change is not None:
-                history = self._changes.history(model)
-                self._tally.withdraw(model, history, change.at)
-                self.taker.withdraw(model, history.first_look_at(change.at))
+            if alarm.is_change:
+                self._tally.withdraw(model, history, alarm.before_of)
+                self.taker.withdraw(model, history.first_look_at(alarm.before_of))
         return self.plan.stops_on_alarm and len(self.alarms) > before
-
-    def _find_bad_share(self, model: int) -> AnswerAlarm | None:
-        """The alarm that too many answers of a model are incomplete, or else say nothing, if so."""
-        incomplete = self._changes.find_incomplete(model, self.plan.unsure)
-        return incomplete or self._changes.find_silence(model, AnswerKind(self.plan.says_nothing))
 
     def _end_by_alarm(self) -> None:
         """End the run with a last look, at which nothing is called anew."""
@@ -592,8 +591,9 @@ class Controller:
         stands: what a model has answered is the same under any settings.
         """
         run, flight = before.run, self._flight
-        self._changes.take_over(run._changes, before.models)
         new_numbers = {old_number: model for model, old_number in enumerate(before.models) if old_number is not None}
+        for old_number, model in new_numbers.items():
+            self._histories[model].take_over(run._histories[old_number])
         self.alarms += [
             alarm._replace(model=new_numbers[alarm.model]) for alarm in run.alarms if alarm.model in new_numbers
         ]
