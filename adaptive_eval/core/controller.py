@@ -216,7 +216,7 @@ class Controller:
     def forget_arrivals(self) -> None:
         """Forget all outcomes that no look has counted: their trials are to be asked, as in a simulation."""
         flight = self._flight
-        for batch in (*flight.batches(), *flight.parked_batches()):
+        for batch in flight.all_batches():
             batch.forget()
         flight.early = EarlyOutcomes()
 
@@ -599,7 +599,7 @@ class Controller:
         ]
         flight.take_over(run._flight, before.models, run._dropped)
         self.keep(before.returning)
-        self._tally.count_in_flight((*flight.batches(), *flight.parked_batches()))
+        self._tally.count_in_flight(flight.all_batches())
         self._set_aside_ungradable(range(len(before.models)))
         if self.alarms and self.plan.stops_on_alarm:
             self.set_aside |= {alarm.model: Lost(Cause.ANSWERS, alarm.reason) for alarm in self.alarms}

@@ -165,6 +165,8 @@ class Batch:
         self.round_index = round_index
         self.due = 0.0
         """When the batch is due on the logical clock; batches are committed in this order, whichever arrives first."""
+        self.parked = False
+        """Whether no open comparison wants its model now."""
         self.slots = TrialSlots(first, extra, together)
         self.size = self.slots.size
         self.missing = self.size
