@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adaptive_eval.core.anytime import Anytime as Anytime
     from adaptive_eval.core.controller import Controller as Controller
     from adaptive_eval.core.entries import Entry as Entry, Option as Option
     from adaptive_eval.core.evidence import Estimates as Estimates, Evidence as Evidence, Prior as Prior
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         Result as Result,
     )
     from adaptive_eval.core.rules import (
+        Anytime as Anytime,
         Correctable as Correctable,
         ErrorLeft as ErrorLeft,
         Extendable as Extendable,
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "anytime": "Anytime",
     "controller": "Controller",
     "entries": "Entry Option",
     "evidence": "Estimates Evidence Prior",
@@ -87,7 +86,7 @@ _HOMES = {
     "policies": "Policy Uniform UnresolvedPairs View Weighted",
     "registry": "OBJECTIVES POLICIES RULES",
     "result": "ComparisonResult ModelResult Result",
-    "rules": "Correctable ErrorLeft Extendable GivingUp Precision Rule RuleEntry ZScore",
+    "rules": "Anytime Correctable ErrorLeft Extendable GivingUp Precision Rule RuleEntry ZScore",
     "settings": "Bench Budget Pace Trials",
     "stages": "Extension StageBefore",
     "types": "NO_COST Ask Cost Look Outcome PairVerdict Reason SetAside Verdict",

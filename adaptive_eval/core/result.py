@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from adaptive_eval.core.cheapest import Part
+from adaptive_eval.core.conclusions import deciding_horizons
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.gates import rows_of_gates
-from adaptive_eval.core.horizons import deciding_horizons
 from adaptive_eval.core.judge import DecidingLooks
 from adaptive_eval.core.look import JudgedLook, describe, letters, tiers
 from adaptive_eval.core.look_taker import LookTaker
