@@ -9,13 +9,12 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from adaptive_eval.core import near_best, objectives, optimal, policies, rules
-from adaptive_eval.core.entries import Entry
+from adaptive_eval.core.entries import Entry, Made
 from adaptive_eval.core.objectives import ObjectiveEntry
 from adaptive_eval.core.policies import Policy
 from adaptive_eval.core.rules import RuleEntry
 
 Listed = TypeVar("Listed", bound=Entry[Any])
-Made = TypeVar("Made")
 
 
 def _by_name(*entries: Listed) -> dict[str, Listed]:
