@@ -355,17 +355,13 @@ class Controller:
 
     def needed_models(self) -> NDArray[np.bool_]:
         """(L,): models that may still need trials. The servers of all others can be released."""
-        look, bench = self._limiting_look(), self.plan.bench
-        if self.finished is not None or look is None:
+        look, bench = self.last_look, self.plan.bench
+        if self.finished is not None or look is None or not asks_only_open(self.plan.policy):
             return self._in_play() & bench.asked & (self.finished is None)
         flying = np.array([bool(self._flight.batches(model)) for model in range(bench.models)])
         available, latch = self.available, self.plan.judging.latch
         needed = needed_models(look, available, self.plan.objective, flying, latch=latch)
         return needed & bench.asked & (flying | (available.remaining > 0))
-
-    def _limiting_look(self) -> JudgedLook | None:
-        """The latest look if only models in its open comparisons are asked; None if others may be asked as well."""
-        return self.last_look if asks_only_open(self.plan.policy) else None
 
     def awaited(self) -> list[int]:
         """Models whose missing trials the next look waits for."""

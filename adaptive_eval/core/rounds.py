@@ -107,9 +107,12 @@ class TrialSlots:
         """`together`: trials of a question that one request asks, and that are never in different passes."""
         # copied, since committed batches are kept, and would keep the arrays of all models
         self.first, self.extra = first.astype(np.int32), extra.astype(np.int32)
-        self.width = pass_width(extra, together)
-        """Trials of a question in a pass."""
-        self._offset = np.concatenate([[0], np.cumsum(pass_sizes(extra, self.width))]).astype(np.int32)
+        most = int(extra.max(initial=0))
+        self.width = max(ceil(most / (PASSES * together)), 1) * together
+        """Trials of a question in a pass: a part of the most that a question has, but whole requests."""
+        starts = np.arange(0, max(most, 1), self.width)[:, None]
+        in_passes = np.clip(self.extra - starts, 0, self.width)
+        self._offset = np.concatenate([[0], np.cumsum(in_passes)]).astype(np.int32)
         self.size = int(self._offset[-1])
 
     def slot(self, question: int, trial: int) -> int | None:
@@ -142,18 +145,6 @@ class TrialSlots:
     def _cells(self) -> IntArray:
         sizes = np.diff(self._offset)
         return np.repeat(np.arange(len(sizes)), sizes)
-
-
-def pass_width(extra: NDArray[np.integer], together: int) -> int:
-    """Trials of a question in a pass: a part of the most that a question has, but whole requests of `together`."""
-    requests = ceil(int(extra.max(initial=0)) / (PASSES * together))
-    return max(requests, 1) * together
-
-
-def pass_sizes(extra: NDArray[np.integer], width: int) -> IntArray:
-    """Trials (P, M) of each question in each pass."""
-    starts = np.arange(0, max(int(extra.max(initial=0)), 1), width)[:, None]
-    return np.asarray(np.clip(extra.astype(np.int32) - starts, 0, width))
 
 
 class Batch:
