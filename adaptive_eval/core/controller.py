@@ -18,7 +18,7 @@ from adaptive_eval.core.compose import RoundComposer
 from adaptive_eval.core.conclusions import SILENT, UNPAID, needed_models, why_no_further
 from adaptive_eval.core.corrected import ScoreCorrection
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, KnownPart, clock_seconds
+from adaptive_eval.core.in_flight import BatchesInFlight, DroppedBatches, clock_seconds
 from adaptive_eval.core.look import JudgedLook
 from adaptive_eval.core.look_taker import LookTaker
 from adaptive_eval.core.pair_trials import AvailableTrials
@@ -95,6 +95,8 @@ class Controller:
         """Alarms about the answers of models, at most one of each kind for a model."""
         self._flight.account.spend_elsewhere(*outside_plan)
         self._aside_at_look = 0
+        self._gone: list[Batch] = []
+        """Batches whose outcomes have arrived, though their round will never be complete."""
         self._dropped: dict[int, DroppedBatches] = {}
         """Batches of models that were set aside, which come back with them at the next stage."""
         self._joining: set[int] = set()
@@ -158,7 +160,6 @@ class Controller:
             self._check_counts(batch, counts)
         for batch, counts in told:
             batch.take(counts, (NO_COST,) * len(counts.T) if costs is None else costs[batch.model], seconds)
-            self.arrived[batch.model] += counts.astype(np.int32)
         if self._flight.in_parts and not self._flight.account.is_open:
             self._end_beyond_caps()  # a first round that was opened in parts, told as a whole, may have cost too much
         self._advance()
@@ -202,7 +203,7 @@ class Controller:
         needs them. Returns the looks that they completed."""
         old_looks = len(self.looks)
         self.keep(outcomes)
-        self._place_together(self._flight.take_known_parts())
+        self._flight.take_known()
         self._advance()
         if self._flight.early:
             self._keep_within_caps()
@@ -281,7 +282,7 @@ class Controller:
             look = self.last_look
             has_decided = look is not None and why_no_further(look, True, self.set_aside.values()) is Reason.SETTLED
             stands = has_decided and not self._set_aside_void(is_last=True)
-            self._flight.clear()
+            self._gone += self._flight.clear()
             self.finished = Reason.SETTLED if stands else reached[0]
         return bool(reached)
 
@@ -318,15 +319,18 @@ class Controller:
     @property
     def arrived(self) -> IntArray:
         """(L, M, K): all outcomes in issued rounds, complete or not; for display only."""
-        return self._tally.arrived
+        return self.counts + self._arrived_in((*self._flight.all_batches(), *self._gone))
 
     @property
     def parked(self) -> IntArray:
         """(L, M, K): the part of `arrived` in parked batches, which no look waits for."""
-        parked, categories = np.zeros_like(self.arrived), self.plan.bench.categories
-        for batch in self._flight.parked_batches():
-            parked[batch.model] += batch.categories(categories)
-        return parked
+        return self._arrived_in(self._flight.parked_batches())
+
+    def _arrived_in(self, batches: Iterable[Batch]) -> IntArray:
+        arrived = np.zeros_like(self.counts)
+        for batch in batches:
+            arrived[batch.model] += batch.categories(self.plan.bench.categories)
+        return arrived
 
     @property
     def waiting(self) -> int:
@@ -432,14 +436,6 @@ class Controller:
                 raise ValueError(f"no round in flight holds this trial: {outcome}")
         elif not new:
             raise ValueError(f"the same trial was told twice: {outcome}")
-        else:
-            self._tally.count_arrival(outcome)
-
-    def _place_together(self, parts: Iterable[KnownPart]) -> None:
-        for batch, part in parts:
-            if not batch.store_part(part):
-                raise ValueError(f"a trial of model {batch.model} in round {batch.round_index} was told twice")
-            self._tally.count_arrivals(batch.model, part)
 
     def _drop_model(self, event: SetAside) -> None:
         """Drop a model's batches in flight; what was asked for stays paid for."""
@@ -448,7 +444,9 @@ class Controller:
         if event.model in self.set_aside:
             return
         self.set_aside[event.model] = Lost(event.cause, event.reason)
-        for batch in self._drop_batches(event.model):
+        dropped = self._drop_batches(event.model)
+        self._gone += dropped
+        for batch in dropped:
             self._unpaid[event.model] += batch.missing if event.cause is Cause.BUDGET else 0
             arrived, lost = batch.size - batch.missing, batch.asked_and_missing() if self._settles_losses else 0
             self._flight.account.settle(batch, arrived, batch.total_cost(), lost)
@@ -519,7 +517,7 @@ class Controller:
         arrived is chance.
         """
         self.set_aside[model] = lost
-        self._tally.forget_arrivals(model)
+        self._gone = [batch for batch in self._gone if batch.model != model]  # its outcomes are forgotten
         for batch in self._drop_batches(model):
             if self._settles_losses and batch not in done:
                 self._flight.account.settle(batch, 0, NO_COST, lost=batch.size)
@@ -564,13 +562,14 @@ class Controller:
                 continue
             self.set_aside[model] = Lost(Cause.ANSWERS, alarm.reason)
             if alarm.is_change:
+                self._flight.drop(model)  # what has arrived since is forgotten
                 self._tally.withdraw(model, history, alarm.before_of)
                 self.taker.withdraw(model, history.first_look_at(alarm.before_of))
         return self.plan.stops_on_alarm and len(self.alarms) > before
 
     def _end_by_alarm(self) -> None:
         """End the run with a last look, at which nothing is called anew."""
-        self._flight.clear()
+        self._gone += self._flight.clear()
         self._look(calls_stand=True)
         self.finished = Reason.ALARM
 
@@ -595,7 +594,6 @@ class Controller:
         ]
         flight.take_over(run._flight, before.models, run._dropped)
         self.keep(before.returning)
-        self._tally.count_in_flight(flight.all_batches())
         self._set_aside_ungradable(range(len(before.models)))
         if self.alarms and self.plan.stops_on_alarm:
             self.set_aside |= {alarm.model: Lost(Cause.ANSWERS, alarm.reason) for alarm in self.alarms}
@@ -713,6 +711,4 @@ class Controller:
 
     def _issue(self, extra: NDArray[np.int32]) -> None:
         looked, pace = self.taker.taken > 0, self.plan.pace
-        self._place_together(
-            self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.share > 0.0)
-        )
+        self._flight.issue(extra, in_step=pace.in_step, looked=looked, fixed_time=pace.share > 0.0)

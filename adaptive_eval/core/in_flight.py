@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from adaptive_eval.core.account import BudgetAccount
 from adaptive_eval.core.early_outcomes import EarlyOutcomes
-from adaptive_eval.core.rounds import Batch, BatchPart
+from adaptive_eval.core.rounds import Batch
 from adaptive_eval.core.settings import MAX_SHARE_AHEAD, Bench, Budget
 from adaptive_eval.core.types import NO_COST, Ask, ModelNumbers, Outcome
 from scorio.moments import FloatArray
@@ -45,8 +45,6 @@ class DroppedBatches(NamedTuple):
     """What had been spent on the model before they were dropped, by currency."""
 
 
-KnownPart = tuple[Batch, BatchPart]
-"""Part of a batch that is known from an earlier run."""
 MIN_ANSWER_SECONDS = 1.0
 """Faster answers count as one second: waiting for them costs little."""
 _order = attrgetter("due", "round_index", "model")
@@ -126,10 +124,8 @@ class BatchesInFlight:
 
     # -- issuing ------------------------------------------------------------------------------------------------------
 
-    def issue(
-        self, extra: TrialArray, *, in_step: bool, looked: bool = True, fixed_time: bool = False
-    ) -> Iterator[KnownPart]:
-        """Issue a round; yields, batch by batch, its trials that are known from an earlier run.
+    def issue(self, extra: TrialArray, *, in_step: bool, looked: bool = True, fixed_time: bool = False) -> None:
+        """Issue a round, with its trials that are known from an earlier run.
 
         In step, all of it is due at the next tick; otherwise each batch follows its model's previous one. With
         `fixed_time` a batch takes one tick, whatever its size. Before the first look, a round's number is the number of
@@ -151,7 +147,7 @@ class BatchesInFlight:
             self.account.reserve(batch)
             self.account.promise(batch)
             self._by_model[batch.model].append(batch)
-        return self._known_parts(batches)
+        self._take_known(batches)
 
     def _set_due(self, batch: Batch, at: float | None = None, ticks: float | None = None) -> None:
         """Set when a batch is due: at this time, or so many ticks after its model's previous one."""
@@ -239,16 +235,15 @@ class BatchesInFlight:
         """Trials per question of a batch."""
         return batch.size / self.issued.shape[1]
 
-    def take_known_parts(self) -> Iterator[KnownPart]:
-        """Take kept outcomes of an earlier run that batches in flight need, batch by batch."""
-        return self._known_parts([*self.all_batches()])
+    def take_known(self) -> None:
+        """Take kept outcomes of an earlier run that batches in flight need."""
+        self._take_known(self.all_batches())
 
-    def _known_parts(self, batches: Iterable[Batch]) -> Iterator[KnownPart]:
-        """Known parts of batches, one at a time: millions of outcomes are not copied all at once."""
-        if self.early:
-            for batch in batches:
-                if (part := self.early.take(batch)) is not None:
-                    yield batch, part
+    def _take_known(self, batches: Iterable[Batch]) -> None:
+        for batch in batches if self.early else ():
+            part = self.early.take(batch)
+            if part is not None and not batch.store_part(part):
+                raise ValueError(f"a trial of model {batch.model} in round {batch.round_index} was told twice")
 
     # -- trials for the shell -----------------------------------------------------------------------------------------
 
@@ -322,9 +317,9 @@ class BatchesInFlight:
             batch.parked = False
         return dropped
 
-    def clear(self) -> None:
-        """Remove all batches."""
-        self._by_model = [[] for _ in self._by_model]
+    def clear(self) -> list[Batch]:
+        """Remove and return all batches."""
+        return [batch for model in range(len(self._by_model)) for batch in self.drop(model)]
 
     def within_caps(self) -> bool:
         """Whether the caps cover the cost of kept outcomes and of trials in flight, missing ones at their worst."""

@@ -251,7 +251,7 @@ def test_the_answers_of_one_model_do_not_keep_the_arrays_of_all() -> None:
     extra[0] = 1
     tracemalloc.start()
     for look in range(rounds):
-        list(flight.issue(extra.copy(), in_step=True))
+        flight.issue(extra.copy(), in_step=True)
         (batch,) = flight.batches()
         for question in range(questions):
             batch.place(Outcome(0, question, look, category=1))
