@@ -92,15 +92,11 @@ class BatchesInFlight:
             if old_number is None:
                 self.ticks_per_trial[model] = float(np.median(others)) if others else 1.0
                 continue
-            self.issued[model], self.ticks_per_trial[model] = (
-                before.issued[old_number],
-                before.ticks_per_trial[old_number],
-            )
-            dropped_batches = dropped.get(old_number)
-            self.account.take_over(
-                before.account, model, old_number, None if dropped_batches is None else dropped_batches.spent
-            )
-            for batch in (*before._by_model[old_number], *(() if dropped_batches is None else dropped_batches.batches)):
+            self.issued[model] = before.issued[old_number]
+            self.ticks_per_trial[model] = before.ticks_per_trial[old_number]
+            batches, spent = dropped.get(old_number) or ((), before.account.spent_on(old_number))
+            self.account.take_over(before.account, model, old_number, spent)
+            for batch in (*before._by_model[old_number], *batches):
                 renumbered = batch.for_model(model)
                 self.account.reserve(renumbered)
                 self._by_model[model].append(renumbered)

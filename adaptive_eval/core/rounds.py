@@ -160,7 +160,6 @@ class Batch:
         """Whether no open comparison wants its model now."""
         self.slots = TrialSlots(first, extra, together)
         self.size = self.slots.size
-        self.missing = self.size
         self.open = self.size
         """How many of its first trials may be asked now: fewer than all if the caps do not cover all at their worst."""
         self.promised = np.zeros(4)
@@ -169,12 +168,7 @@ class Batch:
         """(size, 4): 1 and the cost of each arrived trial; None unless these are kept."""
         self.is_unbounded = False
         """Whether nothing bounds the cost of its trials."""
-        self._got = bytearray([MISSING]) * self.size
-        self._kinds = bytearray(self.size)
-        """Bits of `AnswerKind`."""
-        self._counts: IntArray | None = None
-        self._spent = WholeSums()
-        self._next = 0
+        self.forget()
 
     def keep_costs(self) -> None:
         """Keep the cost of each trial from now on."""
@@ -191,9 +185,9 @@ class Batch:
 
     def forget(self) -> None:
         """Forget what has arrived, as if nothing had been asked."""
-        self.missing, self._next, self._counts = self.size, 0, None
+        self.missing, self._next, self._spent = self.size, 0, WholeSums()
         self._got, self._kinds = bytearray([MISSING]) * self.size, bytearray(self.size)
-        self._spent = WholeSums()
+        self._counts: IntArray | None = None
         if self.used is not None:
             self.used = np.zeros_like(self.used)
 
@@ -326,15 +320,10 @@ class Batch:
         )
         return flat.reshape(questions, categories)
 
-    @property
-    def has_ungraded(self) -> bool:
-        """Whether any trial has arrived without a grade."""
-        return UNGRADED in self._got
-
     def ungraded(self) -> IntArray:
         """How many trials (M,) of the batch have arrived without a grade."""
-        codes = np.frombuffer(self._got, dtype=np.uint8)
-        return np.bincount(self.slots.questions()[codes == UNGRADED], minlength=len(self.slots.extra))
+        ungraded = self.categories_by_place() == UNGRADED
+        return np.bincount(self.slots.questions()[ungraded], minlength=len(self.slots.extra))
 
     def categories_by_place(self) -> NDArray[np.uint8]:
         """The category of each place, UNGRADED without one."""

@@ -122,8 +122,7 @@ class Tally:
         for batch in batches:
             model = batch.model
             self.counts[model] += batch.categories(categories).astype(np.int32)
-            if batch.has_ungraded:
-                self.ungraded[model] += batch.ungraded().astype(np.int32)
+            self.ungraded[model] += batch.ungraded().astype(np.int32)
             for kinds in np.unique(batch.kinds[batch.kinds > 0]).tolist():
                 self._counts_of(kinds)[model] += batch.categories(categories, batch.kinds == kinds).astype(np.int32)
         if self._shared is not None:

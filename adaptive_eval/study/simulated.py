@@ -254,15 +254,17 @@ def simulate_all(
     baseline = None if objective.margin is None or objective.reference is not None else objective.margin.baseline
     # of a run with answers, verdicts of other builds are there already
     is_new = baseline is not None and scenario.served.recorded is None
-
-    def report(*, is_over: bool = False) -> None:
-        done = sum(map(len, runs.values())) + len(equal)
-        watch(1.0 if is_over else done / (len(worlds) * (len(runs) + is_new)), f"{done:,} simulated runs")
+    timed = TIMED_WORLDS if scenario.served.usage.knows_seconds else 0
 
     def simulate(each: Budget, simulated: list[SimulatedRun], in_worlds: Sequence[FloatArray]) -> None:
-        for run in _simulate(scenario, each, in_worlds, len(simulated)):
-            simulated.append(run)
-            report()
+        plan = scenario.plan(each)
+        for number in range(len(simulated), len(in_worlds)):
+            # answers arrive one by one where what is asked ahead depends on their times
+            in_time = plan.pace.dedicated_servers or number < timed
+            seed = scenario.seed, number
+            simulated.append(simulate_run(plan, in_worlds[number], scenario.served, seed, timed=in_time))
+            done = sum(map(len, runs.values())) + len(equal)
+            watch(done / (len(worlds) * (len(runs) + is_new)), f"{done:,} simulated runs")
 
     for end in [stop for stop in CHECKPOINTS if stop < len(worlds)] + [len(worlds)]:
         for each, simulated in runs.items():
@@ -271,15 +273,5 @@ def simulate_all(
             break
     if is_new:
         simulate(budget, equal, [np.broadcast_to(world[baseline], world.shape) for world in worlds[:end]])
-    report(is_over=True)
+    watch(1.0, f"{sum(map(len, runs.values())) + len(equal):,} simulated runs")
     return Simulations(runs, need, None if budget == need else budget, end, equal)
-
-
-def _simulate(scenario: Scenario, budget: Budget, worlds: Sequence[FloatArray], first: int) -> Iterator[SimulatedRun]:
-    """The runs with this budget in the worlds from number `first` on."""
-    served, plan = scenario.served, scenario.plan(budget)
-    timed = TIMED_WORLDS if served.usage.knows_seconds else 0
-    for number in range(first, len(worlds)):
-        # answers arrive one by one where what is asked ahead depends on their times
-        in_time = plan.pace.dedicated_servers or number < timed
-        yield simulate_run(plan, worlds[number], served, (scenario.seed, number), timed=in_time)
