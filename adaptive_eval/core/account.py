@@ -145,7 +145,7 @@ class BudgetAccount:
         questions = batch.slots.questions()
         trials = np.bincount(questions)
         asked = int(np.count_nonzero(trials))
-        within = len(usd) > asked and not batch.is_counted
+        within = len(usd) > asked
         centre = (np.bincount(questions, usd) / np.maximum(trials, 1))[questions] if within else usd.mean()
         free = max(len(usd) - (asked if within else 1), 1)
         error = math.sqrt(float(((usd - centre) ** 2).sum()) / free / len(usd))

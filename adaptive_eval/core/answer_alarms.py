@@ -117,8 +117,6 @@ class AnswerHistory:
 
     def add(self, batch: Batch, look: int) -> None:
         """Add a committed batch, which the look of this number is the first to see."""
-        if batch.is_counted:
-            return
         self._batches.append((batch, look))
         self._answers += batch.size
         for kind in AnswerKind if batch.kinds.any() else ():

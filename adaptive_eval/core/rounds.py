@@ -187,7 +187,6 @@ class Batch:
         """Forget what has arrived, as if nothing had been asked."""
         self.missing, self._next, self._spent = self.size, 0, WholeSums()
         self._got, self._kinds = bytearray([MISSING]) * self.size, bytearray(self.size)
-        self._counts: IntArray | None = None
         if self.used is not None:
             self.used = np.zeros_like(self.used)
 
@@ -228,14 +227,17 @@ class Batch:
         return True
 
     def take(self, counts: IntArray, costs: Sequence[Cost], seconds: float = 0.0) -> None:
-        """Take in all trials of the batch at once, as counts (M, K); `costs` has the cost of a trial of each category,
-        `seconds` the total of all trials."""
+        """Take in all trials of the batch at once, as counts (M, K), whichever trial of a question had which category;
+        `costs` has the cost of a trial of each category, `seconds` the total of all trials."""
         for times, cost in zip(over_questions(counts).tolist(), costs, strict=True):
             self._spent.add(cost, times)
         self._spent.seconds += round(seconds * PER_UNIT)
+        codes, categories = np.empty(self.size, np.uint8), np.arange(counts.shape[1], dtype=np.uint8)
+        by_question = np.argsort(self.slots.questions(), kind="stable")
+        codes[by_question] = np.repeat(np.tile(categories, len(counts)), counts.ravel())
+        self._got, self.missing = bytearray(codes), 0
         if self.used is not None:
-            self.used = np.repeat([(1.0, *cost) for cost in costs], over_questions(counts), axis=0)
-        self._counts, self.missing = counts, 0
+            self.used = np.array([(1.0, *cost) for cost in costs])[codes]
 
     def ask_all(self) -> bool:
         """Count every trial of the batch as asked for; returns whether none was before."""
@@ -299,19 +301,12 @@ class Batch:
         return np.frombuffer(self._kinds, dtype=np.uint8)
 
     @property
-    def is_counted(self) -> bool:
-        """Whether it was told in counts, so that nothing is known of single trials."""
-        return self._counts is not None
-
-    @property
     def has_enough_answers(self) -> bool:
         """Whether enough of the arrived trials are real answers for the others to count as time-outs."""
         return enough_answers(self.timed_out, self.size - self.missing)
 
     def categories(self, categories: int, mask: NDArray[np.bool_] | None = None) -> IntArray:
         """Counts (M, K) of graded trials of the batch, complete or not; with `mask`, only of those in these slots."""
-        if self._counts is not None and mask is None:
-            return self._counts
         codes = np.frombuffer(self._got, dtype=np.uint8)
         is_counted = codes < UNGRADED if mask is None else (codes < UNGRADED) & mask
         questions = len(self.slots.extra)
