@@ -107,9 +107,6 @@ class JudgedLook:
         opened[self.open_pairs().ravel()] = True
         return opened[:-1]
 
-    def open_power(self) -> FloatArray:
-        return self.forecast.power(self.evidence.positions(self.open_pairs()))
-
 
 def judge_look(
     estimates: Estimates,

@@ -22,7 +22,7 @@ from adaptive_eval.core.tape import Layers, Tape
 from adaptive_eval.core.types import PairVerdict, Verdict
 from adaptive_eval.exchange.recording import count_outcomes
 from adaptive_eval.study.drive import drive_rounds
-from adaptive_eval.study.judged import compared_scores
+from adaptive_eval.study.judged import compared_scores, true_lead
 from adaptive_eval.study.pilot import guessed_lengths
 from adaptive_eval.study.scenario import TINY, Scenario, ServiceCosts, uncapped
 from adaptive_eval.study.servers import SimulatedHost
@@ -97,6 +97,8 @@ def simulate_run(
     look, paid = controller.latest_look(), _paid(controller.arrived, served.recorded, timeline)
     tokens, usd, gpu_seconds = served.price(paid)
     compared, means = () if look is None else look.comparisons, chances @ plan.bench.weights
+    reference, compares = plan.objective.reference, plan.objective.compares
+    truth = compared_scores(plan, plan.bench.mean(means), means)
     run = SimulatedRun(
         reason=str(controller.finished),
         trials=int(paid.sum()),
@@ -104,8 +106,8 @@ def simulate_run(
         usd=usd,
         gpu_seconds=gpu_seconds + served.held_gpu_seconds(timeline),
         seconds=nan if timeline is None else timeline.seconds,
-        comparisons=tuple(compared),
-        gaps=tuple(_gaps(plan, compared, compared_scores(plan, plan.bench.mean(means), means))),
+        comparisons=compared,
+        gaps=tuple(abs(true_lead(pair, truth, reference)) if compares else nan for pair in compared),
     )
     if timeline is None or held is None or run.gpu_seconds < held:
         return run
@@ -163,14 +165,6 @@ def _paid(told_counts: IntArray, recorded: IntArray | None, timeline: Timeline |
         others = recorded if timeline is not None else np.where(is_told, -1, recorded)
         asked = asked + count_outcomes(others, told_counts.shape[-1]).sum(axis=1)
     return asked
-
-
-def _gaps(plan: Plan, compared: Sequence[PairVerdict], truth: FloatArray) -> Iterator[float]:
-    reference = plan.objective.reference
-    for pair in compared:
-        other = reference if pair.second is None else truth[pair.second]
-        assert other is not None
-        yield abs(float(truth[pair.first] - other)) if plan.objective.compares else nan
 
 
 def _service_times(served: ServiceCosts, plan: Plan, rng: np.random.Generator) -> ServiceTimes:
